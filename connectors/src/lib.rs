@@ -1,0 +1,7 @@
+//! The real things behind the ports: Avro, the archive of events, object stores, Delta tables, dead letters.
+
+pub mod archive;
+pub mod avro;
+pub mod delta;
+pub mod store;
+pub mod tables;

@@ -1,0 +1,154 @@
+//! Fixed-point decimals with twelve places: prices, money and hourly quantities at the edges.
+//!
+//! The scale is that of the tables (`decimal(38,12)`) and of the events (`decimal(28,12)`). No operation rounds:
+//! what needs rounding is computed exactly in the engine and rounded there once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One unit, in units of the last place.
+pub const ONE: i128 = 1_000_000_000_000;
+
+/// Decimal places of a [`Decimal12`].
+pub const PLACES: usize = 12;
+
+/// A decimal number with exactly twelve places, held as an integer of 10^-12. Columns hold up to 38 digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Decimal12(i128);
+
+/// Text is no decimal of at most 26 whole and 12 fractional digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a decimal with at most 26 whole digits and 12 places")]
+pub struct ParseDecimalError(String);
+
+impl Decimal12 {
+    /// Zero.
+    pub const ZERO: Self = Self(0);
+    /// One.
+    pub const ONE: Self = Self(ONE);
+
+    /// The number of `units` of 10^-12.
+    pub const fn from_units(units: i128) -> Self {
+        Self(units)
+    }
+
+    /// A whole number.
+    pub const fn from_int(whole: i64) -> Self {
+        Self(whole as i128 * ONE)
+    }
+
+    /// This number in units of 10^-12.
+    pub const fn units(self) -> i128 {
+        self.0
+    }
+
+    /// Whether this is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+
+    /// Exact sum, or `None` past the range of 128 bits.
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(units) => Some(Self(units)),
+            None => None,
+        }
+    }
+
+    /// Exact difference, or `None` past the range of 128 bits.
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(units) => Some(Self(units)),
+            None => None,
+        }
+    }
+}
+
+impl FromStr for Decimal12 {
+    type Err = ParseDecimalError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseDecimalError(text.to_owned());
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let unfinished = whole.is_empty() || (fraction.is_empty() && digits.contains('.'));
+        if unfinished || whole.len() > 26 || fraction.len() > PLACES || !plain(whole) || !plain(fraction) {
+            return Err(error());
+        }
+        let units: i128 = format!("{whole}{fraction:0<PLACES$}").parse().map_err(|_| error())?;
+        Ok(Self(if negative { -units } else { units }))
+    }
+}
+
+impl fmt::Display for Decimal12 {
+    /// The shortest form: no trailing zeros, no point when whole.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magnitude = self.0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, fraction) = (magnitude / ONE.unsigned_abs(), magnitude % ONE.unsigned_abs());
+        if fraction == 0 {
+            return f.pad_integral(true, "", &format!("{sign}{whole}"));
+        }
+        let places = format!("{fraction:0>PLACES$}");
+        f.pad_integral(true, "", &format!("{sign}{whole}.{}", places.trim_end_matches('0')))
+    }
+}
+
+impl Serialize for Decimal12 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Decimal12 {
+    /// From text, so that no float comes between; whole numbers are taken as they are.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Decimal12;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a decimal in quotes, such as \"0.1\", or a whole number")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Decimal12, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, whole: u64) -> Result<Decimal12, E> {
+                Ok(Decimal12(i128::from(whole) * ONE))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, whole: i64) -> Result<Decimal12, E> {
+                Ok(Decimal12::from_int(whole))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_survives_the_round_trip() {
+        for text in ["0", "1", "-1", "0.5", "-0.000000000001", "98.32", "12345678901234567890123456.123456789012"] {
+            let value: Decimal12 = text.parse().unwrap();
+            assert_eq!(value.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_decimal_is_refused() {
+        for text in ["", "-", ".5", "1.", "1e3", "+1", "1.0000000000001", " 1", "1_0", "--1", "123456789012345678901234567"] {
+            assert!(text.parse::<Decimal12>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What crosses prorata's borders: the events that come in, the rules they are judged by, the rows that go out,
+//! and the units they are written in.
+//!
+//! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send;
+//! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.
+
+pub mod body;
+pub mod decimal;
+pub mod event;
+pub mod quantity;
+pub mod reject;
+pub mod rows;
+pub mod rules;
+pub mod tables;
+pub mod time;
+
+/// Shared immutable text: identifiers and names that many rows repeat.
+pub type Text = std::sync::Arc<str>;

@@ -1,0 +1,76 @@
+//! Why a message cannot become an event: one closed list of reason codes, each with a sentence for people.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Reason codes of dead letters, as in `events.md`, "Bad input".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// No magic byte, truncated, trailing bytes, not Avro.
+    Malformed,
+    /// A schema id that the registry does not know.
+    UnknownSchema,
+    /// A writer schema that is none of ours, or cannot be resolved to ours.
+    UnknownEvent,
+    /// A value outside its range, or that does not parse.
+    InvalidField,
+    /// The message key is not the organization, or came on another partition than its key's.
+    KeyMismatch,
+    /// Not the organization's configured currency.
+    CurrencyMismatch,
+    /// Later than the shard's clock plus the allowed skew.
+    InTheFuture,
+    /// Its hour is closed and lies before the oldest snapshot kept.
+    TooLate,
+}
+
+impl Reason {
+    /// The code as it stands in headers, counts and configuration.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownSchema => "unknown_schema",
+            Self::UnknownEvent => "unknown_event",
+            Self::InvalidField => "invalid_field",
+            Self::KeyMismatch => "key_mismatch",
+            Self::CurrencyMismatch => "currency_mismatch",
+            Self::InTheFuture => "in_the_future",
+            Self::TooLate => "too_late",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// A message that cannot become an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {sentence}")]
+pub struct Reject {
+    /// The reason code.
+    pub reason: Reason,
+    /// What is wrong, where, and how to mend it.
+    pub sentence: String,
+}
+
+impl Reject {
+    /// A reject with its sentence.
+    pub fn new(reason: Reason, sentence: impl Into<String>) -> Self {
+        Self { reason, sentence: sentence.into() }
+    }
+
+    /// `malformed`.
+    pub fn malformed(sentence: impl Into<String>) -> Self {
+        Self::new(Reason::Malformed, sentence)
+    }
+
+    /// `invalid_field`, naming the record and the field.
+    pub fn invalid(record: &str, field: &str, what: impl fmt::Display) -> Self {
+        Self::new(Reason::InvalidField, format!("{record}.{field}: {what}"))
+    }
+}

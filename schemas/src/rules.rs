@@ -1,0 +1,85 @@
+//! The rules that can be configured: stored by version under `rules/` in the root, one version to an hour.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Text;
+use crate::decimal::Decimal12;
+
+/// What the rules leave to choice. Rules are data: an hour is always folded under the version listed for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    /// Name of this version, as in `rules/<version>.yaml` and in column `x_RulesVersion`.
+    pub version: Text,
+    /// Weights of the resources of a node.
+    pub weights: Weights,
+    /// What a pod is allocated of its node.
+    pub allocation: Allocation,
+    /// Resource names that count as whole GPUs.
+    pub gpu_resources: Vec<Text>,
+    /// Gigabytes of `nos.nebuly.com/gpu-memory` that one `nvidia.com/gpu` stands for.
+    pub gpu_memory_gb: u32,
+    /// Factor on a pool pod's charge while its eviction protection lasts; at least 0.
+    pub eviction_protection_ratio: Decimal12,
+    /// Currency of every organization that `currencies` does not name (ISO 4217).
+    pub currency: Text,
+    /// Currency by organization id.
+    pub currencies: BTreeMap<Text, Text>,
+}
+
+/// Weights that divide a node's cost over its resources (AWS split cost allocation). Only their ratios matter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Weights {
+    /// Of one GPU.
+    pub gpu: Decimal12,
+    /// Of one vCPU.
+    pub cpu: Decimal12,
+    /// Of one GiB of memory.
+    pub memory: Decimal12,
+}
+
+/// What a pod is allocated of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Allocation {
+    /// The larger of request and measured use, each over the hour.
+    Max,
+    /// Its requests alone.
+    Requests,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self {
+            gpu: Decimal12::from_int(9),
+            cpu: Decimal12::from_units(900_000_000_000),
+            memory: Decimal12::from_units(100_000_000_000),
+        }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let gpu_resources = ["nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu"];
+        Self {
+            version: "1".into(),
+            weights: Weights::default(),
+            allocation: Allocation::Max,
+            gpu_resources: gpu_resources.map(Text::from).to_vec(),
+            gpu_memory_gb: 32,
+            eviction_protection_ratio: Decimal12::from_units(1_200_000_000_000),
+            currency: "USD".into(),
+            currencies: BTreeMap::new(),
+        }
+    }
+}
+
+impl Rules {
+    /// The currency that every price of this organization must be in.
+    pub fn currency_of(&self, organization_id: &str) -> &Text {
+        self.currencies.get(organization_id).unwrap_or(&self.currency)
+    }
+}

@@ -1,0 +1,174 @@
+//! Event time: microseconds since the Unix epoch, and the UTC hours [h, h+1) that tables are made of.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Microseconds in one hour.
+pub const HOUR_MICROS: i64 = 3_600_000_000;
+
+/// An instant in microseconds since 1970-01-01T00:00:00Z (Avro `timestamp-micros`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+/// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to, not including, [`Hour::end`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hour(pub i64);
+
+/// A calendar date in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Date {
+    /// The year, such as 2026.
+    pub year: i64,
+    /// The month, 1 to 12.
+    pub month: u8,
+    /// The day of the month, 1 to 31.
+    pub day: u8,
+}
+
+impl Timestamp {
+    /// The hour that holds this instant.
+    pub const fn hour(self) -> Hour {
+        Hour(self.0.div_euclid(HOUR_MICROS))
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+}
+
+impl Hour {
+    /// Its first instant.
+    pub const fn start(self) -> Timestamp {
+        Timestamp(self.0 * HOUR_MICROS)
+    }
+
+    /// The first instant after it.
+    pub const fn end(self) -> Timestamp {
+        Timestamp((self.0 + 1) * HOUR_MICROS)
+    }
+
+    /// The hour after it.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The hour before it.
+    pub const fn previous(self) -> Self {
+        Self(self.0 - 1)
+    }
+
+    /// Hour of the day, 0 to 23.
+    pub const fn of_day(self) -> i64 {
+        self.0.rem_euclid(24)
+    }
+
+    /// Its UTC date.
+    pub const fn date(self) -> Date {
+        Date::from_days(self.0.div_euclid(24))
+    }
+}
+
+impl Date {
+    /// The date `days` after 1970-01-01.
+    pub const fn from_days(days: i64) -> Self {
+        // Civil-from-days over 400-year eras that begin on 1 March.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_index = (5 * day_of_year + 2) / 153;
+        let day = (day_of_year - (153 * month_index + 2) / 5 + 1) as u8;
+        let month = if month_index < 10 { month_index + 3 } else { month_index - 9 } as u8;
+        let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+        Self { year, month, day }
+    }
+
+    /// Days since 1970-01-01.
+    pub const fn days(self) -> i64 {
+        let year = if self.month <= 2 { self.year - 1 } else { self.year };
+        let era = year.div_euclid(400);
+        let year_of_era = year.rem_euclid(400);
+        let month = self.month as i64;
+        let month_index = if month > 2 { month - 3 } else { month + 9 };
+        let day_of_year = (153 * month_index + 2) / 5 + self.day as i64 - 1;
+        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+        era * 146_097 + day_of_era - 719_468
+    }
+
+    /// The first day of its month.
+    pub const fn month_start(self) -> Self {
+        Self { year: self.year, month: self.month, day: 1 }
+    }
+
+    /// The first day of the month after it.
+    pub const fn next_month_start(self) -> Self {
+        if self.month == 12 {
+            Self { year: self.year + 1, month: 1, day: 1 }
+        } else {
+            Self { year: self.year, month: self.month + 1, day: 1 }
+        }
+    }
+
+    /// The first day of its calendar quarter.
+    pub const fn quarter_start(self) -> Self {
+        Self { year: self.year, month: (self.month - 1) / 3 * 3 + 1, day: 1 }
+    }
+
+    /// Its first instant.
+    pub const fn start(self) -> Timestamp {
+        Timestamp(self.days() * 24 * HOUR_MICROS)
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+}
+
+impl fmt::Display for Hour {
+    /// Such as `2026-11-20T13`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}T{:02}", self.date(), self.of_day())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC with microseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hour = self.hour();
+        let within = self.0.rem_euclid(HOUR_MICROS);
+        let (minute, second, micros) = (within / 60_000_000, within / 1_000_000 % 60, within % 1_000_000);
+        write!(f, "{}T{:02}:{minute:02}:{second:02}.{micros:06}Z", hour.date(), hour.of_day())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_days_agree_over_eight_centuries() {
+        for days in -146_097..146_097 {
+            let date = Date::from_days(days);
+            assert_eq!(date.days(), days, "{date}");
+        }
+        assert_eq!(Date::from_days(0).to_string(), "1970-01-01");
+        assert_eq!(Date { year: 2024, month: 2, day: 29 }.days(), 19_782);
+    }
+
+    #[test]
+    fn an_hour_is_half_open() {
+        let hour = Timestamp(1_763_643_600_000_000).hour();
+        assert_eq!(hour.to_string(), "2025-11-20T13");
+        assert_eq!(hour.end().hour(), hour.next());
+        assert_eq!(Timestamp(hour.end().0 - 1).hour(), hour);
+        assert_eq!(Timestamp(-1).hour(), Hour(-1));
+    }
+}
