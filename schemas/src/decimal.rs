@@ -102,7 +102,7 @@ impl fmt::Display for Decimal12 {
 
 impl Serialize for Decimal12 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
     }
 }
 
@@ -129,7 +129,11 @@ impl<'de> Deserialize<'de> for Decimal12 {
                 Ok(Decimal12::from_int(whole))
             }
         }
-        deserializer.deserialize_any(Visitor)
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_any(Visitor)
+        } else {
+            i128::deserialize(deserializer).map(Decimal12)
+        }
     }
 }
 
