@@ -1,20 +1,66 @@
 //! The Avro binary form of our newest schemas: typed events in and out, canonical.
 //!
 //! [`encode`] writes the canonical body; [`decode`] reads any body of our newest schema and judges every field.
+//! [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes too.
 
-use crate::event::{Event, EventKind};
+mod fields;
+mod read;
+pub mod wire;
+mod write;
+
+use crate::event::{Event, EventKind, EventRecord};
 use crate::reject::Reject;
+
+use fields::Fields;
+use wire::Wire;
+
+/// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB; the limit bounds what a hostile
+/// body of many empty texts can ask of memory.
+pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// The canonical body of an event: fields in schema order, map entries sorted by key in one block, decimals in the
 /// fewest bytes.
-pub fn encode(_event: &Event) -> Vec<u8> {
-    Vec::new()
+pub fn encode(event: &Event) -> Vec<u8> {
+    let mut out = write::Out(Vec::with_capacity(256));
+    out.event(event);
+    out.0
 }
 
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
 ///
 /// # Errors
 /// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of range.
-pub fn decode(_kind: EventKind, _body: &[u8]) -> Result<Event, Reject> {
-    Err(Reject::malformed("not yet"))
+pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
+    let mut wire = Wire::new(body);
+    let event = decode_next(kind, &mut wire)?;
+    match wire.rest().len() {
+        0 => event,
+        left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
+    }
+}
+
+/// Reads the next body of our newest schema of `kind` from `wire`, which then stands at its end: an invalid
+/// record is read past like a valid one.
+///
+/// # Errors
+/// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner one
+/// is the verdict on a record whose end is known.
+pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
+    let bytes = wire.rest();
+    let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
+    let mut fields = Fields::new(&mut within, kind.name());
+    let event = read::event(&mut fields, kind)
+        .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
+    let verdict = fields.into_fault().map_or(Ok(event), Err);
+    let left = within.rest().len();
+    wire.take(bytes.len().min(BODY_BYTES_MAX) - left)?;
+    Ok(verdict)
+}
+
+impl EventRecord {
+    /// The event with its canonical body.
+    pub fn new(event: Event) -> Self {
+        let body = encode(&event).into_boxed_slice();
+        Self { event, body }
+    }
 }

@@ -102,7 +102,11 @@ impl fmt::Display for Decimal12 {
 
 impl Serialize for Decimal12 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
     }
 }
 
@@ -143,7 +147,9 @@ mod tests {
 
     #[test]
     fn text_survives_the_round_trip() {
-        for text in ["0", "1", "-1", "0.5", "-0.000000000001", "98.32", "12345678901234567890123456.123456789012"] {
+        for text in
+            ["0", "1", "-1", "0.5", "-0.000000000001", "98.32", "12345678901234567890123456.123456789012"]
+        {
             let value: Decimal12 = text.parse().unwrap();
             assert_eq!(value.to_string(), text);
         }
@@ -151,7 +157,19 @@ mod tests {
 
     #[test]
     fn what_is_no_decimal_is_refused() {
-        for text in ["", "-", ".5", "1.", "1e3", "+1", "1.0000000000001", " 1", "1_0", "--1", "123456789012345678901234567"] {
+        for text in [
+            "",
+            "-",
+            ".5",
+            "1.",
+            "1e3",
+            "+1",
+            "1.0000000000001",
+            " 1",
+            "1_0",
+            "--1",
+            "123456789012345678901234567",
+        ] {
             assert!(text.parse::<Decimal12>().is_err(), "{text:?}");
         }
     }

@@ -4,6 +4,7 @@
 //! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send;
 //! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.
 
+pub mod avsc;
 pub mod body;
 pub mod decimal;
 pub mod event;
@@ -13,6 +14,8 @@ pub mod rows;
 pub mod rules;
 pub mod tables;
 pub mod time;
+
+pub use avsc::avsc;
 
 /// Shared immutable text: identifiers and names that many rows repeat.
 pub type Text = std::sync::Arc<str>;

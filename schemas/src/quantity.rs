@@ -48,6 +48,138 @@ pub enum QuantityError {
     TooLarge(String),
 }
 
+impl Quantity {
+    /// The quantity that `text` says of `resource`: `[+-]digits[.digits][suffix]`, the suffix being one of
+    /// `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be missing on one
+    /// side of the point, not on both. `1E` is exa.
+    ///
+    /// # Errors
+    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`. The cost is linear in the text's length, whatever
+    /// its exponent.
+    pub fn parse(resource: &str, text: &str) -> Result<Self, QuantityError> {
+        let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
+        let places = if counts_bytes(resource) { 0 } else { 3 };
+        let amount = number.rounded_up(places).filter(|amount| *amount <= UNITS_MAX * 10u128.pow(places));
+        match amount {
+            Some(0) => Ok(Self { text: text.into(), amount: 0 }),
+            _ if number.negative => Err(QuantityError::Negative(excerpt(text))),
+            Some(amount) => Ok(Self { text: text.into(), amount }),
+            None => Err(QuantityError::TooLarge(excerpt(text))),
+        }
+    }
+}
+
+/// A parsed text: `whole.fraction x 10^exponent x 2^shift`. A shift comes with no exponent.
+struct Number<'t> {
+    negative: bool,
+    whole: &'t [u8],
+    fraction: &'t [u8],
+    exponent: i64,
+    shift: u32,
+}
+
+impl<'t> Number<'t> {
+    fn parse(text: &'t str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let (negative, rest) = match bytes {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            _ => (false, bytes),
+        };
+        let (whole, rest) = digits(rest);
+        let (fraction, suffix) = match rest {
+            [b'.', rest @ ..] => digits(rest),
+            _ => (&[][..], rest),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let (exponent, shift) = scale_of(suffix)?;
+        Some(Self { negative, whole: without_leading_zeros(whole), fraction, exponent, shift })
+    }
+
+    /// The magnitude in units of 10^-places, rounded up; none when it passes 128 bits.
+    fn rounded_up(&self, places: u32) -> Option<u128> {
+        let point = i128::from(self.exponent) + i128::from(places);
+        let digits = || self.whole.iter().chain(self.fraction).copied();
+        // Counted from the first digit that is not zero, so that "0.000...1e5" is as cheap as "1".
+        let Some(leading) = digits().position(|digit| digit != b'0') else { return Some(0) };
+        let whole_digits = self.whole.len() as i128 + point - leading as i128;
+        if whole_digits > 38 {
+            return None;
+        }
+        let mut whole = 0u128;
+        for index in 0..whole_digits.max(0) as usize {
+            let digit = digits().nth(leading + index).unwrap_or(b'0');
+            whole = whole.checked_mul(10)?.checked_add(u128::from(digit - b'0'))?;
+        }
+        let mut rest = digits().skip(leading + whole_digits.max(0) as usize);
+        let whole = whole.checked_mul(1 << self.shift)?;
+        if self.shift == 0 {
+            return whole.checked_add(rest.any(|digit| digit != b'0').into());
+        }
+        // A shift comes with no exponent, so the zeros behind the point that `leading` skipped are all there are.
+        let zeros = usize::try_from(-whole_digits.min(0)).ok()?;
+        let tail: Vec<u8> = std::iter::repeat_n(b'0', zeros).chain(rest).collect();
+        whole.checked_add(shifted_up(&tail, self.shift))
+    }
+}
+
+/// `0.<digits> x 2^shift`, rounded up, by long multiplication from the last digit.
+fn shifted_up(digits: &[u8], shift: u32) -> u128 {
+    let mut carry = 0u128;
+    let mut exact = true;
+    for digit in digits.iter().rev() {
+        carry += u128::from(digit - b'0') << shift;
+        exact &= carry.is_multiple_of(10);
+        carry /= 10;
+    }
+    carry + u128::from(!exact)
+}
+
+/// Decimal exponent and binary shift of a suffix.
+fn scale_of(suffix: &[u8]) -> Option<(i64, u32)> {
+    Some(match suffix {
+        b"" => (0, 0),
+        b"n" => (-9, 0),
+        b"u" => (-6, 0),
+        b"m" => (-3, 0),
+        b"k" => (3, 0),
+        b"M" => (6, 0),
+        b"G" => (9, 0),
+        b"T" => (12, 0),
+        b"P" => (15, 0),
+        b"E" => (18, 0),
+        b"Ki" => (0, 10),
+        b"Mi" => (0, 20),
+        b"Gi" => (0, 30),
+        b"Ti" => (0, 40),
+        b"Pi" => (0, 50),
+        b"Ei" => (0, 60),
+        [b'e' | b'E', exponent @ ..] => (std::str::from_utf8(exponent).ok()?.parse().ok()?, 0),
+        _ => return None,
+    })
+}
+
+fn digits(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len());
+    bytes.split_at(end)
+}
+
+fn without_leading_zeros(digits: &[u8]) -> &[u8] {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    digits.get(zeros..).unwrap_or_default()
+}
+
+/// A text short enough for a sentence.
+pub fn excerpt(text: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}... ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
+    }
+}
+
 /// Whether amounts of this resource are whole bytes; all others are thousandths.
 pub fn counts_bytes(resource: &str) -> bool {
     matches!(resource, MEMORY | EPHEMERAL_STORAGE | VRAM)

@@ -1,0 +1,256 @@
+//! The fields of one record, read in order and judged one by one.
+//!
+//! A value out of range does not stop the walk: it is noted, a placeholder stands in for it, and the record is
+//! read to its end. So the end of an invalid record is known, and bytes that are no record are `malformed`
+//! whatever values they happen to hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::Text;
+use crate::body::wire::{Wire, shortest};
+use crate::decimal::Decimal12;
+use crate::event::Quantities;
+use crate::quantity::{Quantity, excerpt};
+use crate::reject::{Reason, Reject};
+use crate::time::{Date, HOUR_MICROS, Timestamp};
+
+/// Decimals hold at most 28 digits: units of 10^-12 below this.
+const DECIMAL_END: u128 = 10u128.pow(28);
+
+/// Event times lie in the years 1970 to 9999.
+const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
+
+/// The fields of a record still to be read.
+pub struct Fields<'w, 'a> {
+    wire: &'w mut Wire<'a>,
+    record: &'static str,
+    fault: Option<Reject>,
+}
+
+impl<'w, 'a> Fields<'w, 'a> {
+    /// The fields of a record named `record`, from where `wire` stands.
+    pub const fn new(wire: &'w mut Wire<'a>, record: &'static str) -> Self {
+        Self { wire, record, fault: None }
+    }
+
+    /// What is wrong with the values read so far, if anything.
+    pub fn into_fault(self) -> Option<Reject> {
+        self.fault
+    }
+
+    /// Notes an invalid value; the first one is told.
+    pub fn invalid(&mut self, field: &str, what: impl fmt::Display) {
+        if self.fault.is_none() {
+            self.fault = Some(Reject::invalid(self.record, field, what));
+        }
+    }
+
+    fn str(&mut self, field: &str) -> Result<&'a str, Reject> {
+        let bytes = self.wire.bytes()?;
+        Ok(std::str::from_utf8(bytes).unwrap_or_else(|_| {
+            // Its length is known, so the record's end is; but such bytes are no Avro string.
+            if self.fault.as_ref().is_none_or(|fault| fault.reason != Reason::Malformed) {
+                self.fault = Some(Reject::malformed(format!("{}.{field}: not UTF-8", self.record)));
+            }
+            ""
+        }))
+    }
+
+    /// Any text.
+    pub fn text(&mut self, field: &str) -> Result<Text, Reject> {
+        self.str(field).map(Text::from)
+    }
+
+    /// An id or key field: not empty.
+    pub fn key(&mut self, field: &str) -> Result<Text, Reject> {
+        let text = self.str(field)?;
+        if text.is_empty() {
+            self.invalid(field, "empty, but an id or key must not be");
+        }
+        Ok(Text::from(text))
+    }
+
+    /// Null, or what `read` reads.
+    pub fn optional<T>(
+        &mut self,
+        field: &str,
+        read: impl FnOnce(&mut Self, &str) -> Result<T, Reject>,
+    ) -> Result<Option<T>, Reject> {
+        match self.wire.long()? {
+            0 => Ok(None),
+            1 => read(self, field).map(Some),
+            branch => {
+                Err(Reject::malformed(format!("{}.{field}: its union has no branch {branch}", self.record)))
+            }
+        }
+    }
+
+    /// The index of an enum's symbol, below `symbols`.
+    pub fn symbol(&mut self, field: &str, symbols: i32) -> Result<i32, Reject> {
+        match self.wire.int()? {
+            index if (0..symbols).contains(&index) => Ok(index),
+            index => {
+                Err(Reject::malformed(format!("{}.{field}: its enum has no symbol {index}", self.record)))
+            }
+        }
+    }
+
+    /// An instant of the years 1970 to 9999.
+    pub fn time(&mut self, field: &str) -> Result<Timestamp, Reject> {
+        let micros = self.wire.long()?;
+        if !(0..TIME_END).contains(&micros) {
+            self.invalid(field, format_args!("{micros} microseconds lie outside the years 1970 to 9999"));
+            return Ok(Timestamp::default());
+        }
+        Ok(Timestamp(micros))
+    }
+
+    /// Any boolean.
+    pub fn boolean(&mut self) -> Result<bool, Reject> {
+        self.wire.boolean()
+    }
+
+    /// A number that may be negative.
+    pub fn signed(&mut self) -> Result<i32, Reject> {
+        self.wire.int()
+    }
+
+    /// A count or percentage: zero or more.
+    pub fn count(&mut self, field: &str) -> Result<i32, Reject> {
+        let value = self.wire.int()?;
+        if value < 0 {
+            self.invalid(field, format_args!("{value} is negative"));
+        }
+        Ok(value)
+    }
+
+    /// Measured use: zero or more.
+    pub fn measured(&mut self, field: &str) -> Result<i64, Reject> {
+        let value = self.wire.long()?;
+        if value < 0 {
+            self.invalid(field, format_args!("{value} is negative"));
+        }
+        Ok(value)
+    }
+
+    /// A priority: 1 or more.
+    pub fn rank(&mut self, field: &str) -> Result<i32, Reject> {
+        let value = self.wire.int()?;
+        if value < 1 {
+            self.invalid(field, format_args!("{value} is below 1, the highest priority"));
+        }
+        Ok(value)
+    }
+
+    /// A price, budget, amount or ratio: zero or more, at most 28 digits.
+    pub fn amount(&mut self, field: &str) -> Result<Decimal12, Reject> {
+        let bytes = shortest(self.wire.bytes()?);
+        let Some(units) = units_of(bytes) else {
+            self.invalid(field, "not a decimal of at most 28 digits");
+            return Ok(Decimal12::ZERO);
+        };
+        let value = Decimal12::from_units(units);
+        if value.is_negative() {
+            self.invalid(field, format_args!("{value} is negative"));
+        }
+        Ok(value)
+    }
+
+    /// A map of quantities. Of two entries with one key the last counts, as in every map of Avro.
+    pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
+        self.map(field, |fields, key| {
+            let text = fields.str(field)?;
+            match Quantity::parse(key, text) {
+                Ok(quantity) => Ok(Some(quantity)),
+                Err(error) => {
+                    fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
+                    Ok(None)
+                }
+            }
+        })
+    }
+
+    /// A map of texts.
+    pub fn texts(&mut self, field: &str) -> Result<BTreeMap<Text, Text>, Reject> {
+        self.map(field, |fields, _| fields.text(field).map(Some))
+    }
+
+    fn map<T>(
+        &mut self,
+        field: &str,
+        mut value: impl FnMut(&mut Self, &str) -> Result<Option<T>, Reject>,
+    ) -> Result<BTreeMap<Text, T>, Reject> {
+        let mut map = BTreeMap::new();
+        loop {
+            let entries = self.wire.block()?;
+            if entries == 0 {
+                return Ok(map);
+            }
+            for _ in 0..entries {
+                let key = self.str(field)?;
+                if let Some(value) = value(self, key)? {
+                    map.insert(Text::from(key), value);
+                }
+            }
+        }
+    }
+
+    /// An array of what `item` reads; `item` reads at least one byte.
+    pub fn array<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, Reject>,
+    ) -> Result<Vec<T>, Reject> {
+        let mut items = Vec::new();
+        loop {
+            let entries = self.wire.block()?;
+            if entries == 0 {
+                return Ok(items);
+            }
+            for _ in 0..entries {
+                items.push(item(self)?);
+            }
+        }
+    }
+
+    /// Judges an effective span: it does not end before it starts. Equal is valid, and never effective.
+    pub fn judge_span(&mut self, starts_at: Timestamp, ends_at: Option<Timestamp>) {
+        if let Some(ends_at) = ends_at
+            && ends_at < starts_at
+        {
+            self.invalid("ends_at", format_args!("{ends_at} is before starts_at, {starts_at}"));
+        }
+    }
+
+    /// Judges a usage interval: not negative, and at most one hour.
+    pub fn judge_interval(&mut self, start: Timestamp, end: Timestamp) {
+        if end < start {
+            self.invalid("interval_end", format_args!("{end} is before event_time, {start}"));
+        } else if end.0 - start.0 > HOUR_MICROS {
+            self.invalid(
+                "interval_end",
+                format_args!("{end} is more than an hour after event_time, {start}"),
+            );
+        }
+    }
+
+    /// Judges a fraction: at most 1.
+    pub fn judge_fraction(&mut self, field: &str, value: Option<Decimal12>) {
+        if let Some(value) = value
+            && value > Decimal12::ONE
+        {
+            self.invalid(field, format_args!("{value} is above 1"));
+        }
+    }
+}
+
+/// The unscaled value of a decimal without leading sign bytes, if it has at most 28 digits.
+fn units_of(bytes: &[u8]) -> Option<i128> {
+    let first = *bytes.first()?;
+    if bytes.len() > 16 {
+        return None;
+    }
+    let sign = if first >= 0x80 { -1 } else { 0 };
+    let units = bytes.iter().fold(sign, |units: i128, &byte| units << 8 | i128::from(byte));
+    (units.unsigned_abs() < DECIMAL_END).then_some(units)
+}

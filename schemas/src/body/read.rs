@@ -1,0 +1,213 @@
+//! One reader for each record, its fields in the order of its schema.
+
+use crate::body::fields::Fields;
+use crate::event::{
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
+    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
+    QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+};
+use crate::reject::Reject;
+use crate::time::Timestamp;
+
+/// Reads the fields of a record of `kind`.
+pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reject> {
+    let f = fields;
+    let organization_id = f.key("organization_id")?;
+    let event_time = f.time("event_time")?;
+    let payload = match kind {
+        EventKind::NodeStarted => Payload::NodeStarted(node_started(f)?),
+        EventKind::NodeStopped => {
+            Payload::NodeStopped(NodeStopped { cluster_id: f.key("cluster_id")?, node_id: f.key("node_id")? })
+        }
+        EventKind::PodStarted => Payload::PodStarted(Box::new(pod_started(f)?)),
+        EventKind::PodStopped => Payload::PodStopped(pod_stopped(f)?),
+        EventKind::PodUsage => Payload::PodUsage(pod_usage(f, event_time)?),
+        EventKind::ReservationSet => Payload::ReservationSet(reservation_set(f)?),
+        EventKind::ReservationReleased => {
+            Payload::ReservationReleased(ReservationReleased { reservation_id: f.key("reservation_id")? })
+        }
+        EventKind::CommitmentSet => Payload::CommitmentSet(commitment_set(f)?),
+        EventKind::CommitmentDeleted => {
+            Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: f.key("commitment_id")? })
+        }
+        EventKind::QuotaSet => Payload::QuotaSet(quota_set(f)?),
+        EventKind::QuotaDeleted => Payload::QuotaDeleted(QuotaDeleted {
+            cluster_id: f.key("cluster_id")?,
+            quota_id: f.key("quota_id")?,
+        }),
+        EventKind::PoolSet => Payload::PoolSet(pool_set(f)?),
+        EventKind::PoolDeleted => Payload::PoolDeleted(PoolDeleted { pool_id: f.key("pool_id")? }),
+        EventKind::RateSet => Payload::RateSet(rate_set(f)?),
+    };
+    Ok(Event { organization_id, event_time, payload })
+}
+
+fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {
+    Ok(NodeStarted {
+        cluster_id: f.key("cluster_id")?,
+        node_id: f.key("node_id")?,
+        node_name: f.text("node_name")?,
+        provider: f.text("provider")?,
+        region: f.text("region")?,
+        zone: f.optional("zone", Fields::text)?,
+        instance_type: f.text("instance_type")?,
+        instance_family: f.text("instance_family")?,
+        capacity_type: match f.symbol("capacity_type", 2)? {
+            0 => CapacityType::OnDemand,
+            _ => CapacityType::Spot,
+        },
+        capacity: f.quantities("capacity")?,
+        gpu_model: f.optional("gpu_model", Fields::text)?,
+        hourly_cost: f.amount("hourly_cost")?,
+        currency: f.text("currency")?,
+        pool_id: f.optional("pool_id", Fields::key)?,
+    })
+}
+
+fn pod_started(f: &mut Fields<'_, '_>) -> Result<PodStarted, Reject> {
+    Ok(PodStarted {
+        cluster_id: f.key("cluster_id")?,
+        namespace: f.key("namespace")?,
+        pod_name: f.text("pod_name")?,
+        pod_uid: f.key("pod_uid")?,
+        created_at: f.time("created_at")?,
+        priority: f.signed()?,
+        node_id: f.optional("node_id", Fields::key)?,
+        region: f.optional("region", Fields::text)?,
+        zone: f.optional("zone", Fields::text)?,
+        pool_id: f.optional("pool_id", Fields::key)?,
+        qos: f.text("qos")?,
+        gpu_model: f.optional("gpu_model", Fields::text)?,
+        requests: f.quantities("requests")?,
+        limits: f.quantities("limits")?,
+        workload_kind: f.optional("workload_kind", Fields::text)?,
+        workload_name: f.optional("workload_name", Fields::text)?,
+        labels: f.texts("labels")?,
+        eviction_protected_until: f.optional("eviction_protected_until", Fields::time)?,
+    })
+}
+
+fn pod_stopped(f: &mut Fields<'_, '_>) -> Result<PodStopped, Reject> {
+    Ok(PodStopped {
+        cluster_id: f.key("cluster_id")?,
+        namespace: f.text("namespace")?,
+        pod_uid: f.key("pod_uid")?,
+        reason: f.optional("reason", Fields::text)?,
+    })
+}
+
+fn pod_usage(f: &mut Fields<'_, '_>, event_time: Timestamp) -> Result<PodUsage, Reject> {
+    let usage = PodUsage {
+        pod_uid: f.key("pod_uid")?,
+        interval_end: f.time("interval_end")?,
+        cpu_millis: f.measured("cpu_millis")?,
+        memory_bytes: f.measured("memory_bytes")?,
+        gpu_millis: f.measured("gpu_millis")?,
+    };
+    f.judge_interval(event_time, usage.interval_end);
+    Ok(usage)
+}
+
+fn reservation_set(f: &mut Fields<'_, '_>) -> Result<ReservationSet, Reject> {
+    let reservation = ReservationSet {
+        reservation_id: f.key("reservation_id")?,
+        name: f.text("name")?,
+        provider: f.text("provider")?,
+        region: f.text("region")?,
+        zone: f.optional("zone", Fields::text)?,
+        gpu_model: f.text("gpu_model")?,
+        capacity: f.quantities("capacity")?,
+        quantity: f.count("quantity")?,
+        unit_hourly_price: f.amount("unit_hourly_price")?,
+        currency: f.text("currency")?,
+        created_at: f.time("created_at")?,
+        starts_at: f.time("starts_at")?,
+        ends_at: f.optional("ends_at", Fields::time)?,
+    };
+    f.judge_span(reservation.starts_at, reservation.ends_at);
+    Ok(reservation)
+}
+
+fn commitment_set(f: &mut Fields<'_, '_>) -> Result<CommitmentSet, Reject> {
+    let commitment = CommitmentSet {
+        commitment_id: f.key("commitment_id")?,
+        name: f.text("name")?,
+        provider: f.text("provider")?,
+        kind: match f.symbol("kind", 2)? {
+            0 => CommitmentKind::ReservedInstance,
+            _ => CommitmentKind::CommittedUseDiscount,
+        },
+        region: f.text("region")?,
+        instance_family: f.text("instance_family")?,
+        vcpu: f.amount("vcpu")?,
+        memory_gib: f.amount("memory_gib")?,
+        gpu: f.count("gpu")?,
+        gpu_model: f.optional("gpu_model", Fields::text)?,
+        hourly_cost: f.amount("hourly_cost")?,
+        currency: f.text("currency")?,
+        starts_at: f.time("starts_at")?,
+        ends_at: f.optional("ends_at", Fields::time)?,
+        enabled: f.boolean()?,
+        allowed_utilization: f.optional("allowed_utilization", Fields::amount)?,
+        assignments: f.array(|f| {
+            Ok(Assignment {
+                cluster_id: f.key("assignments.cluster_id")?,
+                priority: f.optional("assignments.priority", Fields::rank)?,
+            })
+        })?,
+    };
+    f.judge_span(commitment.starts_at, commitment.ends_at);
+    f.judge_fraction("allowed_utilization", commitment.allowed_utilization);
+    Ok(commitment)
+}
+
+fn quota_set(f: &mut Fields<'_, '_>) -> Result<QuotaSet, Reject> {
+    Ok(QuotaSet {
+        cluster_id: f.key("cluster_id")?,
+        quota_id: f.key("quota_id")?,
+        kind: match f.symbol("kind", 2)? {
+            0 => QuotaKind::ElasticQuota,
+            _ => QuotaKind::CompositeElasticQuota,
+        },
+        namespaces: f.array(|f| f.text("namespaces"))?,
+        min: f.quantities("min")?,
+        max: f.optional("max", Fields::quantities)?,
+    })
+}
+
+fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
+    Ok(PoolSet {
+        pool_id: f.key("pool_id")?,
+        cluster_id: f.key("cluster_id")?,
+        provider: f.text("provider")?,
+        default_qos: f.text("default_qos")?,
+        qos_pricing: f.array(|f| {
+            Ok(QosPrice {
+                qos: f.text("qos_pricing.qos")?,
+                per_fp16_tflop_hour: f.amount("qos_pricing.per_fp16_tflop_hour")?,
+                per_vram_gib_hour: f.amount("qos_pricing.per_vram_gib_hour")?,
+                limits_over_requests: f.amount("qos_pricing.limits_over_requests")?,
+            })
+        })?,
+        tflops_oversell_percent: f.count("tflops_oversell_percent")?,
+        vram_expand_to_host_disk_percent: f.count("vram_expand_to_host_disk_percent")?,
+        vram_expand_to_host_mem_percent: f.count("vram_expand_to_host_mem_percent")?,
+        budget_per_day: f.optional("budget_per_day", Fields::amount)?,
+        budget_per_month: f.optional("budget_per_month", Fields::amount)?,
+        budget_per_quarter: f.optional("budget_per_quarter", Fields::amount)?,
+        currency: f.text("currency")?,
+    })
+}
+
+fn rate_set(f: &mut Fields<'_, '_>) -> Result<RateSet, Reject> {
+    Ok(RateSet {
+        provider: f.text("provider")?,
+        region: f.key("region")?,
+        gpu_model: f.optional("gpu_model", Fields::key)?,
+        qos: f.key("qos")?,
+        per_vcpu_hour: f.amount("per_vcpu_hour")?,
+        per_gib_hour: f.amount("per_gib_hour")?,
+        per_gpu_hour: f.amount("per_gpu_hour")?,
+        currency: f.text("currency")?,
+    })
+}

@@ -1,0 +1,193 @@
+//! Avro's binary encoding, bounds-checked: every read either stays inside the bytes or is a `malformed` reject.
+//! Counts and lengths are never trusted with memory; nothing is reserved before its bytes are seen.
+
+use crate::reject::Reject;
+
+/// What is left of the bytes being read.
+#[derive(Clone, Debug)]
+pub struct Wire<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Wire<'a> {
+    /// Reads from the start of `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The bytes not yet read.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// `malformed` when fewer are left.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Reject> {
+        match self.rest.split_at_checked(count) {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                Ok(taken)
+            }
+            None => Err(truncated()),
+        }
+    }
+
+    /// A zigzag variable-length integer of 64 bits.
+    ///
+    /// # Errors
+    /// `malformed` when the bytes end in it or it has more than 64 bits.
+    pub fn long(&mut self) -> Result<i64, Reject> {
+        let mut value = 0u64;
+        for (index, &byte) in self.rest.iter().take(10).enumerate() {
+            if index == 9 && byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                self.rest = self.rest.get(index + 1..).unwrap_or_default();
+                return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        if self.rest.len() < 10 {
+            return Err(truncated());
+        }
+        Err(Reject::malformed("an integer has more than 64 bits"))
+    }
+
+    /// A zigzag variable-length integer of 32 bits.
+    ///
+    /// # Errors
+    /// `malformed` when the bytes end in it or it has more than 32 bits.
+    pub fn int(&mut self) -> Result<i32, Reject> {
+        i32::try_from(self.long()?).map_err(|_| Reject::malformed("an int has more than 32 bits"))
+    }
+
+    /// One byte that is 0 or 1.
+    ///
+    /// # Errors
+    /// `malformed` for any other byte, or none.
+    pub fn boolean(&mut self) -> Result<bool, Reject> {
+        match self.take(1)? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(Reject::malformed("a boolean is neither 0 nor 1")),
+        }
+    }
+
+    /// Bytes behind their length; text has the same form.
+    ///
+    /// # Errors
+    /// `malformed` for a negative length, or one past the end.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Reject> {
+        let length = self.long()?;
+        let length = usize::try_from(length).map_err(|_| Reject::malformed("a length is negative"))?;
+        self.take(length)
+    }
+
+    /// The number of entries in the next block of an array or map; 0 ends it. The byte size that may stand
+    /// behind a negative count is read and not used: entries are always walked.
+    ///
+    /// # Errors
+    /// `malformed` when the bytes end in it.
+    pub fn block(&mut self) -> Result<u64, Reject> {
+        let count = self.long()?;
+        if count < 0 && self.long()? < 0 {
+            return Err(Reject::malformed("a block has a negative size"));
+        }
+        Ok(count.unsigned_abs())
+    }
+}
+
+fn truncated() -> Reject {
+    Reject::malformed("the record goes on behind the end of its bytes")
+}
+
+/// Appends a zigzag variable-length integer.
+pub fn put_long(out: &mut Vec<u8>, value: i64) {
+    let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while bits >= 0x80 {
+        out.push((bits & 0x7f) as u8 | 0x80);
+        bits >>= 7;
+    }
+    out.push(bits as u8);
+}
+
+/// Appends the length of `bytes`, then `bytes`.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    // A slice is never longer than isize::MAX.
+    put_long(out, bytes.len() as i64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a decimal's unscaled value as big-endian two's complement in the fewest bytes, behind its length.
+pub fn put_decimal(out: &mut Vec<u8>, units: i128) {
+    let wide = units.to_be_bytes();
+    put_bytes(out, shortest(&wide));
+}
+
+/// Two's complement without the leading bytes that only repeat the sign.
+pub fn shortest(mut bytes: &[u8]) -> &[u8] {
+    while let [0x00, next @ 0x00..=0x7f, ..] | [0xff, next @ 0x80..=0xff, ..] = bytes {
+        let _ = next;
+        bytes = bytes.get(1..).unwrap_or_default();
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_survive_the_round_trip_at_their_extremes() {
+        for value in
+            [0, -1, 1, 63, 64, -64, -65, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN]
+        {
+            let mut out = Vec::new();
+            put_long(&mut out, value);
+            let mut wire = Wire::new(&out);
+            assert_eq!(wire.long(), Ok(value));
+            assert_eq!(wire.rest(), b"");
+        }
+    }
+
+    #[test]
+    fn an_integer_past_its_width_is_malformed() {
+        let mut eleven = [0xff; 11];
+        eleven[10] = 0;
+        let mut tenth = [0xff; 10];
+        tenth[9] = 2;
+        for bytes in [&eleven[..], &tenth, &[0x80], &[]] {
+            assert!(Wire::new(bytes).long().is_err(), "{bytes:?}");
+        }
+        let mut out = Vec::new();
+        put_long(&mut out, i64::from(i32::MAX) + 1);
+        assert!(Wire::new(&out).int().is_err());
+    }
+
+    #[test]
+    fn a_decimal_takes_the_fewest_bytes() {
+        for (units, bytes) in [
+            (0, &[0][..]),
+            (-1, &[0xff]),
+            (127, &[0x7f]),
+            (128, &[0, 0x80]),
+            (-128, &[0x80]),
+            (-129, &[0xff, 0x7f]),
+        ] {
+            assert_eq!(shortest(&i128::to_be_bytes(units)), bytes, "{units}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_length_reads_nothing() {
+        let mut out = Vec::new();
+        put_long(&mut out, i64::MAX);
+        assert!(Wire::new(&out).bytes().is_err());
+        out.clear();
+        put_long(&mut out, -1);
+        assert!(Wire::new(&out).bytes().is_err());
+    }
+}

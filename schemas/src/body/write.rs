@@ -1,0 +1,235 @@
+//! One writer for each record, its fields in the order of its schema; only the canonical form is ever written.
+
+use std::collections::BTreeMap;
+
+use crate::Text;
+use crate::body::wire::{put_bytes, put_decimal, put_long};
+use crate::decimal::Decimal12;
+use crate::event::{
+    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
+    PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+};
+use crate::time::Timestamp;
+
+/// The bytes written so far.
+pub struct Out(pub Vec<u8>);
+
+impl Out {
+    /// Appends all fields of `event`.
+    pub fn event(&mut self, event: &Event) {
+        self.text(&event.organization_id);
+        self.time(event.event_time);
+        match &event.payload {
+            Payload::NodeStarted(node) => self.node_started(node),
+            Payload::NodeStopped(node) => {
+                self.text(&node.cluster_id);
+                self.text(&node.node_id);
+            }
+            Payload::PodStarted(pod) => self.pod_started(pod),
+            Payload::PodStopped(pod) => self.pod_stopped(pod),
+            Payload::PodUsage(usage) => self.pod_usage(usage),
+            Payload::ReservationSet(reservation) => self.reservation_set(reservation),
+            Payload::ReservationReleased(reservation) => self.text(&reservation.reservation_id),
+            Payload::CommitmentSet(commitment) => self.commitment_set(commitment),
+            Payload::CommitmentDeleted(commitment) => self.text(&commitment.commitment_id),
+            Payload::QuotaSet(quota) => self.quota_set(quota),
+            Payload::QuotaDeleted(quota) => {
+                self.text(&quota.cluster_id);
+                self.text(&quota.quota_id);
+            }
+            Payload::PoolSet(pool) => self.pool_set(pool),
+            Payload::PoolDeleted(pool) => self.text(&pool.pool_id),
+            Payload::RateSet(rate) => self.rate_set(rate),
+        }
+    }
+
+    fn node_started(&mut self, node: &NodeStarted) {
+        self.text(&node.cluster_id);
+        self.text(&node.node_id);
+        self.text(&node.node_name);
+        self.text(&node.provider);
+        self.text(&node.region);
+        self.optional(node.zone.as_ref(), Self::text);
+        self.text(&node.instance_type);
+        self.text(&node.instance_family);
+        self.long(match node.capacity_type {
+            CapacityType::OnDemand => 0,
+            CapacityType::Spot => 1,
+        });
+        self.quantities(&node.capacity);
+        self.optional(node.gpu_model.as_ref(), Self::text);
+        self.decimal(node.hourly_cost);
+        self.text(&node.currency);
+        self.optional(node.pool_id.as_ref(), Self::text);
+    }
+
+    fn pod_started(&mut self, pod: &PodStarted) {
+        self.text(&pod.cluster_id);
+        self.text(&pod.namespace);
+        self.text(&pod.pod_name);
+        self.text(&pod.pod_uid);
+        self.time(pod.created_at);
+        self.long(pod.priority.into());
+        self.optional(pod.node_id.as_ref(), Self::text);
+        self.optional(pod.region.as_ref(), Self::text);
+        self.optional(pod.zone.as_ref(), Self::text);
+        self.optional(pod.pool_id.as_ref(), Self::text);
+        self.text(&pod.qos);
+        self.optional(pod.gpu_model.as_ref(), Self::text);
+        self.quantities(&pod.requests);
+        self.quantities(&pod.limits);
+        self.optional(pod.workload_kind.as_ref(), Self::text);
+        self.optional(pod.workload_name.as_ref(), Self::text);
+        self.map(&pod.labels, Self::text);
+        self.optional(pod.eviction_protected_until, Self::time);
+    }
+
+    fn pod_stopped(&mut self, pod: &PodStopped) {
+        self.text(&pod.cluster_id);
+        self.text(&pod.namespace);
+        self.text(&pod.pod_uid);
+        self.optional(pod.reason.as_ref(), Self::text);
+    }
+
+    fn pod_usage(&mut self, usage: &PodUsage) {
+        self.text(&usage.pod_uid);
+        self.time(usage.interval_end);
+        self.long(usage.cpu_millis);
+        self.long(usage.memory_bytes);
+        self.long(usage.gpu_millis);
+    }
+
+    fn reservation_set(&mut self, reservation: &ReservationSet) {
+        self.text(&reservation.reservation_id);
+        self.text(&reservation.name);
+        self.text(&reservation.provider);
+        self.text(&reservation.region);
+        self.optional(reservation.zone.as_ref(), Self::text);
+        self.text(&reservation.gpu_model);
+        self.quantities(&reservation.capacity);
+        self.long(reservation.quantity.into());
+        self.decimal(reservation.unit_hourly_price);
+        self.text(&reservation.currency);
+        self.time(reservation.created_at);
+        self.time(reservation.starts_at);
+        self.optional(reservation.ends_at, Self::time);
+    }
+
+    fn commitment_set(&mut self, commitment: &CommitmentSet) {
+        self.text(&commitment.commitment_id);
+        self.text(&commitment.name);
+        self.text(&commitment.provider);
+        self.long(match commitment.kind {
+            CommitmentKind::ReservedInstance => 0,
+            CommitmentKind::CommittedUseDiscount => 1,
+        });
+        self.text(&commitment.region);
+        self.text(&commitment.instance_family);
+        self.decimal(commitment.vcpu);
+        self.decimal(commitment.memory_gib);
+        self.long(commitment.gpu.into());
+        self.optional(commitment.gpu_model.as_ref(), Self::text);
+        self.decimal(commitment.hourly_cost);
+        self.text(&commitment.currency);
+        self.time(commitment.starts_at);
+        self.optional(commitment.ends_at, Self::time);
+        self.0.push(commitment.enabled.into());
+        self.optional(commitment.allowed_utilization, Self::decimal);
+        self.array(&commitment.assignments, |out, assignment| {
+            out.text(&assignment.cluster_id);
+            out.optional(assignment.priority, |out, priority| out.long(priority.into()));
+        });
+    }
+
+    fn quota_set(&mut self, quota: &QuotaSet) {
+        self.text(&quota.cluster_id);
+        self.text(&quota.quota_id);
+        self.long(match quota.kind {
+            QuotaKind::ElasticQuota => 0,
+            QuotaKind::CompositeElasticQuota => 1,
+        });
+        self.array(&quota.namespaces, Self::text);
+        self.quantities(&quota.min);
+        self.optional(quota.max.as_ref(), Self::quantities);
+    }
+
+    fn pool_set(&mut self, pool: &PoolSet) {
+        self.text(&pool.pool_id);
+        self.text(&pool.cluster_id);
+        self.text(&pool.provider);
+        self.text(&pool.default_qos);
+        self.array(&pool.qos_pricing, |out, price| {
+            out.text(&price.qos);
+            out.decimal(price.per_fp16_tflop_hour);
+            out.decimal(price.per_vram_gib_hour);
+            out.decimal(price.limits_over_requests);
+        });
+        self.long(pool.tflops_oversell_percent.into());
+        self.long(pool.vram_expand_to_host_disk_percent.into());
+        self.long(pool.vram_expand_to_host_mem_percent.into());
+        self.optional(pool.budget_per_day, Self::decimal);
+        self.optional(pool.budget_per_month, Self::decimal);
+        self.optional(pool.budget_per_quarter, Self::decimal);
+        self.text(&pool.currency);
+    }
+
+    fn rate_set(&mut self, rate: &RateSet) {
+        self.text(&rate.provider);
+        self.text(&rate.region);
+        self.optional(rate.gpu_model.as_ref(), Self::text);
+        self.text(&rate.qos);
+        self.decimal(rate.per_vcpu_hour);
+        self.decimal(rate.per_gib_hour);
+        self.decimal(rate.per_gpu_hour);
+        self.text(&rate.currency);
+    }
+
+    fn long(&mut self, value: i64) {
+        put_long(&mut self.0, value);
+    }
+
+    fn text(&mut self, text: &Text) {
+        put_bytes(&mut self.0, text.as_bytes());
+    }
+
+    fn time(&mut self, time: Timestamp) {
+        self.long(time.0);
+    }
+
+    fn decimal(&mut self, value: Decimal12) {
+        put_decimal(&mut self.0, value.units());
+    }
+
+    fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.long(value.is_some().into());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    fn quantities(&mut self, quantities: &Quantities) {
+        self.map(quantities, |out, quantity| out.text(&quantity.text));
+    }
+
+    /// One block in the order of the keys' bytes, which is that of the map.
+    fn map<'v, T>(&mut self, map: &'v BTreeMap<Text, T>, write: impl Fn(&mut Self, &'v T)) {
+        if !map.is_empty() {
+            self.long(map.len() as i64);
+        }
+        for (key, value) in map {
+            self.text(key);
+            write(self, value);
+        }
+        self.long(0);
+    }
+
+    fn array<'v, T>(&mut self, items: &'v [T], write: impl Fn(&mut Self, &'v T)) {
+        if !items.is_empty() {
+            self.long(items.len() as i64);
+        }
+        for item in items {
+            write(self, item);
+        }
+        self.long(0);
+    }
+}

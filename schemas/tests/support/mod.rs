@@ -1,0 +1,315 @@
+//! Arbitrary valid events, for the property tests of every crate that reads or writes them.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
+    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
+    Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::time::Timestamp;
+
+/// The last instant of the year 9999.
+pub const TIME_LAST: i64 = 253_402_300_799_999_999;
+
+pub fn key() -> impl Strategy<Value = Text> {
+    prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(Text::from)
+}
+
+pub fn text() -> impl Strategy<Value = Text> {
+    prop_oneof![4 => "[a-z0-9./-]{0,16}", 1 => "\\PC{0,6}"].prop_map(Text::from)
+}
+
+pub fn time() -> impl Strategy<Value = Timestamp> {
+    prop_oneof![
+        8 => 1_700_000_000_000_000..1_800_000_000_000_000i64,
+        1 => 0..=TIME_LAST,
+        1 => Just(0),
+        1 => Just(TIME_LAST)
+    ]
+    .prop_map(Timestamp)
+}
+
+pub fn decimal() -> impl Strategy<Value = Decimal12> {
+    const LAST: i128 = 10i128.pow(28) - 1;
+    prop_oneof![
+        4 => 0..1_000_000_000_000_000i128,
+        2 => 0..=LAST,
+        1 => Just(LAST),
+        1 => Just(0)
+    ]
+    .prop_map(Decimal12::from_units)
+}
+
+pub fn quantities() -> impl Strategy<Value = Quantities> {
+    let name = prop_oneof![
+        Just("cpu".to_owned()),
+        Just("memory".to_owned()),
+        Just("nvidia.com/gpu".to_owned()),
+        Just("tensor-fusion.ai/vram".to_owned()),
+        "[a-z]{1,6}\\.io/[a-z]{1,6}",
+    ];
+    let amount = prop_oneof![
+        "[1-9][0-9]{0,5}(m|k|Mi|Gi|M|G)?",
+        "[0-9]{1,4}\\.[0-9]{0,4}",
+        "[+]?[0-9]{1,3}[eE][+]?[0-9]",
+        Just("-0".to_owned()),
+    ];
+    proptest::collection::btree_map(name, amount, 0..5).prop_map(|map| {
+        let parse = |name: String, text: String| (Text::from(&*name), Quantity::parse(&name, &text).unwrap());
+        map.into_iter().map(|(name, text)| parse(name, text)).collect()
+    })
+}
+
+fn maybe<S: Strategy>(strategy: S) -> impl Strategy<Value = Option<S::Value>>
+where
+    S::Value: Clone,
+{
+    proptest::option::of(strategy)
+}
+
+/// A valid event of `kind`.
+pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
+    (key(), time(), payload(kind)).prop_map(|(organization_id, event_time, mut payload)| {
+        if let Payload::PodUsage(usage) = &mut payload {
+            let end = event_time.0 + usage.interval_end.0.rem_euclid(3_600_000_001);
+            usage.interval_end = Timestamp(end.min(TIME_LAST));
+        }
+        Event { organization_id, event_time, payload }
+    })
+}
+
+/// A valid event of any kind.
+pub fn event() -> impl Strategy<Value = Event> {
+    proptest::sample::select(&EventKind::ALL[..]).prop_flat_map(event_of)
+}
+
+fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
+    let pair = (key(), key());
+    match kind {
+        EventKind::NodeStarted => node_started().boxed(),
+        EventKind::NodeStopped => pair
+            .prop_map(|(cluster_id, node_id)| Payload::NodeStopped(NodeStopped { cluster_id, node_id }))
+            .boxed(),
+        EventKind::PodStarted => pod_started().boxed(),
+        EventKind::PodStopped => (key(), text(), key(), maybe(text()))
+            .prop_map(|(cluster_id, namespace, pod_uid, reason)| {
+                Payload::PodStopped(PodStopped { cluster_id, namespace, pod_uid, reason })
+            })
+            .boxed(),
+        EventKind::PodUsage => (key(), time(), 0..=i64::MAX, 0..=i64::MAX, 0..=i64::MAX)
+            .prop_map(|(pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis)| {
+                Payload::PodUsage(PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis })
+            })
+            .boxed(),
+        EventKind::ReservationSet => reservation_set().boxed(),
+        EventKind::ReservationReleased => key()
+            .prop_map(|reservation_id| Payload::ReservationReleased(ReservationReleased { reservation_id }))
+            .boxed(),
+        EventKind::CommitmentSet => commitment_set().boxed(),
+        EventKind::CommitmentDeleted => key()
+            .prop_map(|commitment_id| Payload::CommitmentDeleted(CommitmentDeleted { commitment_id }))
+            .boxed(),
+        EventKind::QuotaSet => quota_set().boxed(),
+        EventKind::QuotaDeleted => pair
+            .prop_map(|(cluster_id, quota_id)| Payload::QuotaDeleted(QuotaDeleted { cluster_id, quota_id }))
+            .boxed(),
+        EventKind::PoolSet => pool_set().boxed(),
+        EventKind::PoolDeleted => {
+            key().prop_map(|pool_id| Payload::PoolDeleted(PoolDeleted { pool_id })).boxed()
+        }
+        EventKind::RateSet => rate_set().boxed(),
+    }
+}
+
+fn node_started() -> impl Strategy<Value = Payload> {
+    let names = (key(), key(), text(), text(), text(), maybe(text()), text(), text());
+    let rest = (any::<bool>(), quantities(), maybe(text()), decimal(), text(), maybe(key()));
+    (names, rest).prop_map(|(names, (spot, capacity, gpu_model, hourly_cost, currency, pool_id))| {
+        let (cluster_id, node_id, node_name, provider, region, zone, instance_type, instance_family) = names;
+        Payload::NodeStarted(NodeStarted {
+            cluster_id,
+            node_id,
+            node_name,
+            provider,
+            region,
+            zone,
+            instance_type,
+            instance_family,
+            capacity_type: if spot { CapacityType::Spot } else { CapacityType::OnDemand },
+            capacity,
+            gpu_model,
+            hourly_cost,
+            currency,
+            pool_id,
+        })
+    })
+}
+
+fn pod_started() -> impl Strategy<Value = Payload> {
+    let names = (key(), key(), text(), key(), time(), any::<i32>());
+    let place = (maybe(key()), maybe(text()), maybe(text()), maybe(key()), text(), maybe(text()));
+    let labels = proptest::collection::btree_map(text(), text(), 0..6);
+    let rest = (quantities(), quantities(), maybe(text()), maybe(text()), labels, maybe(time()));
+    (names, place, rest).prop_map(|(names, place, rest)| {
+        let (cluster_id, namespace, pod_name, pod_uid, created_at, priority) = names;
+        let (node_id, region, zone, pool_id, qos, gpu_model) = place;
+        let (requests, limits, workload_kind, workload_name, labels, eviction_protected_until) = rest;
+        Payload::PodStarted(Box::new(PodStarted {
+            cluster_id,
+            namespace,
+            pod_name,
+            pod_uid,
+            created_at,
+            priority,
+            node_id,
+            region,
+            zone,
+            pool_id,
+            qos,
+            gpu_model,
+            requests,
+            limits,
+            workload_kind,
+            workload_name,
+            labels: BTreeMap::from_iter(labels),
+            eviction_protected_until,
+        }))
+    })
+}
+
+/// Two instants in order, the second perhaps missing.
+fn span() -> impl Strategy<Value = (Timestamp, Option<Timestamp>)> {
+    (time(), maybe(time())).prop_map(|(one, other)| match other {
+        Some(other) => (one.min(other), Some(one.max(other))),
+        None => (one, None),
+    })
+}
+
+fn reservation_set() -> impl Strategy<Value = Payload> {
+    let names = (key(), text(), text(), text(), maybe(text()), text());
+    let rest = (quantities(), 0..=i32::MAX, decimal(), text(), time(), span());
+    (names, rest).prop_map(|(names, rest)| {
+        let (reservation_id, name, provider, region, zone, gpu_model) = names;
+        let (capacity, quantity, unit_hourly_price, currency, created_at, (starts_at, ends_at)) = rest;
+        Payload::ReservationSet(ReservationSet {
+            reservation_id,
+            name,
+            provider,
+            region,
+            zone,
+            gpu_model,
+            capacity,
+            quantity,
+            unit_hourly_price,
+            currency,
+            created_at,
+            starts_at,
+            ends_at,
+        })
+    })
+}
+
+fn commitment_set() -> impl Strategy<Value = Payload> {
+    let names = (key(), text(), text(), any::<bool>(), text(), text());
+    let sizes = (decimal(), decimal(), 0..=i32::MAX, maybe(text()), decimal(), text());
+    let fraction = maybe((0..=1_000_000_000_000i128).prop_map(Decimal12::from_units));
+    let assignment = (key(), maybe(1..=i32::MAX));
+    let assignments = proptest::collection::vec(
+        assignment.prop_map(|(cluster_id, priority)| Assignment { cluster_id, priority }),
+        0..4,
+    );
+    let rest = (span(), any::<bool>(), fraction, assignments);
+    (names, sizes, rest).prop_map(|(names, sizes, rest)| {
+        let (commitment_id, name, provider, reserved, region, instance_family) = names;
+        let (vcpu, memory_gib, gpu, gpu_model, hourly_cost, currency) = sizes;
+        let ((starts_at, ends_at), enabled, allowed_utilization, assignments) = rest;
+        Payload::CommitmentSet(CommitmentSet {
+            commitment_id,
+            name,
+            provider,
+            kind: if reserved {
+                CommitmentKind::ReservedInstance
+            } else {
+                CommitmentKind::CommittedUseDiscount
+            },
+            region,
+            instance_family,
+            vcpu,
+            memory_gib,
+            gpu,
+            gpu_model,
+            hourly_cost,
+            currency,
+            starts_at,
+            ends_at,
+            enabled,
+            allowed_utilization,
+            assignments,
+        })
+    })
+}
+
+fn quota_set() -> impl Strategy<Value = Payload> {
+    let namespaces = proptest::collection::vec(text(), 0..4);
+    (key(), key(), any::<bool>(), namespaces, quantities(), maybe(quantities())).prop_map(
+        |(cluster_id, quota_id, elastic, namespaces, min, max)| {
+            let kind = if elastic { QuotaKind::ElasticQuota } else { QuotaKind::CompositeElasticQuota };
+            Payload::QuotaSet(QuotaSet { cluster_id, quota_id, kind, namespaces, min, max })
+        },
+    )
+}
+
+fn pool_set() -> impl Strategy<Value = Payload> {
+    let price = (text(), decimal(), decimal(), decimal()).prop_map(
+        |(qos, per_fp16_tflop_hour, per_vram_gib_hour, limits_over_requests)| QosPrice {
+            qos,
+            per_fp16_tflop_hour,
+            per_vram_gib_hour,
+            limits_over_requests,
+        },
+    );
+    let names = (key(), key(), text(), text(), proptest::collection::vec(price, 0..4));
+    let percents = (0..=i32::MAX, 0..=i32::MAX, 0..=i32::MAX);
+    let budgets = (maybe(decimal()), maybe(decimal()), maybe(decimal()), text());
+    (names, percents, budgets).prop_map(|(names, percents, budgets)| {
+        let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
+        let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
+        Payload::PoolSet(PoolSet {
+            pool_id,
+            cluster_id,
+            provider,
+            default_qos,
+            qos_pricing,
+            tflops_oversell_percent: percents.0,
+            vram_expand_to_host_disk_percent: percents.1,
+            vram_expand_to_host_mem_percent: percents.2,
+            budget_per_day,
+            budget_per_month,
+            budget_per_quarter,
+            currency,
+        })
+    })
+}
+
+fn rate_set() -> impl Strategy<Value = Payload> {
+    (text(), key(), maybe(key()), key(), decimal(), decimal(), decimal(), text()).prop_map(
+        |(provider, region, gpu_model, qos, per_vcpu_hour, per_gib_hour, per_gpu_hour, currency)| {
+            Payload::RateSet(RateSet {
+                provider,
+                region,
+                gpu_model,
+                qos,
+                per_vcpu_hour,
+                per_gib_hour,
+                per_gpu_hour,
+                currency,
+            })
+        },
+    )
+}
