@@ -1,1 +1,71 @@
-//! Placeholder.
+//! A slow, obvious model of the accounting rules, to hold the engine against.
+//!
+//! It takes a whole history at once, cuts it at every instant at which anything may change, works out everything anew
+//! for each stretch between two of them, and adds up. Nothing is kept from one stretch to the next but the objects
+//! themselves; all numbers are exact rationals until a row is written. It shares the types of events and rows with
+//! the engine, and nothing else. Read in this order: `timeline` (events to stretches), `reservation`, `quota`,
+//! `commitment`, `pool` (the rules at one instant), `split`, `node_rows`, `rows`, `draft` (rows of one hour), `tables`.
+
+mod commitment;
+mod draft;
+mod hour;
+mod node_rows;
+mod pool;
+mod pool_table;
+mod quota;
+mod quota_table;
+mod reservation;
+mod resources;
+pub mod rounding;
+mod rows;
+mod split;
+mod tables;
+mod timeline;
+mod usage;
+mod world;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+
+use hour::HourView;
+
+/// The tables of every hour of one organization, from the hour of its first event through `through`.
+pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<HourTables> {
+    let events = timeline::resolve(records);
+    let organization_id: Text =
+        records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
+    let samples = usage::samples(&events);
+    let slices = timeline::slices(&events, rules, through);
+    let mut spend = pool_table::Spend::new();
+    let mut tables = Vec::new();
+    for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
+        let Some(hour) = slices.first().map(hour_of) else { continue };
+        let view = HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules };
+        tables.push(hour_tables(&view, records, &mut spend));
+    }
+    tables
+}
+
+fn hour_of(slice: &timeline::Slice) -> Hour {
+    prorata_schemas::time::Timestamp(slice.from).hour()
+}
+
+fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut pool_table::Spend) -> HourTables {
+    let rows = rows::cost_rows(view);
+    pool_table::spend(view, &rows, spend);
+    HourTables {
+        organization_id: view.organization_id.clone(),
+        currency: view.rules.currency_of(view.organization_id).clone(),
+        rules_version: view.rules.version.clone(),
+        hour: view.hour,
+        reservation_usage: tables::reservation_usage(view, &rows),
+        commitment_utilization: tables::commitment_utilization(view, &rows),
+        quota_usage: quota_table::quota_usage(view, &rows),
+        pool_usage: pool_table::pool_usage(view, &rows, spend),
+        totals: tables::totals(view, &rows, records),
+        cost_allocation: rows,
+    }
+}

@@ -1,0 +1,112 @@
+//! What each commitment covers of which node, and what of its cost the node receives (rules.md section 3).
+
+use std::collections::BTreeMap;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::rules::Rules;
+
+use crate::resources::{Three, none, three};
+use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
+use crate::world::{InCluster, Node, World};
+
+/// What one commitment covers of one node at one instant.
+pub struct Cover {
+    /// The commitment.
+    pub commitment_id: Text,
+    /// The node.
+    pub node: InCluster,
+    /// vCPU, GiB and GPUs covered; at least one above zero.
+    pub amount: Three,
+}
+
+/// Whether the commitment is effective at this instant, enabled or not.
+pub fn effective(set: &CommitmentSet, at: i64) -> bool {
+    set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0)
+}
+
+/// Committed vCPU, GiB and GPUs.
+pub fn totals(set: &CommitmentSet) -> Three {
+    [exact(set.vcpu), exact(set.memory_gib), whole(set.gpu)]
+}
+
+/// Capacity of a node that counts for the commitment: none unless provider, region and family are its own and the
+/// node is on demand; GPUs only of its model, or any when it names none.
+pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules) -> Option<Three> {
+    let matching = node.capacity_type == CapacityType::OnDemand
+        && node.provider == set.provider
+        && node.region == set.region
+        && node.instance_family == set.instance_family;
+    let mut capacity = three(&node.capacity, rules);
+    if set.gpu_model.is_some() && set.gpu_model != node.gpu_model {
+        capacity[2] = zero();
+    }
+    matching.then_some(capacity)
+}
+
+/// The parts of a commitment that given amounts of vCPU, GiB and GPUs use, the fractions of the cost that they carry:
+/// half by vCPU and half by memory; one alone where the other's total is zero; GPUs alone where both are.
+pub fn parts(set: &CommitmentSet, used: &Three) -> Three {
+    weighted(&totals(set), used)
+}
+
+/// The same over any totals.
+pub fn weighted(totals: &Three, used: &Three) -> Three {
+    let [vcpu, gib, gpu] = totals;
+    let [used_vcpu, used_gib, used_gpu] = used;
+    match (vcpu.is_zero(), gib.is_zero(), gpu.is_zero()) {
+        (false, false, _) => [used_vcpu / vcpu * ratio(1, 2), used_gib / gib * ratio(1, 2), zero()],
+        (false, true, _) => [used_vcpu / vcpu, zero(), zero()],
+        (true, false, _) => [zero(), used_gib / gib, zero()],
+        (true, true, false) => [zero(), zero(), used_gpu / gpu],
+        (true, true, true) => none(),
+    }
+}
+
+/// All that commitments cover at this instant: enabled and effective ones by (starts_at, id), each walking its nodes.
+pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
+    let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
+    commitments.retain(|set| set.enabled && effective(set, at));
+    commitments.sort_by_key(|set| (set.starts_at, set.commitment_id.clone()));
+    let mut covered: BTreeMap<InCluster, Three> = BTreeMap::new();
+    let mut covers = Vec::new();
+    for set in commitments {
+        let allowed = set.allowed_utilization.map_or(whole(1), exact);
+        let mut left = totals(set).map(|total| total * &allowed);
+        for (key, node) in walk(world, set) {
+            let Some(capacity) = matching_capacity(set, &node.set, rules) else { continue };
+            let gone = covered.entry(key.clone()).or_insert_with(none);
+            let mut taken = none();
+            for resource in 0..3 {
+                // GPUs of another model are not this commitment's, but may be covered by others.
+                let free: Exact = if capacity[resource].is_zero() { zero() } else { &capacity[resource] - &gone[resource] };
+                taken[resource] = smaller(free, left[resource].clone());
+                left[resource] -= &taken[resource];
+                gone[resource] += &taken[resource];
+            }
+            if taken.iter().any(|amount| !amount.is_zero()) {
+                covers.push(Cover {
+                    commitment_id: set.commitment_id.clone(),
+                    node: key.clone(),
+                    amount: taken,
+                });
+            }
+        }
+    }
+    covers
+}
+
+/// Nodes in the order in which the commitment covers them: clusters assigned with a priority first, 1 the highest,
+/// then assigned without, then all others; within a rank by node start, node id, cluster id.
+fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a InCluster, &'a Node)> {
+    let rank = |cluster_id: &Text| {
+        let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);
+        mine.map(|assignment| (0, assignment.priority.is_none(), assignment.priority.unwrap_or(0)))
+            .min()
+            .unwrap_or((1, true, 0))
+    };
+    let mut nodes: Vec<(&InCluster, &Node)> = world.nodes.iter().collect();
+    nodes.sort_by_key(|(key, node)| (rank(&key.0), node.start, key.1.clone(), key.0.clone()));
+    nodes
+}

@@ -1,0 +1,286 @@
+//! Rows of `cost_allocation` with exact amounts, before they are sorted, rounded and split by largest remainder.
+
+use std::collections::BTreeMap;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
+
+use crate::resources::Three;
+use crate::rounding::{Exact, half_even, largest_remainder, zero};
+use crate::world::InCluster;
+
+/// Which rows split one charge.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Charge {
+    /// A node's own-price component at one unit price.
+    Node(InCluster, Decimal12),
+    /// A commitment-hour, which Used and Unused rows split, and purchase rows once more.
+    Commitment(Text),
+    /// The row alone.
+    Row,
+}
+
+/// Quota, label and reason of one stretch of a pod's time.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label {
+    /// Quota that governs the pod.
+    pub quota_id: Option<Text>,
+    /// The pod's label under it.
+    pub state: Option<QuotaState>,
+    /// Why there is no price.
+    pub reason: Option<Unpriced>,
+}
+
+impl Label {
+    /// What labels sort by in row order.
+    pub fn order(&self) -> (Option<Text>, Option<&'static str>, Option<&'static str>) {
+        (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
+    }
+}
+
+/// A row to be: its texts and descriptions, and its exact amounts.
+pub struct Draft {
+    /// Texts and descriptions; its amounts are still zero or null.
+    pub row: CostRow,
+    /// Which charge it is a part of.
+    pub charge: Charge,
+    /// Whether it stays though it stands for nothing: a pod's only row.
+    pub keep: bool,
+    /// `PricingQuantity`.
+    pub quantity: Exact,
+    /// The part of the charge: `EffectiveCost`, on purchases `BilledCost`.
+    pub cost: Exact,
+    /// `ListCost`; none: as the cost.
+    pub list_cost: Option<Exact>,
+    /// `CommitmentDiscountQuantity`.
+    pub commitment_quantity: Option<Exact>,
+    /// Its part of its origin.
+    pub ratio: Option<Exact>,
+    /// Split and unused.
+    pub split_unused: Option<[Exact; 2]>,
+    /// CPU, memory and GPU.
+    pub by_resource: Option<Three>,
+    /// Allocated, requested and used hours.
+    pub allocated: Option<Three>,
+    /// Requested hours.
+    pub requested: Option<Three>,
+    /// Used hours.
+    pub used: Option<Three>,
+    /// Running hours.
+    pub running: Option<Exact>,
+    /// The pod's charge in its pool.
+    pub pool_charge: Option<Exact>,
+}
+
+impl Draft {
+    /// A draft of nothing.
+    pub fn new(kind: RowKind, resource_id: Text, charge: Charge) -> Self {
+        Self {
+            row: empty_row(kind, resource_id),
+            charge,
+            keep: false,
+            quantity: zero(),
+            cost: zero(),
+            list_cost: None,
+            commitment_quantity: None,
+            ratio: None,
+            split_unused: None,
+            by_resource: None,
+            allocated: None,
+            requested: None,
+            used: None,
+            running: None,
+            pool_charge: None,
+        }
+    }
+
+    /// Takes the label's quota, state and reason.
+    pub fn labelled(mut self, label: &Label) -> Self {
+        self.row.quota_id = label.quota_id.clone();
+        self.row.quota_state = label.state;
+        self.row.unpriced = label.reason;
+        self
+    }
+}
+
+fn empty_row(kind: RowKind, resource_id: Text) -> CostRow {
+    CostRow {
+        kind,
+        cluster_id: None,
+        resource_id,
+        pod_uid: None,
+        commitment_id: None,
+        reservation_id: None,
+        quota_id: None,
+        quota_state: None,
+        list_unit_price: Decimal12::ZERO,
+        unpriced: None,
+        provider: "unknown".into(),
+        pricing_quantity: Decimal12::ZERO,
+        billed_cost: Decimal12::ZERO,
+        effective_cost: Decimal12::ZERO,
+        list_cost: Decimal12::ZERO,
+        commitment_quantity: None,
+        allocated_ratio: None,
+        split_cost: None,
+        unused_cost: None,
+        cpu_cost: None,
+        memory_cost: None,
+        gpu_cost: None,
+        allocated: None,
+        requested: None,
+        used: None,
+        running_seconds: None,
+        pool_charge: None,
+        node: None,
+        pod: None,
+        reservation: None,
+        commitment: None,
+        pool: None,
+        rate: None,
+    }
+}
+
+/// Everything that orders rows inside an organization and hour.
+type RowOrder = (
+    (RowKind, Option<Text>, Text, Option<Text>, Option<Text>, Option<Text>),
+    (Option<Text>, Option<&'static str>, Decimal12, Option<&'static str>),
+);
+
+/// The grain of a row.
+pub fn grain(row: &CostRow) -> RowOrder {
+    let resource =
+        (row.kind, row.cluster_id.clone(), row.resource_id.clone(), row.pod_uid.clone(), row.commitment_id.clone());
+    let (kind, cluster, id, pod, commitment) = resource;
+    let state = row.quota_state.map(QuotaState::name);
+    let reason = row.unpriced.map(Unpriced::name);
+    (
+        (kind, cluster, id, pod, commitment, row.reservation_id.clone()),
+        (row.quota_id.clone(), state, row.list_unit_price, reason),
+    )
+}
+
+/// Drops rows that stand for nothing, sorts the others by grain and rounds them.
+pub fn finish(mut drafts: Vec<Draft>) -> Vec<CostRow> {
+    drafts.retain(|draft| draft.keep || !draft.quantity.is_zero() || !draft.cost.is_zero());
+    drafts.sort_by_key(|draft| grain(&draft.row));
+    split_charges(&mut drafts);
+    split_ratios(&mut drafts);
+    split_pool_charges(&mut drafts);
+    drafts.into_iter().map(round).collect()
+}
+
+/// Rounds each charge once and splits it over its rows.
+fn split_charges(drafts: &mut [Draft]) {
+    let group = |draft: &Draft| match &draft.charge {
+        Charge::Row => None,
+        charge => Some((charge.clone(), draft.row.kind == RowKind::CommitmentPurchase)),
+    };
+    for (indexes, shares) in split_groups(drafts, group, |draft| draft.cost.clone()) {
+        for (index, share) in indexes.into_iter().zip(shares) {
+            set_cost(&mut drafts[index], share);
+        }
+    }
+    for draft in drafts.iter_mut().filter(|draft| draft.charge == Charge::Row) {
+        let cost = half_even(&draft.cost);
+        set_cost(draft, cost);
+    }
+}
+
+/// The rounded cost of a row: a purchase is billed, a committed row is effective, any other is both.
+fn set_cost(draft: &mut Draft, cost: Decimal12) {
+    let purchase = draft.row.kind == RowKind::CommitmentPurchase;
+    let committed = draft.row.commitment_id.is_some() && !purchase;
+    draft.row.effective_cost = if purchase { Decimal12::ZERO } else { cost };
+    draft.row.billed_cost = if committed { Decimal12::ZERO } else { cost };
+}
+
+/// The ratios of one origin (node, commitment or none, unit price) sum to exactly 1.
+fn split_ratios(drafts: &mut [Draft]) {
+    let origin = |draft: &Draft| {
+        let row = &draft.row;
+        let key = (row.cluster_id.clone(), row.resource_id.clone(), row.commitment_id.clone(), row.list_unit_price);
+        draft.ratio.is_some().then_some(key)
+    };
+    for (indexes, shares) in split_groups(drafts, origin, |draft| draft.ratio.clone().unwrap_or_else(zero)) {
+        for (index, share) in indexes.into_iter().zip(shares) {
+            drafts[index].row.allocated_ratio = Some(share);
+        }
+    }
+}
+
+/// The charge of a pool pod over all its rows on nodes is rounded once and split.
+fn split_pool_charges(drafts: &mut [Draft]) {
+    let pod = |draft: &Draft| {
+        let charged = draft.row.kind == RowKind::PodNode && draft.pool_charge.is_some();
+        charged.then(|| draft.row.pod_uid.clone())
+    };
+    for (indexes, shares) in split_groups(drafts, pod, |draft| draft.pool_charge.clone().unwrap_or_else(zero)) {
+        for (index, share) in indexes.into_iter().zip(shares) {
+            drafts[index].row.pool_charge = Some(share);
+        }
+    }
+}
+
+/// Groups drafts in row order, rounds each group's sum once and splits it by largest remainder.
+fn split_groups<K: Ord>(
+    drafts: &[Draft],
+    key: impl Fn(&Draft) -> Option<K>,
+    part: impl Fn(&Draft) -> Exact,
+) -> Vec<(Vec<usize>, Vec<Decimal12>)> {
+    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (index, draft) in drafts.iter().enumerate() {
+        if let Some(key) = key(draft) {
+            groups.entry(key).or_default().push(index);
+        }
+    }
+    let mut split = Vec::new();
+    for indexes in groups.into_values() {
+        let parts: Vec<Exact> = indexes.iter().map(|&index| part(&drafts[index])).collect();
+        let sum = half_even(&parts.iter().sum());
+        split.push((indexes, largest_remainder(sum, &parts)));
+    }
+    split
+}
+
+/// Rounds what is rounded row by row; parts of EffectiveCost split the rounded EffectiveCost.
+fn round(draft: Draft) -> CostRow {
+    let mut row = draft.row;
+    row.pricing_quantity = half_even(&draft.quantity);
+    row.list_cost = draft.list_cost.as_ref().map_or(row.effective_cost, half_even);
+    if row.kind == RowKind::CommitmentPurchase {
+        row.list_cost = row.billed_cost;
+    }
+    row.commitment_quantity = draft.commitment_quantity.as_ref().map(half_even);
+    if let Some(parts) = &draft.split_unused {
+        let split = largest_remainder(row.effective_cost, parts);
+        row.split_cost = split.first().copied();
+        row.unused_cost = split.get(1).copied();
+    }
+    if let Some(parts) = &draft.by_resource {
+        let split = largest_remainder(row.effective_cost, parts);
+        row.cpu_cost = split.first().copied();
+        row.memory_cost = split.get(1).copied();
+        row.gpu_cost = split.get(2).copied();
+    }
+    row.allocated = draft.allocated.as_ref().map(resource_hours);
+    row.requested = draft.requested.as_ref().map(resource_hours);
+    row.used = draft.used.as_ref().map(resource_hours);
+    row.running_seconds = draft.running.map(|hours| half_even(&(hours * crate::rounding::whole(3600))));
+    if row.kind == RowKind::PodPool && row.unpriced.is_none() {
+        row.pool_charge = Some(row.effective_cost);
+    }
+    row
+}
+
+/// Three amounts, each rounded half to even.
+pub fn resource_hours(amounts: &Three) -> ResourceHours {
+    let [cpu, memory, gpu] = amounts;
+    ResourceHours {
+        cpu_core_hours: half_even(cpu),
+        memory_gib_hours: half_even(memory),
+        gpu_hours: half_even(gpu),
+    }
+}

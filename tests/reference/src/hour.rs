@@ -1,0 +1,22 @@
+//! What one hour's tables are computed from.
+
+use prorata_schemas::Text;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+
+use crate::timeline::Slice;
+use crate::usage::Sample;
+
+/// One hour of one organization.
+pub struct HourView<'a> {
+    /// The organization.
+    pub organization_id: &'a Text,
+    /// The hour.
+    pub hour: Hour,
+    /// Its slices, in order, without gaps.
+    pub slices: &'a [Slice],
+    /// All samples of the history.
+    pub samples: &'a [Sample],
+    /// The rules.
+    pub rules: &'a Rules,
+}

@@ -1,0 +1,248 @@
+//! Rows `pod_node` and `node_idle`: the product of a node's price components and a pod's labels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::CommitmentSet;
+use prorata_schemas::rows::RowKind;
+
+use crate::draft::{Charge, Draft};
+use crate::hour::HourView;
+use crate::resources::{Three, none};
+use crate::rounding::{Exact, exact, fraction, larger, zero};
+use crate::split::{Component, LabelTime, NodeHour, Stay, Stays, nodes, stays};
+use crate::world::InCluster;
+
+/// Commitments by id, as last described in the hour.
+type Commitments = BTreeMap<Text, Arc<CommitmentSet>>;
+
+/// All rows of nodes and of the pods that name them.
+pub fn drafts(view: &HourView, commitments: &Commitments) -> Vec<Draft> {
+    let stays = stays(view);
+    let mut drafts = Vec::new();
+    for (key, node) in nodes(view) {
+        let here: BTreeMap<&Text, &Stay> = stays
+            .iter()
+            .filter(|((known, on, _), _)| *known && *on == key)
+            .map(|((_, _, uid), stay)| (uid, stay))
+            .collect();
+        node_drafts(&mut drafts, view, &key, &node, &here, commitments);
+    }
+    unknown_drafts(&mut drafts, view, &stays);
+    drafts
+}
+
+/// The rows of one running node.
+fn node_drafts(
+    drafts: &mut Vec<Draft>,
+    view: &HourView,
+    key: &InCluster,
+    node: &NodeHour,
+    pods: &BTreeMap<&Text, &Stay>,
+    commitments: &Commitments,
+) {
+    let mut total = none();
+    for stay in pods.values() {
+        crate::resources::add(&mut total, &stay.allocated(view.rules), &crate::rounding::whole(1));
+    }
+    for (uid, stay) in pods {
+        let shares = Shares::of(&stay.allocated(view.rules), &total, &node.available);
+        pod_drafts(drafts, view, (key, node), (uid, stay), &shares, commitments);
+    }
+    for (component_key, component) in &node.components {
+        let mut quantity = component.weightless.0.clone();
+        let mut cost = component.weightless.1.clone();
+        let mut commitment = zero();
+        for resource in (0..3).filter(|&resource| total[resource].is_zero()) {
+            quantity += &component.quantity[resource];
+            cost += &component.cost[resource];
+            commitment += &component.commitment[resource];
+        }
+        let mut draft = component_draft(RowKind::NodeIdle, (key, node), component_key, commitments);
+        set_amounts(&mut draft, component_key, component, quantity, cost, commitment);
+        drafts.push(draft);
+    }
+}
+
+/// A pod's part of each resource of its node.
+struct Shares {
+    /// Split: of what was allocated.
+    split: Three,
+    /// Unused: its part of what nobody was allocated.
+    unused: Three,
+    /// Both: its part of all that was allocated.
+    both: Three,
+}
+
+impl Shares {
+    fn of(allocated: &Three, total: &Three, available: &Three) -> Self {
+        let mut shares = Self { split: none(), unused: none(), both: none() };
+        for resource in 0..3 {
+            let (mine, all, there) = (&allocated[resource], &total[resource], &available[resource]);
+            shares.split[resource] = fraction(mine, &larger(there.clone(), all.clone()));
+            let unused = fraction(&larger(there - all, zero()), there);
+            shares.unused[resource] = fraction(mine, all) * unused;
+            shares.both[resource] = fraction(mine, all);
+        }
+        shares
+    }
+}
+
+/// The sum over resources of a part of each.
+fn dot(parts: &Three, of: &Three) -> Exact {
+    parts.iter().zip(of).map(|(part, whole)| part * whole).sum()
+}
+
+/// The rows of one pod on one running node.
+fn pod_drafts(
+    drafts: &mut Vec<Draft>,
+    view: &HourView,
+    (key, node): (&InCluster, &NodeHour),
+    (uid, stay): (&Text, &Stay),
+    shares: &Shares,
+    commitments: &Commitments,
+) {
+    let mine: Exact = node.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
+    if mine.is_zero() {
+        drafts.extend(only_draft(view, (key, node), (uid, stay), commitments));
+        return;
+    }
+    for (component_key, component) in &node.components {
+        let quantity = dot(&shares.both, &component.quantity);
+        let by_quantity = &quantity / &mine;
+        let mut by_resource = none();
+        for (resource, part) in by_resource.iter_mut().enumerate() {
+            let all: Exact = node.components.values().map(|other| other.quantity[resource].clone()).sum();
+            *part = if all.is_zero() { by_quantity.clone() } else { &component.quantity[resource] / all };
+        }
+        for (label, time) in &stay.labels {
+            let label_part = fraction(&time.running, &stay.running);
+            let scaled = |amounts: &Three| {
+                let [cpu, memory, gpu] = amounts;
+                [cpu * &label_part, memory * &label_part, gpu * &label_part]
+            };
+            let divided = |amounts: &Three| {
+                let [cpu, memory, gpu] = amounts;
+                scaled(&[cpu * &by_resource[0], memory * &by_resource[1], gpu * &by_resource[2]])
+            };
+            let mut draft = component_draft(RowKind::PodNode, (key, node), component_key, commitments);
+            let split = dot(&shares.split, &component.cost) * &label_part;
+            let unused = dot(&shares.unused, &component.cost) * &label_part;
+            let commitment = dot(&shares.both, &component.commitment) * &label_part;
+            let cost = &split + &unused;
+            set_amounts(&mut draft, component_key, component, &quantity * &label_part, cost, commitment);
+            let [cpu, memory, gpu] = &component.cost;
+            draft.split_unused = Some([split, unused]);
+            draft.by_resource = Some(scaled(&[
+                cpu * &shares.both[0],
+                memory * &shares.both[1],
+                gpu * &shares.both[2],
+            ]));
+            draft.allocated = Some(divided(&stay.allocated(view.rules)));
+            draft.requested = Some(divided(&stay.requested));
+            draft.used = stay.used.as_ref().map(divided);
+            draft.running = Some(&time.running * &by_quantity);
+            draft.pool_charge = time.charge.as_ref().map(|charge| charge * &by_quantity);
+            drafts.push(described(draft, uid, time).labelled(label));
+        }
+    }
+}
+
+/// The one row of a pod that has no share of anything: the first component and the first label in row order.
+fn only_draft(
+    view: &HourView,
+    node: (&InCluster, &NodeHour),
+    (uid, stay): (&Text, &Stay),
+    commitments: &Commitments,
+) -> Option<Draft> {
+    let (component_key, _) = node.1.components.iter().next()?;
+    let (label, time) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
+    let mut draft = component_draft(RowKind::PodNode, node, component_key, commitments);
+    draft.keep = true;
+    draft.commitment_quantity = component_key.0.as_ref().map(|_| zero());
+    draft.list_cost = Some(zero());
+    draft.ratio = Some(zero());
+    whole_stay(&mut draft, view, stay);
+    Some(described(draft, uid, time).labelled(label))
+}
+
+/// The rows of pods that name a node which is not running.
+fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
+    for ((known, (cluster_id, node_id), uid), stay) in stays {
+        if *known {
+            continue;
+        }
+        for (label, time) in &stay.labels {
+            let part = fraction(&time.running, &stay.running);
+            let mut draft = Draft::new(RowKind::PodNode, node_id.clone(), Charge::Row);
+            draft.row.cluster_id = Some(cluster_id.clone());
+            whole_stay(&mut draft, view, stay);
+            for amounts in [&mut draft.allocated, &mut draft.requested, &mut draft.used].into_iter().flatten() {
+                amounts.iter_mut().for_each(|amount| *amount *= &part);
+            }
+            draft.quantity = time.running.clone();
+            draft.running = Some(time.running.clone());
+            draft.pool_charge = time.charge.clone();
+            drafts.push(described(draft, uid, time).labelled(label));
+        }
+    }
+}
+
+/// A draft that carries all of a stay's time and quantities, and no cost.
+fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
+    draft.split_unused = Some([zero(), zero()]);
+    draft.by_resource = Some(none());
+    draft.allocated = Some(stay.allocated(view.rules));
+    draft.requested = Some(stay.requested.clone());
+    draft.used = stay.used.clone();
+    draft.running = Some(stay.running.clone());
+    draft.pool_charge = stay.labels.values().filter_map(|time| time.charge.clone()).reduce(|sum, more| sum + more);
+}
+
+/// A draft of one component of a node.
+fn component_draft(
+    kind: RowKind,
+    (key, node): (&InCluster, &NodeHour),
+    (commitment_id, unit_price): &(Option<Text>, Decimal12),
+    commitments: &Commitments,
+) -> Draft {
+    let charge = match commitment_id {
+        Some(id) => Charge::Commitment(id.clone()),
+        None => Charge::Node(key.clone(), *unit_price),
+    };
+    let mut draft = Draft::new(kind, key.1.clone(), charge);
+    draft.row.cluster_id = Some(key.0.clone());
+    draft.row.commitment_id = commitment_id.clone();
+    draft.row.list_unit_price = *unit_price;
+    draft.row.provider = node.last.provider.clone();
+    draft.row.node = Some(Arc::clone(&node.last));
+    draft.row.commitment = commitment_id.as_ref().and_then(|id| commitments.get(id)).cloned();
+    draft
+}
+
+/// Quantity, cost and hours of the commitment of a component's part.
+fn set_amounts(
+    draft: &mut Draft,
+    (commitment_id, unit_price): &(Option<Text>, Decimal12),
+    component: &Component,
+    quantity: Exact,
+    cost: Exact,
+    commitment: Exact,
+) {
+    let all = component.quantity.iter().sum::<Exact>() + &component.weightless.0;
+    draft.ratio = Some(fraction(&quantity, &all));
+    draft.list_cost = Some(exact(*unit_price) * &quantity);
+    draft.commitment_quantity = commitment_id.as_ref().map(|_| commitment);
+    draft.quantity = quantity;
+    draft.cost = cost;
+}
+
+/// Adds the pod.
+fn described(mut draft: Draft, uid: &Text, time: &LabelTime) -> Draft {
+    draft.row.pod_uid = Some(uid.clone());
+    draft.row.pod = Some(Arc::clone(&time.pod));
+    draft
+}

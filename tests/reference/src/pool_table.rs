@@ -1,0 +1,160 @@
+//! `pool_usage`: what a pool has, what its pods ask for, what it earns and costs, and its budgets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{NodeStarted, PoolSet};
+use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
+use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
+use prorata_schemas::time::{Date, Hour};
+
+use crate::hour::HourView;
+use crate::pool::limits;
+use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
+use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, ratio, whole};
+use crate::tables::sum;
+use crate::timeline::Slice;
+use crate::world::{Billing, InCluster};
+
+/// Node cost of every pool id in every hour so far.
+pub type Spend = BTreeMap<Text, Vec<(Hour, Decimal12)>>;
+
+/// Adds the hour's node cost of each pool id that a node names: effective cost of the rows of nodes whose last
+/// description in the hour names it, idle included.
+pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
+    let mut last: BTreeMap<&InCluster, &NodeStarted> = BTreeMap::new();
+    for slice in view.slices {
+        last.extend(slice.world.nodes.iter().map(|(key, node)| (key, &*node.set)));
+    }
+    let mut costs: BTreeMap<Text, Exact> = BTreeMap::new();
+    for row in rows.iter().filter(|row| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle)) {
+        let Some(cluster_id) = row.cluster_id.clone() else { continue };
+        // Rows of a node that does not run cost nothing.
+        let node = last.get(&(cluster_id, row.resource_id.clone()));
+        if let Some(pool_id) = node.and_then(|node| node.pool_id.as_ref()) {
+            *costs.entry(pool_id.clone()).or_default() += exact(row.effective_cost);
+        }
+    }
+    for (pool_id, cost) in costs {
+        spend.entry(pool_id).or_default().push((view.hour, half_even(&cost)));
+    }
+}
+
+/// `pool_usage`, by pool.
+pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolUsageRow> {
+    let mut last: BTreeMap<&Text, &Arc<PoolSet>> = BTreeMap::new();
+    for slice in view.slices {
+        last.extend(&slice.world.pools);
+    }
+    last.into_iter().map(|(id, set)| row(view, rows, spend, id, set)).collect()
+}
+
+/// Integrals over the hour.
+#[derive(Default)]
+struct Sums {
+    total: (Exact, Exact),
+    virtually: (Exact, Exact),
+    requested: (Exact, Exact),
+    limited: (Exact, Exact),
+    /// What whole GPUs in place of shares of them would have cost.
+    full_price: Exact,
+}
+
+fn accrue(to: &mut (Exact, Exact), more: (Exact, Exact), factor: &Exact) {
+    to.0 += more.0 * factor;
+    to.1 += more.1 * factor;
+}
+
+fn sums(view: &HourView, id: &Text) -> Sums {
+    let mut sums = Sums::default();
+    for (index, slice) in view.slices.iter().enumerate() {
+        let time = hours(slice.to - slice.from);
+        let Some(set) = in_force(view.slices, index, id) else { continue };
+        for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
+            let (tflops, vram) = pool_amounts(&node.set.capacity);
+            let percent = |of: u128, percent: i32| (whole(of) * ratio(percent, 100)).floor();
+            let tflops_virtual =
+                (ratio(amount(&node.set.capacity, TFLOPS), 1000) * ratio(set.tflops_oversell_percent, 100)).floor();
+            let disk = amount(&node.set.capacity, EPHEMERAL_STORAGE);
+            let memory = amount(&node.set.capacity, MEMORY);
+            let vram_virtual = whole(amount(&node.set.capacity, VRAM))
+                + percent(disk, set.vram_expand_to_host_disk_percent)
+                + percent(memory, set.vram_expand_to_host_mem_percent);
+            accrue(&mut sums.total, (tflops, vram), &time);
+            accrue(&mut sums.virtually, (tflops_virtual, vram_virtual), &time);
+        }
+        for pod in slice.world.pods.values().filter(|pod| pod.set.pool_id.as_ref() == Some(id)) {
+            let count = pool_count(&pod.set.requests);
+            accrue(&mut sums.requested, pool_amounts(&pod.set.requests), &(&count * &time));
+            accrue(&mut sums.limited, limits(&pod.set), &(&count * &time));
+            if let Billing::Node(key) = slice.world.billing(&pod.set)
+                && let Some(node) = slice.world.nodes.get(&key)
+            {
+                let gpus = ratio(milli_gpus(&node.set.capacity, view.rules), 1000);
+                sums.full_price += count * &time * fraction(&exact(node.set.hourly_cost), &gpus);
+            }
+        }
+    }
+    sums
+}
+
+/// The pool's description in force at a slice; before the first Set of the hour that one, after a deletion the last.
+fn in_force<'a>(slices: &'a [Slice], index: usize, id: &Text) -> Option<&'a Arc<PoolSet>> {
+    let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
+    before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))
+}
+
+fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &Text, set: &PoolSet) -> PoolUsageRow {
+    let sums = sums(view, id);
+    let spent = |from: Date| {
+        let hours = spend.get(id).into_iter().flatten();
+        half_even(&hours.filter(|(hour, _)| hour.start() >= from.start()).map(|(_, cost)| exact(*cost)).sum())
+    };
+    let today = view.hour.date();
+    let node_cost = half_even(
+        &spend.get(id).into_iter().flatten().filter(|(hour, _)| *hour == view.hour).map(|(_, cost)| exact(*cost)).sum(),
+    );
+    let (day, month, quarter) = (spent(today), spent(today.month_start()), spent(today.quarter_start()));
+    let budgets = [
+        ("day", day, set.budget_per_day),
+        ("month", month, set.budget_per_month),
+        ("quarter", quarter, set.budget_per_quarter),
+    ];
+    let exceeded: Vec<&str> = budgets
+        .into_iter()
+        .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget))
+        .map(|(period, _, _)| period)
+        .collect();
+    let of_pool = |row: &&CostRow| row.pod.as_ref().is_some_and(|pod| pod.pool_id.as_ref() == Some(id));
+    let charges = sum(rows.iter().filter(of_pool), |row| row.pool_charge.unwrap_or_default());
+    let percent = |part: &Exact, of: &Exact| fraction(part, of) * whole(100);
+    let tflops_percent = percent(&sums.requested.0, &sums.total.0);
+    let vram_percent = percent(&sums.requested.1, &sums.total.1);
+    let allocated = larger(tflops_percent.clone(), vram_percent.clone());
+    let cost = exact(node_cost);
+    PoolUsageRow {
+        pool_id: id.clone(),
+        cluster_id: set.cluster_id.clone(),
+        tflops_total: half_even(&sums.total.0),
+        vram_bytes_total: half_even(&sums.total.1),
+        tflops_virtual: half_even(&sums.virtually.0),
+        vram_bytes_virtual: half_even(&sums.virtually.1),
+        tflops_requested: half_even(&sums.requested.0),
+        vram_bytes_requested: half_even(&sums.requested.1),
+        tflops_limited: half_even(&sums.limited.0),
+        vram_bytes_limited: half_even(&sums.limited.1),
+        allocated_tflops_percent: half_even(&tflops_percent),
+        allocated_vram_percent: half_even(&vram_percent),
+        charges,
+        node_cost,
+        margin: half_even(&(exact(charges) - &cost)),
+        spend_day: day,
+        spend_month: month,
+        spend_quarter: quarter,
+        budget_exceeded: (!exceeded.is_empty()).then(|| exceeded.join(",").into()),
+        saved_costs_per_month: half_even(&((sums.full_price - &cost) * whole(730))),
+        potential_savings_per_month: half_even(&(cost * (whole(1) - allocated * ratio(1, 100)) * whole(730))),
+    }
+}

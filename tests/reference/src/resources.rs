@@ -1,0 +1,102 @@
+//! Amounts of resources: vCPU, GiB, GPUs, GB of GPU memory, and those of quotas.
+
+use prorata_schemas::event::Quantities;
+use prorata_schemas::quantity::{CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, TFLOPS, VRAM, counts_bytes};
+use prorata_schemas::rules::Rules;
+
+use crate::rounding::{Exact, nearest, ratio, whole, zero};
+
+/// vCPU, GiB of memory, GPUs; or what each of the three costs.
+pub type Three = [Exact; 3];
+
+/// Three zeros.
+pub fn none() -> Three {
+    [zero(), zero(), zero()]
+}
+
+/// Adds `more` times `factor` to each.
+pub fn add(to: &mut Three, more: &Three, factor: &Exact) {
+    for (sum, part) in to.iter_mut().zip(more) {
+        *sum += part * factor;
+    }
+}
+
+/// The amount of a resource as delivered, in bytes or thousandths.
+pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
+    quantities.get(resource).map_or(0, |quantity| quantity.amount)
+}
+
+/// Bytes in one GiB.
+pub const GIB: i64 = 1 << 30;
+
+/// vCPU, GiB and GPUs of a pod, a node or a unit of a reservation.
+pub fn three(quantities: &Quantities, rules: &Rules) -> Three {
+    [
+        ratio(amount(quantities, CPU), 1000),
+        ratio(amount(quantities, MEMORY), GIB),
+        ratio(milli_gpus(quantities, rules), 1000),
+    ]
+}
+
+/// GPUs in thousandths: the sum of the configured names, plus n/7 of a GPU for each MIG slice, added over all
+/// profiles and then rounded once.
+pub fn milli_gpus(quantities: &Quantities, rules: &Rules) -> i128 {
+    let mut milli: i128 = 0;
+    let mut sevenths = zero();
+    for (resource, quantity) in quantities {
+        if rules.gpu_resources.contains(resource) {
+            milli += quantity.amount as i128;
+        } else if let Some((slices, _)) = mig_profile(resource) {
+            sevenths += whole(slices) * whole(quantity.amount);
+        }
+    }
+    let mig: i128 = (&nearest(&(sevenths / whole(7)))).try_into().unwrap_or_default();
+    milli + mig
+}
+
+/// Slices and GB of `nvidia.com/mig-<n>g.<m>gb`, with an optional `.suffix`.
+pub fn mig_profile(resource: &str) -> Option<(u64, u64)> {
+    let profile = resource.strip_prefix("nvidia.com/mig-")?;
+    let (slices, rest) = profile.split_once("g.")?;
+    let (gigabytes, suffix) = rest.split_once("gb")?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = suffix.is_empty() || (suffix.starts_with('.') && suffix.len() > 1);
+    if !plain || !digits(slices) || !digits(gigabytes) {
+        return None;
+    }
+    Some((slices.parse().ok()?, gigabytes.parse().ok()?))
+}
+
+/// `nos.nebuly.com/gpu-memory` of a pod in GB: always computed.
+pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
+    let mut gigabytes = whole(rules.gpu_memory_gb) * ratio(amount(requests, NVIDIA_GPU), 1000);
+    for (resource, quantity) in requests {
+        if let Some((_, size)) = mig_profile(resource) {
+            gigabytes += whole(size) * ratio(quantity.amount, 1000);
+        }
+    }
+    gigabytes
+}
+
+/// What a pod requests of a resource of a quota, in units of the resource.
+pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact {
+    if resource == GPU_MEMORY { gpu_memory(requests, rules) } else { units(amount(requests, resource), resource) }
+}
+
+/// Bytes, or thousandths made whole.
+pub fn units(amount: u128, resource: &str) -> Exact {
+    if counts_bytes(resource) { whole(amount) } else { ratio(amount, 1000) }
+}
+
+/// GPUs that multiply a pool pod's prices, requests and limits: 1 when missing or zero.
+pub fn pool_count(requests: &Quantities) -> Exact {
+    match amount(requests, NVIDIA_GPU) {
+        0 => whole(1),
+        milli => ratio(milli, 1000),
+    }
+}
+
+/// TFLOPs and bytes of VRAM.
+pub fn pool_amounts(quantities: &Quantities) -> (Exact, Exact) {
+    (ratio(amount(quantities, TFLOPS), 1000), whole(amount(quantities, VRAM)))
+}

@@ -1,0 +1,85 @@
+//! Exact numbers, and the two ways in which they become decimals: half to even, and by largest remainder.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{Signed, ToPrimitive, Zero};
+use prorata_schemas::decimal::{Decimal12, ONE};
+
+/// An exact rational number: every amount, price and duration before it is written.
+pub type Exact = BigRational;
+
+/// A whole number.
+pub fn whole(number: impl Into<BigInt>) -> Exact {
+    Exact::from_integer(number.into())
+}
+
+/// `numerator / denominator`; the denominator is never zero.
+pub fn ratio(numerator: impl Into<BigInt>, denominator: impl Into<BigInt>) -> Exact {
+    Exact::new(numerator.into(), denominator.into())
+}
+
+/// Zero.
+pub fn zero() -> Exact {
+    Exact::zero()
+}
+
+/// The exact value of a decimal.
+pub fn exact(value: Decimal12) -> Exact {
+    ratio(value.units(), ONE)
+}
+
+/// `part / of`, or zero where `of` is zero.
+pub fn fraction(part: &Exact, of: &Exact) -> Exact {
+    if of.is_zero() { zero() } else { part / of }
+}
+
+/// Whole microseconds as hours.
+pub fn hours(micros: i64) -> Exact {
+    ratio(micros, prorata_schemas::time::HOUR_MICROS)
+}
+
+/// The larger of the two.
+pub fn larger(left: Exact, right: Exact) -> Exact {
+    if left >= right { left } else { right }
+}
+
+/// The smaller of the two.
+pub fn smaller(left: Exact, right: Exact) -> Exact {
+    if left <= right { left } else { right }
+}
+
+/// The nearest whole number; a half goes to the even neighbour.
+pub fn nearest(value: &Exact) -> BigInt {
+    let below = value.floor().to_integer();
+    let rest = value - Exact::from_integer(below.clone());
+    let half = ratio(1, 2);
+    let odd = (&below % 2_i32).abs() == BigInt::from(1);
+    if rest > half || (rest == half && odd) { below + 1 } else { below }
+}
+
+/// Rounded to 12 decimals, half to even.
+pub fn half_even(value: &Exact) -> Decimal12 {
+    decimal(&nearest(&(value * whole(ONE))))
+}
+
+/// Splits a rounded charge over its exact parts: each part is rounded down, and the units of the last place that are
+/// left over go to the largest remainders, ties to the first.
+pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
+    let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
+    let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();
+    let left = BigInt::from(charge.units()) - units.iter().sum::<BigInt>();
+    assert!(!left.is_negative() && left <= BigInt::from(parts.len()), "a charge is not the sum of its parts");
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by(|&left, &right| scaled[right].fract().cmp(&scaled[left].fract()).then(left.cmp(&right)));
+    for &index in order.iter().take(left.to_usize().unwrap_or(0)) {
+        units[index] += 1;
+    }
+    units.iter().map(decimal).collect()
+}
+
+/// A decimal of that many units of the last place.
+fn decimal(units: &BigInt) -> Decimal12 {
+    let units = units.to_i128();
+    assert!(units.is_some(), "an amount passes 128 bits");
+    Decimal12::from_units(units.unwrap_or_default())
+}

@@ -1,0 +1,224 @@
+//! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations and commitments.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{CommitmentSet, PodStarted, ReservationSet};
+use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
+
+use crate::commitment;
+use crate::draft::{Charge, Draft, Label, finish};
+use crate::hour::HourView;
+use crate::node_rows;
+use crate::pool;
+use crate::quota;
+use crate::reservation::free_units;
+use crate::resources::{Three, add, none, three};
+use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::timeline::Slice;
+use crate::usage;
+use crate::world::Billing;
+
+/// All rows of the hour, in row order.
+pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
+    let mut commitments = BTreeMap::new();
+    for slice in view.slices {
+        for (id, set) in &slice.world.commitments {
+            commitments.insert(id.clone(), Arc::clone(set));
+        }
+    }
+    let mut drafts = node_rows::drafts(view, &commitments);
+    drafts.extend(pods_on_no_node(view));
+    drafts.extend(unused_reservations(view));
+    for (id, last) in &commitments {
+        drafts.extend(commitment_rows(view, id, last));
+    }
+    finish(drafts)
+}
+
+/// Finds the draft of a key, or makes it.
+fn entry<'a, K: Ord>(drafts: &'a mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() -> Draft) -> &'a mut Draft {
+    drafts.entry(key).or_insert_with(make)
+}
+
+/// Cluster, pod, reservation, label and rounded rate of a pod on no node; whether it is a pool pod.
+type PodKey = (bool, Text, Text, Option<Text>, Label, Decimal12);
+
+/// Rows `pod_serverless` and `pod_pool`.
+fn pods_on_no_node(view: &HourView) -> Vec<Draft> {
+    let mut drafts: BTreeMap<PodKey, Draft> = BTreeMap::new();
+    for slice in view.slices {
+        for (uid, running) in &slice.world.pods {
+            match slice.world.billing(&running.set) {
+                Billing::Pool => pool_pod(&mut drafts, view, slice, uid, &running.set),
+                Billing::Serverless => serverless_pod(&mut drafts, view, slice, uid, &running.set),
+                Billing::Node(_) | Billing::UnknownNode(_) => {}
+            }
+        }
+    }
+    drafts.into_values().collect()
+}
+
+/// One slice of a pool pod that names no node: its charge is its cost.
+fn pool_pod(
+    drafts: &mut BTreeMap<PodKey, Draft>,
+    view: &HourView,
+    slice: &Slice,
+    uid: &Text,
+    pod: &Arc<PodStarted>,
+) {
+    let charge = pool::charge(&slice.world, pod, slice.from, view.rules).unwrap_or(Err(Unpriced::UnknownPool));
+    let (rate, pool, reason) = match charge {
+        Ok((rate, pool)) => (rate, Some(pool), None),
+        Err(reason) => (zero(), None, Some(reason)),
+    };
+    let label = label(slice, pod, reason);
+    let key = (true, pod.cluster_id.clone(), uid.clone(), None, label, half_even(&rate));
+    let draft = pod_draft(drafts, key, pod);
+    if let Some(pool) = pool {
+        draft.row.provider = pool.provider.clone();
+        draft.row.pool = Some(pool);
+    }
+    extend(draft, view, slice, pod);
+    draft.cost += rate * hours(slice.to - slice.from);
+}
+
+/// One slice of a serverless pod: it pays its own rate, matched or not.
+fn serverless_pod(
+    drafts: &mut BTreeMap<PodKey, Draft>,
+    view: &HourView,
+    slice: &Slice,
+    uid: &Text,
+    pod: &Arc<PodStarted>,
+) {
+    let rate = pod.region.as_ref().and_then(|region| {
+        slice.world.rates.get(&(region.clone(), pod.gpu_model.clone(), pod.qos.clone()))
+    });
+    let prices = rate.map_or_else(none, |rate| {
+        [exact(rate.per_vcpu_hour), exact(rate.per_gib_hour), exact(rate.per_gpu_hour)]
+    });
+    let [cpu, memory, gpu] = three(&pod.requests, view.rules);
+    let per_hour: Three = [cpu * &prices[0], memory * &prices[1], gpu * &prices[2]];
+    let reason = if rate.is_none() { Some(Unpriced::NoRate) } else { None };
+    let reservation = slice.world.matches.get(uid).map(|held| held.reservation_id.clone());
+    let label = label(slice, pod, reason);
+    let unit_price = half_even(&per_hour.iter().sum());
+    let key = (false, pod.cluster_id.clone(), uid.clone(), reservation, label, unit_price);
+    let draft = pod_draft(drafts, key, pod);
+    if let Some(rate) = rate {
+        draft.row.provider = rate.provider.clone();
+        draft.row.rate = Some(Arc::clone(rate));
+    }
+    extend(draft, view, slice, pod);
+    let time = hours(slice.to - slice.from);
+    draft.cost += per_hour.iter().sum::<Exact>() * &time;
+    add(draft.by_resource.get_or_insert_with(none), &per_hour, &time);
+}
+
+/// The pod's label in this slice.
+fn label(slice: &Slice, pod: &PodStarted, reason: Option<Unpriced>) -> Label {
+    let (quota_id, state) = quota::label(&slice.quotas, &pod.cluster_id, &pod.pod_uid).unzip();
+    Label { quota_id, state, reason }
+}
+
+/// The draft of this key.
+fn pod_draft<'a>(
+    drafts: &'a mut BTreeMap<PodKey, Draft>,
+    key: PodKey,
+    pod: &Arc<PodStarted>,
+) -> &'a mut Draft {
+    let (in_pool, cluster_id, uid, reservation, label, unit_price) = key.clone();
+    let kind = if in_pool { RowKind::PodPool } else { RowKind::PodServerless };
+    let draft = entry(drafts, key, || {
+        let mut draft = Draft::new(kind, uid.clone(), Charge::Row).labelled(&label);
+        draft.row.cluster_id = Some(cluster_id);
+        draft.row.pod_uid = Some(uid);
+        draft.row.reservation_id = reservation;
+        draft.row.list_unit_price = unit_price;
+        draft.requested = Some(none());
+        draft.running = Some(zero());
+        draft
+    });
+    draft.row.pod = Some(Arc::clone(pod));
+    draft
+}
+
+/// Adds one slice's time and quantities; what is allocated is what is requested.
+fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
+    let time = hours(slice.to - slice.from);
+    draft.quantity += &time;
+    draft.running = Some(draft.running.take().unwrap_or_else(zero) + &time);
+    add(draft.requested.get_or_insert_with(none), &three(&pod.requests, view.rules), &time);
+    draft.allocated.clone_from(&draft.requested);
+    if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
+        add(draft.used.get_or_insert_with(none), &used, &whole(1));
+    }
+}
+
+/// Rows `reservation_unused`: each unit, each instant it is effective and no pod holds it.
+fn unused_reservations(view: &HourView) -> Vec<Draft> {
+    let mut drafts: BTreeMap<(Text, Decimal12), Draft> = BTreeMap::new();
+    for slice in view.slices {
+        for (id, reservation) in slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective) {
+            let set: &Arc<ReservationSet> = &reservation.set;
+            let draft = entry(&mut drafts, (id.clone(), set.unit_hourly_price), || {
+                let mut draft = Draft::new(RowKind::ReservationUnused, id.clone(), Charge::Row);
+                draft.row.reservation_id = Some(id.clone());
+                draft.row.list_unit_price = set.unit_hourly_price;
+                draft
+            });
+            draft.row.provider = set.provider.clone();
+            draft.row.reservation = Some(Arc::clone(set));
+            let unit_hours = whole(free_units(&slice.world, id, set)) * hours(slice.to - slice.from);
+            draft.cost += &unit_hours * exact(set.unit_hourly_price);
+            draft.quantity += unit_hours;
+        }
+    }
+    drafts.into_values().collect()
+}
+
+/// Row `commitment_unused` and rows `commitment_purchase` of one commitment.
+fn commitment_rows(view: &HourView, id: &Text, last: &Arc<CommitmentSet>) -> Vec<Draft> {
+    let base = |kind: RowKind, unit_price: Decimal12| {
+        let mut draft = Draft::new(kind, id.clone(), Charge::Commitment(id.clone()));
+        draft.row.commitment_id = Some(id.clone());
+        draft.row.provider = last.provider.clone();
+        draft.row.commitment = Some(Arc::clone(last));
+        draft.row.list_unit_price = unit_price;
+        draft.commitment_quantity = Some(zero());
+        draft
+    };
+    let mut unused = base(RowKind::CommitmentUnused, Decimal12::ZERO);
+    let mut purchases: BTreeMap<Decimal12, Draft> = BTreeMap::new();
+    for slice in view.slices {
+        let Some(set) = slice.world.commitments.get(id) else { continue };
+        if !commitment::effective(set, slice.from) {
+            continue;
+        }
+        let time = hours(slice.to - slice.from);
+        let mut rest = whole(1);
+        for cover in slice.covers.iter().filter(|cover| cover.commitment_id == *id) {
+            rest -= commitment::parts(set, &cover.amount).iter().sum::<Exact>();
+        }
+        unused.quantity += &time * &rest;
+        unused.cost += &time * rest * exact(set.hourly_cost);
+        unused.row.list_unit_price = set.hourly_cost;
+        let make = || base(RowKind::CommitmentPurchase, set.hourly_cost);
+        let purchase = entry(&mut purchases, set.hourly_cost, make);
+        purchase.cost += &time * exact(set.hourly_cost);
+        purchase.quantity += time;
+    }
+    let mut drafts: Vec<Draft> = purchases.into_values().collect();
+    // Nothing unused, or never effective: no row.
+    if !unused.quantity.is_zero() {
+        unused.list_cost = Some(unused.cost.clone());
+        drafts.push(unused);
+    }
+    for draft in &mut drafts {
+        draft.commitment_quantity = Some(draft.quantity.clone());
+    }
+    drafts
+}

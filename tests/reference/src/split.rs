@@ -1,0 +1,200 @@
+//! A node's cost divided over its pods (rules.md section 1): what each component costs and who takes which part.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{NodeStarted, PodStarted};
+use prorata_schemas::rules::{Allocation, Rules};
+
+use crate::commitment;
+use crate::draft::Label;
+use crate::hour::HourView;
+use crate::pool;
+use crate::quota;
+use crate::resources::{Three, add, none, three};
+use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
+use crate::timeline::Slice;
+use crate::usage;
+use crate::world::{Billing, InCluster};
+
+/// One node, running in the hour.
+pub struct NodeHour {
+    /// As last described.
+    pub last: Arc<NodeStarted>,
+    /// vCPU-, GiB- and GPU-hours there were.
+    pub available: Three,
+    /// By commitment, none for the node's own price, and unit price.
+    pub components: BTreeMap<(Option<Text>, Decimal12), Component>,
+}
+
+/// A component of a node's cost.
+#[derive(Clone)]
+pub struct Component {
+    /// Hours of the node that it stands for, by resource.
+    pub quantity: Three,
+    /// What it costs, by resource.
+    pub cost: Three,
+    /// Hours and cost of the time in which no resource weighs anything.
+    pub weightless: (Exact, Exact),
+    /// Hours of the commitment that it receives, by resource.
+    pub commitment: Three,
+}
+
+impl Component {
+    fn new() -> Self {
+        Self { quantity: none(), cost: none(), weightless: (zero(), zero()), commitment: none() }
+    }
+
+    /// Whether it stands for no time and no cost.
+    pub fn is_nothing(&self) -> bool {
+        let amounts = self.quantity.iter().chain(&self.cost).chain([&self.weightless.0, &self.weightless.1]);
+        amounts.into_iter().all(Zero::is_zero)
+    }
+}
+
+/// A pod's time on one node, or naming one that does not run.
+#[derive(Default)]
+pub struct Stay {
+    /// Hours it ran there.
+    pub running: Exact,
+    /// Requested resource-hours.
+    pub requested: Three,
+    /// Used resource-hours; none when no sample overlaps.
+    pub used: Option<Three>,
+    /// Its time by label.
+    pub labels: BTreeMap<Label, LabelTime>,
+}
+
+/// A part of a stay under one label.
+pub struct LabelTime {
+    /// Hours.
+    pub running: Exact,
+    /// The pod as last described in them.
+    pub pod: Arc<PodStarted>,
+    /// What its pool charged in them; none where no pool priced it.
+    pub charge: Option<Exact>,
+}
+
+impl Stay {
+    /// What the pod is allocated: the larger of request and use, or its requests alone.
+    pub fn allocated(&self, rules: &Rules) -> Three {
+        let used = self.used.clone().unwrap_or_else(none);
+        let mut allocated = none();
+        for (resource, amount) in allocated.iter_mut().enumerate() {
+            let request = self.requested[resource].clone();
+            *amount = match rules.allocation {
+                Allocation::Max => larger(request, used[resource].clone()),
+                Allocation::Requests => request,
+            };
+        }
+        allocated
+    }
+}
+
+/// Stays of pods, by whether the node runs, the node, and the pod.
+pub type Stays = BTreeMap<(bool, InCluster, Text), Stay>;
+
+/// Every node that ran in the hour.
+pub fn nodes(view: &HourView) -> BTreeMap<InCluster, NodeHour> {
+    let mut nodes = BTreeMap::new();
+    for slice in view.slices {
+        for (key, running) in &slice.world.nodes {
+            let node = nodes.entry(key.clone()).or_insert_with(|| NodeHour {
+                last: Arc::clone(&running.set),
+                available: none(),
+                components: BTreeMap::new(),
+            });
+            node.last = Arc::clone(&running.set);
+            let capacity = three(&running.set.capacity, view.rules);
+            add(&mut node.available, &capacity, &hours(slice.to - slice.from));
+            accrue(node, slice, key, &capacity, view.rules);
+        }
+    }
+    for node in nodes.values_mut() {
+        node.components.retain(|_, component| !component.is_nothing());
+    }
+    nodes
+}
+
+/// Adds one slice to a node's components.
+fn accrue(node: &mut NodeHour, slice: &Slice, key: &InCluster, capacity: &Three, rules: &Rules) {
+    let time = hours(slice.to - slice.from);
+    let unit_price = node.last.hourly_cost;
+    let price = exact(unit_price);
+    let weights = [exact(rules.weights.cpu), exact(rules.weights.memory), exact(rules.weights.gpu)];
+    let weight_of = |resource: usize| &weights[resource] * &capacity[resource];
+    let all: Exact = (0..3).map(weight_of).sum();
+    let part = |resource: usize| fraction(&weight_of(resource), &all);
+
+    let mut uncovered: Three = [whole(1), whole(1), whole(1)];
+    for cover in slice.covers.iter().filter(|cover| cover.node == *key) {
+        let Some(set) = slice.world.commitments.get(&cover.commitment_id) else { continue };
+        let received = commitment::parts(set, &cover.amount);
+        let component =
+            node.components.entry((Some(cover.commitment_id.clone()), unit_price)).or_insert_with(Component::new);
+        for resource in 0..3 {
+            let covered = fraction(&cover.amount[resource], &capacity[resource]);
+            component.quantity[resource] += &time * part(resource) * &covered;
+            component.cost[resource] += &time * exact(set.hourly_cost) * &received[resource];
+            component.commitment[resource] += &time * &received[resource];
+            uncovered[resource] -= covered;
+        }
+    }
+    let own = node.components.entry((None, unit_price)).or_insert_with(Component::new);
+    for resource in 0..3 {
+        own.quantity[resource] += &time * part(resource) * &uncovered[resource];
+        own.cost[resource] += &time * part(resource) * &uncovered[resource] * &price;
+    }
+    if all.is_zero() {
+        own.weightless.0 += &time;
+        own.weightless.1 += &time * &price;
+    }
+}
+
+/// Every stay of a pod on a node, running or unknown.
+pub fn stays(view: &HourView) -> Stays {
+    let mut stays = Stays::new();
+    for slice in view.slices {
+        for (uid, running) in &slice.world.pods {
+            let (known, node) = match slice.world.billing(&running.set) {
+                Billing::Node(node) => (true, node),
+                Billing::UnknownNode(node) => (false, node),
+                Billing::Pool | Billing::Serverless => continue,
+            };
+            let stay = stays.entry((known, node, uid.clone())).or_default();
+            extend(stay, view, slice, known, &running.set);
+        }
+    }
+    stays
+}
+
+/// Adds one slice to a stay.
+fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Arc<PodStarted>) {
+    let time = hours(slice.to - slice.from);
+    stay.running += &time;
+    add(&mut stay.requested, &three(&pod.requests, view.rules), &time);
+    if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
+        add(stay.used.get_or_insert_with(none), &used, &whole(1));
+    }
+    let charge = pool::charge(&slice.world, pod, slice.from, view.rules);
+    let quota = quota::label(&slice.quotas, &pod.cluster_id, &pod.pod_uid);
+    let reason = match &charge {
+        _ if !known => Some(prorata_schemas::rows::Unpriced::UnknownNode),
+        Some(Err(reason)) => Some(*reason),
+        _ => None,
+    };
+    let (quota_id, state) = quota.unzip();
+    let part = stay.labels.entry(Label { quota_id, state, reason }).or_insert_with(|| LabelTime {
+        running: zero(),
+        pod: Arc::clone(pod),
+        charge: None,
+    });
+    part.running += &time;
+    part.pod = Arc::clone(pod);
+    if let Some(Ok((rate, _))) = charge {
+        *part.charge.get_or_insert_with(zero) += rate * &time;
+    }
+}

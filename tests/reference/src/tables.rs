@@ -1,0 +1,209 @@
+//! The tables besides `cost_allocation` for reservations and commitments, and the totals of the hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{CommitmentSet, EventKind, EventRecord};
+use prorata_schemas::rows::{
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, ReservationUsageRow, RowKind,
+};
+
+use crate::commitment;
+use crate::draft::resource_hours;
+use crate::hour::HourView;
+use crate::resources::{Three, add, none};
+use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::world::Reservation;
+
+/// The sum of a column over some rows.
+pub fn sum<'a>(rows: impl Iterator<Item = &'a CostRow>, column: impl Fn(&CostRow) -> Decimal12) -> Decimal12 {
+    half_even(&rows.map(|row| exact(column(row))).sum())
+}
+
+/// `reservation_usage`.
+pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUsageRow> {
+    let mut last: BTreeMap<&Text, &Reservation> = BTreeMap::new();
+    let mut units: BTreeMap<&Text, Exact> = BTreeMap::new();
+    let mut used_by: BTreeMap<&Text, BTreeMap<Text, Exact>> = BTreeMap::new();
+    for slice in view.slices {
+        let time = hours(slice.to - slice.from);
+        for (id, reservation) in slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective) {
+            last.insert(id, reservation);
+            *units.entry(id).or_default() += whole(reservation.set.quantity) * &time;
+            used_by.entry(id).or_default();
+        }
+        for (uid, held) in &slice.world.matches {
+            if let Some(by) = used_by.get_mut(&held.reservation_id) {
+                *by.entry(uid.clone()).or_default() += &time;
+            }
+        }
+    }
+    let mut table = Vec::new();
+    for (id, reservation) in last {
+        let (units, used_by) = (units.remove(id).unwrap_or_default(), used_by.remove(id).unwrap_or_default());
+        let used: Exact = used_by.values().sum();
+        let seconds = |hours: &Exact| half_even(&(hours * whole(3600)));
+        let set = &reservation.set;
+        let unused = rows.iter().filter(|row| row.kind == RowKind::ReservationUnused && row.resource_id == *id);
+        table.push(ReservationUsageRow {
+            reservation_id: id.clone(),
+            name: set.name.clone(),
+            region: set.region.clone(),
+            zone: set.zone.clone(),
+            gpu_model: set.gpu_model.clone(),
+            units: half_even(&units),
+            used_unit_seconds: seconds(&used),
+            unused_unit_seconds: seconds(&(&units - &used)),
+            utilization: (!units.is_zero()).then(|| half_even(&(&used / &units))),
+            used_by: used_by.iter().map(|(uid, hours)| (uid.clone(), seconds(hours))).collect(),
+            unused_cost: sum(unused, |row| row.effective_cost),
+        });
+    }
+    table
+}
+
+/// `commitment_utilization`.
+pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<CommitmentUtilizationRow> {
+    let mut last: BTreeMap<&Text, &Arc<CommitmentSet>> = BTreeMap::new();
+    let mut shown = BTreeSet::new();
+    for slice in view.slices {
+        for (id, set) in &slice.world.commitments {
+            last.insert(id, set);
+            if set.ends_at.is_none_or(|end| end > view.hour.start()) {
+                shown.insert(id);
+            }
+        }
+    }
+    last.retain(|id, _| shown.contains(id));
+    last.into_iter().map(|(id, set)| utilization_row(view, rows, id, set)).collect()
+}
+
+/// Committed, covered and provisioned resource-hours of one commitment, and cover by cluster.
+#[derive(Default)]
+struct Cover {
+    committed: Three,
+    covered: Three,
+    provisioned: Three,
+    clusters: BTreeMap<Text, Three>,
+}
+
+fn cover(view: &HourView, id: &Text) -> Cover {
+    let mut sums = Cover::default();
+    for slice in view.slices {
+        let Some(set) = slice.world.commitments.get(id) else { continue };
+        if !commitment::effective(set, slice.from) {
+            continue;
+        }
+        let time = hours(slice.to - slice.from);
+        add(&mut sums.committed, &commitment::totals(set), &time);
+        for node in slice.world.nodes.values() {
+            if let Some(capacity) = commitment::matching_capacity(set, &node.set, view.rules) {
+                add(&mut sums.provisioned, &capacity, &time);
+            }
+        }
+        for cover in slice.covers.iter().filter(|cover| cover.commitment_id == *id) {
+            add(&mut sums.covered, &cover.amount, &time);
+            add(sums.clusters.entry(cover.node.0.clone()).or_insert_with(none), &cover.amount, &time);
+        }
+    }
+    sums
+}
+
+fn utilization_row(
+    view: &HourView,
+    rows: &[CostRow],
+    id: &Text,
+    set: &CommitmentSet,
+) -> CommitmentUtilizationRow {
+    let sums = cover(view, id);
+    let used_rows = || {
+        let on_node = |row: &&CostRow| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+        rows.iter().filter(|row| row.commitment_id.as_ref() == Some(id)).filter(on_node)
+    };
+    let unused = rows.iter().filter(|row| row.kind == RowKind::CommitmentUnused && row.resource_id == *id);
+    let mut clusters = BTreeMap::new();
+    for (cluster_id, amounts) in &sums.clusters {
+        let hours = resource_hours(amounts);
+        let here = used_rows().filter(|row| row.cluster_id.as_ref() == Some(cluster_id));
+        let cover = ClusterCover {
+            vcpu_hours: hours.cpu_core_hours,
+            gib_hours: hours.memory_gib_hours,
+            cost: sum(here, |row| row.effective_cost),
+        };
+        clusters.insert(cluster_id.clone(), cover);
+    }
+    let utilization = |used: &Three| half_even(&commitment::weighted(&sums.committed, used).iter().sum());
+    CommitmentUtilizationRow {
+        commitment_id: id.clone(),
+        name: set.name.clone(),
+        committed: resource_hours(&sums.committed),
+        covered: resource_hours(&sums.covered),
+        provisioned: resource_hours(&sums.provisioned),
+        utilization: utilization(&sums.covered),
+        raw_utilization: utilization(&sums.provisioned),
+        used_cost: sum(used_rows(), |row| row.effective_cost),
+        unused_cost: sum(unused, |row| row.effective_cost),
+        list_cost_avoided: sum(used_rows(), |row| row.list_cost),
+        clusters,
+        state: state(view, id, set),
+    }
+}
+
+/// The state at the hour's end, before what happens at that very instant.
+fn state(view: &HourView, id: &Text, set: &CommitmentSet) -> CommitmentState {
+    let exists = view.slices.last().is_some_and(|slice| slice.world.commitments.contains_key(id));
+    let end = view.hour.end();
+    if !exists {
+        CommitmentState::Deleted
+    } else if set.ends_at.is_some_and(|ends_at| ends_at <= end) {
+        CommitmentState::Expired
+    } else if set.starts_at > end {
+        CommitmentState::Pending
+    } else if !set.enabled {
+        CommitmentState::Disabled
+    } else {
+        CommitmentState::Active
+    }
+}
+
+/// `hours`: what the rows add up to, and what came in.
+pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> HourRow {
+    let of = |kinds: &[RowKind]| {
+        let own = |row: &&CostRow| kinds.contains(&row.kind) && row.commitment_id.is_none();
+        sum(rows.iter().filter(own), |row| row.effective_cost)
+    };
+    let node_cost = of(&[RowKind::PodNode, RowKind::NodeIdle]);
+    let serverless_cost = of(&[RowKind::PodServerless]);
+    let reservation_unused_cost = of(&[RowKind::ReservationUnused]);
+    let pool_cost = of(&[RowKind::PodPool]);
+    let purchases = rows.iter().filter(|row| row.kind == RowKind::CommitmentPurchase);
+    let commitment_cost = sum(purchases, |row| row.billed_cost);
+    let supply: Exact = [node_cost, serverless_cost, reservation_unused_cost, commitment_cost, pool_cost]
+        .into_iter()
+        .fold(zero(), |sum, cost| sum + exact(cost));
+    let allocated = sum(rows.iter(), |row| row.effective_cost);
+
+    let here: Vec<&EventRecord> =
+        records.iter().filter(|record| record.event.event_time.hour() == view.hour).collect();
+    let distinct: BTreeSet<(EventKind, &[u8])> =
+        here.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+    let unpriced: BTreeSet<&Option<Text>> =
+        rows.iter().filter(|row| row.unpriced.is_some()).map(|row| &row.pod_uid).collect();
+    HourRow {
+        node_cost,
+        serverless_cost,
+        reservation_unused_cost,
+        commitment_cost,
+        pool_cost,
+        supply_cost: half_even(&supply),
+        allocated_cost: allocated,
+        difference: half_even(&(supply - exact(allocated))),
+        rows: rows.len() as i64,
+        events: distinct.len() as i64,
+        unpriced_pods: unpriced.len() as i64,
+        max_event_time: here.iter().map(|record| record.event.event_time).max(),
+    }
+}

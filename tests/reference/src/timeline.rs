@@ -1,0 +1,247 @@
+//! From events to stretches of time in which nothing changes: duplicates folded, instants in order, steps in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
+
+use crate::commitment::{self, Cover};
+use crate::quota::{self, Standing};
+use crate::reservation::settle;
+use crate::world::{Node, Pod, Quota, Reservation, World};
+
+/// A stretch of one hour, longer than 0 µs, in which the world stays as it is.
+pub struct Slice {
+    /// First instant, in microseconds.
+    pub from: i64,
+    /// First instant after it.
+    pub to: i64,
+    /// What is true all the while.
+    pub world: World,
+    /// Quotas that count, with their pods and labels.
+    pub quotas: Vec<Standing>,
+    /// What commitments cover of nodes.
+    pub covers: Vec<Cover>,
+}
+
+/// Kind and fields that name what an event is about.
+type NaturalKey = (EventKind, Vec<Option<Text>>);
+
+/// Every event that counts: of two with one natural key and event time the one whose canonical body sorts last.
+pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
+    let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
+    for record in records {
+        let key = (record.event.event_time, natural_key(&record.event.payload));
+        let winner = last.entry(key).or_insert(record);
+        if record.body > winner.body {
+            *winner = record;
+        }
+    }
+    last.into_values().map(|record| &record.event).collect()
+}
+
+/// The natural key of `events.md`; of usage without the event time, which is part of every key here.
+fn natural_key(payload: &Payload) -> NaturalKey {
+    let fields = match payload {
+        Payload::NodeStarted(node) => vec![Some(&node.cluster_id), Some(&node.node_id)],
+        Payload::NodeStopped(node) => vec![Some(&node.cluster_id), Some(&node.node_id)],
+        Payload::PodStarted(pod) => vec![Some(&pod.pod_uid)],
+        Payload::PodStopped(pod) => vec![Some(&pod.pod_uid)],
+        Payload::PodUsage(usage) => vec![Some(&usage.pod_uid)],
+        Payload::ReservationSet(reservation) => vec![Some(&reservation.reservation_id)],
+        Payload::ReservationReleased(reservation) => vec![Some(&reservation.reservation_id)],
+        Payload::CommitmentSet(commitment) => vec![Some(&commitment.commitment_id)],
+        Payload::CommitmentDeleted(commitment) => vec![Some(&commitment.commitment_id)],
+        Payload::QuotaSet(quota) => vec![Some(&quota.cluster_id), Some(&quota.quota_id)],
+        Payload::QuotaDeleted(quota) => vec![Some(&quota.cluster_id), Some(&quota.quota_id)],
+        Payload::PoolSet(pool) => vec![Some(&pool.pool_id)],
+        Payload::PoolDeleted(pool) => vec![Some(&pool.pool_id)],
+        Payload::RateSet(rate) => vec![Some(&rate.region), rate.gpu_model.as_ref(), Some(&rate.qos)],
+    };
+    (payload.kind(), fields.into_iter().map(Option::<&Text>::cloned).collect())
+}
+
+/// The slices of every hour from that of the first event through `through`.
+pub fn slices(events: &[&Event], rules: &Rules, through: Hour) -> Vec<Slice> {
+    let Some(first) = events.iter().map(|event| event.event_time.hour()).min() else { return Vec::new() };
+    let end = through.end().0;
+    let mut instants = instants(events);
+    instants.extend((first.0..=through.0 + 1).map(|hour| hour * HOUR_MICROS));
+    let instants: Vec<i64> = instants.into_iter().filter(|at| (first.start().0..=end).contains(at)).collect();
+    let mut world = World::default();
+    let mut slices = Vec::new();
+    for (index, &at) in instants.iter().enumerate() {
+        let Some(&next) = instants.get(index + 1) else { break };
+        step(&mut world, at, events, rules);
+        slices.push(Slice {
+            from: at,
+            to: next,
+            quotas: quota::standings(&world, rules),
+            covers: commitment::covers(&world, at, rules),
+            world: world.clone(),
+        });
+    }
+    slices
+}
+
+/// Every instant at which anything may change.
+fn instants(events: &[&Event]) -> BTreeSet<i64> {
+    let mut instants = BTreeSet::new();
+    for event in events {
+        instants.insert(event.event_time.0);
+        let later = match &event.payload {
+            Payload::ReservationSet(set) => [Some(set.starts_at), set.ends_at],
+            Payload::CommitmentSet(set) => [Some(set.starts_at), set.ends_at],
+            Payload::PodStarted(pod) => [pod.eviction_protected_until, None],
+            _ => [None, None],
+        };
+        instants.extend(later.into_iter().flatten().map(|at| at.0));
+    }
+    instants
+}
+
+/// Applies what happens at one instant, each step in full before the next.
+fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
+    let now: Vec<&Event> = events.iter().copied().filter(|event| event.event_time.0 == at).collect();
+    let before = world.clone();
+    let of = |kind: EventKind| now.iter().copied().filter(move |event| event.payload.kind() == kind);
+    for kind in [EventKind::RateSet, EventKind::PoolSet, EventKind::QuotaSet, EventKind::CommitmentSet] {
+        of(kind).for_each(|event| set(world, at, &event.payload));
+    }
+    reservations_begin(world, at, &now, rules);
+    for event in of(EventKind::NodeStopped).chain(of(EventKind::PodStopped)) {
+        end(world, &event.payload);
+        settle(world, at, rules);
+    }
+    reservations_end(world, at, &now, rules);
+    for kind in [EventKind::CommitmentDeleted, EventKind::QuotaDeleted, EventKind::PoolDeleted] {
+        of(kind).for_each(|event| end(world, &event.payload));
+    }
+    for event in of(EventKind::NodeStarted).chain(of(EventKind::PodStarted)) {
+        start(world, at, &event.payload, &before, &now);
+        settle(world, at, rules);
+    }
+}
+
+/// Sets of rates, pools, quotas and commitments.
+fn set(world: &mut World, at: i64, payload: &Payload) {
+    match payload {
+        Payload::RateSet(rate) => {
+            let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
+            world.rates.insert(key, Arc::new(rate.clone()));
+        }
+        Payload::PoolSet(pool) => {
+            world.pools.insert(pool.pool_id.clone(), Arc::new(pool.clone()));
+        }
+        Payload::QuotaSet(quota) => {
+            let key = (quota.cluster_id.clone(), quota.quota_id.clone());
+            let first_set = world.quotas.get(&key).map_or(at, |existing| existing.first_set);
+            world.quotas.insert(key, Quota { first_set, set: Arc::new(quota.clone()) });
+        }
+        Payload::CommitmentSet(commitment) => {
+            world.commitments.insert(commitment.commitment_id.clone(), Arc::new(commitment.clone()));
+        }
+        _ => {}
+    }
+}
+
+/// Reservations set at this instant, and those whose scheduled start it is, by id.
+fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
+    let mut sets = BTreeMap::new();
+    for (id, reservation) in &world.reservations {
+        if reservation.set.starts_at.0 == at {
+            sets.insert(id.clone(), Arc::clone(&reservation.set));
+        }
+    }
+    for event in now {
+        if let Payload::ReservationSet(set) = &event.payload {
+            sets.insert(set.reservation_id.clone(), Arc::new(set.clone()));
+        }
+    }
+    for (id, set) in sets {
+        let effective = set.starts_at.0 <= at && set.ends_at.is_none_or(|end| at < end.0);
+        world.reservations.insert(id, Reservation { set, effective });
+        settle(world, at, rules);
+    }
+}
+
+/// Reservations released at this instant, and those whose scheduled end it is, by id.
+fn reservations_end(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
+    let mut released = BTreeSet::new();
+    for event in now {
+        if let Payload::ReservationReleased(gone) = &event.payload {
+            released.insert(gone.reservation_id.clone());
+        }
+    }
+    let ids: Vec<Text> = world.reservations.keys().cloned().collect();
+    for id in ids {
+        if released.contains(&id) {
+            world.reservations.remove(&id);
+        } else if let Some(reservation) = world.reservations.get_mut(&id)
+            && reservation.set.ends_at.is_some_and(|end| end.0 == at)
+        {
+            reservation.effective = false;
+        }
+        settle(world, at, rules);
+    }
+}
+
+/// Stops and deletions. What is not there cannot end.
+fn end(world: &mut World, payload: &Payload) {
+    match payload {
+        Payload::NodeStopped(node) => {
+            let key = (node.cluster_id.clone(), node.node_id.clone());
+            if world.nodes.remove(&key).is_some() {
+                let on_it = |pod: &Pod| pod.set.cluster_id == key.0 && pod.set.node_id.as_ref() == Some(&key.1);
+                world.pods.retain(|_, pod| !on_it(pod));
+            }
+        }
+        Payload::PodStopped(pod) => {
+            world.pods.remove(&pod.pod_uid);
+        }
+        Payload::CommitmentDeleted(commitment) => {
+            world.commitments.remove(&commitment.commitment_id);
+        }
+        Payload::QuotaDeleted(quota) => {
+            world.quotas.remove(&(quota.cluster_id.clone(), quota.quota_id.clone()));
+        }
+        Payload::PoolDeleted(pool) => {
+            world.pools.remove(&pool.pool_id);
+        }
+        _ => {}
+    }
+}
+
+/// Starts. What started and stopped at one instant and was not running before never ran; a start of what runs
+/// replaces its description only.
+fn start(world: &mut World, at: i64, payload: &Payload, before: &World, now: &[&Event]) {
+    match payload {
+        Payload::NodeStarted(node) => {
+            let key = (node.cluster_id.clone(), node.node_id.clone());
+            let stops = now.iter().any(|event| match &event.payload {
+                Payload::NodeStopped(stop) => stop.cluster_id == key.0 && stop.node_id == key.1,
+                _ => false,
+            });
+            if stops && !before.nodes.contains_key(&key) {
+                return;
+            }
+            let start = world.nodes.get(&key).map_or(at, |running| running.start);
+            world.nodes.insert(key, Node { start, set: Arc::new(node.clone()) });
+        }
+        Payload::PodStarted(pod) => {
+            let stops = now.iter().any(|event| match &event.payload {
+                Payload::PodStopped(stop) => stop.pod_uid == pod.pod_uid,
+                _ => false,
+            });
+            if stops && !before.pods.contains_key(&pod.pod_uid) {
+                return;
+            }
+            let start = world.pods.get(&pod.pod_uid).map_or(at, |running| running.start);
+            world.pods.insert(pod.pod_uid.clone(), Pod { start, set: Arc::new((**pod).clone()) });
+        }
+        _ => {}
+    }
+}

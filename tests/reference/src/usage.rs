@@ -1,0 +1,52 @@
+//! Measured use: what samples say of a stretch of time.
+
+use num_traits::Zero;
+use prorata_schemas::Text;
+use prorata_schemas::event::{Event, Payload};
+
+use crate::resources::{GIB, Three, add, none};
+use crate::rounding::{Exact, hours, ratio};
+
+/// One sample: average use over [from, to).
+pub struct Sample {
+    /// The pod.
+    pub pod_uid: Text,
+    /// Its first instant.
+    pub from: i64,
+    /// The first instant after it.
+    pub to: i64,
+    /// vCPU, GiB and GPUs in use.
+    pub average: Three,
+}
+
+/// All samples.
+pub fn samples(events: &[&Event]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for event in events {
+        if let Payload::PodUsage(usage) = &event.payload {
+            samples.push(Sample {
+                pod_uid: usage.pod_uid.clone(),
+                from: event.event_time.0,
+                to: usage.interval_end.0,
+                average: [
+                    ratio(usage.cpu_millis, 1000),
+                    ratio(usage.memory_bytes, GIB),
+                    ratio(usage.gpu_millis, 1000),
+                ],
+            });
+        }
+    }
+    samples
+}
+
+/// Resource-hours that a pod used in [from, to); none when no sample overlaps. Overlapping samples add up.
+pub fn used(samples: &[Sample], pod_uid: &str, from: i64, to: i64) -> Option<Three> {
+    let mut used = None;
+    for sample in samples.iter().filter(|sample| *sample.pod_uid == *pod_uid) {
+        let overlap: Exact = hours((sample.to.min(to) - sample.from.max(from)).max(0));
+        if !overlap.is_zero() {
+            add(used.get_or_insert_with(none), &sample.average, &overlap);
+        }
+    }
+    used
+}
