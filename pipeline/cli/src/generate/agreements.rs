@@ -1,0 +1,215 @@
+//! What an organization has agreed with its providers: rate cards, capacity reservations and commitments, and how
+//! they change during the run.
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, Payload, Quantities, RateSet,
+    ReservationReleased, ReservationSet,
+};
+use prorata_schemas::time::Timestamp;
+
+use super::catalogue::{
+    BEST_EFFORT_PERCENT, CARDS, SERVERLESS_GIB_HOUR, SERVERLESS_VCPU_HOUR, UNITS, Unit, instance, percent,
+};
+use super::estate::{CLUSTERS, SERVERLESS};
+use super::text::{HOUR, put_mib, put_millis};
+
+/// The run that a scripted change stands in.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// First instant.
+    pub start: i64,
+    /// First instant after it.
+    pub end: i64,
+    /// Pods that run at once.
+    pub pods: u64,
+}
+
+/// Something that is said at an instant.
+pub type Said = (i64, Payload);
+
+const DAY: i64 = 24 * HOUR;
+/// Card whose rates come after its first pods.
+const LATE_CARD: &str = "L20X";
+/// Card that has no best-effort rate.
+const NO_BEST_EFFORT: &str = "GU8TEF";
+
+impl Run {
+    /// The instant at this many thousandths of the run.
+    pub const fn at(&self, thousandths: i64) -> i64 {
+        self.start + (self.end - self.start) / 1000 * thousandths
+    }
+
+    /// A number that grows with the load: `thousandths` of the pods, at least `least`.
+    pub fn sized(&self, thousandths: u64, least: u64) -> u64 {
+        (self.pods * thousandths / 1000).max(least)
+    }
+}
+
+/// Every scripted event of rates, reservations and commitments.
+pub fn script(run: &Run) -> Vec<Said> {
+    let mut said = Vec::new();
+    rates(run, &mut said);
+    reservations(run, &mut said);
+    commitments(run, &mut said);
+    said
+}
+
+fn rates(run: &Run, said: &mut Vec<Said>) {
+    let rate = |model: Option<&str>, best_effort: bool, per_gpu_hour: Decimal12| {
+        let share = if best_effort { BEST_EFFORT_PERCENT } else { 100 };
+        Payload::RateSet(RateSet {
+            provider: CLUSTERS.get(SERVERLESS).map_or("", |cluster| cluster.provider).into(),
+            region: CLUSTERS.get(SERVERLESS).map_or("", |cluster| cluster.region).into(),
+            gpu_model: model.map(Into::into),
+            qos: if best_effort { "best-effort" } else { "default" }.into(),
+            per_vcpu_hour: percent(SERVERLESS_VCPU_HOUR, share),
+            per_gib_hour: percent(SERVERLESS_GIB_HOUR, share),
+            per_gpu_hour: percent(per_gpu_hour, share),
+            currency: "USD".into(),
+        })
+    };
+    for best_effort in [false, true] {
+        said.push((run.start, rate(None, best_effort, Decimal12::ZERO)));
+        for card in CARDS.iter().filter(|card| !(best_effort && card.name == NO_BEST_EFFORT)) {
+            let at = if card.name == LATE_CARD { run.at(400) } else { run.start };
+            said.push((at, rate(Some(card.name), best_effort, card.per_gpu_hour)));
+            if card.name == "P16EN" {
+                said.push((run.at(520), rate(Some(card.name), best_effort, percent(card.per_gpu_hour, 90))));
+            }
+        }
+    }
+}
+
+/// A reservation as it is first set; changes are made on copies of it.
+fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> Option<ReservationSet> {
+    let unit = UNITS.iter().find(|unit| unit.card == card && unit.gpus == gpus)?;
+    let cluster = CLUSTERS.get(SERVERLESS)?;
+    let mut capacity = Quantities::new();
+    put_millis(&mut capacity, "cpu", unit.vcpu * 1000);
+    put_mib(&mut capacity, "memory", unit.memory_gib * 1024);
+    put_millis(&mut capacity, "nvidia.com/gpu", unit.gpus * 1000);
+    Some(ReservationSet {
+        reservation_id: format!("cr-{number:02}").into(),
+        name: format!("{card} {gpus} GPU").into(),
+        provider: cluster.provider.into(),
+        region: cluster.region.into(),
+        zone: None,
+        gpu_model: card.into(),
+        capacity,
+        quantity: i32::try_from(quantity).unwrap_or(i32::MAX),
+        unit_hourly_price: percent(unit_price(unit), 60),
+        currency: "USD".into(),
+        created_at: Timestamp(run.start - (40 - number) * DAY),
+        starts_at: Timestamp(run.start - (20 - number) * DAY),
+        ends_at: None,
+    })
+}
+
+/// What a pod as large as the unit pays for an hour.
+fn unit_price(unit: &Unit) -> Decimal12 {
+    let per_gpu =
+        CARDS.iter().find(|card| card.name == unit.card).map_or(0, |card| card.per_gpu_hour.units());
+    let (vcpu, gib) = (SERVERLESS_VCPU_HOUR.units(), SERVERLESS_GIB_HOUR.units());
+    Decimal12::from_units(
+        i128::from(unit.vcpu) * vcpu + i128::from(unit.memory_gib) * gib + i128::from(unit.gpus) * per_gpu,
+    )
+}
+
+/// Equal units for FIFO, one zone, a scheduled start, an end, a release, and a quantity that rises, falls and is 0.
+fn reservations(run: &Run, said: &mut Vec<Said>) {
+    let mut set = |at: i64, reservation: Option<ReservationSet>| {
+        said.extend(reservation.map(|reservation| (at, Payload::ReservationSet(reservation))));
+    };
+    let few = run.sized(15, 1);
+    set(run.start, reservation(run, 1, "P16EN", 1, few));
+    let zone = CLUSTERS.get(SERVERLESS).and_then(|cluster| cluster.zones.last());
+    set(
+        run.start,
+        reservation(run, 2, "P16EN", 1, few)
+            .map(|set| ReservationSet { zone: zone.map(|&zone| zone.into()), ..set }),
+    );
+    set(run.start, reservation(run, 3, "P16EN", 2, few));
+    let scheduled = reservation(run, 4, "P16EN", 4, 1);
+    set(
+        run.at(100),
+        scheduled.map(|set| ReservationSet {
+            starts_at: Timestamp(run.at(300)),
+            created_at: set.starts_at,
+            ..set
+        }),
+    );
+    let ending = reservation(run, 5, "GU8TF", 1, run.sized(5, 1));
+    set(run.start, ending.map(|set| ReservationSet { ends_at: Some(Timestamp(run.at(650))), ..set }));
+    set(run.start, reservation(run, 6, "L20", 1, run.sized(5, 1)));
+    for (thousandths, quantity) in [(0, 1), (350, run.sized(20, 3)), (600, 1), (700, 0), (800, 2)] {
+        set(run.at(thousandths), reservation(run, 7, "A10", 1, quantity));
+    }
+    let released = ReservationReleased { reservation_id: "cr-06".into() };
+    said.push((run.at(800), Payload::ReservationReleased(released)));
+}
+
+/// A commitment to `count` instances of this type at 62 % of their price, as it is first set.
+fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Option<CommitmentSet> {
+    let (cluster, instance) = (CLUSTERS.get(cluster)?, instance(name)?);
+    let kind = match cluster.provider {
+        "gcp" => CommitmentKind::CommittedUseDiscount,
+        _ => CommitmentKind::ReservedInstance,
+    };
+    let whole = |amount: u64| Decimal12::from_int(i64::try_from(amount * count).unwrap_or(i64::MAX));
+    Some(CommitmentSet {
+        commitment_id: id.into(),
+        name: format!("{count} x {name}").into(),
+        provider: cluster.provider.into(),
+        kind,
+        region: cluster.region.into(),
+        instance_family: instance.family.into(),
+        vcpu: whole(instance.vcpu),
+        memory_gib: whole(instance.memory_gib),
+        gpu: i32::try_from(instance.gpus * count).unwrap_or(i32::MAX),
+        gpu_model: instance.gpu_model.map(Into::into),
+        hourly_cost: percent(Decimal12::from_units(instance.on_demand.units() * i128::from(count)), 62),
+        currency: "USD".into(),
+        starts_at: Timestamp(run.start - 90 * DAY),
+        ends_at: None,
+        enabled: true,
+        allowed_utilization: None,
+        assignments: Vec::new(),
+    })
+}
+
+/// Priorities over clusters, a capped use, GPUs alone; one that expires, one pending, one disabled and enabled, one
+/// deleted, one without a node in the whole estate.
+fn commitments(run: &Run, said: &mut Vec<Said>) {
+    let mut set = |at: i64, commitment: Option<CommitmentSet>| {
+        said.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(commitment))));
+    };
+    let assignment = |cluster_id: &str, priority| Assignment { cluster_id: cluster_id.into(), priority };
+    let general = commitment(run, "ri-m6i", 0, "m6i.4xlarge", run.sized(25, 1)).map(|set| CommitmentSet {
+        assignments: vec![assignment("dev-aws", Some(1)), assignment("prod-aws", None)],
+        ..set
+    });
+    set(run.start, general);
+    let a3 = commitment(run, "cud-a3", 2, "a3-highgpu-8g", run.sized(8, 1)).map(|set| CommitmentSet {
+        allowed_utilization: Some(Decimal12::from_units(800_000_000_000)),
+        ends_at: Some(Timestamp(run.at(610))),
+        ..set
+    });
+    set(run.start, a3);
+    let gpus = commitment(run, "ri-g5-gpu", 0, "g5.12xlarge", run.sized(10, 1)).map(|set| CommitmentSet {
+        vcpu: Decimal12::ZERO,
+        memory_gib: Decimal12::ZERO,
+        ..set
+    });
+    set(run.start, gpus);
+    for (thousandths, enabled) in [(0, false), (480, true), (930, false)] {
+        let n2 = commitment(run, "cud-n2", 2, "n2-standard-16", run.sized(20, 1));
+        set(run.at(thousandths), n2.map(|set| CommitmentSet { enabled, ..set }));
+    }
+    let pending = commitment(run, "ri-dasv4", 3, "Standard_D16as_v4", run.sized(15, 1));
+    set(run.at(50), pending.map(|set| CommitmentSet { starts_at: Timestamp(run.at(700)), ..set }));
+    set(run.at(150), commitment(run, "ri-m6i-second", 0, "m6i.4xlarge", 1));
+    set(run.start, commitment(run, "ri-c6i", 0, "c6i.8xlarge", 1));
+    let deleted = CommitmentDeleted { commitment_id: "ri-c6i".into() };
+    said.push((run.at(420), Payload::CommitmentDeleted(deleted)));
+}

@@ -1,0 +1,141 @@
+//! How an organization shares what it has: elastic quotas with borrowing, GPU pools with prices and budgets, and how
+//! both change during the run.
+
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    Payload, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet,
+};
+
+use super::agreements::{Run, Said};
+use super::catalogue::{percent, usd};
+use super::estate::{CLUSTERS, POOL_L4, POOL_L40S};
+use super::text::put_millis;
+
+const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
+/// Price of a pool's TFLOP for an hour at QoS `medium`.
+const PER_TFLOP_HOUR: Decimal12 = usd("0.0069228");
+/// Price of a pool's GiB for an hour at QoS `medium`.
+const PER_GIB_HOUR: Decimal12 = usd("0.01548");
+/// Price of the node that every pool of L40S GPUs begins with.
+const FIRST_POOL_NODE_HOUR: Decimal12 = usd("10.49264");
+
+/// Every scripted event of quotas and pools.
+pub fn script(run: &Run) -> Vec<Said> {
+    let mut said = Vec::new();
+    quotas(run, &mut said);
+    pools(run, &mut said);
+    said
+}
+
+/// Amounts in whole units.
+fn amounts(units: &[(&str, u64)]) -> Quantities {
+    let mut amounts = Quantities::new();
+    for &(resource, units) in units {
+        put_millis(&mut amounts, resource, units * 1000);
+    }
+    amounts
+}
+
+fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Quantities) -> Payload {
+    Payload::QuotaSet(QuotaSet {
+        cluster_id: CLUSTERS.get(cluster).map_or("", |cluster| cluster.id).into(),
+        quota_id: id.into(),
+        kind,
+        namespaces: namespaces.iter().map(|&namespace| Text::from(namespace)).collect(),
+        min,
+        max: None,
+    })
+}
+
+/// In `dev-aws` one quota lends and two borrow; in `train-gcp` a composite quota takes over namespaces, and quotas
+/// without minimum, without namespaces and without a namespace of their own stand beside it.
+fn quotas(run: &Run, said: &mut Vec<Said>) {
+    let (elastic, composite) = (QuotaKind::ElasticQuota, QuotaKind::CompositeElasticQuota);
+    let (dev, gcp) = (1, 2);
+    let gpu = "nvidia.com/gpu";
+    let team_a =
+        amounts(&[("cpu", run.sized(60, 2)), (gpu, run.sized(20, 2)), (GPU_MEMORY, 32 * run.sized(20, 2))]);
+    let team_b = amounts(&[("cpu", run.sized(300, 8)), (gpu, run.sized(80, 8))]);
+    said.push((
+        run.start,
+        with_max(quota(dev, "team-a", elastic, &["team-a"], team_a), &[("cpu", run.sized(900, 32))]),
+    ));
+    said.push((run.start, quota(dev, "team-b", elastic, &["team-b"], team_b.clone())));
+    said.push((run.start, quota(dev, "etl", elastic, &["etl"], amounts(&[("cpu", 1)]))));
+    let deleted = QuotaDeleted {
+        cluster_id: CLUSTERS.get(dev).map_or("", |cluster| cluster.id).into(),
+        quota_id: "team-b".into(),
+    };
+    said.push((run.at(700), Payload::QuotaDeleted(deleted)));
+    said.push((run.at(850), quota(dev, "team-b", elastic, &["team-b"], team_b)));
+
+    let lab = |cpu: u64, gpus: u64| amounts(&[("cpu", cpu), (gpu, gpus), (GPU_MEMORY, 40 * gpus)]);
+    let notebooks = amounts(&[("cpu", run.sized(50, 4)), ("nvidia.com/mig-1g.10gb", run.sized(30, 2))]);
+    said.push((run.start, quota(gcp, "notebooks", elastic, &["notebooks"], notebooks)));
+    said.push((run.start, quota(gcp, "open", elastic, &["etl", "team-a", "team-b"], Quantities::new())));
+    said.push((run.start, quota(gcp, "empty", elastic, &[], amounts(&[("cpu", 10)]))));
+    let both = ["research", "notebooks"];
+    said.push((
+        run.at(200),
+        quota(gcp, "lab", composite, &both, lab(run.sized(900, 64), run.sized(250, 16))),
+    ));
+    said.push((run.at(450), quota(gcp, "lab", composite, &both, lab(run.sized(100, 8), run.sized(30, 3)))));
+}
+
+fn with_max(payload: Payload, max: &[(&str, u64)]) -> Payload {
+    match payload {
+        Payload::QuotaSet(quota) => Payload::QuotaSet(QuotaSet { max: Some(amounts(max)), ..quota }),
+        other => other,
+    }
+}
+
+fn qos_price(qos: &str, share: i128, limits_over_requests: Decimal12) -> QosPrice {
+    QosPrice {
+        qos: qos.into(),
+        per_fp16_tflop_hour: percent(PER_TFLOP_HOUR, share),
+        per_vram_gib_hour: percent(PER_GIB_HOUR, share),
+        limits_over_requests,
+    }
+}
+
+/// A pool's prices; `share` is in percent of the usual ones.
+fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
+    let cluster = CLUSTERS.get(cluster);
+    let half = Decimal12::from_units(500_000_000_000);
+    PoolSet {
+        pool_id: id.into(),
+        cluster_id: cluster.map_or("", |cluster| cluster.id).into(),
+        provider: cluster.map_or("", |cluster| cluster.provider).into(),
+        default_qos: "medium".into(),
+        qos_pricing: vec![
+            qos_price("low", share / 2, half),
+            qos_price("medium", share, half),
+            qos_price("high", share * 3 / 2, Decimal12::from_units(800_000_000_000)),
+            qos_price("critical", share * 2, Decimal12::ONE),
+        ],
+        tflops_oversell_percent: 500,
+        vram_expand_to_host_disk_percent: 70,
+        vram_expand_to_host_mem_percent: 50,
+        budget_per_day: None,
+        budget_per_month: None,
+        budget_per_quarter: None,
+        currency: "USD".into(),
+    }
+}
+
+/// One pool with budgets that its first node passes within a day, one whose prices fall and that is deleted.
+fn pools(run: &Run, said: &mut Vec<Said>) {
+    let a_day = FIRST_POOL_NODE_HOUR.units() * 24;
+    let budget = |share| Some(percent(Decimal12::from_units(a_day), share));
+    let budgeted = PoolSet {
+        budget_per_day: budget(35),
+        budget_per_month: budget(60),
+        budget_per_quarter: budget(85),
+        ..pool(0, POOL_L40S, 100)
+    };
+    said.push((run.start, Payload::PoolSet(budgeted)));
+    said.push((run.start, Payload::PoolSet(pool(2, POOL_L4, 90))));
+    said.push((run.at(500), Payload::PoolSet(pool(2, POOL_L4, 60))));
+    said.push((run.at(880), Payload::PoolDeleted(PoolDeleted { pool_id: POOL_L4.into() })));
+}

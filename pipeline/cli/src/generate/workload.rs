@@ -1,0 +1,305 @@
+//! Who runs what: classes of pods with their share of the load, their sizes, and how long they live.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::estate::{
+    AZURE_GENERAL, AZURE_GPU, AZURE_SPOT, DEV_GENERAL, DEV_GPU, DEV_SPOT, DEV_TRAIN, GCP_GENERAL, GCP_MIG,
+    GCP_POOL, GCP_SPOT, GCP_TRAIN, GCP_TRAIN_SPOT, PROD_GENERAL, PROD_GPU, PROD_MEMORY, PROD_NEURON,
+    PROD_POOL,
+};
+use super::text::{HOUR, MINUTE, SECOND, span};
+
+/// A kind of work.
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// First part of its workloads' names.
+    pub name: &'static str,
+    /// Kind of its workloads.
+    pub kind: &'static str,
+    /// Share of the pods that run at once, in thousandths.
+    pub share: u64,
+    pub site: Site,
+    pub life: Life,
+    pub namespaces: &'static [&'static str],
+    /// Requested vCPU in thousandths.
+    pub cpu_millis: &'static [u64],
+    /// Requested memory in MiB.
+    pub memory_mib: &'static [u64],
+    /// Requested accelerators.
+    pub gpus: &'static [u64],
+    /// Pods that start together.
+    pub gang: &'static [u64],
+    pub priority: i32,
+}
+
+/// Where pods of a class run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// On nodes of one of these groups.
+    Nodes(&'static [usize]),
+    /// On MIG slices of the nodes of this group.
+    Slices(usize),
+    /// On no node, at a rate.
+    Serverless,
+    /// In a pool, on nodes of one of these groups.
+    PoolNodes(&'static [usize]),
+    /// In a pool, on no node.
+    PoolOnly,
+}
+
+/// How long pods of a class live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Replicas follow the time of day; each is replaced after hours or days.
+    Diurnal,
+    /// Seconds to days, most of them minutes.
+    Batch,
+    /// Half an hour to two days.
+    Long,
+}
+
+/// Mean of [`Life::Batch`] in seconds, by which arrivals are spaced.
+const BATCH_MEAN_SECONDS: u64 = 7_150;
+/// Mean of [`Life::Long`] in seconds.
+const LONG_MEAN_SECONDS: u64 = 25_000;
+
+/// Batch lives: how many in a hundred, and the bounds of the span in seconds.
+const BATCH_LIVES: &[(u32, i64, i64)] = &[
+    (30, 3, 60),
+    (30, 60, 600),
+    (20, 600, 3_600),
+    (14, 3_600, 21_600),
+    (5, 21_600, 86_400),
+    (1, 86_400, 345_600),
+];
+
+/// Load of services by hour of the day in percent of its mean.
+const DAY_CURVE: [u64; 24] = [
+    50, 43, 40, 39, 40, 50, 71, 100, 129, 143, 150, 154, 150, 154, 157, 154, 143, 131, 121, 114, 103, 89, 71,
+    58,
+];
+
+const SMALL: &[u64] = &[100, 250, 500, 500, 1000];
+const NONE: &[u64] = &[0];
+const ONE_AT_ONCE: &[u64] = &[1];
+
+/// The classes; their shares sum to 1000.
+pub const CLASSES: &[Class] = &[
+    Class {
+        name: "web",
+        kind: "Deployment",
+        share: 280,
+        site: Site::Nodes(&[PROD_GENERAL, PROD_GENERAL, AZURE_GENERAL]),
+        life: Life::Diurnal,
+        namespaces: &["shop", "search", "payments"],
+        cpu_millis: SMALL,
+        memory_mib: &[256, 512, 1024, 1536],
+        gpus: NONE,
+        gang: ONE_AT_ONCE,
+        priority: 1000,
+    },
+    Class {
+        name: "cache",
+        kind: "StatefulSet",
+        share: 40,
+        site: Site::Nodes(&[PROD_MEMORY]),
+        life: Life::Long,
+        namespaces: &["shop", "search"],
+        cpu_millis: &[1000, 2000],
+        memory_mib: &[16_384, 32_768, 65_536],
+        gpus: NONE,
+        gang: ONE_AT_ONCE,
+        priority: 1000,
+    },
+    Class {
+        name: "inference",
+        kind: "Deployment",
+        share: 90,
+        site: Site::Nodes(&[PROD_GPU, PROD_GPU, AZURE_GPU]),
+        life: Life::Diurnal,
+        namespaces: &["models", "search"],
+        cpu_millis: &[2000, 3500],
+        memory_mib: &[8_192, 12_288],
+        gpus: &[1],
+        gang: ONE_AT_ONCE,
+        priority: 1000,
+    },
+    Class {
+        name: "neuron",
+        kind: "Deployment",
+        share: 30,
+        site: Site::Nodes(&[PROD_NEURON]),
+        life: Life::Diurnal,
+        namespaces: &["models"],
+        cpu_millis: &[4000, 8000],
+        memory_mib: &[16_384, 32_768],
+        gpus: &[1, 2],
+        gang: ONE_AT_ONCE,
+        priority: 1000,
+    },
+    Class {
+        name: "etl",
+        kind: "Job",
+        share: 180,
+        site: Site::Nodes(&[DEV_SPOT, DEV_SPOT, GCP_GENERAL, GCP_SPOT, DEV_GENERAL]),
+        life: Life::Batch,
+        namespaces: &["team-a", "team-b", "etl"],
+        cpu_millis: &[500, 1000, 2000, 3500],
+        memory_mib: &[1024, 2048, 4096, 7168],
+        gpus: NONE,
+        gang: &[1, 1, 1, 3],
+        priority: 0,
+    },
+    Class {
+        name: "experiment",
+        kind: "Job",
+        share: 60,
+        site: Site::Nodes(&[DEV_GPU, GCP_TRAIN_SPOT]),
+        life: Life::Batch,
+        namespaces: &["team-a", "team-b", "research"],
+        cpu_millis: &[2000, 3500],
+        memory_mib: &[8_192, 14_336],
+        gpus: &[1],
+        gang: ONE_AT_ONCE,
+        priority: 10,
+    },
+    Class {
+        name: "train",
+        kind: "PyTorchJob",
+        share: 50,
+        site: Site::Nodes(&[DEV_TRAIN, DEV_TRAIN, GCP_TRAIN, GCP_TRAIN_SPOT, AZURE_SPOT]),
+        life: Life::Long,
+        namespaces: &["team-a", "research"],
+        cpu_millis: &[16_000, 32_000],
+        memory_mib: &[131_072, 262_144],
+        gpus: &[2, 4, 8],
+        gang: &[1, 1, 2],
+        priority: 100,
+    },
+    Class {
+        name: "notebook",
+        kind: "StatefulSet",
+        share: 70,
+        site: Site::Slices(GCP_MIG),
+        life: Life::Long,
+        namespaces: &["notebooks", "research"],
+        cpu_millis: &[1000, 2000, 4000],
+        memory_mib: &[4_096, 8_192, 16_384],
+        gpus: NONE,
+        gang: ONE_AT_ONCE,
+        priority: 50,
+    },
+    Class {
+        name: "acs",
+        kind: "Job",
+        share: 110,
+        site: Site::Serverless,
+        life: Life::Batch,
+        namespaces: &["render", "evaluation"],
+        cpu_millis: &[1000, 2000, 4000],
+        memory_mib: &[2048, 4096, 8192],
+        gpus: NONE,
+        gang: &[1, 1, 2],
+        priority: 0,
+    },
+    Class {
+        name: "fusion",
+        kind: "Deployment",
+        share: 60,
+        site: Site::PoolNodes(&[PROD_POOL, PROD_POOL, GCP_POOL]),
+        life: Life::Diurnal,
+        namespaces: &["models", "notebooks"],
+        cpu_millis: &[500, 1000, 2000],
+        memory_mib: &[2048, 4096],
+        gpus: &[0, 1, 1, 2],
+        gang: ONE_AT_ONCE,
+        priority: 500,
+    },
+    Class {
+        name: "remote",
+        kind: "Job",
+        share: 30,
+        site: Site::PoolOnly,
+        life: Life::Batch,
+        namespaces: &["evaluation"],
+        cpu_millis: &[500],
+        memory_mib: &[1024],
+        gpus: &[1, 2],
+        gang: ONE_AT_ONCE,
+        priority: 0,
+    },
+];
+
+impl Class {
+    /// Pods expected to start in one minute when `pods` run at once, in millionths.
+    pub fn arrivals_per_minute(&self, pods: u64) -> u64 {
+        let mean_seconds = match self.life {
+            Life::Diurnal => return 0,
+            Life::Batch => BATCH_MEAN_SECONDS,
+            Life::Long => LONG_MEAN_SECONDS,
+        };
+        let count = u64::try_from(self.gang.len()).unwrap_or(1);
+        let per_gang = 1000 * self.gang.iter().sum::<u64>() / count.max(1);
+        pods * self.share * 60_000_000 / (mean_seconds * per_gang.max(1))
+    }
+}
+
+impl Life {
+    /// How long one pod lives, in microseconds.
+    pub fn draw(self, rng: &mut ChaCha8Rng) -> i64 {
+        match self {
+            Self::Diurnal => span(rng, 2 * HOUR, 60 * HOUR),
+            Self::Long => match rng.random_range(0..4_u32) {
+                0..=2 => span(rng, 30 * MINUTE, 6 * HOUR),
+                _ => span(rng, 6 * HOUR, 30 * HOUR),
+            },
+            Self::Batch => {
+                let mut draw = rng.random_range(0..100_u32);
+                for &(weight, low, high) in BATCH_LIVES {
+                    if draw < weight {
+                        return span(rng, low * SECOND, high * SECOND);
+                    }
+                    draw -= weight;
+                }
+                MINUTE
+            }
+        }
+    }
+}
+
+/// Load of services at this time in hundredths of a percent of its mean, straight between the hours of the curve.
+pub fn day_load(micros: i64) -> u64 {
+    let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
+    let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();
+    let (from, to) = (at(minute / 60).unwrap_or(100), at(minute / 60 + 1).unwrap_or(100));
+    (from * (60 - minute % 60) + to * (minute % 60)) * 100 / 60
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn shares_sum_to_the_whole_load() {
+        assert_eq!(CLASSES.iter().map(|class| class.share).sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn the_day_curve_has_a_mean_of_one_hundred_percent() {
+        let total: u64 = DAY_CURVE.iter().sum();
+        assert!((2_330..=2_470).contains(&total), "{total}");
+    }
+
+    #[test]
+    fn lives_have_the_means_that_arrivals_are_spaced_by() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for (life, mean) in [(Life::Batch, BATCH_MEAN_SECONDS), (Life::Long, LONG_MEAN_SECONDS)] {
+            let total: i64 = (0..100_000).map(|_| life.draw(&mut rng) / SECOND).sum();
+            let drawn = u64::try_from(total / 100_000).unwrap();
+            assert!(drawn.abs_diff(mean) * 10 < mean, "{life:?}: {drawn} s");
+        }
+    }
+}
