@@ -1,1 +1,222 @@
-//! Placeholder.
+//! Tables as Parquet: one file holds one shard's rows of one hour, sorted by its grain, and its bytes are a function
+//! of the rows alone.
+//!
+//! [`charge`] says what every column of `cost_allocation` holds for every kind of row; [`usage`] has the other
+//! tables. `README.md` beside this file describes the columns for people.
+
+mod charge;
+mod column;
+mod cost;
+mod describe;
+mod file;
+mod json;
+mod sku;
+mod stats;
+mod usage;
+
+use arrow_schema::{ArrowError, SchemaRef};
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use charge::Charge;
+use file::FileWriter;
+use usage::{HourLine, Line};
+
+/// What of one organization's hour depends on when its events arrived: the clock columns of `hours`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourClock {
+    /// Events that came after the hour had closed.
+    pub late_events: i64,
+    /// Latest event time seen by then.
+    pub max_event_time_seen: Option<Timestamp>,
+    /// Whether the watermark has passed the hour's end.
+    pub complete: bool,
+    /// How often the hour's rows have changed since they were first published.
+    pub revision: i64,
+    /// When they last changed.
+    pub last_updated: Timestamp,
+}
+
+/// One Parquet file, with what its entry in the Delta log says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedTable {
+    /// The file.
+    pub bytes: Bytes,
+    /// Its number of rows.
+    pub rows: u64,
+    /// Delta `stats` of the columns of [`stats_columns`]; decimals are exact JSON numbers.
+    pub stats_json: String,
+    /// SHA-256 of the bytes in hexadecimal.
+    pub digest: String,
+    /// Tells whether the content changed: the digest, or for `hours` a SHA-256 over all but the clock columns.
+    pub content_digest: String,
+}
+
+/// Why rows cannot become a table file: each is a defect of what made the rows, or an exhausted range.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields name the object of the sentence")]
+pub enum TableError {
+    /// The organizations given are of several hours.
+    #[error("organization '{organization}' has hour {hour}, the file is of hour {expected}")]
+    MixedHours { organization: String, hour: Hour, expected: Hour },
+    /// The organizations are not in ascending order, or one comes twice.
+    #[error("organization '{organization}' is not in ascending order of organizations")]
+    OrganizationOrder { organization: String },
+    /// Rows are not in the order of the table's grain, or two have the same grain.
+    #[error("row {row} of {table} of organization '{organization}' is not in ascending order of the table's grain", table = .table.name())]
+    RowOrder { table: Table, organization: String, row: usize },
+    /// `hours` needs one clock for each organization.
+    #[error("{clocks} clocks were given for {hours} organizations")]
+    ClockCount { clocks: usize, hours: usize },
+    /// A number needs more than 38 digits.
+    #[error("a value of column {column} of {table} has more than 38 digits", table = .table.name())]
+    Digits { table: Table, column: &'static str },
+    /// The columns do not fit together.
+    #[error("columns of {table} cannot be built", table = .table.name())]
+    Columns { table: Table, source: ArrowError },
+    /// The Parquet writer failed.
+    #[error("{table} cannot be written as parquet", table = .table.name())]
+    Write { table: Table, source: ParquetError },
+}
+
+/// Columns of a table's files, in order; the partition column `date` is not among them.
+pub fn schema(table: Table) -> SchemaRef {
+    match table {
+        Table::CostAllocation => column::schema(&cost::columns()),
+        Table::ReservationUsage => column::schema(&usage::reservation_columns()),
+        Table::CommitmentUtilization => column::schema(&usage::commitment_columns()),
+        Table::QuotaUsage => column::schema(&usage::quota_columns()),
+        Table::PoolUsage => column::schema(&usage::pool_columns()),
+        Table::Hours => column::schema(&usage::hour_columns()),
+    }
+}
+
+/// Columns that a file's statistics cover; a Delta table names them in `delta.dataSkippingStatsColumns`.
+pub const fn stats_columns(table: Table) -> &'static [&'static str] {
+    match table {
+        Table::CostAllocation => &[
+            "BilledCost",
+            "BillingAccountId",
+            "ChargePeriodStart",
+            "EffectiveCost",
+            "ListCost",
+            "ResourceId",
+            "SubAccountId",
+            "x_ClusterId",
+            "x_Namespace",
+            "x_PodUid",
+            "x_RowKind",
+        ],
+        Table::ReservationUsage => &["organization_id", "hour", "reservation_id", "unused_cost"],
+        Table::CommitmentUtilization => {
+            &["organization_id", "hour", "commitment_id", "used_cost", "unused_cost"]
+        }
+        Table::QuotaUsage => &["organization_id", "hour", "cluster_id", "quota_id", "resource"],
+        Table::PoolUsage => &["organization_id", "hour", "pool_id", "cluster_id", "charges", "node_cost"],
+        Table::Hours => {
+            &["organization_id", "hour", "supply_cost", "allocated_cost", "difference", "rows", "events"]
+        }
+    }
+}
+
+/// The file of one shard's one hour of `table`; none when it has no rows.
+///
+/// `hours` are all the organizations of the shard that have the hour, in ascending order; `clocks` go with them one
+/// by one, and only `hours` needs them.
+///
+/// # Errors
+/// When hours, organizations, rows or clocks are not as said, a number passes 38 digits, or the writer fails.
+pub fn encode(
+    table: Table,
+    hours: &[HourTables],
+    clocks: &[HourClock],
+) -> Result<Option<EncodedTable>, TableError> {
+    check_order(hours)?;
+    check_grain(table, hours)?;
+    match table {
+        Table::CostAllocation => {
+            let rows = hours
+                .iter()
+                .flat_map(|tables| tables.cost_allocation.iter().map(move |row| Charge::new(tables, row)));
+            FileWriter::new(table, cost::columns())?.write(rows)
+        }
+        Table::ReservationUsage => FileWriter::new(table, usage::reservation_columns())?
+            .write(lines(hours, |t| &t.reservation_usage)),
+        Table::CommitmentUtilization => FileWriter::new(table, usage::commitment_columns())?
+            .write(lines(hours, |t| &t.commitment_utilization)),
+        Table::QuotaUsage => {
+            FileWriter::new(table, usage::quota_columns())?.write(lines(hours, |t| &t.quota_usage))
+        }
+        Table::PoolUsage => {
+            FileWriter::new(table, usage::pool_columns())?.write(lines(hours, |t| &t.pool_usage))
+        }
+        Table::Hours => encode_hours(hours, clocks),
+    }
+}
+
+fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<EncodedTable>, TableError> {
+    if hours.len() != clocks.len() {
+        return Err(TableError::ClockCount { clocks: clocks.len(), hours: hours.len() });
+    }
+    let lines = || hours.iter().zip(clocks).map(|(tables, clock)| HourLine { tables, clock });
+    let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns())?.write(lines())? else {
+        return Ok(None);
+    };
+    encoded.content_digest = usage::content_digest(lines());
+    Ok(Some(encoded))
+}
+
+/// The rows of all organizations, each with its organization and hour.
+fn lines<'a, R: 'a>(
+    hours: &'a [HourTables],
+    rows: fn(&HourTables) -> &Vec<R>,
+) -> impl Iterator<Item = Line<'a, R>> {
+    hours.iter().flat_map(move |tables| rows(tables).iter().map(move |row| Line { tables, row }))
+}
+
+fn check_order(hours: &[HourTables]) -> Result<(), TableError> {
+    for pair in hours.windows(2) {
+        let [before, after] = pair else { continue };
+        let organization = || after.organization_id.to_string();
+        if before.hour != after.hour {
+            return Err(TableError::MixedHours {
+                organization: organization(),
+                hour: after.hour,
+                expected: before.hour,
+            });
+        }
+        if before.organization_id >= after.organization_id {
+            return Err(TableError::OrganizationOrder { organization: organization() });
+        }
+    }
+    Ok(())
+}
+
+fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), TableError> {
+    for tables in hours {
+        let unordered = match table {
+            Table::CostAllocation => first_unordered(&tables.cost_allocation, cost::grain),
+            Table::ReservationUsage => first_unordered(&tables.reservation_usage, |row| &row.reservation_id),
+            Table::CommitmentUtilization => {
+                first_unordered(&tables.commitment_utilization, |row| &row.commitment_id)
+            }
+            Table::QuotaUsage => first_unordered(&tables.quota_usage, usage::quota_grain),
+            Table::PoolUsage => first_unordered(&tables.pool_usage, |row| &row.pool_id),
+            Table::Hours => None,
+        };
+        if let Some(row) = unordered {
+            let organization = tables.organization_id.to_string();
+            return Err(TableError::RowOrder { table, organization, row });
+        }
+    }
+    Ok(())
+}
+
+/// Index of the first row whose grain is not above that of the row before it.
+fn first_unordered<'a, R, K: PartialOrd>(rows: &'a [R], grain: impl Fn(&'a R) -> K) -> Option<usize> {
+    let pairs = rows.iter().zip(rows.iter().skip(1));
+    pairs.enumerate().find(|(_, (before, after))| grain(before) >= grain(after)).map(|(index, _)| index + 1)
+}

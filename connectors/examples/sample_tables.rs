@@ -1,0 +1,41 @@
+//! Writes the hand-made hour of the table tests, for two organizations and two hours, as the files of a lake without
+//! a Delta log: `cargo run -p prorata-connectors --example sample_tables -- FOLDER`.
+//!
+//! It holds every kind of row, which checks of the format want and no real hour promises.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use prorata_connectors::tables::{HourClock, encode};
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+
+#[path = "../tests/tables_samples/mod.rs"]
+mod tables_samples;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let lake = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_tables FOLDER")?);
+    for hour in [Hour(498_685), Hour(498_695)] {
+        let tables = [
+            tables_samples::full_hour("acme", hour),
+            tables_samples::full_hour("bird", hour),
+            tables_samples::empty_hour("calm", hour),
+        ];
+        let clocks = tables.each_ref().map(|tables| HourClock {
+            late_events: 0,
+            max_event_time_seen: tables.totals.max_event_time,
+            complete: true,
+            revision: 1,
+            last_updated: hour.end(),
+        });
+        for table in Table::ALL {
+            if let Some(file) = encode(table, &tables, &clocks)? {
+                let folder = lake.join(table.name()).join(format!("date={}", hour.date()));
+                fs::create_dir_all(&folder)?;
+                fs::write(folder.join(format!("{:02}-0000.parquet", hour.of_day())), &file.bytes)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of row.
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{CapacityType, CommitmentKind, NodeStarted, PodStarted};
+use prorata_schemas::rows::{CostRow, HourTables, RowKind};
+
+use super::describe::describe;
+use super::json::Object;
+use super::sku::Sku;
+
+/// `AllocatedMethodId` of node split cost allocation; rules.md, section 1, documents the method.
+pub const ALLOCATED_METHOD: &str = "prorata-node-split";
+
+/// A row in its organization's hour, with the texts that several columns or a whole sentence need.
+pub struct Charge<'a> {
+    /// The organization's hour.
+    pub tables: &'a HourTables,
+    /// The row.
+    pub row: &'a CostRow,
+    /// SKU and price.
+    pub sku: Sku,
+    /// The sentence for people.
+    pub description: String,
+}
+
+impl<'a> Charge<'a> {
+    /// The row as FOCUS sees it.
+    pub fn new(tables: &'a HourTables, row: &'a CostRow) -> Self {
+        Self { tables, row, sku: Sku::of(row), description: describe(row, &tables.currency) }
+    }
+
+    /// Who bills it: provider, publisher, host and issuer are one.
+    pub fn provider(&self) -> &str {
+        if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
+    }
+
+    /// `Usage`, or `Purchase` of a commitment.
+    pub fn category(&self) -> &'static str {
+        if self.is_purchase() { "Purchase" } else { "Usage" }
+    }
+
+    /// `Usage-Based`, or `Recurring` for a purchase.
+    pub fn frequency(&self) -> &'static str {
+        if self.is_purchase() { "Recurring" } else { "Usage-Based" }
+    }
+
+    /// `Committed` where a commitment pays, `Dynamic` on spot, else `Standard`.
+    pub fn pricing_category(&self) -> &'static str {
+        let spot = self.node().is_some_and(|node| node.capacity_type == CapacityType::Spot);
+        match self.row.commitment_id {
+            Some(_) if !self.is_purchase() => "Committed",
+            None if spot => "Dynamic",
+            _ => "Standard",
+        }
+    }
+
+    /// Hours consumed: none on the unused part of a commitment and on its purchase.
+    pub fn consumed(&self) -> Option<Decimal12> {
+        match self.row.kind {
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+            RowKind::PodNode
+            | RowKind::NodeIdle
+            | RowKind::PodServerless
+            | RowKind::PodPool
+            | RowKind::ReservationUnused => Some(self.row.pricing_quantity),
+        }
+    }
+
+    /// `Used` or `Unused` of the reservation.
+    pub fn reservation_status(&self) -> Option<&'static str> {
+        self.row.reservation_id.as_ref()?;
+        Some(if self.row.kind == RowKind::ReservationUnused { "Unused" } else { "Used" })
+    }
+
+    /// `Used` or `Unused` of the commitment; none on its purchase.
+    pub fn commitment_status(&self) -> Option<&'static str> {
+        self.row.commitment_id.as_ref()?;
+        match self.row.kind {
+            RowKind::CommitmentPurchase => None,
+            RowKind::CommitmentUnused => Some("Unused"),
+            _ => Some("Used"),
+        }
+    }
+
+    /// What the provider calls the commitment.
+    pub fn commitment_type(&self) -> Option<&'static str> {
+        self.row.commitment_id.as_ref()?;
+        Some(match self.row.commitment.as_ref().map(|set| set.kind) {
+            Some(CommitmentKind::ReservedInstance) => "Reserved Instance",
+            Some(CommitmentKind::CommittedUseDiscount) => "Committed Use Discount",
+            None => "Commitment",
+        })
+    }
+
+    /// The service: what a reservation or commitment is bought for stands with what it serves.
+    pub fn service_name(&self) -> &'static str {
+        match self.row.kind {
+            RowKind::PodNode
+            | RowKind::NodeIdle
+            | RowKind::CommitmentUnused
+            | RowKind::CommitmentPurchase => "Kubernetes Nodes",
+            RowKind::PodServerless | RowKind::ReservationUnused => "Serverless Pods",
+            RowKind::PodPool => "GPU Pools",
+        }
+    }
+
+    /// Kind of the resource named by `ResourceId`.
+    pub fn resource_type(&self) -> &'static str {
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle => "Node",
+            RowKind::PodServerless | RowKind::PodPool => "Pod",
+            RowKind::ReservationUnused => "Capacity Reservation",
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => "Commitment",
+        }
+    }
+
+    /// Display name of the resource; none where it would only repeat the id.
+    pub fn resource_name(&self) -> Option<&str> {
+        let name = match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle => self.node().map(|node| &*node.node_name),
+            RowKind::PodServerless | RowKind::PodPool => self.pod().map(|pod| &*pod.pod_name),
+            RowKind::ReservationUnused => self.row.reservation.as_ref().map(|set| &*set.name),
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
+                self.row.commitment.as_ref().map(|set| &*set.name)
+            }
+        };
+        name.filter(|name| **name != *self.row.resource_id)
+    }
+
+    /// Region of the resource; for a pod on an unknown node the pod's.
+    pub fn region(&self) -> Option<&str> {
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
+                self.node().map(|node| &*node.region)
+            }
+            RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::PodPool => {
+                self.pod().and_then(|pod| pod.region.as_deref())
+            }
+            RowKind::ReservationUnused => self.row.reservation.as_ref().map(|set| &*set.region),
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
+                self.row.commitment.as_ref().map(|set| &*set.region)
+            }
+        }
+    }
+
+    /// Zone of the resource, likewise; a commitment has none.
+    pub fn zone(&self) -> Option<&str> {
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
+                self.node().and_then(|node| node.zone.as_deref())
+            }
+            RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::PodPool => {
+                self.pod().and_then(|pod| pod.zone.as_deref())
+            }
+            RowKind::ReservationUnused => self.row.reservation.as_ref().and_then(|set| set.zone.as_deref()),
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+        }
+    }
+
+    /// GPU model of the node on its rows, else of the pod, reservation or commitment.
+    pub fn gpu_model(&self) -> Option<&str> {
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {
+                self.node().and_then(|node| node.gpu_model.as_deref())
+            }
+            RowKind::PodNode | RowKind::NodeIdle | RowKind::PodServerless | RowKind::PodPool => {
+                self.pod().and_then(|pod| pod.gpu_model.as_deref())
+            }
+            RowKind::ReservationUnused => self.row.reservation.as_ref().map(|set| &*set.gpu_model),
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
+                self.row.commitment.as_ref().and_then(|set| set.gpu_model.as_deref())
+            }
+        }
+    }
+
+    /// GPU pool of the pod; on idle capacity that of the node.
+    pub fn pool_id(&self) -> Option<&str> {
+        if self.row.kind == RowKind::NodeIdle {
+            self.node().and_then(|node| node.pool_id.as_deref())
+        } else {
+            self.pod().and_then(|pod| pod.pool_id.as_deref())
+        }
+    }
+
+    /// Node of a row that splits one, as the pod names it.
+    pub fn node_id(&self) -> Option<&str> {
+        self.splits_node().then_some(&*self.row.resource_id)
+    }
+
+    /// The pod that a share of a node is allocated to; none on idle capacity and where the pod is the resource.
+    pub fn allocated_pod(&self) -> Option<&PodStarted> {
+        if self.row.kind == RowKind::PodNode { self.pod() } else { None }
+    }
+
+    /// Uid of [`Self::allocated_pod`].
+    pub fn allocated_resource_id(&self) -> Option<&str> {
+        if self.row.kind == RowKind::PodNode { self.row.pod_uid.as_deref() } else { None }
+    }
+
+    /// The method, on every row that splits a node.
+    pub fn allocated_method(&self) -> Option<&'static str> {
+        self.splits_node().then_some(ALLOCATED_METHOD)
+    }
+
+    /// The row's ratio of its origin as JSON; none where there is no origin to divide, on an unknown node.
+    pub fn allocated_details(&self) -> Option<String> {
+        let ratio = self.row.allocated_ratio?;
+        Some(format!(r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#))
+    }
+
+    /// The pod's labels where it is allocated a share of a node.
+    pub fn allocated_tags(&self) -> Option<String> {
+        labels(self.allocated_pod()?)
+    }
+
+    /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its description.
+    pub fn tags(&self) -> Option<String> {
+        match self.row.kind {
+            RowKind::PodNode | RowKind::NodeIdle => node_labels(self.node()?),
+            RowKind::PodServerless | RowKind::PodPool => labels(self.pod()?),
+            RowKind::ReservationUnused | RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+        }
+    }
+
+    /// The node as last described.
+    pub fn node(&self) -> Option<&NodeStarted> {
+        self.row.node.as_deref()
+    }
+
+    /// The pod as last described.
+    pub fn pod(&self) -> Option<&PodStarted> {
+        self.row.pod.as_deref()
+    }
+
+    fn is_purchase(&self) -> bool {
+        self.row.kind == RowKind::CommitmentPurchase
+    }
+
+    fn splits_node(&self) -> bool {
+        matches!(self.row.kind, RowKind::PodNode | RowKind::NodeIdle)
+    }
+}
+
+fn labels(pod: &PodStarted) -> Option<String> {
+    let filled = pod
+        .labels
+        .iter()
+        .fold(Object::default(), |object, (key, value)| object.raw(key, super::json::quoted(value)));
+    filled.non_empty()
+}
+
+fn node_labels(node: &NodeStarted) -> Option<String> {
+    Object::default()
+        .text("node.kubernetes.io/instance-type", &*node.instance_type)
+        .text("topology.kubernetes.io/region", &*node.region)
+        .text("topology.kubernetes.io/zone", node.zone.as_deref())
+        .non_empty()
+}

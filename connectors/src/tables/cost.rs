@@ -1,0 +1,195 @@
+//! Columns of `cost_allocation`: those of FOCUS 1.3 with the deprecated 1.2 names, alphabetical, then ours.
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
+use prorata_schemas::time::Timestamp;
+
+use super::charge::Charge;
+use super::column::Kind::{Decimal, Json, Text, Time};
+use super::column::{Cell, Column, optional, required};
+
+/// Unit of every quantity: hours of a node, pod, unit or commitment.
+const HOURS: &str = "Hours";
+
+type Grain<'a> = (
+    prorata_schemas::rows::RowKind,
+    Option<&'a str>,
+    &'a str,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<QuotaState>,
+    Decimal12,
+    Option<&'static str>,
+);
+
+/// What orders and tells apart the rows of one organization's hour.
+pub fn grain(row: &CostRow) -> Grain<'_> {
+    (
+        row.kind,
+        row.cluster_id.as_deref(),
+        &row.resource_id,
+        row.pod_uid.as_deref(),
+        row.commitment_id.as_deref(),
+        row.reservation_id.as_deref(),
+        row.quota_id.as_deref(),
+        row.quota_state,
+        row.list_unit_price,
+        row.unpriced.map(Unpriced::name),
+    )
+}
+
+/// All columns, in order.
+pub fn columns<'a>() -> Vec<Column<Charge<'a>>> {
+    let mut columns = allocation_to_charge();
+    columns.extend(commitment_to_invoice());
+    columns.extend(list_to_resource());
+    columns.extend(service_to_tags());
+    columns.extend(our_descriptions());
+    columns
+}
+
+fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
+    vec![
+        optional("AllocatedMethodDetails", Json, |c: &Charge<'_>| Cell::made(c.allocated_details())),
+        optional("AllocatedMethodId", Text, |c| Cell::text(c.allocated_method())),
+        optional("AllocatedResourceId", Text, |c| Cell::text(c.allocated_resource_id())),
+        optional("AllocatedResourceName", Text, |c| Cell::text(c.allocated_pod().map(|pod| &*pod.pod_name))),
+        optional("AllocatedTags", Json, |c| Cell::made(c.allocated_tags())),
+        optional("AvailabilityZone", Text, |c| Cell::text(c.zone())),
+        required("BilledCost", Decimal, |c| c.row.billed_cost.into()),
+        required("BillingAccountId", Text, |c| Cell::text(&*c.tables.organization_id)),
+        required("BillingAccountName", Text, |c| Cell::text(&*c.tables.organization_id)),
+        required("BillingAccountType", Text, |_| Cell::Text("Organization")),
+        required("BillingCurrency", Text, |c| Cell::text(&*c.tables.currency)),
+        required("BillingPeriodEnd", Time, |c| month(c).1.into()),
+        required("BillingPeriodStart", Time, |c| month(c).0.into()),
+        optional("CapacityReservationId", Text, |c| Cell::text(c.row.reservation_id.as_deref())),
+        optional("CapacityReservationStatus", Text, |c| Cell::text(c.reservation_status())),
+        required("ChargeCategory", Text, |c| Cell::Text(c.category())),
+        optional("ChargeClass", Text, |_| Cell::Null),
+        required("ChargeDescription", Text, |c| Cell::text(&*c.description)),
+        required("ChargeFrequency", Text, |c| Cell::Text(c.frequency())),
+        required("ChargePeriodEnd", Time, |c| c.tables.hour.end().into()),
+        required("ChargePeriodStart", Time, |c| c.tables.hour.start().into()),
+    ]
+}
+
+fn commitment_to_invoice<'a>() -> Vec<Column<Charge<'a>>> {
+    vec![
+        optional("CommitmentDiscountCategory", Text, |c: &Charge<'_>| {
+            Cell::text(c.row.commitment_id.as_ref().map(|_| "Usage"))
+        }),
+        optional("CommitmentDiscountId", Text, |c| Cell::text(c.row.commitment_id.as_deref())),
+        optional("CommitmentDiscountName", Text, |c| {
+            Cell::text(c.row.commitment.as_ref().map(|set| &*set.name))
+        }),
+        optional("CommitmentDiscountQuantity", Decimal, |c| c.row.commitment_quantity.into()),
+        optional("CommitmentDiscountStatus", Text, |c| Cell::text(c.commitment_status())),
+        optional("CommitmentDiscountType", Text, |c| Cell::text(c.commitment_type())),
+        optional("CommitmentDiscountUnit", Text, |c| Cell::text(c.row.commitment_quantity.map(|_| HOURS))),
+        optional("ConsumedQuantity", Decimal, |c| c.consumed().into()),
+        optional("ConsumedUnit", Text, |c| Cell::text(c.consumed().map(|_| HOURS))),
+        required("ContractedCost", Decimal, |c| c.row.list_cost.into()),
+        required("ContractedUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
+        required("EffectiveCost", Decimal, |c| c.row.effective_cost.into()),
+        required("HostProviderName", Text, |c| Cell::Text(c.provider())),
+        required("InvoiceIssuerName", Text, |c| Cell::Text(c.provider())),
+    ]
+}
+
+fn list_to_resource<'a>() -> Vec<Column<Charge<'a>>> {
+    vec![
+        required("ListCost", Decimal, |c: &Charge<'_>| c.row.list_cost.into()),
+        required("ListUnitPrice", Decimal, |c| c.row.list_unit_price.into()),
+        required("PricingCategory", Text, |c| Cell::Text(c.pricing_category())),
+        required("PricingQuantity", Decimal, |c| c.row.pricing_quantity.into()),
+        required("PricingUnit", Text, |_| Cell::Text(HOURS)),
+        required("ProviderName", Text, |c| Cell::Text(c.provider())),
+        required("PublisherName", Text, |c| Cell::Text(c.provider())),
+        optional("RegionId", Text, |c| Cell::text(c.region())),
+        optional("RegionName", Text, |c| Cell::text(c.region())),
+        required("ResourceId", Text, |c| Cell::text(&*c.row.resource_id)),
+        optional("ResourceName", Text, |c| Cell::text(c.resource_name())),
+        required("ResourceType", Text, |c| Cell::Text(c.resource_type())),
+    ]
+}
+
+fn service_to_tags<'a>() -> Vec<Column<Charge<'a>>> {
+    vec![
+        required("ServiceCategory", Text, |_: &Charge<'_>| Cell::Text("Compute")),
+        required("ServiceName", Text, |c| Cell::Text(c.service_name())),
+        required("ServiceProviderName", Text, |c| Cell::Text(c.provider())),
+        required("ServiceSubcategory", Text, |_| Cell::Text("Containers")),
+        required("SkuId", Text, |c| Cell::text(&*c.sku.id)),
+        required("SkuMeter", Text, |c| Cell::Text(c.sku.meter)),
+        optional("SkuPriceDetails", Json, |c| Cell::text(c.sku.details.as_deref())),
+        required("SkuPriceId", Text, |c| Cell::text(&*c.sku.price_id)),
+        optional("SubAccountId", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
+        optional("SubAccountName", Text, |c| Cell::text(c.row.cluster_id.as_deref())),
+        optional("SubAccountType", Text, |c| {
+            Cell::text(c.row.cluster_id.as_ref().map(|_| "Kubernetes Cluster"))
+        }),
+        optional("Tags", Json, |c| Cell::made(c.tags())),
+    ]
+}
+
+fn our_descriptions<'a>() -> Vec<Column<Charge<'a>>> {
+    vec![
+        optional("x_ClusterId", Text, |c: &Charge<'_>| Cell::text(c.row.cluster_id.as_deref())),
+        optional("x_CpuCoreHours", Decimal, |c| cpu(c.row.allocated)),
+        optional("x_CpuCost", Decimal, |c| c.row.cpu_cost.into()),
+        optional("x_GpuCost", Decimal, |c| c.row.gpu_cost.into()),
+        optional("x_GpuHours", Decimal, |c| gpu(c.row.allocated)),
+        optional("x_GpuModel", Text, |c| Cell::text(c.gpu_model())),
+        optional("x_MemoryCost", Decimal, |c| c.row.memory_cost.into()),
+        optional("x_MemoryGibHours", Decimal, |c| memory(c.row.allocated)),
+        optional("x_Namespace", Text, |c| Cell::text(c.pod().map(|pod| &*pod.namespace))),
+        optional("x_NodeId", Text, |c| Cell::text(c.node_id())),
+        optional("x_NodeName", Text, |c| Cell::text(c.node().map(|node| &*node.node_name))),
+        optional("x_PodName", Text, |c| Cell::text(c.pod().map(|pod| &*pod.pod_name))),
+        optional("x_PodUid", Text, |c| Cell::text(c.row.pod_uid.as_deref())),
+        optional("x_PoolCharge", Decimal, |c| c.row.pool_charge.into()),
+        optional("x_PoolId", Text, |c| Cell::text(c.pool_id())),
+        optional("x_Qos", Text, |c| Cell::text(c.pod().map(|pod| &*pod.qos))),
+        optional("x_QuotaId", Text, |c| Cell::text(c.row.quota_id.as_deref())),
+        optional("x_QuotaState", Text, |c| Cell::text(c.row.quota_state.map(QuotaState::name))),
+        optional("x_RequestedCpuCoreHours", Decimal, |c| cpu(c.row.requested)),
+        optional("x_RequestedGpuHours", Decimal, |c| gpu(c.row.requested)),
+        optional("x_RequestedMemoryGibHours", Decimal, |c| memory(c.row.requested)),
+        required("x_RowKind", Text, |c| Cell::Text(c.row.kind.name())),
+        required("x_RulesVersion", Text, |c| Cell::text(&*c.tables.rules_version)),
+        optional("x_RunningSeconds", Decimal, |c| c.row.running_seconds.into()),
+        optional("x_SplitCost", Decimal, |c| c.row.split_cost.into()),
+        optional("x_Unpriced", Text, |c| Cell::text(c.row.unpriced.map(Unpriced::name))),
+        optional("x_UnusedCost", Decimal, |c| c.row.unused_cost.into()),
+        optional("x_UsedCpuCoreHours", Decimal, |c| cpu(c.row.used)),
+        optional("x_UsedGpuHours", Decimal, |c| gpu(c.row.used)),
+        optional("x_UsedMemoryGibHours", Decimal, |c| memory(c.row.used)),
+        optional("x_WorkloadKind", Text, |c| {
+            Cell::text(c.pod().and_then(|pod| pod.workload_kind.as_deref()))
+        }),
+        optional("x_WorkloadName", Text, |c| {
+            Cell::text(c.pod().and_then(|pod| pod.workload_name.as_deref()))
+        }),
+    ]
+}
+
+/// First instant of the hour's calendar month, and the first after it.
+fn month(charge: &Charge<'_>) -> (Timestamp, Timestamp) {
+    let date = charge.tables.hour.date();
+    (date.month_start().start(), date.next_month_start().start())
+}
+
+fn cpu(hours: Option<ResourceHours>) -> Cell<'static> {
+    hours.map(|hours| hours.cpu_core_hours).into()
+}
+
+fn memory(hours: Option<ResourceHours>) -> Cell<'static> {
+    hours.map(|hours| hours.memory_gib_hours).into()
+}
+
+fn gpu(hours: Option<ResourceHours>) -> Cell<'static> {
+    hours.map(|hours| hours.gpu_hours).into()
+}

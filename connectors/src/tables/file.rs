@@ -1,0 +1,104 @@
+//! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
+//!
+//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer, no embedded Arrow schema.
+
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use prorata_schemas::tables::Table;
+use sha2::{Digest, Sha256};
+
+use super::column::{self, Column};
+use super::stats::{self, ColumnStats};
+use super::{EncodedTable, TableError, stats_columns};
+
+/// Most rows in a row group.
+const ROW_GROUP_ROWS: usize = 1_000_000;
+
+/// Rows turned into columns at a time: bounds the memory of a large hour.
+const BATCH_ROWS: usize = 65_536;
+
+/// In the form that readers parse, else some distrust the statistics of text columns. The number is that of our
+/// layout, not of a release: a new release writes the same bytes.
+const CREATED_BY: &str = "prorata version 1";
+
+const ZSTD_LEVEL: i32 = 3;
+
+/// Writes rows of type `R` to one file.
+pub struct FileWriter<R> {
+    table: Table,
+    columns: Vec<Column<R>>,
+    schema: SchemaRef,
+    writer: ArrowWriter<Vec<u8>>,
+    stats: Vec<(&'static str, ColumnStats)>,
+}
+
+impl<R> FileWriter<R> {
+    /// An empty file with these columns.
+    pub fn new(table: Table, columns: Vec<Column<R>>) -> Result<Self, TableError> {
+        let schema = column::schema(&columns);
+        let writer = properties()
+            .and_then(|properties| {
+                let options =
+                    ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+                ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options)
+            })
+            .map_err(|source| TableError::Write { table, source })?;
+        let stats = stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect();
+        Ok(Self { table, columns, schema, writer, stats })
+    }
+
+    /// Writes all rows and closes the file; none when there are no rows.
+    pub fn write(mut self, rows: impl Iterator<Item = R>) -> Result<Option<EncodedTable>, TableError> {
+        let mut rows = rows.peekable();
+        let mut count = 0_u64;
+        while rows.peek().is_some() {
+            let chunk: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
+            count += chunk.len() as u64;
+            self.write_chunk(&chunk)?;
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let table = self.table;
+        let bytes = self.writer.into_inner().map_err(|source| TableError::Write { table, source })?;
+        let digest = hex(&Sha256::digest(&bytes));
+        Ok(Some(EncodedTable {
+            bytes: Bytes::from(bytes),
+            rows: count,
+            stats_json: stats::to_json(count, &self.stats),
+            content_digest: digest.clone(),
+            digest,
+        }))
+    }
+
+    fn write_chunk(&mut self, rows: &[R]) -> Result<(), TableError> {
+        let table = self.table;
+        for (name, stats) in &mut self.stats {
+            for column in self.columns.iter().filter(|column| column.name == *name) {
+                rows.iter().map(column.value).for_each(|cell| stats.add(cell));
+            }
+        }
+        let batch = column::batch(table, &self.schema, &self.columns, rows)?;
+        self.writer.write(&batch).map_err(|source| TableError::Write { table, source })
+    }
+}
+
+fn properties() -> Result<WriterProperties, ParquetError> {
+    Ok(WriterProperties::builder()
+        .set_created_by(CREATED_BY.to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_dictionary_enabled(true)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .build())
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,60 @@
+//! JSON text with keys in a fixed order and decimals as exact numbers.
+
+use std::fmt::Display;
+
+/// A JSON object under construction; keys stand in the order in which they are added.
+#[derive(Default)]
+pub struct Object(String);
+
+/// A text as a JSON string.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A JSON array of texts.
+pub fn array<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<_> = texts.into_iter().map(quoted).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+impl Object {
+    /// Adds a text; nothing when it is none or empty.
+    pub fn text<'a>(self, key: &str, text: impl Into<Option<&'a str>>) -> Self {
+        match text.into() {
+            Some(text) if !text.is_empty() => self.raw(key, quoted(text)),
+            _ => self,
+        }
+    }
+
+    /// Adds what is JSON already, such as a number.
+    pub fn raw(mut self, key: &str, json: impl Display) -> Self {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.0.push_str(&format!("{}:{json}", quoted(key)));
+        self
+    }
+
+    /// The object, `{}` when it is empty.
+    pub fn finish(self) -> String {
+        if self.0.is_empty() { "{}".to_owned() } else { self.0 + "}" }
+    }
+
+    /// The object, none when it is empty.
+    pub fn non_empty(self) -> Option<String> {
+        if self.0.is_empty() { None } else { Some(self.0 + "}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_keeps_order_escapes_text_and_skips_what_is_missing() {
+        let object =
+            Object::default().text("b", "say \"hi\"\n").text("none", None).text("", "x").raw("a", "0.10");
+        assert_eq!(object.finish(), r#"{"b":"say \"hi\"\n","":"x","a":0.10}"#);
+        assert_eq!(Object::default().finish(), "{}");
+        assert_eq!(Object::default().text("empty", "").non_empty(), None);
+        assert_eq!(array(["a", "b\\"]), r#"["a","b\\"]"#);
+    }
+}

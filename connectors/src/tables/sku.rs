@@ -1,0 +1,247 @@
+//! SKUs: what was metered and priced, named in the provider's own words where there are any.
+//!
+//! `SkuId` names the thing (an instance type, a shape, a pool), `SkuPriceId` the line of the price list: provider,
+//! region, SKU and terms. As FOCUS asks, neither holds an amount of money, a date or a contract, so both stay the
+//! same when a price changes.
+
+use prorata_schemas::decimal::{Decimal12, ONE};
+use prorata_schemas::event::{
+    CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted, Quantities, ReservationSet,
+};
+use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
+use prorata_schemas::rows::{CostRow, RowKind};
+
+use super::json::Object;
+
+/// Resource names that count as whole GPUs in a description. A cost never depends on this list.
+const GPU_RESOURCES: [&str; 4] = [NVIDIA_GPU, "amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu"];
+
+/// Columns `SkuId`, `SkuPriceId`, `SkuMeter` and `SkuPriceDetails` of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sku {
+    /// What is metered.
+    pub id: String,
+    /// Its line in the price list.
+    pub price_id: String,
+    /// The unit that is counted.
+    pub meter: &'static str,
+    /// JSON of what one unit holds.
+    pub details: Option<String>,
+}
+
+/// Size of a node, pod or unit, in text.
+pub struct Shape {
+    /// vCPUs.
+    pub vcpu: Decimal12,
+    /// GiB of memory.
+    pub gib: Decimal12,
+    /// GPUs.
+    pub gpus: Decimal12,
+}
+
+impl Shape {
+    /// The size that quantities stand for.
+    pub fn of(quantities: &Quantities) -> Self {
+        let amount = |name: &str| quantities.get(name).map_or(0, |quantity| quantity.amount);
+        Self {
+            vcpu: thousandths(amount(CPU)),
+            gib: gib(amount(MEMORY)),
+            gpus: thousandths(gpu_thousandths(quantities)),
+        }
+    }
+
+    /// For identifiers: `8vcpu-60gib-1gpu`.
+    fn id(&self) -> String {
+        let mut parts = vec![format!("{}vcpu", self.vcpu), format!("{}gib", self.gib)];
+        if self.gpus != Decimal12::ZERO {
+            parts.push(format!("{}gpu", self.gpus));
+        }
+        parts.join("-")
+    }
+
+    /// For people: `8 vCPU, 60 GiB, 1 x A10`.
+    pub fn words(&self, gpu_model: Option<&str>) -> String {
+        let mut parts = vec![format!("{} vCPU", self.vcpu), format!("{} GiB", self.gib)];
+        if self.gpus != Decimal12::ZERO {
+            parts.push(format!(
+                "{} x {}",
+                self.gpus,
+                gpu_model.filter(|model| !model.is_empty()).unwrap_or("GPU")
+            ));
+        }
+        parts.join(", ")
+    }
+
+    /// The FOCUS keys of `SkuPriceDetails`, alphabetical.
+    fn details(&self, series: Option<(&str, &str)>) -> Object {
+        let mut object = Object::default().raw("CoreCount", self.vcpu);
+        if self.gpus != Decimal12::ZERO {
+            object = object.raw("GpuCount", self.gpus);
+        }
+        if let Some((family, instance_type)) = series {
+            object = object.text("InstanceSeries", family).text("InstanceType", instance_type);
+        }
+        object.raw("MemorySize", self.gib)
+    }
+}
+
+impl Sku {
+    /// The SKU of a row.
+    pub fn of(row: &CostRow) -> Self {
+        let provider = &*row.provider;
+        match row.kind {
+            RowKind::PodNode | RowKind::NodeIdle => {
+                row.node.as_deref().map_or_else(Self::unpriced, |node| Self::node(provider, node))
+            }
+            RowKind::PodServerless => {
+                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::serverless(provider, pod))
+            }
+            RowKind::PodPool => {
+                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::pool(provider, pod))
+            }
+            RowKind::ReservationUnused => {
+                row.reservation.as_deref().map_or_else(Self::unpriced, |set| Self::reservation(provider, set))
+            }
+            RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
+                row.commitment.as_deref().map_or_else(Self::unpriced, |set| Self::commitment(provider, set))
+            }
+        }
+    }
+
+    /// A pod on a node of which nothing is known: there is no line in any price list.
+    fn unpriced() -> Self {
+        Self {
+            id: "unpriced".to_owned(),
+            price_id: "unpriced/unknown-node".to_owned(),
+            meter: "Unpriced Hours",
+            details: None,
+        }
+    }
+
+    fn node(provider: &str, node: &NodeStarted) -> Self {
+        let id = joined([&*node.instance_type], "node");
+        let (terms, capacity) = match node.capacity_type {
+            CapacityType::OnDemand => ("on-demand", "ON_DEMAND"),
+            CapacityType::Spot => ("spot", "SPOT"),
+        };
+        let details = Shape::of(&node.capacity)
+            .details(Some((&node.instance_family, &node.instance_type)))
+            .text("x_CapacityType", capacity)
+            .text("x_GpuModel", node.gpu_model.as_deref());
+        Self {
+            price_id: joined([provider, &node.region, &id, terms], ""),
+            id,
+            meter: "Node Hours",
+            details: details.non_empty(),
+        }
+    }
+
+    fn serverless(provider: &str, pod: &PodStarted) -> Self {
+        let shape = Shape::of(&pod.requests);
+        let id = format!("serverless-pod/{}", pod.gpu_model.as_deref().unwrap_or("cpu"));
+        let region = pod.region.as_deref().unwrap_or_default();
+        let details =
+            shape.details(None).text("x_GpuModel", pod.gpu_model.as_deref()).text("x_Qos", &*pod.qos);
+        Self {
+            price_id: joined([provider, region, &id, &pod.qos, &shape.id()], ""),
+            id,
+            meter: "Serverless Pod Hours",
+            details: details.non_empty(),
+        }
+    }
+
+    fn pool(provider: &str, pod: &PodStarted) -> Self {
+        let amount = |name: &str| pod.requests.get(name).map_or(0, |quantity| quantity.amount);
+        let (tflops, vram) = (thousandths(amount(TFLOPS)), gib(amount(VRAM)));
+        let gpus = match gpu_thousandths(&pod.requests) {
+            0 => Decimal12::ONE,
+            gpus => thousandths(gpus),
+        };
+        let id = format!("gpu-pool/{}", pod.pool_id.as_deref().unwrap_or_default());
+        let details = Object::default()
+            .raw("GpuCount", gpus)
+            .text("x_Qos", &*pod.qos)
+            .raw("x_TflopsPerGpu", tflops)
+            .raw("x_VramGibPerGpu", vram);
+        Self {
+            price_id: joined([provider, &id, &pod.qos, &format!("{gpus}gpu-{tflops}tflops-{vram}gib")], ""),
+            id,
+            meter: "Pool Pod Hours",
+            details: details.non_empty(),
+        }
+    }
+
+    fn reservation(provider: &str, reservation: &ReservationSet) -> Self {
+        let shape = Shape::of(&reservation.capacity);
+        let id = format!("capacity-reservation/{}/{}", reservation.gpu_model, shape.id());
+        let zone = reservation.zone.as_deref().unwrap_or_default();
+        Self {
+            price_id: joined([provider, &reservation.region, zone, &id], ""),
+            id,
+            meter: "Reservation Unit Hours",
+            details: shape.details(None).text("x_GpuModel", &*reservation.gpu_model).non_empty(),
+        }
+    }
+
+    fn commitment(provider: &str, commitment: &CommitmentSet) -> Self {
+        let kind = match commitment.kind {
+            CommitmentKind::ReservedInstance => "reserved-instance",
+            CommitmentKind::CommittedUseDiscount => "committed-use-discount",
+        };
+        let shape = commitment_shape(commitment);
+        let id = joined([kind, &commitment.instance_family], "");
+        let details = shape
+            .details(Some((&commitment.instance_family, "")))
+            .text("x_GpuModel", commitment.gpu_model.as_deref());
+        Self {
+            price_id: joined([provider, &commitment.region, &id, &shape.id()], ""),
+            id,
+            meter: "Commitment Hours",
+            details: details.non_empty(),
+        }
+    }
+}
+
+/// What a commitment covers at most.
+pub fn commitment_shape(commitment: &CommitmentSet) -> Shape {
+    Shape {
+        vcpu: commitment.vcpu,
+        gib: commitment.memory_gib,
+        gpus: Decimal12::from_int(i64::from(commitment.gpu)),
+    }
+}
+
+/// The parts that are not empty, with slashes between; `otherwise` when none is left.
+fn joined<const N: usize>(parts: [&str; N], otherwise: &str) -> String {
+    let filled: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if filled.is_empty() { otherwise.to_owned() } else { filled.join("/") }
+}
+
+fn thousandths(amount: u128) -> Decimal12 {
+    let units = i128::try_from(amount).ok().and_then(|amount| amount.checked_mul(ONE / 1_000));
+    Decimal12::from_units(units.unwrap_or(i128::MAX))
+}
+
+/// GiB to three places, rounded down: this is text, never a quantity that is charged.
+fn gib(bytes: u128) -> Decimal12 {
+    thousandths(bytes.saturating_mul(1_000) >> 30)
+}
+
+/// GPUs in thousandths: whole ones, and slices n/7 of MIG profiles, added before they are rounded.
+fn gpu_thousandths(quantities: &Quantities) -> u128 {
+    let (mut whole, mut slices) = (0_u128, 0_u128);
+    for (name, quantity) in quantities {
+        if GPU_RESOURCES.contains(&&**name) {
+            whole = whole.saturating_add(quantity.amount);
+        } else if let Some(per_gpu) = mig_slices(name) {
+            slices = slices.saturating_add(quantity.amount.saturating_mul(per_gpu));
+        }
+    }
+    whole.saturating_add(slices.saturating_add(3) / 7)
+}
+
+/// The `n` of a resource named `nvidia.com/mig-<n>g.<m>gb`.
+fn mig_slices(name: &str) -> Option<u128> {
+    let (slices, _) = name.strip_prefix("nvidia.com/mig-")?.split_once("g.")?;
+    slices.parse().ok()
+}

@@ -1,0 +1,233 @@
+//! Columns of our own tables; each starts with the organization and the hour.
+
+use std::borrow::Borrow;
+use std::fmt::Display;
+
+use prorata_schemas::event::QuotaKind;
+use prorata_schemas::rows::{
+    CommitmentUtilizationRow, HourTables, PoolUsageRow, QuotaUsageRow, ReservationUsageRow,
+};
+use sha2::{Digest, Sha256};
+
+use super::HourClock;
+use super::column::Kind::{Bool, Decimal, Int, Json, Text, Time};
+use super::column::{Cell, Column, optional, required};
+use super::file::hex;
+use super::json::{Object, array};
+use super::stats::json_value;
+
+/// A row of one organization's hour.
+pub struct Line<'a, R> {
+    /// The organization's hour.
+    pub tables: &'a HourTables,
+    /// The row.
+    pub row: &'a R,
+}
+
+/// The totals of one organization's hour, with its clock columns.
+pub struct HourLine<'a> {
+    /// The organization's hour.
+    pub tables: &'a HourTables,
+    /// What depends on arrival.
+    pub clock: &'a HourClock,
+}
+
+impl<R> Borrow<HourTables> for Line<'_, R> {
+    fn borrow(&self) -> &HourTables {
+        self.tables
+    }
+}
+
+impl Borrow<HourTables> for HourLine<'_> {
+    fn borrow(&self) -> &HourTables {
+        self.tables
+    }
+}
+
+/// What orders the rows of `quota_usage`.
+pub fn quota_grain(row: &QuotaUsageRow) -> (&str, &str, &str) {
+    (&row.cluster_id, &row.quota_id, &row.resource)
+}
+
+/// Organization and hour, then `rest`.
+fn with_hour<L: Borrow<HourTables>>(rest: Vec<Column<L>>) -> Vec<Column<L>> {
+    let mut columns = vec![
+        required("organization_id", Text, |line: &L| {
+            let tables: &HourTables = line.borrow();
+            Cell::text(&*tables.organization_id)
+        }),
+        required("hour", Time, |line: &L| {
+            let tables: &HourTables = line.borrow();
+            tables.hour.into()
+        }),
+    ];
+    columns.extend(rest);
+    columns
+}
+
+/// Columns of `reservation_usage`.
+pub fn reservation_columns<'a>() -> Vec<Column<Line<'a, ReservationUsageRow>>> {
+    with_hour(vec![
+        required("reservation_id", Text, |line: &Line<'_, ReservationUsageRow>| {
+            Cell::text(&*line.row.reservation_id)
+        }),
+        optional("name", Text, |line| Cell::text(&*line.row.name)),
+        optional("region", Text, |line| Cell::text(&*line.row.region)),
+        optional("zone", Text, |line| Cell::text(line.row.zone.as_deref())),
+        optional("gpu_model", Text, |line| Cell::text(&*line.row.gpu_model)),
+        required("units", Decimal, |line| line.row.units.into()),
+        required("used_unit_seconds", Decimal, |line| line.row.used_unit_seconds.into()),
+        required("unused_unit_seconds", Decimal, |line| line.row.unused_unit_seconds.into()),
+        optional("utilization", Decimal, |line| line.row.utilization.into()),
+        required("used_by", Json, |line| Cell::Made(numbers(&line.row.used_by))),
+        required("unused_cost", Decimal, |line| line.row.unused_cost.into()),
+    ])
+}
+
+/// Columns of `commitment_utilization`.
+pub fn commitment_columns<'a>() -> Vec<Column<Line<'a, CommitmentUtilizationRow>>> {
+    with_hour(vec![
+        required("commitment_id", Text, |line: &Line<'_, CommitmentUtilizationRow>| {
+            Cell::text(&*line.row.commitment_id)
+        }),
+        optional("name", Text, |line| Cell::text(&*line.row.name)),
+        required("committed_vcpu_hours", Decimal, |line| line.row.committed.cpu_core_hours.into()),
+        required("covered_vcpu_hours", Decimal, |line| line.row.covered.cpu_core_hours.into()),
+        required("provisioned_vcpu_hours", Decimal, |line| line.row.provisioned.cpu_core_hours.into()),
+        required("committed_gib_hours", Decimal, |line| line.row.committed.memory_gib_hours.into()),
+        required("covered_gib_hours", Decimal, |line| line.row.covered.memory_gib_hours.into()),
+        required("provisioned_gib_hours", Decimal, |line| line.row.provisioned.memory_gib_hours.into()),
+        required("committed_gpu_hours", Decimal, |line| line.row.committed.gpu_hours.into()),
+        required("covered_gpu_hours", Decimal, |line| line.row.covered.gpu_hours.into()),
+        required("provisioned_gpu_hours", Decimal, |line| line.row.provisioned.gpu_hours.into()),
+        required("utilization", Decimal, |line| line.row.utilization.into()),
+        required("raw_utilization", Decimal, |line| line.row.raw_utilization.into()),
+        required("used_cost", Decimal, |line| line.row.used_cost.into()),
+        required("unused_cost", Decimal, |line| line.row.unused_cost.into()),
+        required("list_cost_avoided", Decimal, |line| line.row.list_cost_avoided.into()),
+        required("clusters", Json, |line| Cell::Made(clusters(line.row))),
+        required("state", Text, |line| Cell::Text(line.row.state.name())),
+    ])
+}
+
+/// Columns of `quota_usage`.
+pub fn quota_columns<'a>() -> Vec<Column<Line<'a, QuotaUsageRow>>> {
+    with_hour(vec![
+        required("cluster_id", Text, |line: &Line<'_, QuotaUsageRow>| Cell::text(&*line.row.cluster_id)),
+        required("quota_id", Text, |line| Cell::text(&*line.row.quota_id)),
+        required("kind", Text, |line| {
+            Cell::Text(match line.row.kind {
+                QuotaKind::ElasticQuota => "ELASTIC_QUOTA",
+                QuotaKind::CompositeElasticQuota => "COMPOSITE_ELASTIC_QUOTA",
+            })
+        }),
+        required("namespaces", Json, |line| {
+            Cell::Made(array(line.row.namespaces.iter().map(|name| &**name)))
+        }),
+        required("resource", Text, |line| Cell::text(&*line.row.resource)),
+        required("min", Decimal, |line| line.row.min.into()),
+        optional("max", Decimal, |line| line.row.max.into()),
+        required("used_mean", Decimal, |line| line.row.used_mean.into()),
+        required("used_peak", Decimal, |line| line.row.used_peak.into()),
+        required("in_quota_amount_hours", Decimal, |line| line.row.in_quota_amount_hours.into()),
+        required("over_quota_amount_hours", Decimal, |line| line.row.over_quota_amount_hours.into()),
+        required("in_quota_cost", Decimal, |line| line.row.in_quota_cost.into()),
+        required("over_quota_cost", Decimal, |line| line.row.over_quota_cost.into()),
+        required("over_quota_pool", Decimal, |line| line.row.over_quota_pool.into()),
+        required("guaranteed_over_quota", Decimal, |line| line.row.guaranteed_over_quota.into()),
+        required("borrowed_hours", Decimal, |line| line.row.borrowed_hours.into()),
+        required("lent_hours", Decimal, |line| line.row.lent_hours.into()),
+        required("preemptible_cost", Decimal, |line| line.row.preemptible_cost.into()),
+        required("over_quota_pods_peak", Int, |line| line.row.over_quota_pods_peak.into()),
+    ])
+}
+
+/// Columns of `pool_usage`.
+pub fn pool_columns<'a>() -> Vec<Column<Line<'a, PoolUsageRow>>> {
+    with_hour(vec![
+        required("pool_id", Text, |line: &Line<'_, PoolUsageRow>| Cell::text(&*line.row.pool_id)),
+        required("cluster_id", Text, |line| Cell::text(&*line.row.cluster_id)),
+        required("tflops_total", Decimal, |line| line.row.tflops_total.into()),
+        required("vram_bytes_total", Decimal, |line| line.row.vram_bytes_total.into()),
+        required("tflops_virtual", Decimal, |line| line.row.tflops_virtual.into()),
+        required("vram_bytes_virtual", Decimal, |line| line.row.vram_bytes_virtual.into()),
+        required("tflops_requested", Decimal, |line| line.row.tflops_requested.into()),
+        required("vram_bytes_requested", Decimal, |line| line.row.vram_bytes_requested.into()),
+        required("tflops_limited", Decimal, |line| line.row.tflops_limited.into()),
+        required("vram_bytes_limited", Decimal, |line| line.row.vram_bytes_limited.into()),
+        required("allocated_tflops_percent", Decimal, |line| line.row.allocated_tflops_percent.into()),
+        required("allocated_vram_percent", Decimal, |line| line.row.allocated_vram_percent.into()),
+        required("charges", Decimal, |line| line.row.charges.into()),
+        required("node_cost", Decimal, |line| line.row.node_cost.into()),
+        required("margin", Decimal, |line| line.row.margin.into()),
+        required("spend_day", Decimal, |line| line.row.spend_day.into()),
+        required("spend_month", Decimal, |line| line.row.spend_month.into()),
+        required("spend_quarter", Decimal, |line| line.row.spend_quarter.into()),
+        optional("budget_exceeded", Text, |line| Cell::text(line.row.budget_exceeded.as_deref())),
+        required("saved_costs_per_month", Decimal, |line| line.row.saved_costs_per_month.into()),
+        required("potential_savings_per_month", Decimal, |line| line.row.potential_savings_per_month.into()),
+    ])
+}
+
+/// Columns of `hours`; the last five are the clock columns.
+pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
+    let mut columns = total_columns();
+    columns.extend([
+        required("late_events", Int, |line: &HourLine<'_>| line.clock.late_events.into()),
+        optional("max_event_time_seen", Time, |line| {
+            line.clock.max_event_time_seen.map_or(Cell::Null, Cell::Time)
+        }),
+        required("complete", Bool, |line| Cell::Bool(line.clock.complete)),
+        required("revision", Int, |line| line.clock.revision.into()),
+        required("last_updated", Time, |line| line.clock.last_updated.into()),
+    ]);
+    columns
+}
+
+/// What of `hours` depends on the events alone.
+fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
+    with_hour(vec![
+        required("node_cost", Decimal, |line: &HourLine<'_>| line.tables.totals.node_cost.into()),
+        required("serverless_cost", Decimal, |line| line.tables.totals.serverless_cost.into()),
+        required("reservation_unused_cost", Decimal, |line| {
+            line.tables.totals.reservation_unused_cost.into()
+        }),
+        required("commitment_cost", Decimal, |line| line.tables.totals.commitment_cost.into()),
+        required("pool_cost", Decimal, |line| line.tables.totals.pool_cost.into()),
+        required("supply_cost", Decimal, |line| line.tables.totals.supply_cost.into()),
+        required("allocated_cost", Decimal, |line| line.tables.totals.allocated_cost.into()),
+        required("difference", Decimal, |line| line.tables.totals.difference.into()),
+        required("rows", Int, |line| line.tables.totals.rows.into()),
+        required("events", Int, |line| line.tables.totals.events.into()),
+        required("unpriced_pods", Int, |line| line.tables.totals.unpriced_pods.into()),
+    ])
+}
+
+/// SHA-256 over the rows of `hours` without the clock columns. It hashes values, not a file, so that a new release
+/// of the Parquet writer is no new revision of an hour.
+pub fn content_digest<'a>(lines: impl Iterator<Item = HourLine<'a>>) -> String {
+    let columns = total_columns();
+    let mut digest = Sha256::new();
+    for line in lines {
+        for column in &columns {
+            digest.update(format!("{}={};", column.name, json_value(&(column.value)(&line))));
+        }
+    }
+    hex(&digest.finalize())
+}
+
+/// Decimals by id as a JSON object of numbers.
+fn numbers<'a, K: AsRef<str> + 'a, V: Display + 'a>(map: impl IntoIterator<Item = (&'a K, &'a V)>) -> String {
+    map.into_iter().fold(Object::default(), |object, (key, value)| object.raw(key.as_ref(), value)).finish()
+}
+
+fn clusters(row: &CommitmentUtilizationRow) -> String {
+    let object = row.clusters.iter().fold(Object::default(), |object, (cluster, cover)| {
+        let covered = Object::default()
+            .raw("vcpu_hours", cover.vcpu_hours)
+            .raw("gib_hours", cover.gib_hours)
+            .raw("cost", cover.cost);
+        object.raw(cluster, covered.finish())
+    });
+    object.finish()
+}
