@@ -1,1 +1,20 @@
-//! Placeholder.
+//! What runs on the ports: one owner per shard, one decision per checkpoint, tables made equal to it.
+//!
+//! Tables depend only on the set of events in the archive and on the rules listed for each hour: not on order, time of
+//! arrival, crashes, restarts, or who ran what.
+
+pub mod archive_index;
+pub mod backfill;
+pub mod checkpoint;
+pub mod claim;
+pub mod contract;
+pub mod error;
+pub mod log;
+pub mod memory;
+pub mod names;
+pub mod ports;
+pub mod publish;
+pub mod retention;
+pub mod root;
+pub mod rules;
+pub mod snapshot;

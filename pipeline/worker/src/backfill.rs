@@ -1,0 +1,175 @@
+//! Backfill into a root: the same fold as the stream worker's, over archived events.
+//!
+//! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign events into
+//! the archive, but for those that are there already; pass 2 folds every shard from the newest usable snapshot before
+//! the first hour that changed, until the state is the recorded one again. A run that is killed leaves nothing that
+//! counts but its last checkpoint, and the next run goes on from there.
+
+mod fold;
+mod held;
+mod ingest;
+mod outcome;
+mod plan;
+mod readers;
+mod write;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+
+use crate::archive_index;
+use crate::error::{Result, WorkerError};
+use crate::log;
+use crate::names::Shard;
+use crate::ports::{Archive, Clock, Input, ObjectStore, Progress, TableCommitter, TableEncoder};
+use crate::root::Root;
+
+use held::Held;
+pub use outcome::{Ahead, Outcome, Totals};
+
+/// What a backfill runs on.
+#[derive(Clone)]
+pub struct Ports {
+    /// The root.
+    pub store: Arc<dyn ObjectStore>,
+    /// Its tables.
+    pub tables: Arc<dyn TableCommitter>,
+    /// Avro files.
+    pub archive: Arc<dyn Archive>,
+    /// Table files.
+    pub encoder: Arc<dyn TableEncoder>,
+    /// The foreign events.
+    pub input: Arc<dyn Input>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Who is told how far the run has come.
+    pub progress: Arc<dyn Progress>,
+}
+
+/// What a backfill is asked to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Random id of this owner.
+    pub owner: Text,
+    /// Shards of the root, where configured.
+    pub shards: Option<Shard>,
+    /// First hour to fold again, though its events have not changed.
+    pub from: Option<Hour>,
+    /// Last hour to close, inclusive; by default that of the last event.
+    pub to: Option<Hour>,
+    /// Rules for hours that have none yet.
+    pub rules: Rules,
+    /// Whether the rules also replace those of the hours from `from` to `to`.
+    pub rewrite_rules: bool,
+    /// Whether shards may be taken from a worker that has not released them.
+    pub take_over: bool,
+    /// Bytes of new events to gather before they are written to the archive.
+    pub buffer_bytes: u64,
+    /// Most rows of `cost_allocation` in memory at a time, as far as hours can be divided.
+    pub rows_in_flight: u64,
+    /// Least time between two checkpoints of a long fold.
+    pub checkpoint_every: Duration,
+    /// Most hours of one shard to fold in one run: more is taken for a wrong clock.
+    pub hours_max: i64,
+    /// Threads that read foreign files.
+    pub readers: usize,
+}
+
+impl Options {
+    /// Defaults for an owner.
+    pub fn new(owner: Text) -> Self {
+        Self {
+            owner,
+            shards: None,
+            from: None,
+            to: None,
+            rules: Rules::default(),
+            rewrite_rules: false,
+            take_over: false,
+            buffer_bytes: 64 << 20,
+            rows_in_flight: 200_000,
+            checkpoint_every: Duration::from_secs(60),
+            hours_max: 100_000,
+            readers: 2,
+        }
+    }
+}
+
+/// One run.
+struct Run {
+    ports: Ports,
+    options: Options,
+    root: Root,
+    held: Held,
+    outcome: Outcome,
+    checkpointed: Instant,
+    /// Files of old hours, once needed.
+    live: Option<write::LiveHours>,
+}
+
+/// Folds foreign events into the root, and makes its tables equal to the result.
+///
+/// # Errors
+/// See [`WorkerError`]; whatever was decided before the error stays, and running again goes on from there.
+pub async fn run(ports: Ports, options: Options) -> Result<Outcome> {
+    check(&options)?;
+    let (files, skipped) = ingest::list_input(&*ports.input).await?;
+    let root = Root::open(&*ports.store, options.shards).await?;
+    let mut run = Run {
+        held: Held::new(&options),
+        outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
+        checkpointed: Instant::now(),
+        live: None,
+        root,
+        ports,
+        options,
+    };
+    run.claim_existing().await?;
+    ingest::ingest(&mut run, files).await?;
+    let end = plan::end(&mut run);
+    if let Some(end) = end {
+        plan::prepare(&mut run, end).await?;
+        fold::fold_all(&mut run, end).await?;
+    }
+    let now = run.checkpointed_by();
+    run.held.checkpoint(&run.ports, now).await?;
+    run.outcome.commits = run.held.commits();
+    Ok(run.outcome)
+}
+
+impl Run {
+    /// Takes the lead shard and every shard that has been owned before.
+    async fn claim_existing(&mut self) -> Result<()> {
+        let store = &*self.ports.store;
+        let existing = log::latest_seqs(store).await?;
+        self.held.set_archive(archive_index::list(store).await?);
+        self.held.claim(&self.ports, crate::claim::LEAD).await?;
+        for shard in existing.into_keys() {
+            if shard >= self.root.shards {
+                return Err(WorkerError::Damaged {
+                    object: crate::names::state_folder(shard),
+                    cause: format!("the root has {} shards", self.root.shards),
+                });
+            }
+            self.held.claim(&self.ports, shard).await?;
+        }
+        Ok(())
+    }
+
+    fn checkpointed_by(&mut self) -> prorata_schemas::time::Timestamp {
+        self.checkpointed = Instant::now();
+        self.ports.clock.now()
+    }
+}
+
+fn check(options: &Options) -> Result<()> {
+    match (options.from, options.to) {
+        (Some(from), Some(to)) if from > to => Err(WorkerError::Configuration(format!(
+            "--from {from} lies after --to {to}; both are hours, the last one included"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! The shards that this run holds: their last decided checkpoint, and the draft of the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prorata_schemas::time::Timestamp;
+
+use super::write::Stamper;
+use super::{Options, Ports};
+use crate::archive_index::{self, ShardArchive};
+use crate::checkpoint::Checkpoint;
+use crate::claim::{self, Claimant, LEAD};
+use crate::error::{Result, WorkerError};
+use crate::log::{self, Decision};
+use crate::names::Shard;
+use crate::publish;
+use crate::retention;
+use crate::rules::RuleBook;
+
+/// A shard this run holds.
+pub(super) struct HeldShard {
+    /// What the next checkpoint will say; its sequence number is the next.
+    pub draft: Checkpoint,
+    /// Whether that differs from the last one.
+    pub changed: bool,
+    /// Its archive, with what this run has added.
+    pub archive: ShardArchive,
+}
+
+/// All shards this run holds.
+pub(super) struct Held {
+    claimant: Claimant,
+    shards: BTreeMap<Shard, HeldShard>,
+    unclaimed: BTreeMap<Shard, ShardArchive>,
+    counter: Arc<AtomicU64>,
+    /// Rules by version.
+    pub rules: RuleBook,
+    commits: u64,
+}
+
+impl Held {
+    /// Holds none yet.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            claimant: Claimant { owner: options.owner.clone(), take_over: options.take_over },
+            shards: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            counter: Arc::default(),
+            rules: RuleBook::default(),
+            commits: 0,
+        }
+    }
+
+    /// Sets what the root's archive holds, before any claim.
+    pub fn set_archive(&mut self, archive: BTreeMap<Shard, ShardArchive>) {
+        self.unclaimed = archive;
+    }
+
+    /// Commits made to tables so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Shard, &HeldShard)> {
+        self.shards.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Shard, &mut HeldShard)> {
+        self.shards.iter_mut()
+    }
+
+    pub fn get(&self, shard: Shard) -> Result<&HeldShard> {
+        self.shards.get(&shard).ok_or_else(|| WorkerError::Task(format!("shard {shard} was not claimed")))
+    }
+
+    pub fn get_mut(&mut self, shard: Shard) -> Result<&mut HeldShard> {
+        self.shards.get_mut(&shard).ok_or_else(|| WorkerError::Task(format!("shard {shard} was not claimed")))
+    }
+
+    /// Gives names to new objects of a shard, until its next checkpoint.
+    pub fn stamper(&self, shard: Shard) -> Result<Stamper> {
+        let seq = self.get(shard)?.draft.seq;
+        Ok(Stamper { seq, owner: self.claimant.owner.clone(), counter: Arc::clone(&self.counter) })
+    }
+
+    /// Takes a shard unless it is held already.
+    pub async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+        if self.shards.contains_key(&shard) {
+            return Ok(());
+        }
+        let lead = self.shards.get(&LEAD).map(|held| held.draft.seq - 1);
+        let (store, tables) = (&*ports.store, &*ports.tables);
+        let claimed = claim::claim(store, tables, &self.claimant, shard, lead, ports.clock.now()).await?;
+        self.rules.load(store, &claimed.rules).await?;
+        let archive = self.unclaimed.remove(&shard).unwrap_or_default();
+        let archive = archive_index::admitted(archive, &claimed);
+        let mut draft = claimed;
+        draft.seq += 1;
+        self.shards.insert(shard, HeldShard { draft, changed: false, archive });
+        Ok(())
+    }
+
+    /// Decides the next checkpoint of every shard that has changed, and publishes them together.
+    pub async fn checkpoint(&mut self, ports: &Ports, now: Timestamp) -> Result<()> {
+        let mut dropped = Vec::new();
+        let mut decided: Vec<Shard> = Vec::new();
+        for (shard, held) in self.shards.iter_mut().filter(|(_, held)| held.changed) {
+            dropped.extend(retention::prune(&mut held.draft));
+            held.draft.written_at = now;
+            if log::decide(&*ports.store, &held.draft).await? == Decision::Anothers {
+                return Err(WorkerError::Taken { shard: *shard });
+            }
+            decided.push(*shard);
+        }
+        if decided.is_empty() {
+            return Ok(());
+        }
+        let checkpoints: Vec<&Checkpoint> =
+            decided.iter().filter_map(|shard| self.shards.get(shard)).map(|held| &held.draft).collect();
+        let published = publish::publish(&*ports.tables, &checkpoints, &self.claimant.owner).await?;
+        self.commits += published.commits;
+        if let Some(shard) = published.fenced.keys().next() {
+            return Err(WorkerError::Taken { shard: *shard });
+        }
+        for shard in decided {
+            let held = self.get_mut(shard)?;
+            held.changed = false;
+            held.draft.seq += 1;
+            for entry in held.draft.hours.values_mut() {
+                entry.held = true;
+                entry.tables.values_mut().for_each(|file| file.stats = None);
+            }
+        }
+        for snapshot in dropped {
+            if let Err(error) = ports.store.delete(&snapshot).await {
+                tracing::debug!(%error, "a snapshot that is not needed stays");
+            }
+        }
+        Ok(())
+    }
+}

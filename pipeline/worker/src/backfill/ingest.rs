@@ -1,0 +1,294 @@
+//! Pass 1: foreign events into the archive, by shard and event hour, leaving out those that are there already.
+//!
+//! Events gather in memory up to a limit, are sorted, and go to one file per shard and hour. An event that enters a
+//! closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard; a file whose content is there
+//! already is not written again, so the same input twice leaves one copy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::time::Hour;
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use sha2::{Digest, Sha256};
+
+use super::Run;
+use super::readers::{self, Arrival, Read, Reading};
+use crate::archive_index::ArchiveFile;
+use crate::claim::LEAD;
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard, Stamp};
+use crate::ports::{Archive, DeadLetter, Input, InputFile, ObjectStore, Put, StoreError};
+use crate::snapshot::hex;
+
+/// Objects written or read at a time.
+pub(super) const CONCURRENCY: usize = 16;
+
+/// Bytes that an event takes in memory beside its body.
+const EVENT_OVERHEAD: u64 = 64;
+
+type Body = (EventKind, Box<[u8]>);
+
+/// The Avro files of the input, and how many other files it has.
+pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
+    let all = input.list().await.map_err(|error| {
+        WorkerError::Configuration(format!(
+            "--events cannot be listed: {error}; name a folder or URL that can be read"
+        ))
+    })?;
+    let (avro, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|file| file.path.ends_with(".avro"));
+    for file in &others {
+        tracing::debug!(file = file.path, "skipped: its name does not end in .avro");
+    }
+    if avro.is_empty() {
+        return Err(WorkerError::Configuration(
+            "--events holds no file whose name ends in .avro; name the folder of the Avro object container files".into(),
+        ));
+    }
+    Ok((avro, others.len() as u64))
+}
+
+/// Reads all files and archives what is new.
+pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
+    let files_all = files.len() as u64;
+    run.outcome.files = files_all;
+    let default_rules = Arc::new(run.options.rules.clone());
+    let reading = Reading {
+        input: Arc::clone(&run.ports.input),
+        archive: Arc::clone(&run.ports.archive),
+        root: run.root.clone(),
+        files,
+        rules: currencies(run)?,
+        default_rules,
+    };
+    let mut letters = Letters::load(run).await?;
+    let mut queue = readers::start(reading, run.options.readers);
+    let mut buffer = Buffer::default();
+    let mut files_done = 0;
+    while let Some(read) = queue.recv().await {
+        match read {
+            Read::Events(events) => {
+                run.outcome.events_read += events.len() as u64;
+                events.into_iter().for_each(|event| buffer.push(event));
+            }
+            Read::Letters(batch) => letters.write(run, &batch).await?,
+            Read::Done => {
+                files_done += 1;
+                run.ports.progress.reading(files_done, files_all, run.outcome.events_read);
+            }
+        }
+        if buffer.bytes >= run.options.buffer_bytes {
+            flush(run, std::mem::take(&mut buffer)).await?;
+            let now = run.checkpointed_by();
+            run.held.checkpoint(&run.ports, now).await?;
+        }
+    }
+    if files_done != files_all {
+        return Err(WorkerError::Task(format!("{files_done} of {files_all} files were read")));
+    }
+    flush(run, buffer).await
+}
+
+/// The rules that say each shard's currencies: the last listed, unless this run replaces them.
+fn currencies(run: &Run) -> Result<BTreeMap<Shard, Arc<prorata_schemas::rules::Rules>>> {
+    if run.options.rewrite_rules {
+        return Ok(BTreeMap::new());
+    }
+    let listed = run.held.iter().filter(|(_, held)| !held.draft.rules.is_empty());
+    listed.map(|(shard, held)| Ok((*shard, run.held.rules.of(&held.draft, Hour(i64::MAX))?))).collect()
+}
+
+/// New events in memory.
+#[derive(Default)]
+struct Buffer {
+    hours: BTreeMap<(Shard, Hour), Vec<Body>>,
+    bytes: u64,
+}
+
+impl Buffer {
+    fn push(&mut self, event: Arrival) {
+        let Arrival { shard, hour, kind, body } = event;
+        self.bytes += body.len() as u64 + EVENT_OVERHEAD;
+        self.hours.entry((shard, hour)).or_default().push((kind, body));
+    }
+}
+
+/// One shard's hour on its way to the archive.
+struct Bucket {
+    shard: Shard,
+    hour: Hour,
+    events: Vec<Body>,
+    /// Archive files of before this run, which may hold some of the events.
+    earlier: Vec<Bytes>,
+    stamp: Stamp,
+}
+
+async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
+    let shards: BTreeSet<Shard> = buffer.hours.keys().map(|(shard, _)| *shard).collect();
+    for shard in shards {
+        run.held.claim(&run.ports, shard).await?;
+    }
+    let mut hours = buffer.hours.into_iter().peekable();
+    while hours.peek().is_some() {
+        let chunk: Vec<_> = hours.by_ref().take(4 * CONCURRENCY).collect();
+        let mut buckets = Vec::new();
+        for ((shard, hour), events) in chunk {
+            let stamp = run.held.stamper(shard)?.next();
+            let held = run.held.get(shard)?;
+            let files = held.archive.get(&hour).map(Vec::as_slice).unwrap_or_default();
+            let earlier =
+                files.iter().filter(|file| file.earlier).map(|file| names::archive(shard, hour, &file.stamp));
+            let earlier = get_all(&*run.ports.store, earlier.collect()).await?;
+            buckets.push(Bucket { shard, hour, events, earlier, stamp });
+        }
+        archive(run, buckets).await?;
+    }
+    Ok(())
+}
+
+/// Encodes the buckets on all cores, stores what is new, and marks closed hours dirty.
+async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
+    let port = Arc::clone(&run.ports.archive);
+    let encode = move || -> Vec<Result<Encoded>> {
+        buckets.into_par_iter().map(|bucket| encode_bucket(&*port, bucket)).collect()
+    };
+    let encoded =
+        tokio::task::spawn_blocking(encode).await.map_err(|error| WorkerError::Task(error.to_string()))?;
+    let encoded: Vec<Encoded> = encoded.into_iter().collect::<Result<_>>()?;
+    let store = &run.ports.store;
+    let new = encoded.iter().filter(|file| file.new > 0);
+    let puts = new.map(|file| {
+        let path = names::archive(file.shard, file.hour, &file.stamp);
+        put(&**store, path, file.bytes.clone())
+    });
+    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    for file in encoded {
+        run.outcome.events_new += file.new;
+        run.outcome.events_known += file.known;
+        if file.new == 0 {
+            continue;
+        }
+        let held = run.held.get_mut(file.shard)?;
+        let entry = ArchiveFile { stamp: file.stamp, bytes: file.bytes.len() as u64, earlier: false };
+        held.archive.entry(file.hour).or_default().push(entry);
+        held.changed = true;
+        if held.draft.closed_through.is_some_and(|closed| file.hour <= closed) {
+            held.draft.dirty.insert(file.hour);
+        }
+    }
+    Ok(())
+}
+
+struct Encoded {
+    shard: Shard,
+    hour: Hour,
+    stamp: Stamp,
+    bytes: Bytes,
+    new: u64,
+    known: u64,
+}
+
+fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
+    let Bucket { shard, hour, mut events, earlier, stamp } = bucket;
+    let all = events.len() as u64;
+    let mut known: BTreeSet<Body> = BTreeSet::new();
+    for bytes in earlier {
+        let damaged = read_archive(archive, &bytes, |record| {
+            known.insert((record.event.payload.kind(), record.body));
+        });
+        damaged.map_err(|cause| WorkerError::Damaged {
+            object: format!("archive of {hour}, shard {shard}"),
+            cause,
+        })?;
+    }
+    events.sort_unstable();
+    events.dedup();
+    events.retain(|event| !known.contains(event));
+    let new = events.len() as u64;
+    let bytes = if events.is_empty() {
+        Vec::new()
+    } else {
+        let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
+        archive.write(&bodies).map_err(WorkerError::Task)?
+    };
+    Ok(Encoded { shard, hour, stamp, bytes: bytes.into(), new, known: all - new })
+}
+
+/// Reads a file of our own archive: every record must be an event.
+pub(super) fn read_archive(
+    archive: &dyn Archive,
+    mut bytes: &[u8],
+    mut each: impl FnMut(EventRecord),
+) -> Result<(), String> {
+    let mut damage = None;
+    let _stopped = archive.read(&mut bytes, &mut |position, record| match record {
+        Ok(record) => {
+            each(record);
+            Ok(())
+        }
+        Err(rejected) => {
+            damage = Some(format!("record {}: {}", position.record, rejected.reject));
+            Err(crate::ports::Stopped)
+        }
+    });
+    damage.map_or(Ok(()), Err)
+}
+
+/// Reads objects that must be there.
+pub(super) async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<Bytes>> {
+    let gets = paths.into_iter().map(|path| async move {
+        let found = store.get(&path).await?;
+        let cause = "it is listed but not there".to_owned();
+        found.ok_or(WorkerError::Damaged { object: path, cause })
+    });
+    stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
+}
+
+/// Stores an object whose name nobody else gives; one that is there already is our own, from a try whose answer was
+/// lost.
+pub(super) async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<()> {
+    match store.put_if_absent(&path, bytes.clone()).await {
+        Ok(Put::Created) => Ok(()),
+        Ok(Put::Exists) | Err(_) => settle(store, path, bytes).await,
+    }
+}
+
+async fn settle(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<()> {
+    if store.get(&path).await?.is_some_and(|found| found == bytes) {
+        return Ok(());
+    }
+    match store.put_if_absent(&path, bytes).await? {
+        Put::Created => Ok(()),
+        Put::Exists => Err(StoreError::new("write", &path, "another object has its name").into()),
+    }
+}
+
+/// Dead letters, and the digests of those that the root holds already.
+struct Letters(BTreeSet<String>);
+
+impl Letters {
+    async fn load(run: &Run) -> Result<Self> {
+        let lead = run.held.get(LEAD)?;
+        let listed = run.ports.store.list(&names::dead_letter_folder(LEAD)).await?;
+        let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
+        Ok(Self(named.filter(|(stamp, _)| lead.draft.admits(stamp)).map(|(_, digest)| digest).collect()))
+    }
+
+    async fn write(&mut self, run: &mut Run, letters: &[DeadLetter]) -> Result<()> {
+        for letter in letters {
+            run.outcome.reject(letter);
+        }
+        let bytes = run.ports.archive.write_dead_letters(letters).map_err(WorkerError::Task)?;
+        let digest = hex(&Sha256::digest(&bytes)[..16]);
+        if self.0.contains(&digest) {
+            return Ok(());
+        }
+        let path = names::dead_letters(LEAD, &run.held.stamper(LEAD)?.next(), &digest);
+        put(&*run.ports.store, path, bytes.into()).await?;
+        self.0.insert(digest);
+        run.held.get_mut(LEAD)?.changed = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! What a backfill reports when it is done.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::ports::DeadLetter;
+
+/// Dead letters kept for people, at most.
+const EXAMPLES_MAX: usize = 10;
+
+/// What a backfill did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Avro files read.
+    pub files: u64,
+    /// Other files in the input.
+    pub files_skipped: u64,
+    /// Events read.
+    pub events_read: u64,
+    /// Events that the archive did not hold.
+    pub events_new: u64,
+    /// Events that it did hold, or that came twice.
+    pub events_known: u64,
+    /// Rejected records by reason.
+    pub dead_letters: BTreeMap<Reason, u64>,
+    /// Some of them, as sentences with file and position.
+    pub dead_letter_examples: Vec<String>,
+    /// First and last hour folded, over all shards.
+    pub folded: Option<(Hour, Hour)>,
+    /// Hours folded, once per shard.
+    pub hours: u64,
+    /// Table files written.
+    pub files_written: u64,
+    /// Hours whose rows had been published before and have changed, once per shard.
+    pub hours_restated: u64,
+    /// Commits made to tables.
+    pub commits: u64,
+    /// The hour through which every organization is closed.
+    pub closed_through: Option<Hour>,
+    /// Events that wait in the archive for their hour to be closed.
+    pub ahead: Option<Ahead>,
+    /// Sums over the hours folded, by currency.
+    pub totals: BTreeMap<String, Totals>,
+}
+
+/// Events behind the last hour closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Hours of shards that have such events.
+    pub hours: u64,
+    /// The earliest.
+    pub first: Hour,
+    /// The latest.
+    pub last: Hour,
+}
+
+/// Sums over hours, exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Effective cost of pods by namespace.
+    pub namespaces: BTreeMap<String, Decimal12>,
+    /// Cost of nodes that no pod was allocated.
+    pub idle: Decimal12,
+    /// Cost of unused reservation units.
+    pub unused_reservations: Decimal12,
+    /// Cost of commitments that reached no node.
+    pub unused_commitments: Decimal12,
+    /// Effective cost of pods while over quota; part of their namespaces' cost.
+    pub over_quota: Decimal12,
+    /// Hours of pods, each once, that had an unpriced row.
+    pub unpriced_pod_hours: i64,
+    /// Total supply.
+    pub supply: Decimal12,
+    /// Sum of effective cost.
+    pub allocated: Decimal12,
+    /// Supply less allocated: always 0.
+    pub difference: Decimal12,
+    /// Rows of `cost_allocation`.
+    pub rows: i64,
+    /// Distinct events.
+    pub events: i64,
+}
+
+impl Outcome {
+    /// Counts a dead letter.
+    pub(super) fn reject(&mut self, letter: &DeadLetter) {
+        let reject = &letter.rejected.reject;
+        *self.dead_letters.entry(reject.reason).or_default() += 1;
+        if self.dead_letter_examples.len() < EXAMPLES_MAX {
+            let position = &letter.position;
+            self.dead_letter_examples.push(format!(
+                "{}, record {} (block at byte {}): {reject}",
+                letter.file, position.record, position.block_offset
+            ));
+        }
+    }
+
+    /// Dead letters over all reasons.
+    pub fn dead_letters_all(&self) -> u64 {
+        self.dead_letters.values().sum()
+    }
+
+    /// Counts a folded hour of a shard.
+    pub(super) fn fold(&mut self, hour: Hour) {
+        let (first, last) = self.folded.unwrap_or((hour, hour));
+        self.folded = Some((first.min(hour), last.max(hour)));
+        self.hours += 1;
+    }
+}
+
+impl Totals {
+    /// Adds the totals of other hours. A sum stops at the largest number of 128 bits, which no lake of decimals with
+    /// 38 digits reaches.
+    pub fn merge(&mut self, other: &Self) {
+        for (namespace, cost) in &other.namespaces {
+            add(self.namespaces.entry(namespace.clone()).or_default(), *cost);
+        }
+        add(&mut self.idle, other.idle);
+        add(&mut self.unused_reservations, other.unused_reservations);
+        add(&mut self.unused_commitments, other.unused_commitments);
+        add(&mut self.over_quota, other.over_quota);
+        add(&mut self.supply, other.supply);
+        add(&mut self.allocated, other.allocated);
+        add(&mut self.difference, other.difference);
+        self.unpriced_pod_hours += other.unpriced_pod_hours;
+        self.rows += other.rows;
+        self.events += other.events;
+    }
+
+    /// Adds one organization's hour.
+    pub fn add(&mut self, tables: &HourTables) {
+        for row in &tables.cost_allocation {
+            let cost = row.effective_cost;
+            match row.kind {
+                RowKind::PodNode | RowKind::PodServerless | RowKind::PodPool => {
+                    if let Some(pod) = &row.pod {
+                        match self.namespaces.get_mut(&*pod.namespace) {
+                            Some(sum) => add(sum, cost),
+                            None => {
+                                self.namespaces.insert(pod.namespace.to_string(), cost);
+                            }
+                        }
+                    }
+                }
+                RowKind::NodeIdle => add(&mut self.idle, cost),
+                RowKind::ReservationUnused => add(&mut self.unused_reservations, cost),
+                RowKind::CommitmentUnused => add(&mut self.unused_commitments, cost),
+                RowKind::CommitmentPurchase => {}
+            }
+            if row.quota_state == Some(QuotaState::OverQuota) {
+                add(&mut self.over_quota, cost);
+            }
+        }
+        let totals = &tables.totals;
+        add(&mut self.supply, totals.supply_cost);
+        add(&mut self.allocated, totals.allocated_cost);
+        add(&mut self.difference, totals.difference);
+        self.unpriced_pod_hours += totals.unpriced_pods;
+        self.rows += totals.rows;
+        self.events += totals.events;
+    }
+}
+
+fn add(sum: &mut Decimal12, amount: Decimal12) {
+    *sum = Decimal12::from_units(sum.units().saturating_add(amount.units()));
+}
+
+/// A later time of two.
+pub(super) fn later(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.max(other)
+}

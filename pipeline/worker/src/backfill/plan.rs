@@ -1,0 +1,167 @@
+//! Which hours a backfill folds: up to where, and from which snapshot.
+//!
+//! It closes every organization through one hour: that of the last event of the archive, or `--to`, or the last hour
+//! closed before, whichever is latest. One exception keeps a wrong clock from making years of empty hours: an event
+//! later than the wall clock that lies more than the horizon behind every event before it, and whatever follows it,
+//! stays in the archive unclosed until time comes near it, or `--to` names it.
+
+use std::collections::BTreeSet;
+
+use prorata_schemas::time::Hour;
+
+use super::Run;
+use super::outcome::Ahead;
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::ports::ObjectStore;
+use crate::retention::HORIZON_HOURS;
+use crate::rules;
+use crate::snapshot::{self, ShardState};
+
+/// Where folding of a shard stands.
+pub(super) struct Cursor {
+    /// The next hour to fold.
+    pub next: Hour,
+    /// The first hour whose tables are wanted; those before it only lead up from the snapshot.
+    pub emit_from: Hour,
+    /// State before `next`.
+    pub states: ShardState,
+}
+
+/// The last hour to close, none while there is nothing to close; notes what lies behind it.
+pub(super) fn end(run: &mut Run) -> Option<Hour> {
+    let hours: BTreeSet<Hour> = run.held.iter().flat_map(|(_, held)| held.archive.keys().copied()).collect();
+    let wanted = run.options.to.or_else(|| last_in_reach(&hours, run.ports.clock.now().hour()));
+    let closed = run.held.iter().filter_map(|(_, held)| held.draft.closed_through).max();
+    let end = wanted.max(closed);
+    let behind = hours.range(end.map_or(Hour(i64::MIN), Hour::next)..);
+    if let (Some(first), Some(last)) = (behind.clone().next(), behind.clone().next_back()) {
+        run.outcome.ahead = Some(Ahead { hours: behind.count() as u64, first: *first, last: *last });
+    }
+    run.outcome.closed_through = end;
+    end
+}
+
+/// The last of these hours with events that is not cut off by a wrong clock.
+fn last_in_reach(hours: &BTreeSet<Hour>, now: Hour) -> Option<Hour> {
+    let mut last: Option<Hour> = None;
+    for hour in hours {
+        if *hour > now && last.is_some_and(|last| hour.0 - last.0 > HORIZON_HOURS) {
+            break;
+        }
+        last = Some(*hour);
+    }
+    last
+}
+
+/// Lists the rules of every shard, and marks the hours that are to be folded again though no event has changed.
+pub(super) async fn prepare(run: &mut Run, end: Hour) -> Result<()> {
+    let options = &run.options;
+    let with_events = |archive: &crate::archive_index::ShardArchive| archive.keys().next().copied();
+    let unlisted = run.held.iter().any(|(_, held)| held.draft.rules.is_empty() && !held.archive.is_empty());
+    if options.rewrite_rules || unlisted {
+        run.held.rules.store(&*run.ports.store, &options.rules).await?;
+    }
+    for (_, held) in run.held.iter_mut() {
+        let Some(first) = with_events(&held.archive) else { continue };
+        let closed = held.draft.closed_through.map(|closed| (first, closed));
+        if held.draft.rules.is_empty() {
+            let version = options.rules.version.clone();
+            held.draft.rules.push(crate::checkpoint::RulesFrom { from: first, version });
+        } else if options.rewrite_rules {
+            let before = held.draft.rules.clone();
+            let range = (options.from, options.to);
+            let changed = rules::rewrite(&mut held.draft.rules, &options.rules.version, range, closed);
+            changed.into_iter().for_each(|hour| held.draft.dirty.insert(hour));
+            held.changed |= before != held.draft.rules;
+        }
+        if let (Some(from), Some((first, closed))) = (options.from, closed) {
+            let last = options.to.unwrap_or(end).min(closed);
+            held.draft.dirty.insert_range(from.max(first), last);
+        }
+    }
+    Ok(())
+}
+
+/// Where to fold a shard next, none when it is done. `here` is the state at the end of an hour just folded, if any.
+pub(super) async fn next_segment(
+    run: &Run,
+    shard: Shard,
+    end: Hour,
+    here: Option<(Hour, ShardState)>,
+) -> Result<Option<Cursor>> {
+    let held = run.held.get(shard)?;
+    let draft = &held.draft;
+    let Some(first) = held.archive.keys().next().copied() else { return Ok(None) };
+    let open = draft.closed_through.map_or(first, |closed| closed.next().max(first));
+    let start = draft.dirty.first().unwrap_or(open).max(first);
+    if start > end {
+        return Ok(None);
+    }
+    let mut bases = draft.snapshots_before(start).peekable();
+    if let Some((hour, states)) = here
+        && hour < start
+        && bases.peek().is_none_or(|(base, _)| *base <= hour)
+    {
+        return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
+    }
+    for (hour, object) in bases {
+        if let Some(states) = load(&*run.ports.store, object).await? {
+            return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
+        }
+    }
+    Ok(Some(Cursor { next: first, emit_from: start, states: ShardState::new() }))
+}
+
+/// A snapshot's state, none when it is not usable: then an older one is.
+async fn load(store: &dyn ObjectStore, object: &str) -> Result<Option<ShardState>> {
+    let Some(bytes) = store.get(object).await? else {
+        tracing::warn!(object, "a snapshot is not there, an older one is used");
+        return Ok(None);
+    };
+    match snapshot::decode(&bytes) {
+        Ok(states) => Ok(Some(states)),
+        Err(error) => {
+            tracing::warn!(object, %error, "a snapshot cannot be used, an older one is");
+            Ok(None)
+        }
+    }
+}
+
+/// Hours between a cursor and the end; more than allowed are taken for a wrong clock.
+pub(super) fn hours_left(run: &Run, shard: Shard, cursor: &Cursor, end: Hour) -> Result<i64> {
+    let hours = end.0 - cursor.next.0 + 1;
+    if hours > run.options.hours_max {
+        let (next, most) = (cursor.next, run.options.hours_max);
+        return Err(WorkerError::Configuration(format!(
+            "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.hours_max: {most}; an \
+             event with a wrong clock may lie at either end: leave it out, name another --to, or raise \
+             backfill.hours_max"
+        )));
+    }
+    Ok(hours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(hours: &[i64], now: i64) -> Option<i64> {
+        let hours = hours.iter().copied().map(Hour).collect();
+        last_in_reach(&hours, Hour(now)).map(|hour| hour.0)
+    }
+
+    #[test]
+    fn a_clock_years_ahead_closes_no_empty_years() {
+        assert_eq!(last(&[10, 11, 50_000], 12), Some(11));
+        assert_eq!(last(&[10, 11, 50_000, 50_001], 12), Some(11), "nor what follows it");
+    }
+
+    #[test]
+    fn a_gap_in_the_past_and_a_near_future_are_closed() {
+        assert_eq!(last(&[10, 50_000], 60_000), Some(50_000));
+        assert_eq!(last(&[10, 11, 11 + HORIZON_HOURS], 12), Some(11 + HORIZON_HOURS));
+        assert_eq!(last(&[90_000, 90_001], 5), Some(90_001), "a trace that lies wholly in the future");
+        assert_eq!(last(&[], 5), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Threads that read and decode foreign files, each one file at a time, behind a bounded queue.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use crate::names::Shard;
+use crate::ports::{Archive, DeadLetter, Input, InputFile, Position, Rejected, Stopped};
+use crate::root::Root;
+
+/// Events in one message of the queue.
+const BATCH_EVENTS: usize = 1_024;
+
+/// Messages in the queue.
+const QUEUE_BATCHES: usize = 16;
+
+/// Dead letters in one file, at most.
+const LETTERS_MAX: usize = 1_000;
+
+/// Bytes of dead letters in one file, as soon as reached.
+const LETTERS_BYTES: usize = 4 << 20;
+
+/// An event on its way to the archive.
+pub(super) struct Arrival {
+    pub shard: Shard,
+    pub hour: Hour,
+    pub kind: EventKind,
+    pub body: Box<[u8]>,
+}
+
+/// What a reader hands over.
+pub(super) enum Read {
+    /// Events, in the order of their file.
+    Events(Vec<Arrival>),
+    /// Rejected records of one file, in its order; the same file gives the same messages.
+    Letters(Vec<DeadLetter>),
+    /// A file is at its end.
+    Done,
+}
+
+/// What readers share.
+pub(super) struct Reading {
+    pub input: Arc<dyn Input>,
+    pub archive: Arc<dyn Archive>,
+    pub root: Root,
+    pub files: Vec<InputFile>,
+    /// Rules that say an organization's currency, by shard; `default_rules` for the rest.
+    pub rules: BTreeMap<Shard, Arc<Rules>>,
+    pub default_rules: Arc<Rules>,
+}
+
+/// Starts `threads` readers over all files.
+pub(super) fn start(reading: Reading, threads: usize) -> Receiver<Read> {
+    let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
+    let reading = Arc::new(reading);
+    let next = Arc::new(AtomicUsize::new(0));
+    for _ in 0..threads.max(1) {
+        let (reading, next, sender) = (Arc::clone(&reading), Arc::clone(&next), sender.clone());
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
+            while let Some(file) = reading.files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if read_file(&reading, file, &runtime, &sender).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+fn read_file(
+    reading: &Reading,
+    file: &InputFile,
+    runtime: &Handle,
+    sender: &Sender<Read>,
+) -> Result<(), Stopped> {
+    let mut taker = Taker { reading, file, sender, events: Vec::new(), letters: Vec::new(), letter_bytes: 0 };
+    match runtime.block_on(reading.input.open(file)) {
+        Ok(mut source) => {
+            reading.archive.read(&mut *source, &mut |position, record| taker.take(position, record))?
+        }
+        Err(error) => {
+            let reject = Reject::malformed(format!("the file cannot be opened: {}", error.cause));
+            taker.take(Position::default(), Err(Rejected { reject, bytes: Vec::new() }))?;
+        }
+    }
+    taker.send_events()?;
+    taker.send_letters()?;
+    sender.blocking_send(Read::Done).map_err(|_| Stopped)
+}
+
+struct Taker<'a> {
+    reading: &'a Reading,
+    file: &'a InputFile,
+    sender: &'a Sender<Read>,
+    events: Vec<Arrival>,
+    letters: Vec<DeadLetter>,
+    letter_bytes: usize,
+}
+
+impl Taker<'_> {
+    fn take(&mut self, position: Position, record: Result<EventRecord, Rejected>) -> Result<(), Stopped> {
+        match record.and_then(|record| self.judge(record)) {
+            Ok(arrival) => {
+                self.events.push(arrival);
+                if self.events.len() >= BATCH_EVENTS { self.send_events() } else { Ok(()) }
+            }
+            Err(rejected) => {
+                self.letter_bytes += rejected.bytes.len();
+                self.letters.push(DeadLetter { file: self.file.path.clone(), position, rejected });
+                let full = self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES;
+                if full { self.send_letters() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// What needs configuration: an organization's prices are in its own currency.
+    fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
+        let EventRecord { event, body } = record;
+        let organization = &event.organization_id;
+        let shard = self.reading.root.shard_of(organization);
+        let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
+        let expected = rules.currency_of(organization);
+        match event.payload.currency() {
+            Some(currency) if currency != expected => {
+                let name = event.payload.kind().name();
+                let sentence = format!(
+                    "{name}.currency: '{currency}' is not '{expected}', the currency configured for organization \
+                     '{organization}'"
+                );
+                let reject = Reject::new(Reason::CurrencyMismatch, sentence);
+                Err(Rejected { reject, bytes: body.into_vec() })
+            }
+            _ => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
+        }
+    }
+
+    fn send_events(&mut self) -> Result<(), Stopped> {
+        let events = std::mem::take(&mut self.events);
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.sender.blocking_send(Read::Events(events)).map_err(|_| Stopped)
+    }
+
+    fn send_letters(&mut self) -> Result<(), Stopped> {
+        let letters = std::mem::take(&mut self.letters);
+        self.letter_bytes = 0;
+        if letters.is_empty() {
+            return Ok(());
+        }
+        self.sender.blocking_send(Read::Letters(letters)).map_err(|_| Stopped)
+    }
+}

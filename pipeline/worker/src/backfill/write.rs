@@ -1,0 +1,261 @@
+//! Folded hours into table files and snapshots, and those into the draft of the next checkpoint.
+//!
+//! A table whose content is what it was keeps its file. Only when some table's content has changed does the hour's
+//! revision rise, and `hours` with it: its clock columns alone change nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::Text;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Hour, Timestamp};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use tokio::task::JoinHandle;
+
+use super::Run;
+use super::fold::{FoldedHour, FoldedWindow};
+use super::ingest::{self, CONCURRENCY};
+use super::outcome::Totals;
+use super::plan::Cursor;
+use crate::checkpoint::{FileEntry, HourEntry};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard, Stamp, TableFile};
+use crate::ports::{HourClock, TableEncoder};
+use crate::retention;
+use crate::snapshot;
+
+/// A shard's written window, to go into the draft.
+pub(super) struct Written {
+    shard: Shard,
+    hours: BTreeMap<Hour, WrittenHour>,
+    last: Option<Hour>,
+    continues: bool,
+}
+
+struct WrittenHour {
+    entry: HourEntry,
+    restated: bool,
+    files: u64,
+    totals: BTreeMap<String, Totals>,
+}
+
+/// Gives names to new objects of one shard.
+#[derive(Clone)]
+pub(super) struct Stamper {
+    pub seq: u64,
+    pub owner: Text,
+    pub counter: Arc<AtomicU64>,
+}
+
+impl Stamper {
+    pub fn next(&self) -> Stamp {
+        let n = self.counter.fetch_add(1, Ordering::Relaxed);
+        Stamp { seq: self.seq, owner: Arc::clone(&self.owner), n }
+    }
+}
+
+/// An hour about to be encoded.
+struct Job {
+    shard: Shard,
+    hour: Hour,
+    organizations: Vec<FoldedHour>,
+    /// As it was published before; none when it never was.
+    before: Option<HourEntry>,
+    snapshot: bool,
+    stamper: Stamper,
+    now: Timestamp,
+}
+
+/// An encoded hour with the objects that are yet to be stored.
+struct Encoded {
+    shard: Shard,
+    hour: Hour,
+    written: WrittenHour,
+    objects: Vec<(String, Bytes)>,
+}
+
+/// Files of hours that have left the checkpoints, as the tables have them.
+pub(super) type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
+
+/// Reads from the tables which files old hours have, once such an hour is to be folded again.
+pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) -> Result<()> {
+    let forgotten = cursors.iter().any(|(shard, cursor)| {
+        run.held.get(*shard).is_ok_and(|held| {
+            let closed = held.draft.closed_through.is_some_and(|closed| cursor.emit_from <= closed);
+            closed && !held.draft.hours.contains_key(&cursor.emit_from)
+        })
+    });
+    if !forgotten || run.live.is_some() {
+        return Ok(());
+    }
+    let mut live = LiveHours::new();
+    for table in Table::ALL {
+        for file in run.ports.tables.load(table, &[]).await?.files {
+            if let Some(name) = TableFile::parse(&file.path) {
+                let entry =
+                    FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };
+                live.entry((name.shard, name.hour)).or_default().insert(table, entry);
+            }
+        }
+    }
+    run.live = Some(live);
+    Ok(())
+}
+
+/// Starts encoding and storing windows; `checkpoint` says that one is due behind them, which wants the last state.
+pub(super) fn start(
+    run: &Run,
+    windows: Vec<FoldedWindow>,
+    end: Hour,
+    checkpoint: bool,
+) -> Result<JoinHandle<Result<Vec<Written>>>> {
+    let mut written = BTreeMap::new();
+    let mut jobs = Vec::new();
+    let now = run.ports.clock.now();
+    for window in windows {
+        let shard = window.shard;
+        let stamper = run.held.stamper(shard)?;
+        let last = window.hours.keys().next_back().copied();
+        let continues = window.continues;
+        written.insert(shard, Written { shard, hours: BTreeMap::new(), last, continues });
+        for (hour, organizations) in window.hours.into_iter().filter(|(hour, _)| *hour >= window.emit_from) {
+            let snapshot = retention::keeps_snapshot(hour, end) || (checkpoint && Some(hour) == last);
+            let before = published(run, shard, hour)?;
+            let stamper = stamper.clone();
+            jobs.push(Job { shard, hour, organizations, before, snapshot, stamper, now });
+        }
+    }
+    let encoder = Arc::clone(&run.ports.encoder);
+    let store = Arc::clone(&run.ports.store);
+    Ok(tokio::spawn(async move {
+        let encode = move || -> Result<Vec<Encoded>> {
+            jobs.into_par_iter().map(|job| encode_hour(&*encoder, job)).collect()
+        };
+        let encoded = tokio::task::spawn_blocking(encode).await;
+        let encoded = encoded.map_err(|error| WorkerError::Task(error.to_string()))??;
+        let mut puts = Vec::new();
+        for mut hour in encoded {
+            let objects = std::mem::take(&mut hour.objects);
+            puts.extend(objects.into_iter().map(|(path, bytes)| ingest::put(&*store, path, bytes)));
+            if let Some(window) = written.get_mut(&hour.shard) {
+                window.hours.insert(hour.hour, hour.written);
+            }
+        }
+        stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+        Ok(written.into_values().collect())
+    }))
+}
+
+/// An hour as it was published last.
+fn published(run: &Run, shard: Shard, hour: Hour) -> Result<Option<HourEntry>> {
+    let draft = &run.held.get(shard)?.draft;
+    if let Some(entry) = draft.hours.get(&hour) {
+        return Ok(Some(entry.clone()));
+    }
+    let live = run.live.as_ref().and_then(|live| live.get(&(shard, hour)));
+    Ok(live.map(|tables| HourEntry {
+        revision: draft.revision_of(hour),
+        tables: tables.clone(),
+        held: true,
+        ..HourEntry::default()
+    }))
+}
+
+/// Takes written windows into the drafts.
+pub(super) fn apply(run: &mut Run, windows: Vec<Written>) -> Result<()> {
+    for window in windows {
+        let Some(last) = window.last else { continue };
+        for (hour, written) in window.hours {
+            run.outcome.fold(hour);
+            run.outcome.files_written += written.files;
+            run.outcome.hours_restated += u64::from(written.restated);
+            for (currency, totals) in &written.totals {
+                run.outcome.totals.entry(currency.clone()).or_default().merge(totals);
+            }
+            let held = run.held.get_mut(window.shard)?;
+            held.changed = true;
+            held.draft.hours.insert(hour, written.entry);
+        }
+        let draft = &mut run.held.get_mut(window.shard)?.draft;
+        let closed = draft.closed_through;
+        draft.dirty.clear_through(last);
+        if window.continues && closed.is_some_and(|closed| last < closed) {
+            draft.dirty.insert(last.next());
+        }
+        draft.closed_through = closed.max(Some(last));
+    }
+    Ok(())
+}
+
+fn encode_hour(encoder: &dyn TableEncoder, job: Job) -> Result<Encoded> {
+    let Job { shard, hour, organizations, before, snapshot: keep, stamper, now } = job;
+    let state = FoldedWindow::digest(&organizations);
+    let revision = before.as_ref().map_or(0, |before| before.revision + 1);
+    let mut objects = Vec::new();
+    let old_snapshot =
+        before.as_ref().filter(|before| before.state == state).and_then(|before| before.snapshot.clone());
+    let snapshot = match old_snapshot {
+        Some(snapshot) => Some(snapshot),
+        None if keep => {
+            let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
+            let bytes = snapshot::encode(&packed).map_err(|error| WorkerError::Task(error.to_string()))?;
+            let path = names::snapshot(shard, hour, &stamper.next());
+            objects.push((path.clone(), bytes.into()));
+            Some(path)
+        }
+        None => None,
+    };
+    let clock = |folded: &FoldedHour| HourClock {
+        late_events: 0,
+        max_event_time_seen: folded.packed.max_event_time,
+        complete: true,
+        revision,
+        last_updated: now,
+    };
+    let clocks: Vec<HourClock> = organizations.iter().map(clock).collect();
+    let tables: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
+    let mut files = BTreeMap::new();
+    let mut changed = before.is_none();
+    for table in Table::ALL {
+        let encoded = encoder.encode(table, &tables, &clocks);
+        let encoded = encoded.map_err(|cause| WorkerError::Encode { table, shard, hour, cause })?;
+        let old = before.as_ref().and_then(|before| before.tables.get(&table));
+        let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
+        changed |= !same;
+        let keep_old = if table == Table::Hours { !changed } else { same };
+        match (encoded, old) {
+            (_, Some(old)) if keep_old => {
+                files.insert(table, old.clone());
+            }
+            (Some(file), _) => {
+                let name = TableFile { hour, shard, stamp: stamper.next(), digest: file.digest.clone() };
+                let path = name.path();
+                objects.push((format!("{}/{path}", table.name()), file.bytes.clone()));
+                let bytes = file.bytes.len() as u64;
+                files.insert(table, FileEntry { path, bytes, digest: file.digest, stats: Some(file.stats) });
+            }
+            (None, _) => {}
+        }
+    }
+    let (revision, restated) = match &before {
+        Some(before) if !changed => (before.revision, false),
+        before => (revision, before.is_some()),
+    };
+    let held = !changed && before.is_some_and(|before| before.held);
+    let new_files = objects.iter().filter(|(path, _)| !path.starts_with(names::STATE)).count() as u64;
+    let entry = HourEntry { revision, state, snapshot, tables: files, held };
+    let written = WrittenHour { entry, restated, files: new_files, totals: totals(&tables) };
+    Ok(Encoded { shard, hour, written, objects })
+}
+
+fn totals(tables: &[HourTables]) -> BTreeMap<String, Totals> {
+    let mut sums: BTreeMap<String, Totals> = BTreeMap::new();
+    for organization in tables {
+        sums.entry(organization.currency.to_string()).or_default().add(organization);
+    }
+    sums
+}

@@ -1,0 +1,112 @@
+//! Claim: how a shard is taken.
+//!
+//! Read the latest checkpoint, publish it, then create the next one, which repeats it and appends a new owner. A
+//! backfill takes the lead shard (0) before any other and looks, before each further claim, whether it still leads: so
+//! of several backfills on one root the last to take the lead gets all its shards, and the others stop.
+
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+
+use crate::checkpoint::{Checkpoint, Owner, OwnerKind};
+use crate::error::{Result, WorkerError};
+use crate::log::{self, Decision};
+use crate::names::{self, Shard};
+use crate::ports::{ObjectStore, TableCommitter};
+use crate::publish::{self, Published};
+
+/// The shard that is claimed before any other.
+pub const LEAD: Shard = 0;
+
+/// How often a claim that finds its sequence number taken is tried again.
+const TRIES_MAX: usize = 8;
+
+/// Who claims, and how.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    /// Random id of the owner to be.
+    pub owner: Text,
+    /// Whether a shard may be taken from a worker that has not released it.
+    pub take_over: bool,
+}
+
+/// Takes a shard, and returns the checkpoint that says so. `lead` is the claimant's checkpoint of the lead shard, none
+/// while that is being taken.
+///
+/// # Errors
+/// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is unavailable.
+pub async fn claim(
+    store: &dyn ObjectStore,
+    tables: &dyn TableCommitter,
+    claimant: &Claimant,
+    shard: Shard,
+    lead: Option<u64>,
+    now: Timestamp,
+) -> Result<Checkpoint> {
+    for _ in 0..TRIES_MAX {
+        let latest = log::latest(store, shard).await?;
+        refuse_held(&latest, claimant)?;
+        if latest.seq > 0 && !publish_latest(store, tables, &latest, claimant).await? {
+            continue;
+        }
+        if let Some(seq) = lead {
+            still_leads(store, seq).await?;
+        }
+        let mut next = latest.clone();
+        next.seq += 1;
+        next.written_at = now;
+        next.owners.push(Owner {
+            owner: claimant.owner.clone(),
+            seq: next.seq,
+            kind: OwnerKind::Backfill,
+            released: false,
+        });
+        if log::decide(store, &next).await? == Decision::Ours {
+            for entry in next.hours.values_mut() {
+                entry.held = true;
+            }
+            return Ok(next);
+        }
+    }
+    Err(WorkerError::Taken { shard })
+}
+
+/// Stops when the lead shard has gone on without us.
+///
+/// # Errors
+/// [`WorkerError::Taken`], or unavailable storage.
+pub async fn still_leads(store: &dyn ObjectStore, seq: u64) -> Result<()> {
+    match store.get(&names::checkpoint(LEAD, seq + 1)).await? {
+        Some(_) => Err(WorkerError::Taken { shard: LEAD }),
+        None => Ok(()),
+    }
+}
+
+fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
+    match latest.owner() {
+        Some(owner) if owner.kind == OwnerKind::Worker && !owner.released && !claimant.take_over => {
+            Err(WorkerError::Held { shard: latest.shard, owner: owner.owner.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
+async fn publish_latest(
+    store: &dyn ObjectStore,
+    tables: &dyn TableCommitter,
+    latest: &Checkpoint,
+    claimant: &Claimant,
+) -> Result<bool> {
+    let Published { fenced, .. } = publish::publish(tables, &[latest], &claimant.owner).await?;
+    let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
+    let newest = log::latest(store, latest.shard).await?;
+    if newest.seq > latest.seq {
+        return Ok(false);
+    }
+    Err(WorkerError::StateBehindTables {
+        table: fence.table,
+        shard: latest.shard,
+        table_seq: fence.seq,
+        state_seq: latest.seq,
+    })
+}

@@ -1,0 +1,127 @@
+//! The contract suite of the ports: each promise as a check that the twin in memory and the real thing both pass.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use prorata_schemas::tables::Table;
+
+use crate::names;
+use crate::ports::{AddFile, LiveFile, ObjectStore, Put, TableCommit, TableCommitter};
+
+type Checked = Result<(), String>;
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
+    if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
+}
+
+/// Checks an empty object store.
+///
+/// # Errors
+/// The first promise that is not kept.
+pub async fn object_store(store: &dyn ObjectStore) -> Checked {
+    let text = |error: crate::ports::StoreError| error.to_string();
+    let (path, other) = ("state/shard=0000/checkpoint-0000000001.json", "state/shard=0001/x.json");
+    equal("reading what is not there", store.get(path).await.map_err(text)?, None)?;
+    equal("an empty list", store.list("state/").await.map_err(text)?.len(), 0)?;
+    let first = Bytes::from_static(b"first");
+    equal("creating", store.put_if_absent(path, first.clone()).await.map_err(text)?, Put::Created)?;
+    let again = store.put_if_absent(path, Bytes::from_static(b"second")).await.map_err(text)?;
+    equal("creating again", again, Put::Exists)?;
+    equal("the first stays", store.get(path).await.map_err(text)?, Some(first))?;
+    store.put_if_absent(other, Bytes::from_static(b"x")).await.map_err(text)?;
+    let listed = store.list("state/").await.map_err(text)?;
+    let listed: Vec<(&str, u64)> = listed.iter().map(|object| (object.path.as_str(), object.bytes)).collect();
+    equal("the list ascends", listed, vec![(path, 5), (other, 1)])?;
+    let folder = store.list("state/shard=0001/").await.map_err(text)?;
+    equal("the list of one folder", folder.len(), 1)?;
+    race(store).await?;
+    for path in [other, path, path] {
+        store.delete(path).await.map_err(text)?;
+    }
+    equal("deleted", store.get(path).await.map_err(text)?, None)?;
+    let empty = "state/empty";
+    store.put_if_absent(empty, Bytes::new()).await.map_err(text)?;
+    equal("an empty object", store.get(empty).await.map_err(text)?, Some(Bytes::new()))
+}
+
+/// Of concurrent writers exactly one creates, and everybody reads its bytes.
+async fn race(store: &dyn ObjectStore) -> Checked {
+    for round in 0..8_u32 {
+        let path = format!("state/race-{round}");
+        let writers = (0..8_u32).map(|writer| {
+            let (path, bytes) = (path.clone(), Bytes::from(format!("writer {writer}").repeat(1000)));
+            async move { store.put_if_absent(&path, bytes.clone()).await.map(|put| (put, bytes)) }
+        });
+        let answers = futures::future::join_all(writers).await;
+        let mut created = Vec::new();
+        for answer in answers {
+            let (put, bytes) = answer.map_err(|error| error.to_string())?;
+            created.extend((put == Put::Created).then_some(bytes));
+        }
+        equal("winners of a race", created.len(), 1)?;
+        let found = store.get(&path).await.map_err(|error| error.to_string())?;
+        equal("what the winner wrote", found, created.pop())?;
+    }
+    Ok(())
+}
+
+/// Checks the logs of a root without tables.
+///
+/// # Errors
+/// The first promise that is not kept.
+pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
+    let text = |error: crate::ports::TableError| error.to_string();
+    let table = Table::QuotaUsage;
+    let (ours, other) = (names::transaction(3), names::transaction(4));
+    let apps = [ours.clone(), other.clone()];
+    let empty = tables.load(table, &apps).await.map_err(text)?;
+    equal("files of a new table", empty.files.len(), 0)?;
+    equal("transactions of a new table", empty.transactions, BTreeMap::new())?;
+
+    let add = |name: &str| AddFile {
+        path: format!("date=2026-11-20/{name}.parquet"),
+        date: "2026-11-20".into(),
+        bytes: 10,
+        stats: Some(r#"{"numRecords":1}"#.into()),
+    };
+    let commit = |adds: Vec<AddFile>, removes: Vec<String>, seq| TableCommit {
+        adds,
+        removes,
+        transactions: [(ours.clone(), seq)].into(),
+        id: "contract".into(),
+    };
+    tables.commit(table, empty.version, &commit(vec![add("a"), add("b")], vec![], 1)).await.map_err(text)?;
+    let first = tables.load(table, &apps).await.map_err(text)?;
+    let live = |name: &str| LiveFile { path: add(name).path, bytes: 10 };
+    equal("files after a commit", first.files.clone(), vec![live("a"), live("b")])?;
+    equal("transactions after a commit", first.transactions.clone(), [(ours.clone(), 1)].into())?;
+
+    let stale = tables.commit(table, empty.version, &commit(vec![add("c")], vec![], 2)).await;
+    equal("a commit from an old version is refused", stale.is_err(), true)?;
+    let replace = commit(vec![add("d")], vec![add("a").path], 7);
+    tables.commit(table, first.version, &replace).await.map_err(text)?;
+    let second = tables.load(table, &apps).await.map_err(text)?;
+    equal("files after a replacement", second.files.clone(), vec![live("b"), live("d")])?;
+    equal("transactions after it", second.transactions, [(ours.clone(), 7)].into())?;
+    equal("versions ascend", second.version > first.version, true)?;
+
+    let again = tables.load(table, &[other]).await.map_err(text)?;
+    equal("only transactions asked for", again.transactions, BTreeMap::new())?;
+    let untouched = tables.load(Table::Hours, &apps).await.map_err(text)?;
+    equal("another table", untouched.files.len(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::{MemoryStore, MemoryTables};
+
+    #[tokio::test]
+    async fn the_twin_of_the_object_store_keeps_its_promises() {
+        super::object_store(&MemoryStore::default()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_twin_of_the_table_logs_keeps_its_promises() {
+        super::table_committer(&MemoryTables::default()).await.unwrap();
+    }
+}

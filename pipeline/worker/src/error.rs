@@ -1,0 +1,94 @@
+//! What stops a run, by what mends it.
+
+use prorata_engine::EngineError;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+
+use crate::names::Shard;
+use crate::ports::{StoreError, TableError};
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields name the object of the sentence")]
+pub enum WorkerError {
+    /// Storage is unavailable: mend it and run again, nothing is lost or doubled.
+    #[error(
+        "storage is unavailable: {0}; nothing is lost or doubled, run the same command again once it is mended"
+    )]
+    Store(#[from] StoreError),
+
+    /// A table's log is unavailable.
+    #[error(
+        "storage is unavailable: {0}; nothing is lost or doubled, run the same command again once it is mended"
+    )]
+    Tables(#[from] TableError),
+
+    /// Another owner has taken the shard.
+    #[error(
+        "shard {shard} was taken by another backfill or worker while this one ran; \
+         nothing is lost or doubled, run the same command again when the other is done"
+    )]
+    Taken { shard: Shard },
+
+    /// Arguments or configuration are wrong. The sentence says what, where and how to mend it.
+    #[error("{0}")]
+    Configuration(String),
+
+    /// A worker holds the shard and has not let go.
+    #[error(
+        "shard {shard} is held by worker '{owner}', which has not released it; \
+         stop the worker, or take the shard from it with --take-over"
+    )]
+    Held { shard: Shard, owner: String },
+
+    /// A table knows a later checkpoint than the checkpoint log.
+    #[error(
+        "state_behind_tables: {table} holds checkpoint {table_seq} of shard {shard}, but the newest under state/ is \
+         {state_seq}; restore the missing checkpoints, or start a new root",
+        table = .table.name()
+    )]
+    StateBehindTables { table: Table, shard: Shard, table_seq: u64, state_seq: u64 },
+
+    /// Somebody else writes into a table.
+    #[error(
+        "table_rewritten: {path} in {table} was not written by prorata; \
+         remove it from the table, or restore the table to a version before it",
+        table = .table.name()
+    )]
+    TableRewritten { table: Table, path: String },
+
+    /// An object of ours cannot be read.
+    #[error("'{object}' is damaged: {cause}; restore it from a copy, or fold its events into a new root")]
+    Damaged { object: String, cause: String },
+
+    /// The engine refused an hour.
+    #[error("organization '{organization}' cannot be folded in hour {hour}: {source}")]
+    Fold { organization: String, hour: Hour, source: EngineError },
+
+    /// Rows could not be written as a table file.
+    #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {cause}", table = .table.name())]
+    Encode { table: Table, shard: Shard, hour: Hour, cause: String },
+
+    /// A task of this program broke off.
+    #[error("a task broke off: {0}")]
+    Task(String),
+}
+
+impl WorkerError {
+    /// The exit code that says what kind of remedy it needs (architecture.md, "Command line").
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Configuration(_) | Self::Held { .. } => 2,
+            Self::Store(_) | Self::Tables(_) | Self::Taken { .. } => 4,
+            Self::StateBehindTables { .. }
+            | Self::TableRewritten { .. }
+            | Self::Damaged { .. }
+            | Self::Fold { .. }
+            | Self::Encode { .. }
+            | Self::Task(_) => 1,
+        }
+    }
+}
+
+/// Result of what a run does.
+pub type Result<T, E = WorkerError> = std::result::Result<T, E>;

@@ -1,0 +1,100 @@
+//! The checkpoint log of a shard: reading the latest, deciding the next.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::checkpoint::{Checkpoint, FORMAT};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard};
+use crate::ports::{ObjectStore, Put};
+
+/// How often a decision without an answer is asked for again before it counts as unavailable storage.
+const ASKS_MAX: usize = 3;
+
+/// How a decision came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The checkpoint is the decided one.
+    Ours,
+    /// Another owner has decided this sequence number.
+    Anothers,
+}
+
+/// The latest sequence number of every shard that has a checkpoint.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>> {
+    let mut latest = BTreeMap::new();
+    for object in store.list(names::STATE).await? {
+        if let Some((shard, seq)) = names::parse_checkpoint(&object.path) {
+            let newest: &mut u64 = latest.entry(shard).or_default();
+            *newest = seq.max(*newest);
+        }
+    }
+    Ok(latest)
+}
+
+/// A shard's latest checkpoint, or [`Checkpoint::unowned`].
+///
+/// # Errors
+/// When storage is unavailable, or the object cannot be read.
+pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Checkpoint> {
+    let listed = store.list(&names::state_folder(shard)).await?;
+    let newest =
+        listed.iter().filter_map(|object| names::parse_checkpoint(&object.path)).map(|(_, seq)| seq).max();
+    match newest {
+        Some(seq) => read(store, shard, seq).await,
+        None => Ok(Checkpoint::unowned(shard)),
+    }
+}
+
+/// One decided checkpoint.
+///
+/// # Errors
+/// When storage is unavailable, or the object cannot be read.
+pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Checkpoint> {
+    let object = names::checkpoint(shard, seq);
+    let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
+    let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
+    let checkpoint: Checkpoint =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if checkpoint.format != FORMAT {
+        let format = checkpoint.format;
+        return Err(WorkerError::Configuration(format!(
+            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer one"
+        )));
+    }
+    if (checkpoint.shard, checkpoint.seq) != (shard, seq) {
+        return Err(damaged(format!("it says shard {} and seq {}", checkpoint.shard, checkpoint.seq)));
+    }
+    Ok(checkpoint)
+}
+
+/// Asks for a decision: creates the checkpoint if its sequence number is free. An answer of "exists", or none, is
+/// settled by reading what is there.
+///
+/// # Errors
+/// When storage is unavailable: then the decision is not known, and the shard must be recovered.
+pub async fn decide(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Decision> {
+    let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
+    let json = serde_json::to_vec(checkpoint).map_err(|error| WorkerError::Task(error.to_string()))?;
+    let bytes = Bytes::from(json);
+    let mut failure = None;
+    for _ in 0..ASKS_MAX {
+        match store.put_if_absent(&object, bytes.clone()).await {
+            Ok(Put::Created) => return Ok(Decision::Ours),
+            Ok(Put::Exists) => {}
+            Err(error) => failure = Some(error),
+        }
+        match store.get(&object).await {
+            Ok(Some(found)) if found == bytes => return Ok(Decision::Ours),
+            Ok(Some(_)) => return Ok(Decision::Anothers),
+            Ok(None) => {}
+            Err(error) => failure = Some(error),
+        }
+    }
+    let nothing = || crate::ports::StoreError::new("write", &object, "it exists, but cannot be read");
+    Err(WorkerError::Store(failure.unwrap_or_else(nothing)))
+}

@@ -1,0 +1,128 @@
+//! Files in memory: archive, tables and input without Avro and Parquet.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_schemas::body;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::Reject;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::ports::{
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Input, InputFile, Position, Rejected,
+    Stopped, StoreError, TableEncoder,
+};
+use crate::snapshot::hex;
+
+/// Archive files as a list of kinds and bodies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryArchive;
+
+impl Archive for MemoryArchive {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> Result<(), Stopped> {
+        let mut bytes = Vec::new();
+        let read = file.read_to_end(&mut bytes).map_err(|error| error.to_string());
+        let records = read.and_then(|_| {
+            postcard::from_bytes::<Vec<(EventKind, Vec<u8>)>>(&bytes).map_err(|error| error.to_string())
+        });
+        let records = match records {
+            Ok(records) => records,
+            Err(cause) => {
+                let rejected = Rejected { reject: Reject::malformed(cause), bytes };
+                return each(Position::default(), Err(rejected));
+            }
+        };
+        for (record, (kind, body)) in records.into_iter().enumerate() {
+            let position = Position { block_offset: 0, record: record as u64 };
+            let decoded = match body::decode(kind, &body) {
+                Ok(event) => Ok(EventRecord { event, body: body.into() }),
+                Err(reject) => Err(Rejected { reject, bytes: body }),
+            };
+            each(position, decoded)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
+        postcard::to_stdvec(events).map_err(|error| error.to_string())
+    }
+
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
+        Ok(format!("{letters:?}").into_bytes())
+    }
+}
+
+/// Table files as text of their rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryEncoder;
+
+impl TableEncoder for MemoryEncoder {
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, String> {
+        let lines: Vec<String> = hours.iter().flat_map(|hour| lines(table, hour)).collect();
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let content = lines.join("\n");
+        let digest = hex(&Sha256::digest(&content));
+        let clocks = if table == Table::Hours { format!("\n{clocks:?}") } else { String::new() };
+        let bytes = Bytes::from(content + &clocks);
+        Ok(Some(EncodedFile { bytes, rows: lines.len() as u64, stats: "{}".into(), digest }))
+    }
+}
+
+fn lines(table: Table, hour: &HourTables) -> Vec<String> {
+    let named = |row: String| format!("{} {} {row}", hour.organization_id, hour.rules_version);
+    match table {
+        Table::CostAllocation => hour.cost_allocation.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::ReservationUsage => {
+            hour.reservation_usage.iter().map(|row| named(format!("{row:?}"))).collect()
+        }
+        Table::CommitmentUtilization => {
+            hour.commitment_utilization.iter().map(|row| named(format!("{row:?}"))).collect()
+        }
+        Table::QuotaUsage => hour.quota_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::PoolUsage => hour.pool_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::Hours => vec![named(format!("{:?}", hour.totals))],
+    }
+}
+
+/// A folder of foreign events in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryInput {
+    /// Content by path.
+    pub files: BTreeMap<String, Bytes>,
+}
+
+#[async_trait]
+impl Input for MemoryInput {
+    async fn list(&self) -> Result<Vec<InputFile>, StoreError> {
+        let files = self.files.iter();
+        Ok(files.map(|(path, bytes)| InputFile { path: path.clone(), bytes: bytes.len() as u64 }).collect())
+    }
+
+    async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
+        let bytes = self.files.get(&file.path).cloned();
+        let bytes = bytes.ok_or_else(|| StoreError::new("read", &file.path, "no such file"))?;
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+}
+
+/// A clock that stands still.
+#[derive(Clone, Copy, Debug)]
+pub struct StoppedClock(pub Timestamp);
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+}

@@ -1,0 +1,247 @@
+//! Names of everything under the root, built and read in one place.
+//!
+//! Whatever is written before a checkpoint decides carries a [`Stamp`] - sequence number, owner, counter - so that
+//! two owners never write one name, and a reader can tell from the owner list alone whether a file counts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Date, Hour};
+
+/// Number of a shard: the partition number of all topics.
+pub type Shard = u16;
+
+/// Where the root's fixed choices stand.
+pub const ROOT: &str = "root.json";
+
+/// Folder of the events' archive.
+pub const EVENTS: &str = "events/";
+
+/// Folder of checkpoints and snapshots.
+pub const STATE: &str = "state/";
+
+/// Who wrote an object, and which one of its own it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Sequence number of the checkpoint that the object waits for.
+    pub seq: u64,
+    /// Random id of the owner.
+    pub owner: Arc<str>,
+    /// Counts the owner's objects.
+    pub n: u64,
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:010}-{}-{}", self.seq, self.owner, self.n)
+    }
+}
+
+impl Stamp {
+    /// Reads what [`Stamp`] displays.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let (seq, owner, n) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() || owner.is_empty() {
+            return None;
+        }
+        Some(Self { seq: seq.parse().ok()?, owner: owner.into(), n: n.parse().ok()? })
+    }
+}
+
+/// Reads an hour such as `2026-11-20T13`.
+pub fn parse_hour(text: &str) -> Option<Hour> {
+    let (date, hour) = text.rsplit_once('T')?;
+    let of_day = parse_digits(hour, 2).filter(|hour| *hour < 24)?;
+    Some(Hour(parse_date(date)?.days() * 24 + of_day))
+}
+
+/// Reads a date such as `2026-11-20`; only dates of the calendar.
+pub fn parse_date(text: &str) -> Option<Date> {
+    let (rest, day) = text.rsplit_once('-')?;
+    let (year, month) = rest.rsplit_once('-')?;
+    let (sign, digits) = year.strip_prefix('-').map_or((1, year), |digits| (-1, digits));
+    if digits.is_empty() || digits.len() > 6 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let year = sign * digits.parse::<i64>().ok()?;
+    let date = Date {
+        year,
+        month: u8::try_from(parse_digits(month, 2)?).ok().filter(|month| (1..=12).contains(month))?,
+        day: u8::try_from(parse_digits(day, 2)?).ok()?,
+    };
+    (Date::from_days(date.days()) == date).then_some(date)
+}
+
+fn parse_digits(text: &str, length: usize) -> Option<i64> {
+    (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+/// The file of one version of the rules.
+pub fn rules(version: &str) -> String {
+    format!("rules/{version}.yaml")
+}
+
+/// Whether a version of the rules can be a file name on every store.
+pub fn is_rules_version(version: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    !version.is_empty() && version.len() <= 64 && version.bytes().all(plain) && !version.starts_with('.')
+}
+
+/// Folder of a shard's checkpoints and snapshots.
+pub fn state_folder(shard: Shard) -> String {
+    format!("{STATE}shard={shard:04}/")
+}
+
+/// A shard's checkpoint.
+pub fn checkpoint(shard: Shard, seq: u64) -> String {
+    format!("{}checkpoint-{seq:010}.json", state_folder(shard))
+}
+
+/// Shard and sequence number of a checkpoint's name.
+pub fn parse_checkpoint(path: &str) -> Option<(Shard, u64)> {
+    let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
+    let seq = name.strip_prefix("checkpoint-")?.strip_suffix(".json")?;
+    Some((parse_shard(folder)?, seq.parse().ok()?))
+}
+
+/// A shard's state at the end of an hour.
+pub fn snapshot(shard: Shard, hour: Hour, stamp: &Stamp) -> String {
+    format!("{}{hour}-{stamp}.snapshot", state_folder(shard))
+}
+
+/// An archive file: events of one hour and shard.
+pub fn archive(shard: Shard, hour: Hour, stamp: &Stamp) -> String {
+    format!("{EVENTS}date={}/hour={:02}/shard={shard:04}/{stamp}.avro", hour.date(), hour.of_day())
+}
+
+/// Hour, shard and stamp of an archive file's name.
+pub fn parse_archive(path: &str) -> Option<(Hour, Shard, Stamp)> {
+    let mut parts = path.strip_prefix(EVENTS)?.split('/');
+    let date = parse_date(parts.next()?.strip_prefix("date=")?)?;
+    let hour = parse_digits(parts.next()?.strip_prefix("hour=")?, 2).filter(|hour| *hour < 24)?;
+    let shard = parse_shard(parts.next()?)?;
+    let stamp = Stamp::parse(parts.next()?.strip_suffix(".avro")?)?;
+    parts.next().is_none().then_some((Hour(date.days() * 24 + hour), shard, stamp))
+}
+
+/// Folder of a shard's dead letters.
+pub fn dead_letter_folder(shard: Shard) -> String {
+    format!("dead-letter/shard={shard:04}/")
+}
+
+/// A file of dead letters; the digest of its content lets the same input be rejected twice but written once.
+pub fn dead_letters(shard: Shard, stamp: &Stamp, digest: &str) -> String {
+    format!("{}{stamp}-{digest}.avro", dead_letter_folder(shard))
+}
+
+/// Stamp and digest of a dead-letter file's name.
+pub fn parse_dead_letters(path: &str) -> Option<(Stamp, String)> {
+    let (_, name) = path.rsplit_once('/')?;
+    let (stamp, digest) = name.strip_suffix(".avro")?.rsplit_once('-')?;
+    Some((Stamp::parse(stamp)?, digest.to_owned()))
+}
+
+/// What a table file's name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableFile {
+    /// Its hour.
+    pub hour: Hour,
+    /// Its shard.
+    pub shard: Shard,
+    /// Who wrote it.
+    pub stamp: Stamp,
+    /// Digest of its content.
+    pub digest: String,
+}
+
+impl TableFile {
+    /// The path under the table's folder.
+    pub fn path(&self) -> String {
+        let Self { hour, shard, stamp, digest } = self;
+        format!("{}{:02}-{shard:04}-{stamp}-{digest}.parquet", partition(*hour), hour.of_day())
+    }
+
+    /// Reads a path under the table's folder.
+    pub fn parse(path: &str) -> Option<Self> {
+        let (date, name) = path.split_once('/')?;
+        let date = parse_date(date.strip_prefix("date=")?)?;
+        let (hour, rest) = name.strip_suffix(".parquet")?.split_once('-')?;
+        let (shard, rest) = rest.split_once('-')?;
+        let (stamp, digest) = rest.rsplit_once('-')?;
+        Some(Self {
+            hour: Hour(date.days() * 24 + parse_digits(hour, 2).filter(|hour| *hour < 24)?),
+            shard: shard.parse().ok()?,
+            stamp: Stamp::parse(stamp)?,
+            digest: digest.to_owned(),
+        })
+    }
+}
+
+/// Folder of an hour's partition under a table's folder.
+pub fn partition(hour: Hour) -> String {
+    format!("date={}/", hour.date())
+}
+
+/// Folder of a table, without a slash behind.
+pub fn table(table: Table) -> &'static str {
+    table.name()
+}
+
+/// Name of a shard's transactions in the Delta logs.
+pub fn transaction(shard: Shard) -> String {
+    format!("prorata/{shard:04}")
+}
+
+fn parse_shard(folder: &str) -> Option<Shard> {
+    folder.strip_prefix("shard=")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp() -> Stamp {
+        Stamp { seq: 12, owner: "a1b2".into(), n: 3 }
+    }
+
+    #[test]
+    fn every_name_is_read_back() {
+        let hour = parse_hour("2026-11-20T07").unwrap();
+        assert_eq!(hour.to_string(), "2026-11-20T07");
+        let name = archive(7, hour, &stamp());
+        assert_eq!(name, "events/date=2026-11-20/hour=07/shard=0007/0000000012-a1b2-3.avro");
+        assert_eq!(parse_archive(&name), Some((hour, 7, stamp())));
+        assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
+        let file = TableFile { hour, shard: 7, stamp: stamp(), digest: "ff00".into() };
+        assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
+        assert_eq!(TableFile::parse(&file.path()), Some(file));
+        let letters = dead_letters(0, &stamp(), "ff00");
+        assert_eq!(parse_dead_letters(&letters), Some((stamp(), "ff00".to_owned())));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_read() {
+        for path in [
+            "date=2026-11-20/part-00000-abc.snappy.parquet",
+            "x.parquet",
+            "date=2026-02-30/07-0007-1-a-1-f.parquet",
+        ] {
+            assert_eq!(TableFile::parse(path), None, "{path}");
+        }
+        assert_eq!(parse_archive("events/date=2026-11-20/hour=24/shard=0007/1-a-1.avro"), None);
+        assert_eq!(parse_archive("events/topic+0+0.avro"), None);
+        assert_eq!(parse_checkpoint("state/shard=0007/2026-11-20T07-1-a-1.snapshot"), None);
+        assert_eq!(parse_hour("2026-11-20T24"), None);
+        assert_eq!(parse_hour("2026-13-20T07"), None);
+        assert!(!is_rules_version("../1") && !is_rules_version("") && is_rules_version("2026-q4"));
+    }
+
+    #[test]
+    fn hours_far_from_now_have_names_too() {
+        for hour in [Hour(-1), Hour(-800_000_000), Hour(2_000_000_000)] {
+            assert_eq!(parse_hour(&hour.to_string()), Some(hour), "{hour}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What the worker needs of the world, as traits. `connectors` has the real things; [`crate::memory`] has a twin of
+//! each, and [`crate::contract`] is the suite that both must pass.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::Reject;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+
+/// Storage did not do what was asked, or did not answer. What was asked may have happened all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} '{object}': {cause}")]
+pub struct StoreError {
+    /// What was asked, such as `write`.
+    pub operation: &'static str,
+    /// Of which object.
+    pub object: String,
+    /// What the storage said.
+    pub cause: String,
+}
+
+impl StoreError {
+    /// An error of `operation` on `object`.
+    pub fn new(operation: &'static str, object: &str, cause: impl ToString) -> Self {
+        Self { operation, object: object.to_owned(), cause: cause.to_string() }
+    }
+}
+
+/// Answer to a write that may only create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The object is there now, and was not before.
+    Created,
+    /// An object of that name was there already; it is as it was. A retried write may find its own.
+    Exists,
+}
+
+/// An object as listed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Path under the root.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Everything under the root: objects that are created whole, read whole and never changed.
+#[async_trait]
+pub trait ObjectStore: Send + Sync {
+    /// The object, or none.
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// Creates the object unless one of that name exists. Of any number of concurrent writers exactly one creates it,
+    /// and nobody ever reads a part.
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError>;
+
+    /// All objects whose path begins with `folder`, which is empty or ends in a slash, in ascending order of path.
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError>;
+
+    /// Removes the object; one that is not there is no error.
+    async fn delete(&self, path: &str) -> Result<(), StoreError>;
+}
+
+/// A live file of a table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LiveFile {
+    /// Path under the table's folder.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// A table at one version of its log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveTable {
+    /// The version that was read.
+    pub version: u64,
+    /// Its live files, in ascending order of path.
+    pub files: Vec<LiveFile>,
+    /// Latest version of each of the transactions asked for.
+    pub transactions: BTreeMap<String, u64>,
+}
+
+/// A file to add to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddFile {
+    /// Path under the table's folder.
+    pub path: String,
+    /// Its date, the partition's value.
+    pub date: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Statistics in Delta's JSON form, where known.
+    pub stats: Option<String>,
+}
+
+/// One commit to a table's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableCommit {
+    /// Files to add.
+    pub adds: Vec<AddFile>,
+    /// Paths of live files to remove.
+    pub removes: Vec<String>,
+    /// Transactions, by name.
+    pub transactions: BTreeMap<String, u64>,
+    /// Random id that says whose commit it is.
+    pub id: String,
+}
+
+/// A table's log did not do what was asked, or did not answer. A commit may have landed all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("table {table}: {cause}", table = .table.name())]
+pub struct TableError {
+    /// The table.
+    pub table: Table,
+    /// What went wrong.
+    pub cause: String,
+}
+
+/// The logs of the tables.
+#[async_trait]
+pub trait TableCommitter: Send + Sync {
+    /// The table's newest version, with the transactions of these names; creates an empty table when there is none.
+    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError>;
+
+    /// Commits right behind version `base`, once and without trying again; fails when the log has grown since.
+    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError>;
+}
+
+/// Where in a file a record stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Byte at which the record's block begins.
+    pub block_offset: u64,
+    /// Number of the record in the file, from 0.
+    pub record: u64,
+}
+
+/// A record that cannot become an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Why.
+    pub reject: Reject,
+    /// Its bytes as they came, where they can be told apart.
+    pub bytes: Vec<u8>,
+}
+
+/// A rejected record with the place it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The file.
+    pub file: String,
+    /// Where in it.
+    pub position: Position,
+    /// The record and its reason.
+    pub rejected: Rejected,
+}
+
+/// Takes one record after another; an error of its own ends the reading.
+pub type EachRecord<'a> = &'a mut dyn FnMut(Position, Result<EventRecord, Rejected>) -> Result<(), Stopped>;
+
+/// The taker of records wants no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+/// Avro object container files of events.
+pub trait Archive: Send + Sync {
+    /// Reads every record of a file, whoever wrote it. What cannot be read is itself handed over as rejected: the rest
+    /// of a damaged file, or a file that is none.
+    ///
+    /// # Errors
+    /// [`Stopped`] when `each` said so.
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> Result<(), Stopped>;
+
+    /// A file of these canonical bodies, in this order. Equal events make equal bytes.
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String>;
+
+    /// A file of dead letters. Equal letters make equal bytes.
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String>;
+}
+
+/// What of one organization's hour depends on when its events arrived: the clock columns of `hours`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourClock {
+    /// Events that came after the hour had closed.
+    pub late_events: i64,
+    /// Latest event time seen by then.
+    pub max_event_time_seen: Option<Timestamp>,
+    /// Whether the watermark has passed the hour's end.
+    pub complete: bool,
+    /// How often the hour's rows have changed since they were first published.
+    pub revision: i64,
+    /// When they last changed.
+    pub last_updated: Timestamp,
+}
+
+/// A table file before it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedFile {
+    /// The file.
+    pub bytes: Bytes,
+    /// Its number of rows.
+    pub rows: u64,
+    /// Statistics in Delta's JSON form.
+    pub stats: String,
+    /// Digest of what of the content depends on events and rules alone, in hexadecimal.
+    pub digest: String,
+}
+
+/// Turns rows into table files.
+pub trait TableEncoder: Send + Sync {
+    /// The file of one shard's one hour; none without rows. Organizations ascend, clocks go with them one by one.
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, String>;
+}
+
+/// A file of foreign events.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InputFile {
+    /// Its path under the folder that was named.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// A folder of foreign events.
+#[async_trait]
+pub trait Input: Send + Sync {
+    /// All files in it and below, in ascending order of path.
+    async fn list(&self) -> Result<Vec<InputFile>, StoreError>;
+
+    /// Opens one of them for reading from its start. Reading may block: it is done off the async threads.
+    async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError>;
+}
+
+/// The wall clock, which decides nothing that reaches the tables but the clock columns of `hours`.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// Is told how far a long run has come.
+pub trait Progress: Send + Sync {
+    /// Foreign files are being read.
+    fn reading(&self, files: u64, files_all: u64, events: u64);
+
+    /// Hours are being folded, over all shards.
+    fn folding(&self, hours: u64, hours_all: u64);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn reading(&self, _files: u64, _files_all: u64, _events: u64) {}
+
+    fn folding(&self, _hours: u64, _hours_all: u64) {}
+}

@@ -1,0 +1,180 @@
+//! Publish: makes the tables equal to the checkpoints of the shards, whatever they were before.
+//!
+//! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks, remove the
+//! shard's live files of those hours that it does not name. No change, no commit. A commit carries the shards'
+//! sequence numbers as transactions; after any error the log is read again, for the commit may have landed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard, TableFile};
+use crate::ports::{AddFile, LiveTable, TableCommit, TableCommitter, TableError};
+
+/// How often a commit is tried before storage counts as unavailable.
+const TRIES_MAX: u32 = 12;
+
+/// What publishing came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Shards of which a table knows a later checkpoint: their owner has lost them.
+    pub fenced: BTreeMap<Shard, Fence>,
+    /// Commits made.
+    pub commits: u64,
+}
+
+/// A table that is ahead of a shard's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The table.
+    pub table: Table,
+    /// The sequence number it knows.
+    pub seq: u64,
+}
+
+/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits they are.
+///
+/// # Errors
+/// When storage is unavailable, or a touched partition holds a file that is not ours.
+pub async fn publish(
+    tables: &dyn TableCommitter,
+    checkpoints: &[&Checkpoint],
+    id: &str,
+) -> Result<Published> {
+    let mut published = Published::default();
+    for table in Table::ALL {
+        publish_table(tables, table, checkpoints, id, &mut published).await?;
+    }
+    Ok(published)
+}
+
+async fn publish_table(
+    tables: &dyn TableCommitter,
+    table: Table,
+    checkpoints: &[&Checkpoint],
+    id: &str,
+    published: &mut Published,
+) -> Result<()> {
+    let names: Vec<String> =
+        checkpoints.iter().map(|checkpoint| names::transaction(checkpoint.shard)).collect();
+    let mut failure = None;
+    for attempt in 0..TRIES_MAX {
+        if attempt > 0 {
+            pause(id, attempt).await;
+        }
+        let live = match tables.load(table, &names).await {
+            Ok(live) => live,
+            Err(error) => {
+                failure = Some(error);
+                continue;
+            }
+        };
+        let commit = difference(table, &live, checkpoints, id, published)?;
+        if commit.adds.is_empty() && commit.removes.is_empty() {
+            return Ok(());
+        }
+        match tables.commit(table, live.version, &commit).await {
+            Ok(()) => {
+                published.commits += 1;
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::debug!(table = table.name(), error = %error, attempt, "commit without an answer, looking again");
+                failure = Some(error);
+            }
+        }
+    }
+    let nothing = || TableError { table, cause: "no answer".into() };
+    Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
+}
+
+/// What makes the table equal to the checkpoints.
+fn difference(
+    table: Table,
+    live: &LiveTable,
+    checkpoints: &[&Checkpoint],
+    id: &str,
+    published: &mut Published,
+) -> Result<TableCommit> {
+    let mut commit = TableCommit { id: id.to_owned(), ..TableCommit::default() };
+    let (ours, foreign) = sort_out(live);
+    for checkpoint in checkpoints {
+        let shard = checkpoint.shard;
+        let name = names::transaction(shard);
+        match live.transactions.get(&name) {
+            Some(seq) if *seq > checkpoint.seq => {
+                published.fenced.insert(shard, Fence { table, seq: *seq });
+            }
+            Some(seq) if *seq == checkpoint.seq => {}
+            _ if published.fenced.contains_key(&shard) => {}
+            _ => {
+                let before = commit.adds.len() + commit.removes.len();
+                add_and_remove(table, checkpoint, ours.get(&shard), &mut commit);
+                if commit.adds.len() + commit.removes.len() > before {
+                    commit.transactions.insert(name, checkpoint.seq);
+                }
+            }
+        }
+    }
+    refuse_foreign(table, &commit, &foreign)?;
+    Ok(commit)
+}
+
+type LiveHours = BTreeMap<Hour, Vec<String>>;
+
+/// Live files of ours by shard and hour, and the rest.
+fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LiveHours>, Vec<&str>) {
+    let mut ours: BTreeMap<Shard, LiveHours> = BTreeMap::new();
+    let mut foreign = Vec::new();
+    for file in &live.files {
+        match TableFile::parse(&file.path) {
+            Some(name) => {
+                ours.entry(name.shard).or_default().entry(name.hour).or_default().push(file.path.clone());
+            }
+            None => foreign.push(file.path.as_str()),
+        }
+    }
+    (ours, foreign)
+}
+
+fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LiveHours>, commit: &mut TableCommit) {
+    for (hour, entry) in &checkpoint.hours {
+        let there = live.and_then(|live| live.get(hour)).map(Vec::as_slice).unwrap_or_default();
+        let wanted = entry.tables.get(&table);
+        if let Some(file) = wanted.filter(|file| !there.contains(&file.path)) {
+            commit.adds.push(AddFile {
+                path: file.path.clone(),
+                date: hour.date().to_string(),
+                bytes: file.bytes,
+                stats: file.stats.clone(),
+            });
+        }
+        commit
+            .removes
+            .extend(there.iter().filter(|path| wanted.is_none_or(|file| file.path != **path)).cloned());
+    }
+}
+
+/// A live file that is not ours, in a partition that the commit touches, is a loud stop.
+fn refuse_foreign(table: Table, commit: &TableCommit, foreign: &[&str]) -> Result<()> {
+    let folder = |path: &str| path.split_once('/').map_or(String::new(), |(folder, _)| folder.to_owned());
+    let added = commit.adds.iter().map(|add| folder(&add.path));
+    let touched: BTreeSet<String> = added.chain(commit.removes.iter().map(|path| folder(path))).collect();
+    match foreign.iter().find(|path| touched.contains(&folder(path))) {
+        Some(path) => Err(WorkerError::TableRewritten { table, path: (*path).to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// Waits longer with every attempt, by an amount that differs from owner to owner.
+async fn pause(id: &str, attempt: u32) {
+    let digest = Sha256::digest(format!("{id}/{attempt}"));
+    let jitter = u64::from(digest.first().copied().unwrap_or_default());
+    let milliseconds = (10_u64 << attempt.min(8)) * (256 + jitter) / 512;
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}

@@ -1,0 +1,90 @@
+//! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day, and the
+//! newest at or before the horizon, which is always kept. All of it counts from the last hour closed.
+
+use prorata_schemas::time::Hour;
+
+use crate::checkpoint::Checkpoint;
+
+/// Hours inside the horizon: 35 days.
+pub const HORIZON_HOURS: i64 = 35 * 24;
+
+/// Hours for which every snapshot is kept.
+const HOURLY: i64 = 48;
+
+/// Whether the snapshot of `hour` is kept once the shard is closed through `closed_through`.
+pub fn keeps_snapshot(hour: Hour, closed_through: Hour) -> bool {
+    let age = closed_through.0 - hour.0;
+    age < HOURLY || (age < HORIZON_HOURS + 24 && hour.of_day() == 23)
+}
+
+/// Drops from a checkpoint what need not be kept, and returns the snapshots that it names no more. An hour leaves
+/// only when every table is known to hold it.
+pub fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
+    let Some(closed_through) = checkpoint.closed_through else { return Vec::new() };
+    let horizon = Hour(closed_through.0 - HORIZON_HOURS);
+    let with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
+    let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= horizon).max();
+    let mut dropped = Vec::new();
+    for (hour, entry) in &mut checkpoint.hours {
+        if Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through) {
+            dropped.extend(entry.snapshot.take());
+        } else if anchor.is_some_and(|anchor| *hour < anchor) {
+            dropped.extend(entry.snapshot.take());
+        }
+    }
+    let revisions = &mut checkpoint.revisions;
+    checkpoint.hours.retain(|hour, entry| {
+        let stays = *hour >= horizon || !entry.held || entry.snapshot.is_some();
+        if stays {
+            revisions.remove(hour);
+        } else if entry.revision > 0 {
+            revisions.insert(*hour, entry.revision);
+        }
+        stays
+    });
+    dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::HourEntry;
+
+    fn checkpoint(hours: i64, held: bool) -> Checkpoint {
+        let mut checkpoint = Checkpoint::unowned(0);
+        checkpoint.closed_through = Some(Hour(hours - 1));
+        for hour in 0..hours {
+            let snapshot = Some(format!("s{hour}"));
+            checkpoint
+                .hours
+                .insert(Hour(hour), HourEntry { snapshot, held, revision: 1, ..HourEntry::default() });
+        }
+        checkpoint
+    }
+
+    fn snapshots(checkpoint: &Checkpoint) -> Vec<i64> {
+        let kept = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
+        kept.map(|(hour, _)| hour.0).collect()
+    }
+
+    #[test]
+    fn snapshots_are_hourly_then_daily_and_one_before_the_horizon() {
+        let mut checkpoint = checkpoint(100 * 24, true);
+        let dropped = prune(&mut checkpoint);
+        let kept = snapshots(&checkpoint);
+        assert_eq!(kept.iter().filter(|hour| **hour >= 98 * 24).count(), 48);
+        assert_eq!(kept.first(), Some(&(65 * 24 - 1)), "the newest at or before the horizon");
+        assert_eq!(kept.len(), 48 + 34, "33 whole days inside the horizon and the one before it");
+        assert_eq!(dropped.len() + kept.len(), 100 * 24);
+        assert_eq!(checkpoint.hours.len(), 35 * 24 + 1);
+        assert_eq!(checkpoint.revisions.len(), 65 * 24 - 2);
+        assert_eq!(checkpoint.revision_of(Hour(3)), 1);
+    }
+
+    #[test]
+    fn no_hour_leaves_before_the_tables_hold_it() {
+        let mut checkpoint = checkpoint(100 * 24, false);
+        prune(&mut checkpoint);
+        assert_eq!(checkpoint.hours.len(), 100 * 24);
+    }
+}

@@ -1,0 +1,144 @@
+//! What is fixed for a root: the number of shards, and which shard an organization belongs to.
+//!
+//! `root.json` is created by the first writer and never changed; every later writer compares.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard};
+use crate::ports::{ObjectStore, Put};
+
+/// Shards of a root that nobody configured otherwise.
+pub const SHARDS_DEFAULT: Shard = 16;
+
+/// Most shards a root may have: names have four digits.
+pub const SHARDS_MAX: Shard = 9_999;
+
+const FORMAT: u32 = 1;
+
+/// The fixed choices of a root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    /// Version of the layout under the root.
+    pub format: u32,
+    /// Number of shards: of the partitions of every topic.
+    pub shards: Shard,
+    /// How a message key becomes a shard.
+    pub key_hash: KeyHash,
+}
+
+/// How a message key becomes a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyHash {
+    /// As Kafka's Java client partitions: positive murmur2 modulo the number of partitions.
+    Murmur2,
+}
+
+impl Root {
+    /// Reads the root's choices, or makes them: `shards` as configured, or the default.
+    ///
+    /// # Errors
+    /// When the root has another number of shards than configured, or its file cannot be read.
+    pub async fn open(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Self> {
+        if shards.is_some_and(|shards| shards == 0 || shards > SHARDS_MAX) {
+            let sentence = format!("root.shards must be 1 to {SHARDS_MAX}; mend it in the configuration");
+            return Err(WorkerError::Configuration(sentence));
+        }
+        let wanted =
+            Self { format: FORMAT, shards: shards.unwrap_or(SHARDS_DEFAULT), key_hash: KeyHash::Murmur2 };
+        let found = match store.get(names::ROOT).await? {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = wanted.to_json()?;
+                match store.put_if_absent(names::ROOT, bytes.clone()).await? {
+                    Put::Created => bytes,
+                    Put::Exists => store.get(names::ROOT).await?.unwrap_or_default(),
+                }
+            }
+        };
+        let root: Self = serde_json::from_slice(&found).map_err(|error| WorkerError::Damaged {
+            object: names::ROOT.to_owned(),
+            cause: error.to_string(),
+        })?;
+        root.check(shards)?;
+        Ok(root)
+    }
+
+    /// The shard of an organization.
+    pub fn shard_of(&self, organization_id: &str) -> Shard {
+        let positive = murmur2(organization_id.as_bytes()) & 0x7fff_ffff;
+        (positive % u32::from(self.shards)) as Shard
+    }
+
+    fn check(&self, shards: Option<Shard>) -> Result<()> {
+        if self.format != FORMAT {
+            let format = self.format;
+            return Err(WorkerError::Configuration(format!(
+                "root.json has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer one"
+            )));
+        }
+        if self.shards == 0 || self.shards > SHARDS_MAX {
+            let cause = format!("{} is no number of shards", self.shards);
+            return Err(WorkerError::Damaged { object: names::ROOT.to_owned(), cause });
+        }
+        match shards {
+            Some(shards) if shards != self.shards => Err(WorkerError::Configuration(format!(
+                "the root was made with {} shards, the configuration says root.shards: {shards}; the number is fixed for \
+                 a root: set root.shards to {}, or fold the events into a new root",
+                self.shards, self.shards
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn to_json(&self) -> Result<Bytes> {
+        serde_json::to_vec_pretty(self).map(Bytes::from).map_err(|error| WorkerError::Task(error.to_string()))
+    }
+}
+
+/// MurmurHash2 with the seed of Kafka's Java client.
+fn murmur2(bytes: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const MIX: u32 = 0x5bd1_e995;
+    let mut hash = SEED ^ (bytes.len() as u32);
+    let mut words = bytes.chunks_exact(4);
+    for word in &mut words {
+        let mut value = word.iter().rev().fold(0_u32, |value, byte| value << 8 | u32::from(*byte));
+        value = value.wrapping_mul(MIX);
+        value ^= value >> 24;
+        value = value.wrapping_mul(MIX);
+        hash = hash.wrapping_mul(MIX) ^ value;
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        hash ^= rest.iter().rev().fold(0_u32, |value, byte| value << 8 | u32::from(*byte));
+        hash = hash.wrapping_mul(MIX);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(MIX);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of `UtilsTest.testMurmur2` of Apache Kafka.
+    #[test]
+    fn hashes_are_those_of_the_java_client() {
+        let known: [(&str, i32); 6] = [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ];
+        for (key, hash) in known {
+            assert_eq!(murmur2(key.as_bytes()) as i32, hash, "{key}");
+        }
+    }
+}
