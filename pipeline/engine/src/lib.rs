@@ -1,43 +1,105 @@
-//! The accounting rules, pure.
+//! The accounting rules, pure: the events of an hour and the state at its start give its rows and the state at its end.
+//!
+//! ```text
+//! events ─ order ─► timeline ─► slices ─► rules ─► drafts ─► rounded rows
+//!                  (matching,  (spans in  (split, reservation,  (largest
+//!                   cover,      which      commitment, quota,    remainder)
+//!                   labels)     nothing    pool)
+//!                               changes)
+//! ```
+//! No clock, no I/O, no threads, no randomness, no floats, no order that depends on hashing. Arrival order never matters,
+//! and cutting a run at any hour and going on from the state gives the same rows.
+
+#![deny(
+    clippy::float_arithmetic,
+    clippy::wildcard_enum_match_arm,
+    clippy::iter_over_hash_type,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)]
+
+mod commitment;
+mod draft;
+mod error;
+mod ledger;
+mod node_rows;
+mod number;
+mod order;
+mod own_rows;
+mod pod_hours;
+mod pool;
+mod quota;
+mod reservation;
+mod rows;
+mod shape;
+mod slices;
+mod split;
+mod state;
+mod tables;
+mod timeline;
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use prorata_schemas::Text;
-use serde::{Deserialize, Serialize};
 
-/// One organization at an hour's edge.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    /// The organization.
-    pub organization_id: Text,
-}
+pub use error::EngineError;
+pub use state::State;
 
-impl State {
-    /// An organization before its first event.
-    pub fn new(organization_id: Text) -> Self {
-        Self { organization_id }
-    }
-}
+/// Version of the meaning of these rules: hours folded under another must be folded again to compare.
+pub const MEANING: u32 = 1;
 
-/// What stops a fold: never input, only a broken assumption.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// An amount passed the range of its column.
-    #[error("amount out of range: {0}")]
-    Range(String),
-}
-
-/// Folds one hour of one organization.
+/// Folds one hour of one organization: `events` are all of its valid events with an event time in that hour, in any
+/// order, duplicates included. Hours follow one another without gaps, from that of the organization's first event.
 ///
 /// # Errors
-/// See [`EngineError`].
+/// When an amount does not fit its column or costs do not add up; never because of what events say.
 pub fn close_hour(
-    _state: State,
-    _hour: Hour,
-    _events: Vec<EventRecord>,
-    _rules: &Rules,
+    state: State,
+    hour: Hour,
+    events: Vec<EventRecord>,
+    rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
-    Err(EngineError::Range("not yet".into()))
+    let organization_id = state.organization_id().clone();
+    let events = order::order(events);
+    let mut timeline = timeline::Timeline::new(state, hour, rules);
+    timeline.run(&events.records);
+    let ledgers = timeline.quotas.close(hour.end());
+
+    let drafts = rows::draft(&timeline.slices, &timeline.samples, rules)?;
+    let (mut pending, mut charges, nodes) = (drafts.rows, drafts.totals, drafts.nodes);
+    for slices in timeline.reservations.slices.values() {
+        pending.extend(rows::draft_reservation(slices)?);
+    }
+    for history in timeline.commitments.histories.values() {
+        pending.extend(rows::draft_commitment(history, &mut charges)?);
+    }
+    let cost_allocation = draft::settle(pending, &charges)?;
+    let totals = tables::totals(&cost_allocation, &charges, &events)?;
+
+    let slices = std::mem::take(&mut timeline.slices);
+    let pool_hour = tables::PoolHour { slices: &slices, nodes: &nodes, rows: &cost_allocation, hour };
+    let pool_usage = tables::pool_usage(&pool_hour, timeline.spend_mut())?;
+    let tables = HourTables {
+        currency: rules.currency_of(&organization_id).clone(),
+        organization_id,
+        rules_version: rules.version.clone(),
+        hour,
+        reservation_usage: tables::reservation_usage(
+            &timeline.reservations.slices,
+            &slices.pods,
+            &cost_allocation,
+        )?,
+        commitment_utilization: tables::commitment_utilization(
+            &timeline.commitments.histories,
+            &slices.nodes,
+            &cost_allocation,
+            hour,
+        )?,
+        quota_usage: tables::quota_usage(&ledgers, &slices.pods, &cost_allocation)?,
+        pool_usage,
+        cost_allocation,
+        totals,
+    };
+    Ok((timeline.into_state(), tables))
 }

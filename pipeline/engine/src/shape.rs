@@ -1,0 +1,177 @@
+//! What the rules read from a description, computed once when it takes effect: GPUs counted alike, GPU memory of
+//! quotas, per-GPU requests of pools.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
+use prorata_schemas::quantity::{CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, counts_bytes};
+use prorata_schemas::rules::Rules;
+
+/// Amounts of the three resources that cost is split by: thousandths of vCPU and GPU, bytes of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Thousandths of a vCPU.
+    pub cpu: u128,
+    /// Bytes.
+    pub memory: u128,
+    /// Thousandths of a GPU: whole GPUs of every vendor, and MIG slices as sevenths.
+    pub gpu: u128,
+}
+
+impl Shape {
+    /// Reads cpu, memory and GPUs from quantities.
+    pub fn of(quantities: &Quantities, rules: &Rules) -> Self {
+        let whole: u128 = rules.gpu_resources.iter().map(|name| amount(quantities, name)).sum();
+        let sevenths: u128 = mig_profiles(quantities).map(|profile| profile.sevenths * profile.amount).sum();
+        Self {
+            cpu: amount(quantities, CPU),
+            memory: amount(quantities, MEMORY),
+            gpu: whole + round_half_even(sevenths, 7),
+        }
+    }
+
+    /// The three amounts in the order cpu, memory, gpu.
+    pub const fn amounts(self) -> [u128; 3] {
+        [self.cpu, self.memory, self.gpu]
+    }
+}
+
+/// The amount of a resource, zero when it is not named.
+pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
+    quantities.get(resource).map_or(0, |quantity| quantity.amount)
+}
+
+/// A description of a running node.
+#[derive(Debug)]
+pub struct NodeShape {
+    /// As described.
+    pub description: Arc<NodeStarted>,
+    /// Its capacity.
+    pub capacity: Shape,
+}
+
+/// A description of a running pod.
+#[derive(Debug)]
+pub struct PodShape {
+    /// As described.
+    pub description: Arc<PodStarted>,
+    /// Its requests.
+    pub requests: Shape,
+    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB.
+    pub gpu_memory: u128,
+    /// Cluster and node that it names.
+    pub node: Option<(Text, Text)>,
+}
+
+impl NodeShape {
+    /// Reads a description.
+    pub fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
+        let capacity = Shape::of(&description.capacity, rules);
+        Self { description, capacity }
+    }
+}
+
+impl PodShape {
+    /// Reads a description.
+    pub fn new(description: Arc<PodStarted>, rules: &Rules) -> Self {
+        let requests = Shape::of(&description.requests, rules);
+        let mig: u128 =
+            mig_profiles(&description.requests).map(|profile| profile.gigabytes * profile.amount).sum();
+        let whole = amount(&description.requests, NVIDIA_GPU) * u128::from(rules.gpu_memory_gb);
+        let node = description.node_id.as_ref().map(|node| (description.cluster_id.clone(), node.clone()));
+        Self { requests, gpu_memory: whole + mig, node, description }
+    }
+
+    /// What a quota counts of a resource, in bytes or thousandths.
+    pub fn quota_amount(&self, resource: &str) -> u128 {
+        if resource == GPU_MEMORY { self.gpu_memory } else { amount(&self.description.requests, resource) }
+    }
+
+    /// Whether it runs on no node and in no pool: priced by the rate card.
+    pub fn is_serverless(&self) -> bool {
+        self.description.node_id.is_none() && self.description.pool_id.is_none()
+    }
+}
+
+/// The smallest part of a resource that a guaranteed amount is floored to: millicore, byte, or whole unit.
+pub fn quota_step(resource: &str) -> u128 {
+    if resource == CPU || counts_bytes(resource) { 1 } else { 1000 }
+}
+
+/// A MIG resource in a map of quantities.
+struct MigProfile {
+    /// Compute slices of seven.
+    sevenths: u128,
+    /// Memory in GB.
+    gigabytes: u128,
+    /// Thousandths of such a slice.
+    amount: u128,
+}
+
+fn mig_profiles(quantities: &Quantities) -> impl Iterator<Item = MigProfile> + '_ {
+    let from_mig = (Bound::Included("nvidia.com/mig-"), Bound::Unbounded);
+    let named = quantities.range::<str, _>(from_mig);
+    let named = named.map_while(|(name, quantity)| Some((name.strip_prefix("nvidia.com/mig-")?, quantity)));
+    named.filter_map(|(profile, quantity)| parse_mig(profile, quantity.amount))
+}
+
+/// Parses `<n>g.<m>gb` with an optional `.suffix`.
+fn parse_mig(profile: &str, amount: u128) -> Option<MigProfile> {
+    let (compute, rest) = profile.split_once("g.")?;
+    let (memory, suffix) = rest.split_once("gb")?;
+    let named = suffix.strip_prefix('.').is_some_and(|name| !name.is_empty());
+    if !(suffix.is_empty() || named) {
+        return None;
+    }
+    Some(MigProfile { sevenths: digits(compute)?, gigabytes: digits(memory)?, amount })
+}
+
+/// A plain number of at most six digits: no profile has more, and products with it stay in range.
+fn digits(text: &str) -> Option<u128> {
+    let plain = !text.is_empty() && text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+fn round_half_even(over: u128, under: u128) -> u128 {
+    let (floor, rest) = (over / under, over % under);
+    let up = rest * 2 > under || (rest * 2 == under && floor % 2 == 1);
+    floor + u128::from(up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prorata_schemas::quantity::Quantity;
+
+    fn quantities(entries: &[(&str, u128)]) -> Quantities {
+        entries
+            .iter()
+            .map(|(name, amount)| (Text::from(*name), Quantity { text: "".into(), amount: *amount }))
+            .collect()
+    }
+
+    #[test]
+    fn mig_slices_are_added_before_they_are_rounded() {
+        let two = quantities(&[("nvidia.com/mig-1g.5gb", 1000), ("nvidia.com/mig-2g.10gb", 1000)]);
+        assert_eq!(Shape::of(&two, &Rules::default()).gpu, 429);
+        let whole = quantities(&[("nvidia.com/mig-7g.80gb", 1000), ("amd.com/gpu", 2000)]);
+        assert_eq!(Shape::of(&whole, &Rules::default()).gpu, 3000);
+    }
+
+    #[test]
+    fn only_the_mig_form_with_an_optional_suffix_counts() {
+        for (profile, counts) in [
+            ("1g.5gb", true),
+            ("1g.5gb.me", true),
+            ("1g.5gb.", false),
+            ("1g.5gbme", false),
+            ("g.5gb", false),
+            ("1g.gb", false),
+            ("1ga5gb", false),
+        ] {
+            assert_eq!(parse_mig(profile, 1).is_some(), counts, "{profile}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! One organization at an hour's edge: everything that later hours depend on, and nothing that can be derived.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
+};
+use prorata_schemas::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Cluster id and node id.
+pub type NodeKey = (Text, Text);
+
+/// Cluster id and quota id.
+pub type QuotaKey = (Text, Text);
+
+/// Region, GPU model and quality of service of a rate.
+pub type RateKey = (Text, Option<Text>, Text);
+
+/// One organization at the end of an hour. It is written whole into snapshots; equal states serialize equally.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The organization.
+    pub(crate) organization_id: Text,
+    pub(crate) rates: Vec<(RateKey, Arc<RateSet>)>,
+    pub(crate) pools: BTreeMap<Text, Arc<PoolSet>>,
+    pub(crate) quotas: Vec<(QuotaKey, QuotaState)>,
+    pub(crate) commitments: BTreeMap<Text, Arc<CommitmentSet>>,
+    pub(crate) reservations: BTreeMap<Text, ReservationState>,
+    pub(crate) nodes: Vec<(NodeKey, NodeState)>,
+    pub(crate) pods: BTreeMap<Text, PodState>,
+    pub(crate) samples: BTreeMap<Text, Vec<Sample>>,
+    pub(crate) spend: BTreeMap<Text, Spend>,
+}
+
+/// A quota and when it was first set since it last did not exist.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QuotaState {
+    pub(crate) description: Arc<QuotaSet>,
+    pub(crate) first_set: Timestamp,
+}
+
+/// A reservation, whether its start has been taken, and the pods that hold its units with the time of each match.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReservationState {
+    pub(crate) description: Arc<ReservationSet>,
+    pub(crate) active: bool,
+    pub(crate) matched: BTreeMap<Text, Timestamp>,
+}
+
+/// A running node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeState {
+    pub(crate) description: Arc<NodeStarted>,
+    pub(crate) start: Timestamp,
+}
+
+/// A running pod.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PodState {
+    pub(crate) description: Arc<PodStarted>,
+    pub(crate) start: Timestamp,
+}
+
+/// Measured use over [from, to), as averages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+    /// Thousandths of a vCPU, bytes, thousandths of a GPU.
+    pub(crate) use_amounts: [u64; 3],
+}
+
+/// Node cost of a pool in the current UTC day, month and quarter, each with the day it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spend {
+    pub(crate) day: (i64, Decimal12),
+    pub(crate) month: (i64, Decimal12),
+    pub(crate) quarter: (i64, Decimal12),
+}
+
+impl State {
+    /// An organization before its first event.
+    pub fn new(organization_id: Text) -> Self {
+        Self {
+            organization_id,
+            rates: Vec::new(),
+            pools: BTreeMap::new(),
+            quotas: Vec::new(),
+            commitments: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            nodes: Vec::new(),
+            pods: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            spend: BTreeMap::new(),
+        }
+    }
+
+    /// The organization.
+    pub fn organization_id(&self) -> &Text {
+        &self.organization_id
+    }
+
+    /// Number of nodes and pods that run at the edge.
+    pub fn running(&self) -> (usize, usize) {
+        (self.nodes.len(), self.pods.len())
+    }
+}

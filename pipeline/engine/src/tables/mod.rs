@@ -1,0 +1,13 @@
+//! Our own hourly tables, computed from the hour's slices and its rounded rows.
+
+mod commitments;
+mod pools;
+mod quotas;
+mod reservations;
+mod totals;
+
+pub(crate) use commitments::commitment_utilization;
+pub(crate) use pools::{PoolHour, pool_usage};
+pub(crate) use quotas::quota_usage;
+pub(crate) use reservations::reservation_usage;
+pub(crate) use totals::totals;

@@ -1,0 +1,243 @@
+//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its budgets.
+//!
+//! Figures of nodes and pods are of the whole hour, whether or not the pool was set at every instant of it; where it was
+//! not, the percentages of its first description in the hour (before it) or its last (after it) stand in.
+//! Spend is node cost since the start of the UTC day, month and quarter, over every hour of them.
+
+use std::collections::BTreeMap;
+
+use dashu_int::UBig;
+use dashu_ratio::RBig;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::PoolSet;
+use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
+use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
+use prorata_schemas::time::Hour;
+
+use crate::draft::sum;
+use crate::error::EngineError;
+use crate::number::{HOUR_MICROS, ratio, round, units};
+use crate::pool::PerGpu;
+use crate::shape::amount;
+use crate::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
+use crate::split::NodeHour;
+use crate::state::{NodeKey, Spend};
+
+/// Hours in a month, as cloud price lists count them.
+const MONTH_HOURS: u32 = 730;
+
+/// What the pools' rows are made from.
+pub(crate) struct PoolHour<'a> {
+    pub(crate) slices: &'a Slices,
+    pub(crate) nodes: &'a BTreeMap<NodeKey, NodeHour>,
+    pub(crate) rows: &'a [CostRow],
+    pub(crate) hour: Hour,
+}
+
+/// Integrals over the hour: TFLOPs in thousandths, VRAM in bytes, times microseconds. Requested and limited amounts are
+/// also times thousandths of a GPU.
+#[derive(Debug, Default)]
+struct Integrals {
+    total: [UBig; 2],
+    expanded: [UBig; 2],
+    requested: [UBig; 2],
+    limited: [UBig; 2],
+    /// What the pods' GPUs would cost at their nodes' prices, in units of 10^-12.
+    gpu_cost: RBig,
+}
+
+/// Rows by pool id, and the spend of every pool brought up to this hour.
+pub(crate) fn pool_usage(
+    hour: &PoolHour<'_>,
+    spend: &mut BTreeMap<Text, Spend>,
+) -> Result<Vec<PoolUsageRow>, EngineError> {
+    let node_costs = node_costs(hour)?;
+    update_spend(spend, &node_costs, hour.hour)?;
+    let mut rows = Vec::new();
+    for (id, slices) in &hour.slices.pools {
+        let Some(last) = slices.last() else { continue };
+        let node_cost = node_costs.get(id).copied().unwrap_or_default();
+        let spend = spend.get(id).cloned().unwrap_or_default();
+        rows.push(row(&last.description, slices, hour, node_cost, &spend)?);
+    }
+    Ok(rows)
+}
+
+/// Effective cost of the nodes of each pool, idle included; a node's pool is its last one in the hour.
+fn node_costs(hour: &PoolHour<'_>) -> Result<BTreeMap<Text, Decimal12>, EngineError> {
+    let mut costs: BTreeMap<Text, Decimal12> = BTreeMap::new();
+    if hour.nodes.values().all(|node| node.description.pool_id.is_none()) {
+        return Ok(costs);
+    }
+    for row in hour.rows {
+        if !matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle) {
+            continue;
+        }
+        let Some(pool) = row.node.as_ref().and_then(|node| node.pool_id.as_ref()) else { continue };
+        let cost = costs.entry(pool.clone()).or_default();
+        *cost = sum([*cost, row.effective_cost])?;
+    }
+    Ok(costs)
+}
+
+fn update_spend(
+    spend: &mut BTreeMap<Text, Spend>,
+    node_costs: &BTreeMap<Text, Decimal12>,
+    hour: Hour,
+) -> Result<(), EngineError> {
+    let date = hour.date();
+    let starts = [date.days(), date.month_start().days(), date.quarter_start().days()];
+    spend.retain(|_, spend| spend.quarter.0 == starts[2]);
+    for id in node_costs.keys() {
+        spend.entry(id.clone()).or_default();
+    }
+    for (id, spend) in spend {
+        let cost = node_costs.get(id).copied().unwrap_or_default();
+        for (period, start) in [&mut spend.day, &mut spend.month, &mut spend.quarter].into_iter().zip(starts)
+        {
+            if period.0 != start {
+                *period = (start, Decimal12::ZERO);
+            }
+            period.1 = sum([period.1, cost])?;
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    pool: &PoolSet,
+    slices: &[PoolSlice],
+    hour: &PoolHour<'_>,
+    node_cost: Decimal12,
+    spend: &Spend,
+) -> Result<PoolUsageRow, EngineError> {
+    let integrals = integrals(&pool.pool_id, slices, hour);
+    let percents = [0, 1].map(|index: usize| {
+        let requested = ratio(integrals.requested[index].clone(), UBig::from(1000u32));
+        let total = RBig::from(integrals.total[index].clone());
+        if total == RBig::ZERO { RBig::ZERO } else { requested * RBig::from(UBig::from(100u32)) / total }
+    });
+    let charged = hour
+        .rows
+        .iter()
+        .filter(|row| row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) == Some(&pool.pool_id));
+    let charges = sum(charged.filter_map(|row| row.pool_charge))?;
+    let margin = charges.checked_sub(node_cost).ok_or_else(|| EngineError::Range("margin".into()))?;
+    let exact_cost = RBig::from(units(node_cost));
+    let month = RBig::from(UBig::from(MONTH_HOURS));
+    let scale = RBig::from(crate::number::one());
+    let saved = (&integrals.gpu_cost - &exact_cost) * &month / &scale;
+    let [tflops_percent, vram_percent] = &percents;
+    let most = if tflops_percent > vram_percent { tflops_percent } else { vram_percent };
+    let potential = exact_cost * (RBig::ONE - most / RBig::from(UBig::from(100u32))) * month / scale;
+    let [tflops_total, vram_bytes_total] = means(&integrals.total, 1)?;
+    let [tflops_virtual, vram_bytes_virtual] = means(&integrals.expanded, 1)?;
+    let [tflops_requested, vram_bytes_requested] = means(&integrals.requested, 1000)?;
+    let [tflops_limited, vram_bytes_limited] = means(&integrals.limited, 1000)?;
+    Ok(PoolUsageRow {
+        pool_id: pool.pool_id.clone(),
+        cluster_id: pool.cluster_id.clone(),
+        tflops_total,
+        vram_bytes_total,
+        tflops_virtual,
+        vram_bytes_virtual,
+        tflops_requested,
+        vram_bytes_requested,
+        tflops_limited,
+        vram_bytes_limited,
+        allocated_tflops_percent: round(tflops_percent)?,
+        allocated_vram_percent: round(vram_percent)?,
+        charges,
+        node_cost,
+        margin,
+        spend_day: spend.day.1,
+        spend_month: spend.month.1,
+        spend_quarter: spend.quarter.1,
+        budget_exceeded: exceeded(pool, spend),
+        saved_costs_per_month: round(&saved)?,
+        potential_savings_per_month: round(&potential)?,
+    })
+}
+
+/// TFLOPs and bytes as means over the hour; `per` divides amounts that are times thousandths of a GPU.
+fn means(integrals: &[UBig; 2], per: u32) -> Result<[Decimal12; 2], EngineError> {
+    let mean = |integral: &UBig, scale: u32| {
+        round(&ratio(integral.clone(), UBig::from(scale) * UBig::from(per) * UBig::from(HOUR_MICROS)))
+    };
+    let [tflops, vram] = integrals;
+    Ok([mean(tflops, 1000)?, mean(vram, 1)?])
+}
+
+/// The budgets that spend is strictly above.
+fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
+    let budgets = [
+        ("day", pool.budget_per_day, spend.day.1),
+        ("month", pool.budget_per_month, spend.month.1),
+        ("quarter", pool.budget_per_quarter, spend.quarter.1),
+    ];
+    let over = budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget));
+    let names: Vec<&str> = over.map(|(name, _, _)| *name).collect();
+    if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
+}
+
+fn integrals(id: &Text, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> Integrals {
+    let mut integrals = Integrals::default();
+    for slices in hour.slices.nodes.values() {
+        for slice in slices.iter().filter(|slice| slice.shape.description.pool_id.as_ref() == Some(id)) {
+            add_node(&mut integrals, slice, descriptions);
+        }
+    }
+    for slices in hour.slices.pods.values() {
+        for slice in slices.iter().filter(|slice| slice.shape.description.pool_id.as_ref() == Some(id)) {
+            add_pod(&mut integrals, slice, &hour.slices.nodes);
+        }
+    }
+    integrals
+}
+
+fn add_node(integrals: &mut Integrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
+    let capacity = &slice.shape.description.capacity;
+    let totals = [amount(capacity, TFLOPS), amount(capacity, VRAM)];
+    let micros = UBig::from(slice.span.micros());
+    for (sum, amount) in integrals.total.iter_mut().zip(totals) {
+        *sum += UBig::from(amount) * &micros;
+    }
+    for (index, description) in descriptions.iter().enumerate() {
+        // The first description stands for the time before it, each for the time up to the next.
+        let from = if index == 0 { slice.span.from } else { description.span.from };
+        let next = descriptions.get(index + 1);
+        let to = next.map_or(slice.span.to, |next| next.span.from);
+        let span = crate::slices::Span::new(from.max(slice.span.from), to.min(slice.span.to));
+        let Some(span) = span else { continue };
+        let pool = &description.description;
+        let percent = |percent: i32| u128::try_from(percent).unwrap_or(0);
+        let [tflops, vram] = totals;
+        let tflops = tflops * percent(pool.tflops_oversell_percent) / 100 / 1000 * 1000;
+        let disk = amount(capacity, EPHEMERAL_STORAGE) * percent(pool.vram_expand_to_host_disk_percent) / 100;
+        let memory = amount(capacity, MEMORY) * percent(pool.vram_expand_to_host_mem_percent) / 100;
+        let micros = UBig::from(span.micros());
+        for (sum, amount) in integrals.expanded.iter_mut().zip([tflops, vram + disk + memory]) {
+            *sum += UBig::from(amount) * &micros;
+        }
+    }
+}
+
+fn add_pod(integrals: &mut Integrals, slice: &PodSlice, nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>) {
+    let pod = PerGpu::of(&slice.shape.description);
+    let micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
+    for (sum, amount) in integrals.requested.iter_mut().zip(pod.requests) {
+        *sum += UBig::from(amount) * &micros;
+    }
+    for (sum, amount) in integrals.limited.iter_mut().zip(pod.limits) {
+        *sum += UBig::from(amount) * &micros;
+    }
+    let Some(node) = slice.shape.node.as_ref().filter(|_| slice.standing.node_runs) else { return };
+    for node in nodes.get(node).into_iter().flatten() {
+        let Some(span) = node.span.overlap(slice.span) else { continue };
+        // Thousandths of GPUs cancel: the pod's count over the node's GPUs.
+        let gpus = UBig::from(node.shape.capacity.gpu) * UBig::from(HOUR_MICROS);
+        let price = units(node.shape.description.hourly_cost);
+        integrals.gpu_cost += ratio(UBig::from(pod.count) * UBig::from(span.micros()) * price, gpus);
+    }
+}

@@ -1,0 +1,146 @@
+//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour.
+//!
+//! Every mean is the integral over the hour divided by one hour; max is over the part of the hour in which it was set.
+
+use std::collections::BTreeMap;
+
+use dashu_int::UBig;
+use dashu_ratio::RBig;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::quantity::counts_bytes;
+use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
+
+use crate::draft::sum;
+use crate::error::EngineError;
+use crate::ledger::{Account, ClusterLedger, QuotaAccount};
+use crate::number::{HOUR_MICROS, ratio, round, units};
+use crate::slices::{PodSlice, Span};
+use crate::state::QuotaKey;
+
+/// A pod's spans of being over its quota.
+type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a Text, Vec<Span>>>;
+
+/// Costs of one quota's pods by label.
+#[derive(Debug, Default)]
+struct Costs<'a> {
+    in_quota: Vec<Decimal12>,
+    over_quota: BTreeMap<&'a Text, Vec<Decimal12>>,
+}
+
+/// Rows by cluster, quota and resource.
+pub(crate) fn quota_usage(
+    ledgers: &BTreeMap<Text, ClusterLedger>,
+    pods: &BTreeMap<Text, Vec<PodSlice>>,
+    rows: &[CostRow],
+) -> Result<Vec<QuotaUsageRow>, EngineError> {
+    if ledgers.values().all(|ledger| ledger.quotas.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let costs = costs(rows);
+    let over_spans = over_spans(pods);
+    let mut out = Vec::new();
+    for (cluster_id, ledger) in ledgers {
+        for (quota_id, quota) in &ledger.quotas {
+            let key = (cluster_id.clone(), quota_id.clone());
+            let none = Costs::default();
+            let costs = costs.get(&key).unwrap_or(&none);
+            for (resource, account) in &quota.resources {
+                let preemptible = preemptible(account, costs, over_spans.get(&key))?;
+                out.push(row(&key, quota, (resource, account), costs, preemptible)?);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn costs(rows: &[CostRow]) -> BTreeMap<QuotaKey, Costs<'_>> {
+    let mut costs: BTreeMap<QuotaKey, Costs<'_>> = BTreeMap::new();
+    for row in rows {
+        let (Some(cluster), Some(quota), Some(uid)) = (&row.cluster_id, &row.quota_id, &row.pod_uid) else {
+            continue;
+        };
+        let entry = costs.entry((cluster.clone(), quota.clone())).or_default();
+        match row.quota_state {
+            Some(QuotaState::InQuota) => entry.in_quota.push(row.effective_cost),
+            Some(QuotaState::OverQuota) => entry.over_quota.entry(uid).or_default().push(row.effective_cost),
+            None => {}
+        }
+    }
+    costs
+}
+
+fn over_spans(pods: &BTreeMap<Text, Vec<PodSlice>>) -> OverSpans<'_> {
+    let mut spans = OverSpans::new();
+    for (uid, slices) in pods {
+        for slice in slices {
+            let Some(label) = &slice.standing.label else { continue };
+            if label.state == QuotaState::OverQuota {
+                spans.entry(&*label.quota).or_default().entry(uid).or_default().push(slice.span);
+            }
+        }
+    }
+    spans
+}
+
+/// Each pod's over-quota cost by the part of its over-quota time in which more was borrowed than guaranteed.
+fn preemptible(
+    account: &Account,
+    costs: &Costs<'_>,
+    spans: Option<&BTreeMap<&Text, Vec<Span>>>,
+) -> Result<Decimal12, EngineError> {
+    let mut total = RBig::ZERO;
+    for (uid, costs) in &costs.over_quota {
+        let Some(spans) = spans.and_then(|spans| spans.get(*uid)) else { continue };
+        let all: u128 = spans.iter().map(|span| span.micros()).sum();
+        let above: u128 = spans.iter().map(|span| shared(*span, &account.above_guaranteed)).sum();
+        let cost = RBig::from(units(sum(costs.iter().copied())?));
+        total += cost * ratio(UBig::from(above), UBig::from(all));
+    }
+    crate::draft::round_total(&total)
+}
+
+/// Microseconds that a span shares with sorted, disjoint spans.
+fn shared(span: Span, others: &[Span]) -> u128 {
+    let first = others.partition_point(|other| other.to <= span.from);
+    let overlapping = others[first..].iter().take_while(|other| other.from < span.to);
+    overlapping.filter_map(|other| other.overlap(span)).map(Span::micros).sum()
+}
+
+fn row(
+    (cluster_id, quota_id): &QuotaKey,
+    quota: &QuotaAccount,
+    (resource, account): (&Text, &Account),
+    costs: &Costs<'_>,
+    preemptible_cost: Decimal12,
+) -> Result<QuotaUsageRow, EngineError> {
+    let scale = UBig::from(if counts_bytes(resource) { 1_u32 } else { 1000 });
+    let over = |amount: u128, micros: u128| round(&ratio(UBig::from(amount), &scale * UBig::from(micros)));
+    let mean = |amount: u128| over(amount, u128::from(HOUR_MICROS));
+    let lent = account
+        .lent
+        .iter()
+        .fold(RBig::ZERO, |sum, (pool, lent)| sum + ratio(lent.clone(), UBig::from(*pool)));
+    let over_quota_cost = sum(costs.over_quota.values().flatten().copied())?;
+    Ok(QuotaUsageRow {
+        cluster_id: cluster_id.clone(),
+        quota_id: quota_id.clone(),
+        kind: quota.description.kind,
+        namespaces: quota.description.namespaces.clone(),
+        resource: resource.clone(),
+        min: mean(account.min)?,
+        max: if account.max_micros == 0 { None } else { Some(over(account.max, account.max_micros)?) },
+        used_mean: mean(account.used)?,
+        used_peak: over(account.used_peak, 1)?,
+        in_quota_amount_hours: mean(account.in_quota)?,
+        over_quota_amount_hours: mean(account.over_quota)?,
+        in_quota_cost: sum(costs.in_quota.iter().copied())?,
+        over_quota_cost,
+        over_quota_pool: mean(account.pool)?,
+        guaranteed_over_quota: mean(account.guaranteed)?,
+        borrowed_hours: mean(account.borrowed)?,
+        lent_hours: round(&(lent / RBig::from(scale * UBig::from(HOUR_MICROS))))?,
+        preemptible_cost,
+        over_quota_pods_peak: i64::try_from(account.over_pods_peak).unwrap_or(i64::MAX),
+    })
+}

@@ -1,0 +1,52 @@
+//! `hours`: what an organization's hour adds up to, and the proof that it does.
+
+use std::collections::BTreeSet;
+
+use dashu_ratio::RBig;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, HourRow, RowKind};
+
+use crate::draft::{Charge, Totals, round_total, sum};
+use crate::error::EngineError;
+use crate::order::Ordered;
+
+/// Adds up the hour. Supply comes from the charges, allocated cost from the rows.
+///
+/// # Errors
+/// When they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
+pub(crate) fn totals(rows: &[CostRow], charges: &Totals, events: &Ordered) -> Result<HourRow, EngineError> {
+    let of = |kind: RowKind| sum(rows.iter().filter(|row| row.kind == kind).map(|row| row.effective_cost));
+    let rounded = |wanted: fn(&Charge) -> bool| -> Result<Decimal12, EngineError> {
+        let wanted = charges.iter().filter(|(charge, _)| wanted(charge)).map(|(_, total): (_, &RBig)| total);
+        sum(wanted.map(round_total).collect::<Result<Vec<_>, _>>()?)
+    };
+    let node_cost = rounded(|charge| matches!(charge, Charge::Own(..)))?;
+    let commitment_cost = rounded(|charge| matches!(charge, Charge::Purchase(_)))?;
+    let serverless_cost = of(RowKind::PodServerless)?;
+    let reservation_unused_cost = of(RowKind::ReservationUnused)?;
+    let pool_cost = of(RowKind::PodPool)?;
+    let supply_cost = sum([node_cost, serverless_cost, reservation_unused_cost, commitment_cost, pool_cost])?;
+    let allocated_cost = sum(rows.iter().map(|row| row.effective_cost))?;
+    let billed_cost = sum(rows.iter().map(|row| row.billed_cost))?;
+    if allocated_cost != supply_cost || billed_cost != supply_cost {
+        let sums = format!("supply {supply_cost}, allocated {allocated_cost}, billed {billed_cost}");
+        return Err(EngineError::Conservation(sums));
+    }
+    let unpriced = rows.iter().filter(|row| row.unpriced.is_some());
+    let unpriced_pods: BTreeSet<&Text> = unpriced.filter_map(|row| row.pod_uid.as_ref()).collect();
+    Ok(HourRow {
+        node_cost,
+        serverless_cost,
+        reservation_unused_cost,
+        commitment_cost,
+        pool_cost,
+        supply_cost,
+        allocated_cost,
+        difference: Decimal12::ZERO,
+        rows: i64::try_from(rows.len()).unwrap_or(i64::MAX),
+        events: events.distinct,
+        unpriced_pods: i64::try_from(unpriced_pods.len()).unwrap_or(i64::MAX),
+        max_event_time: events.latest,
+    })
+}
