@@ -1,13 +1,15 @@
 //! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
 //!
-//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer, no embedded Arrow schema.
+//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema says that
+//! JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses the table.
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use prorata_schemas::tables::Table;
 use sha2::{Digest, Sha256};
@@ -41,7 +43,7 @@ impl<R> FileWriter<R> {
     /// An empty file with these columns.
     pub fn new(table: Table, columns: Vec<Column<R>>) -> Result<Self, TableError> {
         let schema = column::schema(&columns);
-        let writer = properties()
+        let writer = properties(&schema)
             .and_then(|properties| {
                 let options =
                     ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
@@ -88,14 +90,27 @@ impl<R> FileWriter<R> {
     }
 }
 
-fn properties() -> Result<WriterProperties, ParquetError> {
+fn properties(schema: &Schema) -> Result<WriterProperties, ParquetError> {
     Ok(WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(true)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]))
         .build())
+}
+
+/// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the writer
+/// would lay down in no certain order.
+fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
+    let plain = |field: &Field| Field::new(field.name(), field.data_type().clone(), field.is_nullable());
+    let json = schema
+        .fields()
+        .iter()
+        .any(|field| *field.data_type() == DataType::Utf8 && !field.metadata().is_empty());
+    let plain = Schema::new(schema.fields().iter().map(|field| plain(field)).collect::<Vec<_>>());
+    json.then(|| KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&plain)))
 }
 
 /// Bytes in lower-case hexadecimal.
