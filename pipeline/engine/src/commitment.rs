@@ -115,10 +115,10 @@ impl Commitments {
     /// A `CommitmentDeleted`.
     pub(crate) fn delete(&mut self, id: &Text, now: Timestamp) {
         self.close_slice(id, now);
-        if self.live.remove(id).is_some() {
-            if let Some(history) = self.histories.get_mut(id) {
-                history.deleted = true;
-            }
+        if self.live.remove(id).is_some()
+            && let Some(history) = self.histories.get_mut(id)
+        {
+            history.deleted = true;
         }
     }
 

@@ -178,11 +178,8 @@ mod tests {
 
     #[test]
     fn halves_round_to_even() {
-        for (over, expected) in [(1, 0), (3, 2), (5, 2), (7, 4)] {
-            assert_eq!(
-                round_half_even(&UBig::from(over as u8), &UBig::from(2u8)),
-                UBig::from(expected as u8)
-            );
+        for (over, expected) in [(1_u8, 0_u8), (3, 2), (5, 2), (7, 4)] {
+            assert_eq!(round_half_even(&UBig::from(over), &UBig::from(2u8)), UBig::from(expected));
         }
     }
 

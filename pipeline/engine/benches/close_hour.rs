@@ -1,0 +1,164 @@
+//! Closing an hour: many pods on shared nodes, with and without commitments and quotas. Rows per second, and the ratio
+//! to the plain case in the same run.
+
+use std::collections::BTreeMap;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use prorata_engine::{State, close_hour};
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    CapacityType, CommitmentKind, CommitmentSet, Event, EventRecord, NodeStarted, Payload, PodStarted, Quantities,
+    QuotaKind, QuotaSet,
+};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+const NODES: i64 = 100;
+const PODS_PER_NODE: i64 = 30;
+
+fn main() {
+    divan::main();
+}
+
+fn quantities(entries: &[(&str, u128)]) -> Quantities {
+    let quantity = |amount| Quantity { text: "".into(), amount };
+    entries.iter().map(|(name, amount)| (Text::from(*name), quantity(*amount))).collect()
+}
+
+fn record(micros: i64, payload: Payload) -> EventRecord {
+    let body = format!("{payload:?}").into_bytes().into_boxed_slice();
+    let event = Event { organization_id: "o".into(), event_time: Timestamp(micros), payload };
+    EventRecord { event, body }
+}
+
+fn node(index: i64) -> EventRecord {
+    let node = NodeStarted {
+        cluster_id: "c".into(),
+        node_id: format!("node-{index:05}").as_str().into(),
+        node_name: "node".into(),
+        provider: "aws".into(),
+        region: "us-east-1".into(),
+        zone: None,
+        instance_type: "p5.48xlarge".into(),
+        instance_family: "p5".into(),
+        capacity_type: CapacityType::OnDemand,
+        capacity: quantities(&[("cpu", 192_000), ("memory", 2048 << 30), ("nvidia.com/gpu", 8000)]),
+        gpu_model: Some("h100".into()),
+        hourly_cost: Decimal12::from_units(55_040_000_000_000),
+        currency: "USD".into(),
+        pool_id: None,
+    };
+    record(0, Payload::NodeStarted(node))
+}
+
+fn pod(index: i64) -> EventRecord {
+    let gpus = if index % 5 == 0 { 1000 } else { 0 };
+    let pod = PodStarted {
+        cluster_id: "c".into(),
+        namespace: format!("team-{}", index % 20).as_str().into(),
+        pod_name: format!("pod-{index}").as_str().into(),
+        pod_uid: format!("uid-{index:08}").as_str().into(),
+        created_at: Timestamp(index),
+        priority: 0,
+        node_id: Some(format!("node-{:05}", index % NODES).as_str().into()),
+        region: None,
+        zone: None,
+        pool_id: None,
+        qos: "default".into(),
+        gpu_model: None,
+        requests: quantities(&[
+            ("cpu", 500 + 250 * (index % 7) as u128),
+            ("memory", (1 + index % 9) as u128 * (512 << 20)),
+            ("nvidia.com/gpu", gpus),
+        ]),
+        limits: Quantities::new(),
+        workload_kind: Some("Deployment".into()),
+        workload_name: Some("web".into()),
+        labels: BTreeMap::from([("app".into(), "web".into())]),
+        eviction_protected_until: None,
+    };
+    // Every third pod starts inside the hour, at a time of its own.
+    let start = if index % 3 == 0 { 1_000_003 * (index % 3_000) + 1 } else { 0 };
+    record(start, Payload::PodStarted(Box::new(pod)))
+}
+
+fn commitment() -> EventRecord {
+    let commitment = CommitmentSet {
+        commitment_id: "c1".into(),
+        name: "c1".into(),
+        provider: "aws".into(),
+        kind: CommitmentKind::ReservedInstance,
+        region: "us-east-1".into(),
+        instance_family: "p5".into(),
+        vcpu: Decimal12::from_int(192 * 60 + 7),
+        memory_gib: Decimal12::from_int(2048 * 55),
+        gpu: 8 * 50,
+        gpu_model: None,
+        hourly_cost: Decimal12::from_int(1234),
+        currency: "USD".into(),
+        starts_at: Timestamp(0),
+        ends_at: None,
+        enabled: true,
+        allowed_utilization: Some(Decimal12::from_units(900_000_000_001)),
+        assignments: Vec::new(),
+    };
+    record(0, Payload::CommitmentSet(commitment))
+}
+
+fn quota(index: i64) -> EventRecord {
+    let quota = QuotaSet {
+        cluster_id: "c".into(),
+        quota_id: format!("q{index}").as_str().into(),
+        kind: QuotaKind::ElasticQuota,
+        namespaces: vec![format!("team-{index}").as_str().into()],
+        min: quantities(&[("cpu", 90_000), ("nvidia.com/gpu", 20_000)]),
+        max: None,
+    };
+    record(0, Payload::QuotaSet(quota))
+}
+
+fn pods_and_nodes() -> Vec<EventRecord> {
+    (0..NODES).map(node).chain((0..NODES * PODS_PER_NODE).map(pod)).collect()
+}
+
+fn rows(bencher: Bencher<'_, '_>, events: Vec<EventRecord>) {
+    let rules = Rules::default();
+    let (state, _) = close_hour(State::new("o".into()), Hour(0), events, &rules).unwrap();
+    let (_, tables) = close_hour(state.clone(), Hour(1), Vec::new(), &rules).unwrap();
+    bencher
+        .counter(ItemsCount::new(tables.cost_allocation.len()))
+        .with_inputs(|| state.clone())
+        .bench_values(|state| close_hour(state, Hour(1), Vec::new(), &rules).unwrap());
+}
+
+/// Steady pods, nothing happening: the floor of an hour.
+#[divan::bench(sample_count = 20)]
+fn steady_rows(bencher: Bencher<'_, '_>) {
+    rows(bencher, pods_and_nodes());
+}
+
+/// The same with a commitment that covers about half of the nodes.
+#[divan::bench(sample_count = 20)]
+fn committed_rows(bencher: Bencher<'_, '_>) {
+    rows(bencher, pods_and_nodes().into_iter().chain([commitment()]).collect());
+}
+
+/// The same with a quota on every namespace.
+#[divan::bench(sample_count = 20)]
+fn quota_rows(bencher: Bencher<'_, '_>) {
+    rows(bencher, pods_and_nodes().into_iter().chain((0..20).map(quota)).collect());
+}
+
+/// The hour in which everything starts: events per second.
+#[divan::bench(sample_count = 20)]
+fn starting_events(bencher: Bencher<'_, '_>) {
+    let rules = Rules::default();
+    let events = pods_and_nodes();
+    bencher
+        .counter(ItemsCount::new(events.len()))
+        .with_inputs(|| events.clone())
+        .bench_values(|events| close_hour(State::new("o".into()), Hour(0), events, &rules).unwrap());
+}
