@@ -1,1 +1,249 @@
-//! Placeholder.
+//! Messages and archived records into events, whatever version of our schemas their producer wrote.
+//!
+//! A [`Decoder`] is compiled once from a writer's schema. Where that is structurally ours, bodies are read directly;
+//! otherwise each is converted to our newest schema first. Either way one reader judges the values, and the canonical
+//! body comes from one writer.
+
+mod convert;
+mod plan;
+mod single_object;
+mod skip;
+
+use std::collections::HashMap;
+use std::panic::catch_unwind;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use apache_avro::Schema;
+use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
+use prorata_schemas::body::wire::Wire;
+use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
+use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rules::Rules;
+
+pub use single_object::{SingleObjects, encode_single_object, fingerprint};
+
+use plan::{Node, Resolver};
+use skip::{Skip, Skipper, Skips};
+
+/// Longest text of a writer's schema, in bytes; ours together have 25,000.
+pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
+
+/// A text is no Avro schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an Avro schema: {0}")]
+pub struct SchemaError(String);
+
+/// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its branches.
+#[derive(Debug)]
+pub struct Decoder {
+    branches: Box<[Branch]>,
+    is_union: bool,
+    skips: Skips,
+}
+
+#[derive(Debug)]
+struct Branch {
+    reading: Reading,
+    /// To the end of a record that cannot become an event.
+    skip: Skip,
+}
+
+#[derive(Debug)]
+enum Reading {
+    /// Structurally our newest schema.
+    Direct(EventKind),
+    /// Ours after conversion.
+    Converted(EventKind, Node),
+    /// None of ours, or not to be resolved to ours.
+    Refused(Reject),
+}
+
+impl Decoder {
+    /// Compiles the decoder of a writer's schema. A schema that is none of ours has a decoder too: it rejects every
+    /// record as `unknown_event`.
+    ///
+    /// # Errors
+    /// The text is no Avro schema.
+    pub fn compile(writer_schema: &str) -> Result<Self, SchemaError> {
+        Self::from_schema(&parse(writer_schema)?)
+    }
+
+    fn from_schema(writer: &Schema) -> Result<Self, SchemaError> {
+        let mut names = HashMap::new();
+        plan::collect_names(writer, &mut names);
+        let mut skipper = Skipper::new(&names);
+        let (variants, is_union) = match writer {
+            Schema::Union(union) => (union.variants(), true),
+            _ => (std::slice::from_ref(writer), false),
+        };
+        let mut branches = Vec::with_capacity(variants.len());
+        for variant in variants {
+            let skip = skipper.skip(variant).map_err(SchemaError)?;
+            let reading = reading_of(variant, &mut Resolver { names: &names, skipper: &mut skipper });
+            branches.push(Branch { reading, skip });
+        }
+        Ok(Self { branches: branches.into(), is_union, skips: skipper.finish() })
+    }
+
+    /// Decodes the one record that `body` is.
+    ///
+    /// # Errors
+    /// `malformed`, `unknown_event` or `invalid_field`.
+    pub fn decode(&self, body: &[u8]) -> Result<EventRecord, Reject> {
+        let mut wire = Wire::new(body);
+        let verdict = self.next(&mut wire)?;
+        match wire.rest().len() {
+            0 => verdict,
+            left => Err(Reject::malformed(format!("{left} bytes follow the end of the record"))),
+        }
+    }
+
+    /// Decodes the next record of `wire`, which then stands at its end.
+    ///
+    /// # Errors
+    /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the verdict
+    /// on a record whose end is known.
+    pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
+        let branch = if self.is_union { Some(skip::branch(&self.branches, wire)?) } else { self.branches.first() };
+        let Some(branch) = branch else { return Err(Reject::malformed("the writer's schema is empty")) };
+        let mut end = wire.clone();
+        let reject = match &branch.reading {
+            Reading::Direct(kind) => match decode_next(*kind, wire) {
+                Ok(verdict) => return Ok(verdict.map(EventRecord::new)),
+                Err(reject) => reject,
+            },
+            Reading::Converted(kind, node) => match self.convert_next(*kind, node, wire) {
+                Ok(verdict) => return Ok(verdict),
+                Err(reject) => reject,
+            },
+            Reading::Refused(reject) => reject.clone(),
+        };
+        // What is told of bytes whose end is lost is what was wrong with them first.
+        let lost = if reject.reason == Reason::Malformed { Some(reject.clone()) } else { None };
+        self.skips.pass(&branch.skip, &mut end).map_err(|malformed| lost.unwrap_or(malformed))?;
+        *wire = end;
+        Ok(Err(reject))
+    }
+
+    fn convert_next(
+        &self,
+        kind: EventKind,
+        node: &Node,
+        wire: &mut Wire<'_>,
+    ) -> Result<Result<EventRecord, Reject>, Reject> {
+        let bytes = wire.rest();
+        let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
+        let whole = within.rest().len();
+        let converted = convert::convert(node, &self.skips, &mut within)
+            .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
+        wire.take(whole - within.rest().len())?;
+        Ok(match converted {
+            Ok(body) => prorata_schemas::body::decode(kind, &body).map(EventRecord::new),
+            Err(reject) => Err(Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.sentence))),
+        })
+    }
+}
+
+/// Our newest schemas, parsed.
+static OURS: LazyLock<Vec<(EventKind, Schema)>> = LazyLock::new(|| {
+    // A test parses all of them, so none is ever left out here.
+    EventKind::ALL.into_iter().filter_map(|kind| Some((kind, Schema::parse_str(avsc(kind)).ok()?))).collect()
+});
+
+fn reading_of<'s>(variant: &'s Schema, resolver: &mut Resolver<'s, '_>) -> Reading {
+    let refused = |sentence: String| Reading::Refused(Reject::new(Reason::UnknownEvent, sentence));
+    let writer = match variant {
+        Schema::Ref { name } => resolver.names.get(name).copied().unwrap_or(variant),
+        _ => variant,
+    };
+    let Schema::Record(record) = writer else {
+        return refused(format!("its schema is no record; events are the records of {NAMESPACE}"));
+    };
+    let name = record.name.to_string();
+    let ours = OURS.iter().find(|(kind, ours)| full_name(*kind) == name || is_alias(ours, &name));
+    let Some((kind, ours)) = ours else {
+        return refused(format!("record {name} is none of ours, the records of {NAMESPACE}"));
+    };
+    match resolver.node(ours, writer) {
+        Ok(node) if node.is_identity(ours) => Reading::Direct(*kind),
+        Ok(node) => Reading::Converted(*kind, node),
+        Err(why) => refused(format!("its schema of {name} cannot be resolved to ours: {why}")),
+    }
+}
+
+fn is_alias(ours: &Schema, name: &str) -> bool {
+    ours.aliases().is_some_and(|aliases| aliases.iter().any(|alias| alias.fullname(None) == name))
+}
+
+/// Parses a schema. The library is guarded: hostile text must not take the process with it.
+fn parse(text: &str) -> Result<Schema, SchemaError> {
+    if text.len() > SCHEMA_BYTES_MAX {
+        return Err(SchemaError(format!("{} bytes, and {SCHEMA_BYTES_MAX} are the most", text.len())));
+    }
+    match catch_unwind(|| Schema::parse_str(text)) {
+        Ok(Ok(schema)) => Ok(schema),
+        Ok(Err(error)) => Err(SchemaError(error.to_string())),
+        Err(_) => Err(SchemaError("the schema library failed on it".to_owned())),
+    }
+}
+
+/// Compiled decoders by the text of their schema: files and messages repeat few schemas.
+#[derive(Debug, Default)]
+pub struct Decoders {
+    by_schema: Mutex<HashMap<Box<str>, Arc<Decoder>>>,
+}
+
+impl Decoders {
+    /// Schemas kept; all are dropped when one more comes.
+    const KEPT_MAX: usize = 256;
+
+    /// The decoder of a writer's schema, compiled at its first use.
+    ///
+    /// # Errors
+    /// The text is no Avro schema.
+    pub fn get(&self, writer_schema: &str) -> Result<Arc<Decoder>, SchemaError> {
+        let known = || self.by_schema.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decoder) = known().get(writer_schema) {
+            return Ok(Arc::clone(decoder));
+        }
+        let decoder = Arc::new(Decoder::compile(writer_schema)?);
+        let mut kept = known();
+        if kept.len() >= Self::KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(writer_schema.into(), Arc::clone(&decoder));
+        Ok(decoder)
+    }
+}
+
+/// Judges the currency of an event's prices: it must be the organization's configured one.
+///
+/// # Errors
+/// `currency_mismatch`.
+pub fn check_currency(event: &Event, rules: &Rules) -> Result<(), Reject> {
+    let ours = rules.currency_of(&event.organization_id);
+    match event.payload.currency() {
+        Some(currency) if currency != ours => {
+            let name = event.payload.kind().name();
+            let organization = &event.organization_id;
+            let sentence = format!("{name}.currency: '{currency}', but '{organization}' is configured with '{ours}'");
+            Err(Reject::new(Reason::CurrencyMismatch, sentence))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_of_ours_parses_and_reads_itself_directly() {
+        assert_eq!(OURS.len(), EventKind::ALL.len());
+        for kind in EventKind::ALL {
+            let decoder = Decoder::compile(avsc(kind)).unwrap();
+            assert!(matches!(decoder.branches[0].reading, Reading::Direct(direct) if direct == kind), "{kind:?}");
+        }
+    }
+}

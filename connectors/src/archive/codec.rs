@@ -1,0 +1,84 @@
+//! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a few
+//! bytes can stand for gigabytes.
+
+use std::io::Read;
+
+/// Most bytes of one block as stored.
+pub const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// Most bytes of one block unpacked.
+pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
+
+/// How the blocks of a file are compressed: `avro.codec` in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// As they are.
+    Null,
+    /// RFC 1951, without a checksum.
+    Deflate,
+    /// Snappy, with the CRC-32 of the unpacked bytes behind it.
+    Snappy,
+    /// Zstandard.
+    Zstandard,
+}
+
+impl Codec {
+    /// The codec of this name in a header.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"null" => Some(Self::Null),
+            b"deflate" => Some(Self::Deflate),
+            b"snappy" => Some(Self::Snappy),
+            b"zstandard" => Some(Self::Zstandard),
+            _ => None,
+        }
+    }
+
+    /// Unpacks a block into `out`, which is cleared first.
+    ///
+    /// # Errors
+    /// What is wrong with the block.
+    pub fn unpack(self, block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        match self {
+            Self::Null => {
+                out.extend_from_slice(block);
+                Ok(())
+            }
+            Self::Deflate => {
+                let unpacked = miniz_oxide::inflate::decompress_to_vec_with_limit(block, UNPACKED_BYTES_MAX);
+                *out = unpacked.map_err(|error| format!("it does not unpack: {error}"))?;
+                Ok(())
+            }
+            Self::Snappy => unpack_snappy(block, out),
+            Self::Zstandard => unpack_zstandard(block, out),
+        }
+    }
+}
+
+fn unpack_snappy(block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let (packed, sum) = block.split_last_chunk::<4>().ok_or("it is too short for its checksum")?;
+    let wrong = |error: snap::Error| format!("it does not unpack: {error}");
+    let length = snap::raw::decompress_len(packed).map_err(wrong)?;
+    // Three bytes of Snappy stand for at most 64, so a larger claim is a lie and not worth its memory.
+    if length > UNPACKED_BYTES_MAX || length / 64 > packed.len() {
+        return Err(format!("it claims to unpack to {length} bytes"));
+    }
+    out.resize(length, 0);
+    let written = snap::raw::Decoder::new().decompress(packed, out).map_err(wrong)?;
+    out.truncate(written);
+    if crc32fast::hash(out) != u32::from_be_bytes(*sum) {
+        return Err("its checksum is wrong".to_owned());
+    }
+    Ok(())
+}
+
+fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let wrong = |error: std::io::Error| format!("it does not unpack: {error}");
+    let decoder = zstd::stream::read::Decoder::with_buffer(block).map_err(wrong)?;
+    decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_end(out).map_err(wrong)?;
+    if out.len() > UNPACKED_BYTES_MAX {
+        return Err(format!("it unpacks to more than {UNPACKED_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}

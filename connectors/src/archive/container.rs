@@ -1,0 +1,282 @@
+//! Avro object container files as they lie on disk: header, blocks, sync markers.
+//!
+//! A file that is cut or damaged gives up as little as possible. Where a block does not end in the sync marker, the
+//! next marker is looked for and reading goes on behind it; what lies between is given out as it is.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
+
+use super::codec::{BLOCK_BYTES_MAX, Codec};
+use super::source::Source;
+
+const MAGIC: &[u8; 4] = b"Obj\x01";
+const SYNC: usize = 16;
+/// Most bytes of a header: room for the longest schema and metadata beside it.
+const HEADER_BYTES_MAX: usize = 2 << 20;
+/// Damaged bytes are given out in pieces of at most about this size.
+const LOST_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of a block's record count and size.
+const BLOCK_HEAD_MAX: usize = 20;
+
+/// A whole file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Not an Avro object container file: dead-letter it.
+    #[error("not an Avro object container file: {0}")]
+    NotAvro(String),
+    /// A codec that is not supported: dead-letter it.
+    #[error("its codec is {0}; null, deflate, snappy and zstandard are supported")]
+    Codec(String),
+    /// Reading failed; the file may be fine.
+    #[error("reading failed")]
+    Io(#[from] io::Error),
+}
+
+/// A file with its header read.
+pub(super) struct Container<R> {
+    source: Source<R>,
+    codec: Codec,
+    schema: String,
+    sync: [u8; SYNC],
+    blocks: u64,
+    damage: Option<String>,
+}
+
+/// What comes next in a file.
+pub(super) enum Next {
+    /// A block, unpacked into the caller's buffer.
+    Block(Block),
+    /// Bytes that are no whole block.
+    Lost(Lost),
+}
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Its number in the file, from 0.
+    pub(super) number: u64,
+    /// Its first byte in the file.
+    pub(super) byte: u64,
+    /// How many records it says it holds.
+    pub(super) records: u64,
+}
+
+/// Bytes that are no whole block.
+pub(super) struct Lost {
+    pub(super) block: Block,
+    pub(super) bytes: Vec<u8>,
+    pub(super) why: String,
+    /// Where the records begin in `bytes`, if these are an uncompressed block that the end of the file cuts off.
+    pub(super) cut_at: Option<usize>,
+}
+
+enum Framing {
+    Whole { records: u64, head: usize, size: usize },
+    Damaged { why: String, records: u64, cut_at: Option<usize> },
+}
+
+impl<R: Read> Container<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    pub(super) fn open(reader: R) -> Result<Self, FileError> {
+        let mut source = Source::new(reader);
+        source.fill(MAGIC.len())?;
+        if source.at_hand().is_empty() {
+            return Err(FileError::NotAvro("it is empty".to_owned()));
+        }
+        if !source.at_hand().starts_with(MAGIC) {
+            return Err(FileError::NotAvro("it does not begin with Obj 01".to_owned()));
+        }
+        source.fill(HEADER_BYTES_MAX)?;
+        let header = source.at_hand();
+        let mut wire = Wire::new(header.get(MAGIC.len()..).unwrap_or_default());
+        let (metadata, sync) = read_header(&mut wire).map_err(FileError::NotAvro)?;
+        let length = header.len() - wire.rest().len();
+        source.consume(length);
+        let codec = metadata.get(&b"avro.codec"[..]).map_or(&b"null"[..], Vec::as_slice);
+        let codec = Codec::named(codec).ok_or_else(|| {
+            FileError::Codec(String::from_utf8_lossy(codec.get(..64).unwrap_or(codec)).into_owned())
+        })?;
+        let schema = metadata.get(&b"avro.schema"[..]).cloned();
+        let schema = schema.ok_or_else(|| FileError::NotAvro("its header has no schema".to_owned()))?;
+        let schema = String::from_utf8(schema);
+        let schema = schema.map_err(|_| FileError::NotAvro("its schema is not UTF-8".to_owned()))?;
+        Ok(Self { source, codec, schema, sync, blocks: 0, damage: None })
+    }
+
+    /// The writer's schema.
+    pub(super) fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// The next block, unpacked into `out`, or what is damaged; none at the end of the file.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, io::Error> {
+        if !self.source.fill(1)? {
+            return Ok(None);
+        }
+        if let Some(why) = self.damage.take() {
+            return self.lose(why, 0, None).map(Some);
+        }
+        match self.framing()? {
+            Framing::Damaged { why, records, cut_at } => self.lose(why, records, cut_at).map(Some),
+            Framing::Whole { records, head, size } => {
+                let block = self.block(records);
+                let packed = self.source.at_hand().get(head..head + size).unwrap_or_default();
+                let unpacked = self.codec.unpack(packed, out);
+                let next = match unpacked {
+                    Ok(()) => Next::Block(block),
+                    Err(why) => Next::Lost(Lost { block, bytes: packed.to_vec(), why, cut_at: None }),
+                };
+                self.source.consume(head + size + SYNC);
+                Ok(Some(next))
+            }
+        }
+    }
+
+    fn block(&mut self, records: u64) -> Block {
+        let number = self.blocks;
+        self.blocks += 1;
+        Block { number, byte: self.source.offset(), records }
+    }
+
+    fn framing(&mut self) -> io::Result<Framing> {
+        self.source.fill(BLOCK_HEAD_MAX)?;
+        let at_hand = self.source.at_hand();
+        let mut wire = Wire::new(at_hand.get(..BLOCK_HEAD_MAX).unwrap_or(at_hand));
+        let window = wire.rest().len();
+        let damaged = |why: String| Ok(Framing::Damaged { why, records: 0, cut_at: None });
+        let (Ok(records), Ok(size)) = (wire.long(), wire.long()) else {
+            return damaged("its head is cut off or no number".to_owned());
+        };
+        let head = window - wire.rest().len();
+        let Ok(records) = u64::try_from(records) else {
+            return damaged(format!("it says it holds {records} records"));
+        };
+        let size = match usize::try_from(size) {
+            Ok(size) if size <= BLOCK_BYTES_MAX => size,
+            _ => return damaged(format!("it says it has {size} bytes; at most {BLOCK_BYTES_MAX} are read")),
+        };
+        if !self.source.fill(head + size + SYNC)? {
+            let cut_at = (self.codec == Codec::Null).then_some(head);
+            return Ok(Framing::Damaged { why: "the file ends inside it".to_owned(), records, cut_at });
+        }
+        if self.source.at_hand().get(head + size..head + size + SYNC) != Some(&self.sync[..]) {
+            return damaged("it does not end in the file's sync marker".to_owned());
+        }
+        Ok(Framing::Whole { records, head, size })
+    }
+
+    /// Gives out what lies before the end of the next sync marker, or a piece of it.
+    fn lose(&mut self, why: String, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
+        let mut searched = 0;
+        loop {
+            let at_hand = self.source.at_hand();
+            let found = at_hand.get(searched..).unwrap_or_default();
+            if let Some(at) = found.windows(SYNC).position(|window| window == self.sync) {
+                return Ok(self.lost(searched + at + SYNC, why, records, None));
+            }
+            // A marker may lie across the end of what is at hand.
+            searched = at_hand.len().saturating_sub(SYNC - 1);
+            if searched >= LOST_BYTES_MAX {
+                self.damage = Some(why.clone());
+                return Ok(self.lost(searched, why, records, None));
+            }
+            let length = at_hand.len();
+            if !self.source.fill(length + 1)? {
+                return Ok(self.lost(length, why, records, cut_at));
+            }
+        }
+    }
+
+    fn lost(&mut self, length: usize, why: String, records: u64, cut_at: Option<usize>) -> Next {
+        let block = self.block(records);
+        let bytes = self.source.at_hand().get(..length).unwrap_or_default().to_vec();
+        self.source.consume(length);
+        Next::Lost(Lost { block, bytes, why, cut_at })
+    }
+}
+
+type Header = (BTreeMap<Vec<u8>, Vec<u8>>, [u8; SYNC]);
+
+fn read_header(wire: &mut Wire<'_>) -> Result<Header, String> {
+    let wrong = |reject: prorata_schemas::reject::Reject| format!("its header is damaged: {}", reject.sentence);
+    let mut metadata = BTreeMap::new();
+    loop {
+        let entries = wire.block().map_err(wrong)?;
+        if entries == 0 {
+            break;
+        }
+        for _ in 0..entries {
+            let key = wire.bytes().map_err(wrong)?.to_vec();
+            metadata.insert(key, wire.bytes().map_err(wrong)?.to_vec());
+        }
+    }
+    let sync = wire.take(SYNC).map_err(wrong)?;
+    let sync = sync.first_chunk::<SYNC>().ok_or("its header has no sync marker")?;
+    Ok((metadata, *sync))
+}
+
+/// Writes a container file block by block, compressed with Zstandard.
+pub(super) struct ContainerWriter {
+    out: Vec<u8>,
+    sync: [u8; SYNC],
+    block: Vec<u8>,
+    records: i64,
+}
+
+impl ContainerWriter {
+    /// Records of about this many bytes make a block: small enough that damage to one costs little.
+    const BLOCK_BYTES: usize = 256 << 10;
+    /// Zstandard's own default.
+    const LEVEL: i32 = 3;
+
+    /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal bytes.
+    pub(super) fn new(schema: &str, sync: [u8; SYNC]) -> Self {
+        let mut out = MAGIC.to_vec();
+        put_long(&mut out, 2);
+        put_bytes(&mut out, b"avro.codec");
+        put_bytes(&mut out, b"zstandard");
+        put_bytes(&mut out, b"avro.schema");
+        put_bytes(&mut out, schema.as_bytes());
+        put_long(&mut out, 0);
+        out.extend_from_slice(&sync);
+        Self { out, sync, block: Vec::new(), records: 0 }
+    }
+
+    /// Appends one record, which `write` writes.
+    ///
+    /// # Errors
+    /// Compression failed, for want of memory.
+    pub(super) fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        write(&mut self.block);
+        self.records += 1;
+        if self.block.len() >= Self::BLOCK_BYTES { self.end_block() } else { Ok(()) }
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// Compression failed, for want of memory.
+    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+        self.end_block()?;
+        Ok(self.out)
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if self.records > 0 {
+            put_long(&mut self.out, self.records);
+            put_bytes(&mut self.out, &zstd::bulk::compress(&self.block, Self::LEVEL)?);
+            self.out.extend_from_slice(&self.sync);
+            self.block.clear();
+            self.records = 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Events out of archived files, and what cannot become one, each with its place.
+
+use std::io::Read;
+use std::sync::LazyLock;
+
+use prorata_schemas::body::wire::Wire;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reject;
+
+use super::container::{Block, Container, FileError, Lost, Next};
+use super::{Position, RejectedRecord};
+use crate::avro::{Decoder, Decoders};
+
+/// What is told of each record.
+pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, RejectedRecord>) + 'f;
+
+static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
+
+/// Reads an Avro object container file: records of one of our types or a union of records, in any supported codec.
+/// Every record is told to `on`, in file order, as an event or as rejected. Damage costs the block it lies in: its
+/// bytes are rejected as `malformed` and reading goes on behind the next sync marker.
+///
+/// # Errors
+/// The file as a whole cannot be read: see [`FileError`].
+pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileError> {
+    let mut container = Container::open(file)?;
+    let decoder = DECODERS.get(container.schema()).map_err(|error| FileError::NotAvro(error.to_string()))?;
+    let mut unpacked = Vec::new();
+    while let Some(next) = container.next(&mut unpacked)? {
+        match next {
+            Next::Block(block) => read_block(&decoder, block, &unpacked, on),
+            Next::Lost(lost) => read_lost(&decoder, lost, on),
+        }
+    }
+    Ok(())
+}
+
+fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord<'_>) {
+    let mut wire = Wire::new(records);
+    for record in 0..block.records {
+        let rest = wire.rest();
+        if rest.is_empty() {
+            let why = format!("the block ends behind {record} of its {} records", block.records);
+            return reject(block, record, Reject::malformed(why), rest, on);
+        }
+        match next_record(decoder, &mut wire) {
+            Ok((bytes, verdict)) => tell(block, record, bytes, verdict, on),
+            Err(malformed) => {
+                let left = block.records - record;
+                let why = format!("{}; {left} records of the block are lost", malformed.sentence);
+                return reject(block, record, Reject::malformed(why), rest, on);
+            }
+        }
+    }
+    let rest = wire.rest();
+    if !rest.is_empty() {
+        let why = format!("{} bytes follow the block's last record", rest.len());
+        reject(block, block.records, Reject::malformed(why), rest, on);
+    }
+}
+
+/// The whole records of a block that the end of the file cuts off are events like any other.
+fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
+    let malformed = |kept: u64| {
+        let kept = if kept > 0 { format!("; {kept} whole records before the cut were read") } else { String::new() };
+        Reject::malformed(format!("a block is damaged: {}{kept}", lost.why))
+    };
+    let Some(records) = lost.cut_at.and_then(|cut_at| lost.bytes.get(cut_at..)) else {
+        let position = Position { record: None, ..place(lost.block, 0) };
+        let rejected = RejectedRecord { reject: malformed(0), bytes: lost.bytes };
+        return on(position, Err(rejected));
+    };
+    let mut wire = Wire::new(records);
+    for record in 0..lost.block.records {
+        let rest = wire.rest();
+        match next_record(decoder, &mut wire) {
+            Ok((bytes, verdict)) if !bytes.is_empty() => tell(lost.block, record, bytes, verdict, on),
+            _ => return reject(lost.block, record, malformed(record), rest, on),
+        }
+    }
+    reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
+}
+
+type Verdict = Result<EventRecord, Reject>;
+
+fn next_record<'a>(decoder: &Decoder, wire: &mut Wire<'a>) -> Result<(&'a [u8], Verdict), Reject> {
+    let before = wire.rest();
+    let verdict = decoder.next(wire)?;
+    let bytes = before.get(..before.len() - wire.rest().len()).unwrap_or_default();
+    Ok((bytes, verdict))
+}
+
+fn tell(block: Block, record: u64, bytes: &[u8], verdict: Verdict, on: &mut OnRecord<'_>) {
+    match verdict {
+        Ok(event) => on(place(block, record), Ok(event)),
+        Err(invalid) => reject(block, record, invalid, bytes, on),
+    }
+}
+
+fn reject(block: Block, record: u64, reject: Reject, bytes: &[u8], on: &mut OnRecord<'_>) {
+    on(place(block, record), Err(RejectedRecord { reject, bytes: bytes.to_vec() }));
+}
+
+const fn place(block: Block, record: u64) -> Position {
+    Position { block: block.number, byte: block.byte, record: Some(record) }
+}

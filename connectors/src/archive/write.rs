@@ -1,0 +1,86 @@
+//! Our archive files: the union of our newest schemas, one record per event, the same bytes for the same events.
+
+use std::io;
+use std::sync::LazyLock;
+
+use prorata_schemas::avsc::avsc;
+use prorata_schemas::body::wire::put_long;
+use prorata_schemas::event::EventKind;
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+use super::container::ContainerWriter;
+
+/// The archive's schema: a union of our records in the order of [`EventKind::ALL`], without their docs.
+pub fn archive_schema() -> &'static str {
+    static SCHEMA: LazyLock<String> = LazyLock::new(|| {
+        let records = EventKind::ALL.map(|kind| compact(avsc(kind)));
+        format!("[{}]", records.join(","))
+    });
+    &SCHEMA
+}
+
+/// An archive file of canonical bodies, in the order given. Equal input gives equal bytes.
+///
+/// # Errors
+/// Compression failed, for want of memory.
+pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
+    let mut digest = Sha256::new();
+    for (kind, body) in records {
+        digest.update([*kind as u8]);
+        digest.update((body.len() as u64).to_le_bytes());
+        digest.update(body);
+    }
+    let mut file = ContainerWriter::new(archive_schema(), marker(digest));
+    for (kind, body) in records {
+        file.record(|out| {
+            // Kinds are declared in the order of ALL, which is that of the union's branches.
+            put_long(out, *kind as i64);
+            out.extend_from_slice(body);
+        })?;
+    }
+    file.finish()
+}
+
+/// A sync marker out of the content's digest.
+pub(super) fn marker(digest: Sha256) -> [u8; 16] {
+    let digest = digest.finalize();
+    std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default())
+}
+
+/// A schema's text without docs and blanks, its keys in one order whatever the JSON library keeps.
+pub(super) fn compact(schema: &str) -> String {
+    let json: Json = serde_json::from_str(schema).unwrap_or_default();
+    let mut out = String::new();
+    put_json(&json, &mut out);
+    out
+}
+
+fn put_json(json: &Json, out: &mut String) {
+    let mut separator = "";
+    match json {
+        Json::Object(members) => {
+            let mut members: Vec<_> = members.iter().filter(|(key, _)| *key != "doc").collect();
+            members.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (key, value) in members {
+                out.push_str(separator);
+                out.push_str(&Json::from(key.as_str()).to_string());
+                out.push(':');
+                put_json(value, out);
+                separator = ",";
+            }
+            out.push('}');
+        }
+        Json::Array(items) => {
+            out.push('[');
+            for item in items {
+                out.push_str(separator);
+                put_json(item, out);
+                separator = ",";
+            }
+            out.push(']');
+        }
+        plain => out.push_str(&plain.to_string()),
+    }
+}

@@ -1,0 +1,116 @@
+//! Running a plan: the writer's bytes of one record in, bytes of our newest schema out.
+//!
+//! As in `prorata_schemas::body`, a value that does not resolve is noted and the record walked to its end.
+
+use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
+use prorata_schemas::reject::{Reason, Reject};
+
+use super::plan::{Node, RecordPlan, Step};
+use super::skip::{Skips, branch};
+
+/// One record under conversion.
+pub(super) struct Convert<'p> {
+    skips: &'p Skips,
+    out: Vec<u8>,
+    fault: Option<Reject>,
+}
+
+/// Converts the next record of `wire`. The outer error says that its end was not found.
+pub(super) fn convert(node: &Node, skips: &Skips, wire: &mut Wire<'_>) -> Result<Result<Vec<u8>, Reject>, Reject> {
+    let mut convert = Convert { skips, out: Vec::with_capacity(256), fault: None };
+    convert.node(node, wire)?;
+    Ok(convert.fault.map_or(Ok(convert.out), Err))
+}
+
+impl Convert<'_> {
+    fn node(&mut self, node: &Node, wire: &mut Wire<'_>) -> Result<(), Reject> {
+        match node {
+            Node::Null => {}
+            Node::Boolean => self.out.push(wire.boolean()?.into()),
+            Node::Int => put_long(&mut self.out, wire.int()?.into()),
+            Node::Long => put_long(&mut self.out, wire.long()?),
+            Node::Bytes => put_bytes(&mut self.out, wire.bytes()?),
+            Node::Enum(indexes) => match branch(indexes, wire)? {
+                Ok(index) => put_long(&mut self.out, *index),
+                Err(symbol) => self.unresolved(format!("its enum's symbol {symbol} is not ours")),
+            },
+            Node::EnumText(symbols) => {
+                let text = wire.bytes()?;
+                match (0..).zip(symbols).find(|(_, symbol)| symbol.as_bytes() == text) {
+                    Some((index, _)) => put_long(&mut self.out, index),
+                    None => {
+                        let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text)).into_owned();
+                        self.unresolved(format!("its enum's symbol '{text}' is not ours"));
+                    }
+                }
+            }
+            Node::Array(item) => self.blocks(item, false, wire)?,
+            Node::Map(value) => self.blocks(value, true, wire)?,
+            Node::Record(plan) => self.record(plan, wire)?,
+            Node::Into(index, node) => {
+                put_long(&mut self.out, *index);
+                self.node(node, wire)?;
+            }
+            Node::Branches(branches) => match branch(branches, wire)? {
+                Ok(node) => self.node(node, wire)?,
+                Err((why, skip)) => {
+                    self.unresolved(why.clone());
+                    self.skips.pass(skip, wire)?;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn unresolved(&mut self, why: String) {
+        self.fault.get_or_insert_with(|| Reject::new(Reason::UnknownEvent, why));
+    }
+
+    fn blocks(&mut self, item: &Node, keys: bool, wire: &mut Wire<'_>) -> Result<(), Reject> {
+        loop {
+            let entries = wire.block()?;
+            // No item of ours is empty, so a count that passes the bytes left ends in `malformed`.
+            if entries > 0 {
+                put_long(&mut self.out, entries.try_into().unwrap_or(i64::MAX));
+            }
+            for _ in 0..entries {
+                if keys {
+                    put_bytes(&mut self.out, wire.bytes()?);
+                }
+                self.node(item, wire)?;
+            }
+            if entries == 0 {
+                put_long(&mut self.out, 0);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fields are converted in the writer's order, then put into ours.
+    fn record(&mut self, plan: &RecordPlan, wire: &mut Wire<'_>) -> Result<(), Reject> {
+        let base = self.out.len();
+        let mut spans = if plan.in_order { Vec::new() } else { vec![0..0; plan.defaults.len()] };
+        for step in &plan.steps {
+            match step {
+                Step::Keep(place, node) => {
+                    let start = self.out.len();
+                    self.node(node, wire)?;
+                    if let Some(span) = spans.get_mut(*place) {
+                        *span = start..self.out.len();
+                    }
+                }
+                Step::Pass(skip) => self.skips.pass(skip, wire)?,
+            }
+        }
+        if !plan.in_order {
+            let mut ordered = Vec::with_capacity(self.out.len() - base + 16);
+            for (span, default) in spans.into_iter().zip(&plan.defaults) {
+                let field = default.as_deref().or_else(|| self.out.get(span));
+                ordered.extend_from_slice(field.unwrap_or_default());
+            }
+            self.out.truncate(base);
+            self.out.append(&mut ordered);
+        }
+        Ok(())
+    }
+}
