@@ -55,7 +55,7 @@ fn quotas(run: &Run, said: &mut Vec<Said>) {
     let (dev, gcp) = (1, 2);
     let gpu = "nvidia.com/gpu";
     let team_a =
-        amounts(&[("cpu", run.sized(60, 2)), (gpu, run.sized(20, 2)), (GPU_MEMORY, 32 * run.sized(20, 2))]);
+        amounts(&[("cpu", run.sized(60, 2)), (gpu, run.sized(15, 1)), (GPU_MEMORY, 32 * run.sized(15, 1))]);
     let team_b = amounts(&[("cpu", run.sized(300, 8)), (gpu, run.sized(80, 8))]);
     said.push((
         run.start,
@@ -80,7 +80,7 @@ fn quotas(run: &Run, said: &mut Vec<Said>) {
         run.at(200),
         quota(gcp, "lab", composite, &both, lab(run.sized(900, 64), run.sized(250, 16))),
     ));
-    said.push((run.at(450), quota(gcp, "lab", composite, &both, lab(run.sized(100, 8), run.sized(30, 3)))));
+    said.push((run.at(450), quota(gcp, "lab", composite, &both, lab(run.sized(60, 4), run.sized(20, 1)))));
 }
 
 fn with_max(payload: Payload, max: &[(&str, u64)]) -> Payload {

@@ -15,7 +15,7 @@ fn events(number: u64, seed: u64, pods: u64, hours: i64) -> Vec<Event> {
 }
 
 /// A stand-in for the archive's format: bodies one after the other.
-fn joined(bodies: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
+fn joined(bodies: &[(EventKind, &[u8])]) -> std::io::Result<Vec<u8>> {
     Ok(bodies.iter().flat_map(|(_, body)| body.iter().copied()).collect())
 }
 

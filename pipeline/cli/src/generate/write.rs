@@ -1,23 +1,23 @@
 //! Files of generated events: `<folder>/<organization>/<number>.avro`, each with at most a set number of events.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use prorata_schemas::body;
 use prorata_schemas::event::{Event, EventKind};
 
 /// Makes one archive file of canonical bodies.
-pub type EncodeFile<'a> = &'a (dyn Fn(&[(EventKind, &[u8])]) -> Result<Vec<u8>, String> + Sync);
+pub type EncodeFile<'a> = &'a (dyn Fn(&[(EventKind, &[u8])]) -> io::Result<Vec<u8>> + Sync);
 
 /// Why files could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The file system refused.
     #[error("failed to write '{path}': {cause}", path = .path.display())]
-    File { path: PathBuf, cause: std::io::Error },
+    File { path: PathBuf, cause: io::Error },
     /// The archive format refused; its message says why.
     #[error("failed to encode '{path}': {cause}", path = .path.display())]
-    Encode { path: PathBuf, cause: String },
+    Encode { path: PathBuf, cause: io::Error },
 }
 
 /// What was written.
