@@ -1,6 +1,8 @@
 //! Closing an hour: many pods on shared nodes, with and without commitments and quotas. Rows per second, and the ratio
 //! to the plain case in the same run.
 
+#![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
+
 use std::collections::BTreeMap;
 
 use divan::Bencher;
@@ -9,8 +11,8 @@ use prorata_engine::{State, close_hour};
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, EventRecord, NodeStarted, Payload, PodStarted, Quantities,
-    QuotaKind, QuotaSet,
+    CapacityType, CommitmentKind, CommitmentSet, Event, EventRecord, NodeStarted, Payload, PodStarted,
+    Quantities, QuotaKind, QuotaSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;

@@ -35,6 +35,7 @@ mod shape;
 mod slices;
 mod split;
 mod state;
+mod steps;
 mod tables;
 mod timeline;
 

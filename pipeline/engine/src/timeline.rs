@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{EventRecord, NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
+use prorata_schemas::event::{EventRecord, Payload, PoolSet, RateSet};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -17,39 +17,39 @@ use crate::pool::pricing;
 use crate::quota::Quotas;
 use crate::reservation::Reservations;
 use crate::shape::{NodeShape, PodShape};
-use crate::slices::{Cover, NodeSlice, PodSlice, PoolPricing, PoolSlice, Slices, Span, Standing};
+use crate::slices::{Cover, NodeSlice, PodSlice, PoolSlice, Slices, Span, Standing};
 use crate::state::{NodeKey, NodeState, PodState, RateKey, Sample, Spend, State};
 
 #[derive(Debug)]
-struct LiveNode {
-    shape: Arc<NodeShape>,
-    start: Timestamp,
-    since: Timestamp,
-    cover: Arc<Vec<Cover>>,
+pub(crate) struct LiveNode {
+    pub(crate) shape: Arc<NodeShape>,
+    pub(crate) start: Timestamp,
+    pub(crate) since: Timestamp,
+    pub(crate) cover: Arc<Vec<Cover>>,
 }
 
 #[derive(Debug)]
-struct LivePod {
-    shape: Arc<PodShape>,
-    start: Timestamp,
-    since: Timestamp,
-    standing: Standing,
+pub(crate) struct LivePod {
+    pub(crate) shape: Arc<PodShape>,
+    pub(crate) start: Timestamp,
+    pub(crate) since: Timestamp,
+    pub(crate) standing: Standing,
 }
 
 /// Everything that runs or is set, while an hour is swept through.
 #[derive(Debug)]
 pub(crate) struct Timeline<'a> {
-    rules: &'a Rules,
+    pub(crate) rules: &'a Rules,
     organization_id: Text,
     hour: Hour,
-    now: Timestamp,
-    rates: BTreeMap<RateKey, Arc<RateSet>>,
-    pools: BTreeMap<Text, Arc<PoolSet>>,
-    pools_since: BTreeMap<Text, Timestamp>,
-    nodes: BTreeMap<NodeKey, LiveNode>,
-    pods: BTreeMap<Text, LivePod>,
-    node_pods: BTreeMap<NodeKey, BTreeSet<Text>>,
-    cover_is_stale: bool,
+    pub(crate) now: Timestamp,
+    pub(crate) rates: BTreeMap<RateKey, Arc<RateSet>>,
+    pub(crate) pools: BTreeMap<Text, Arc<PoolSet>>,
+    pub(crate) pools_since: BTreeMap<Text, Timestamp>,
+    pub(crate) nodes: BTreeMap<NodeKey, LiveNode>,
+    pub(crate) pods: BTreeMap<Text, LivePod>,
+    pub(crate) node_pods: BTreeMap<NodeKey, BTreeSet<Text>>,
+    pub(crate) cover_is_stale: bool,
     schedule: BTreeSet<(Timestamp, Due)>,
     spend: BTreeMap<Text, Spend>,
     pub(crate) quotas: Quotas,
@@ -175,7 +175,7 @@ impl<'a> Timeline<'a> {
         self.pods.insert(uid, LivePod { shape, start: pod.start, since: self.now, standing });
     }
 
-    fn standing(&self, shape: &PodShape) -> Standing {
+    pub(crate) fn standing(&self, shape: &PodShape) -> Standing {
         Standing {
             node_runs: shape.node.as_ref().is_some_and(|node| self.nodes.contains_key(node)),
             pool: pricing(&self.pools, &shape.description),
@@ -185,7 +185,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn rate(&self, shape: &PodShape) -> Option<Arc<RateSet>> {
+    pub(crate) fn rate(&self, shape: &PodShape) -> Option<Arc<RateSet>> {
         if !shape.is_serverless() {
             return None;
         }
@@ -194,13 +194,13 @@ impl<'a> Timeline<'a> {
         self.rates.get(&key).cloned()
     }
 
-    fn index_pod(&mut self, uid: &Text, shape: &PodShape) {
+    pub(crate) fn index_pod(&mut self, uid: &Text, shape: &PodShape) {
         if let Some(node) = &shape.node {
             self.node_pods.entry(node.clone()).or_default().insert(uid.clone());
         }
     }
 
-    fn unindex_pod(&mut self, uid: &Text, shape: &PodShape) {
+    pub(crate) fn unindex_pod(&mut self, uid: &Text, shape: &PodShape) {
         if let Some(pods) = shape.node.as_ref().and_then(|node| self.node_pods.get_mut(node)) {
             pods.remove(uid);
         }
@@ -280,165 +280,6 @@ impl<'a> Timeline<'a> {
         never_ran
     }
 
-    fn event(&mut self, record: &EventRecord, never_ran: &NeverRan) {
-        match &record.event.payload {
-            Payload::RateSet(rate) => self.rate_set(rate),
-            Payload::PoolSet(pool) => self.pool_set(pool),
-            Payload::PoolDeleted(pool) => self.pool_deleted(&pool.pool_id),
-            Payload::QuotaSet(quota) => self.quotas.set(Arc::new(quota.clone()), self.now),
-            Payload::QuotaDeleted(quota) => {
-                self.quotas.delete(&(quota.cluster_id.clone(), quota.quota_id.clone()));
-            }
-            Payload::CommitmentSet(commitment) => {
-                self.commitments.set(Arc::new(commitment.clone()), self.now);
-                self.cover_is_stale = true;
-                self.schedule_commitments();
-            }
-            Payload::CommitmentDeleted(commitment) => {
-                self.commitments.delete(&commitment.commitment_id, self.now);
-                self.cover_is_stale = true;
-            }
-            Payload::ReservationSet(reservation) => {
-                self.reservations.set(Arc::new(reservation.clone()), self.now, self.rules);
-                self.schedule_reservation(&reservation.reservation_id);
-            }
-            Payload::ReservationReleased(reservation) => {
-                self.reservations.release(&reservation.reservation_id, self.now);
-            }
-            Payload::NodeStarted(node) => {
-                let key = (node.cluster_id.clone(), node.node_id.clone());
-                if !never_ran.nodes.contains(&key) {
-                    self.node_started(key, node);
-                }
-            }
-            Payload::NodeStopped(node) => {
-                self.node_stopped(&(node.cluster_id.clone(), node.node_id.clone()));
-            }
-            Payload::PodStarted(pod) => {
-                if !never_ran.pods.contains(&pod.pod_uid) {
-                    self.pod_started(pod);
-                }
-            }
-            Payload::PodStopped(pod) => self.pod_stopped(&pod.pod_uid),
-            Payload::PodUsage(usage) => self.usage(usage),
-        }
-        self.take_matches();
-    }
-
-    fn rate_set(&mut self, rate: &RateSet) {
-        let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
-        self.rates.insert(key, Arc::new(rate.clone()));
-        let priced = self.pods.iter().filter(|(_, pod)| {
-            let wanted = &pod.shape.description;
-            pod.shape.is_serverless()
-                && wanted.region.as_ref() == Some(&rate.region)
-                && wanted.gpu_model == rate.gpu_model
-                && wanted.qos == rate.qos
-        });
-        for uid in priced.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            let rate = self.pods.get(&uid).and_then(|pod| self.rate(&pod.shape));
-            self.change_pod(&uid, |standing| standing.rate = rate);
-        }
-    }
-
-    fn pool_set(&mut self, pool: &PoolSet) {
-        self.close_pool(&pool.pool_id);
-        self.pools.insert(pool.pool_id.clone(), Arc::new(pool.clone()));
-        self.pools_since.insert(pool.pool_id.clone(), self.now);
-        self.price_pool_pods(&pool.pool_id);
-    }
-
-    fn pool_deleted(&mut self, id: &Text) {
-        self.close_pool(id);
-        self.pools.remove(id);
-        self.pools_since.remove(id);
-        self.price_pool_pods(id);
-    }
-
-    fn price_pool_pods(&mut self, id: &Text) {
-        let members = self.pods.iter().filter(|(_, pod)| pod.shape.description.pool_id.as_ref() == Some(id));
-        for uid in members.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            let pool = match self.pods.get(&uid) {
-                Some(pod) => pricing(&self.pools, &pod.shape.description),
-                None => PoolPricing::None,
-            };
-            self.change_pod(&uid, |standing| standing.pool = pool);
-        }
-    }
-
-    fn node_started(&mut self, key: NodeKey, description: &NodeStarted) {
-        let shape = Arc::new(NodeShape::new(Arc::new(description.clone()), self.rules));
-        self.cover_is_stale = true;
-        self.close_node(&key);
-        if let Some(node) = self.nodes.get_mut(&key) {
-            node.shape = shape;
-            return;
-        }
-        let node = LiveNode { shape, start: self.now, since: self.now, cover: Arc::default() };
-        self.nodes.insert(key.clone(), node);
-        let named = self.node_pods.get(&key).cloned().unwrap_or_default();
-        for uid in named {
-            self.change_pod(&uid, |standing| standing.node_runs = true);
-        }
-    }
-
-    fn node_stopped(&mut self, key: &NodeKey) {
-        self.close_node(key);
-        if self.nodes.remove(key).is_none() {
-            return;
-        }
-        self.cover_is_stale = true;
-        for uid in self.node_pods.remove(key).unwrap_or_default() {
-            self.pod_stopped(&uid);
-        }
-    }
-
-    fn pod_started(&mut self, description: &PodStarted) {
-        let uid = description.pod_uid.clone();
-        let shape = Arc::new(PodShape::new(Arc::new(description.clone()), self.rules));
-        self.close_pod(&uid);
-        match self.pods.remove(&uid) {
-            Some(pod) => {
-                self.unindex_pod(&uid, &pod.shape);
-                self.quotas.pod_ended(&pod.shape);
-                let reservation = pod.standing.reservation;
-                let standing = Standing { reservation, ..self.standing(&shape) };
-                let live = LivePod { shape: shape.clone(), start: pod.start, since: self.now, standing };
-                self.pods.insert(uid.clone(), live);
-                self.reservations.pod_described(&uid, &shape, pod.start, self.now);
-            }
-            None => {
-                let standing = self.standing(&shape);
-                let live = LivePod { shape: shape.clone(), start: self.now, since: self.now, standing };
-                self.pods.insert(uid.clone(), live);
-                self.reservations.pod_started(&uid, &shape, self.now, self.now);
-            }
-        }
-        self.index_pod(&uid, &shape);
-        self.quotas.pod_started(&shape);
-    }
-
-    fn pod_stopped(&mut self, uid: &Text) {
-        self.close_pod(uid);
-        if let Some(pod) = self.pods.remove(uid) {
-            self.unindex_pod(uid, &pod.shape);
-            self.quotas.pod_ended(&pod.shape);
-            self.reservations.pod_ended(uid, self.now);
-        }
-    }
-
-    fn usage(&mut self, usage: &PodUsage) {
-        let amounts = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
-        let sample = Sample {
-            from: self.now,
-            to: usage.interval_end,
-            use_amounts: amounts.map(|amount| u64::try_from(amount).unwrap_or(0)),
-        };
-        if sample.from < sample.to {
-            self.samples.entry(usage.pod_uid.clone()).or_default().push(sample);
-        }
-    }
-
     /// Ends an instant: cover and labels follow what is running now.
     fn settle(&mut self) {
         if std::mem::take(&mut self.cover_is_stale) {
@@ -474,14 +315,14 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn take_matches(&mut self) {
+    pub(crate) fn take_matches(&mut self) {
         for (uid, reservation) in self.reservations.take_changes() {
             self.change_pod(&uid, |standing| standing.reservation = reservation);
         }
     }
 
     /// Ends a running pod's slice and changes its standing from now on.
-    fn change_pod(&mut self, uid: &Text, change: impl FnOnce(&mut Standing)) {
+    pub(crate) fn change_pod(&mut self, uid: &Text, change: impl FnOnce(&mut Standing)) {
         let Some(pod) = self.pods.get(uid) else { return };
         let mut standing = pod.standing.clone();
         change(&mut standing);
@@ -493,7 +334,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn close_pod(&mut self, uid: &Text) {
+    pub(crate) fn close_pod(&mut self, uid: &Text) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(span) = Span::new(pod.since, self.now) {
             let slice = PodSlice { span, shape: pod.shape.clone(), standing: pod.standing.clone() };
@@ -502,7 +343,7 @@ impl<'a> Timeline<'a> {
         pod.since = self.now;
     }
 
-    fn close_node(&mut self, key: &NodeKey) {
+    pub(crate) fn close_node(&mut self, key: &NodeKey) {
         let Some(node) = self.nodes.get_mut(key) else { return };
         if let Some(span) = Span::new(node.since, self.now) {
             let slice = NodeSlice { span, shape: node.shape.clone(), cover: node.cover.clone() };
@@ -511,7 +352,7 @@ impl<'a> Timeline<'a> {
         node.since = self.now;
     }
 
-    fn close_pool(&mut self, id: &Text) {
+    pub(crate) fn close_pool(&mut self, id: &Text) {
         let (Some(description), Some(since)) = (self.pools.get(id), self.pools_since.get_mut(id)) else {
             return;
         };
@@ -536,7 +377,7 @@ impl<'a> Timeline<'a> {
         self.commitments.close(self.now);
     }
 
-    fn schedule_reservation(&mut self, id: &Text) {
+    pub(crate) fn schedule_reservation(&mut self, id: &Text) {
         let (start, end) = (self.hour.start(), self.hour.end());
         let from = if self.now == start { start } else { Timestamp(self.now.0 + 1) };
         let mut times = self.reservations.scheduled(id);
@@ -552,7 +393,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn schedule_commitments(&mut self) {
+    pub(crate) fn schedule_commitments(&mut self) {
         let within = self.now..self.hour.end();
         let edges = self.commitments.edges().filter(|edge| within.contains(edge));
         let edges: Vec<Timestamp> = edges.collect();
@@ -561,7 +402,7 @@ impl<'a> Timeline<'a> {
 }
 
 #[derive(Debug, Default)]
-struct NeverRan {
-    nodes: BTreeSet<NodeKey>,
-    pods: BTreeSet<Text>,
+pub(crate) struct NeverRan {
+    pub(crate) nodes: BTreeSet<NodeKey>,
+    pub(crate) pods: BTreeSet<Text>,
 }
