@@ -80,7 +80,8 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
             let mut taken = none();
             for resource in 0..3 {
                 // GPUs of another model are not this commitment's, but may be covered by others.
-                let free: Exact = if capacity[resource].is_zero() { zero() } else { &capacity[resource] - &gone[resource] };
+                let free: Exact =
+                    if capacity[resource].is_zero() { zero() } else { &capacity[resource] - &gone[resource] };
                 taken[resource] = smaller(free, left[resource].clone());
                 left[resource] -= &taken[resource];
                 gone[resource] += &taken[resource];

@@ -151,8 +151,13 @@ type RowOrder = (
 
 /// The grain of a row.
 pub fn grain(row: &CostRow) -> RowOrder {
-    let resource =
-        (row.kind, row.cluster_id.clone(), row.resource_id.clone(), row.pod_uid.clone(), row.commitment_id.clone());
+    let resource = (
+        row.kind,
+        row.cluster_id.clone(),
+        row.resource_id.clone(),
+        row.pod_uid.clone(),
+        row.commitment_id.clone(),
+    );
     let (kind, cluster, id, pod, commitment) = resource;
     let state = row.quota_state.map(QuotaState::name);
     let reason = row.unpriced.map(Unpriced::name);
@@ -201,7 +206,8 @@ fn set_cost(draft: &mut Draft, cost: Decimal12) {
 fn split_ratios(drafts: &mut [Draft]) {
     let origin = |draft: &Draft| {
         let row = &draft.row;
-        let key = (row.cluster_id.clone(), row.resource_id.clone(), row.commitment_id.clone(), row.list_unit_price);
+        let key =
+            (row.cluster_id.clone(), row.resource_id.clone(), row.commitment_id.clone(), row.list_unit_price);
         draft.ratio.is_some().then_some(key)
     };
     for (indexes, shares) in split_groups(drafts, origin, |draft| draft.ratio.clone().unwrap_or_else(zero)) {
@@ -217,7 +223,8 @@ fn split_pool_charges(drafts: &mut [Draft]) {
         let charged = draft.row.kind == RowKind::PodNode && draft.pool_charge.is_some();
         charged.then(|| draft.row.pod_uid.clone())
     };
-    for (indexes, shares) in split_groups(drafts, pod, |draft| draft.pool_charge.clone().unwrap_or_else(zero)) {
+    for (indexes, shares) in split_groups(drafts, pod, |draft| draft.pool_charge.clone().unwrap_or_else(zero))
+    {
         for (index, share) in indexes.into_iter().zip(shares) {
             drafts[index].row.pool_charge = Some(share);
         }

@@ -18,17 +18,21 @@ mod reservation;
 mod resources;
 pub mod rounding;
 mod rows;
+pub mod scenario;
 mod split;
 mod tables;
+pub mod text;
 mod timeline;
 mod usage;
 mod world;
 
+use std::collections::BTreeMap;
+
 use prorata_schemas::Text;
 use prorata_schemas::event::EventRecord;
-use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::{HourTables, QuotaState};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use hour::HourView;
 
@@ -49,8 +53,48 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     tables
 }
 
+/// How long each pod and node ran in each hour, in microseconds.
+#[derive(Default)]
+pub struct Ran {
+    /// By pod uid.
+    pub pods: BTreeMap<(Hour, Text), i64>,
+    /// By cluster and node.
+    pub nodes: BTreeMap<(Hour, world::InCluster), i64>,
+}
+
+/// How long each pod and node ran in each hour.
+pub fn running_micros(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
+    let mut ran = Ran::default();
+    for slice in timeline::slices(&timeline::resolve(records), rules, through) {
+        let (hour, micros) = (hour_of(&slice), slice.to - slice.from);
+        for uid in slice.world.pods.keys() {
+            *ran.pods.entry((hour, uid.clone())).or_default() += micros;
+        }
+        for key in slice.world.nodes.keys() {
+            *ran.nodes.entry((hour, key.clone())).or_default() += micros;
+        }
+    }
+    ran
+}
+
+/// The labels of each quota's pods in their order, in each stretch of time: its first instant, the quota, the labels.
+pub fn labels(
+    records: &[EventRecord],
+    rules: &Rules,
+    through: Hour,
+) -> Vec<(Timestamp, Text, Vec<QuotaState>)> {
+    let mut labels = Vec::new();
+    for slice in timeline::slices(&timeline::resolve(records), rules, through) {
+        for standing in &slice.quotas {
+            let states = standing.pods.iter().map(|(_, state)| *state).collect();
+            labels.push((Timestamp(slice.from), standing.key.1.clone(), states));
+        }
+    }
+    labels
+}
+
 fn hour_of(slice: &timeline::Slice) -> Hour {
-    prorata_schemas::time::Timestamp(slice.from).hour()
+    Timestamp(slice.from).hour()
 }
 
 fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut pool_table::Spend) -> HourTables {

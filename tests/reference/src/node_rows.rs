@@ -6,21 +6,17 @@ use std::sync::Arc;
 use num_traits::Zero;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::rows::RowKind;
 
 use crate::draft::{Charge, Draft};
 use crate::hour::HourView;
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, zero};
-use crate::split::{Component, LabelTime, NodeHour, Stay, Stays, nodes, stays};
+use crate::split::{Component, NodeHour, Stay, Stays, nodes, stays};
 use crate::world::InCluster;
 
-/// Commitments by id, as last described in the hour.
-type Commitments = BTreeMap<Text, Arc<CommitmentSet>>;
-
 /// All rows of nodes and of the pods that name them.
-pub fn drafts(view: &HourView, commitments: &Commitments) -> Vec<Draft> {
+pub fn drafts(view: &HourView) -> Vec<Draft> {
     let stays = stays(view);
     let mut drafts = Vec::new();
     for (key, node) in nodes(view) {
@@ -29,7 +25,7 @@ pub fn drafts(view: &HourView, commitments: &Commitments) -> Vec<Draft> {
             .filter(|((known, on, _), _)| *known && *on == key)
             .map(|((_, _, uid), stay)| (uid, stay))
             .collect();
-        node_drafts(&mut drafts, view, &key, &node, &here, commitments);
+        node_drafts(&mut drafts, view, &key, &node, &here);
     }
     unknown_drafts(&mut drafts, view, &stays);
     drafts
@@ -42,7 +38,6 @@ fn node_drafts(
     key: &InCluster,
     node: &NodeHour,
     pods: &BTreeMap<&Text, &Stay>,
-    commitments: &Commitments,
 ) {
     let mut total = none();
     for stay in pods.values() {
@@ -50,7 +45,7 @@ fn node_drafts(
     }
     for (uid, stay) in pods {
         let shares = Shares::of(&stay.allocated(view.rules), &total, &node.available);
-        pod_drafts(drafts, view, (key, node), (uid, stay), &shares, commitments);
+        pod_drafts(drafts, view, (key, node), (uid, stay), &shares);
     }
     for (component_key, component) in &node.components {
         let mut quantity = component.weightless.0.clone();
@@ -61,7 +56,7 @@ fn node_drafts(
             cost += &component.cost[resource];
             commitment += &component.commitment[resource];
         }
-        let mut draft = component_draft(RowKind::NodeIdle, (key, node), component_key, commitments);
+        let mut draft = component_draft(RowKind::NodeIdle, (key, node), component_key, component);
         set_amounts(&mut draft, component_key, component, quantity, cost, commitment);
         drafts.push(draft);
     }
@@ -103,11 +98,10 @@ fn pod_drafts(
     (key, node): (&InCluster, &NodeHour),
     (uid, stay): (&Text, &Stay),
     shares: &Shares,
-    commitments: &Commitments,
 ) {
     let mine: Exact = node.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
     if mine.is_zero() {
-        drafts.extend(only_draft(view, (key, node), (uid, stay), commitments));
+        drafts.extend(only_draft(view, (key, node), (uid, stay)));
         return;
     }
     for (component_key, component) in &node.components {
@@ -128,7 +122,7 @@ fn pod_drafts(
                 let [cpu, memory, gpu] = amounts;
                 scaled(&[cpu * &by_resource[0], memory * &by_resource[1], gpu * &by_resource[2]])
             };
-            let mut draft = component_draft(RowKind::PodNode, (key, node), component_key, commitments);
+            let mut draft = component_draft(RowKind::PodNode, (key, node), component_key, component);
             let split = dot(&shares.split, &component.cost) * &label_part;
             let unused = dot(&shares.unused, &component.cost) * &label_part;
             let commitment = dot(&shares.both, &component.commitment) * &label_part;
@@ -136,37 +130,29 @@ fn pod_drafts(
             set_amounts(&mut draft, component_key, component, &quantity * &label_part, cost, commitment);
             let [cpu, memory, gpu] = &component.cost;
             draft.split_unused = Some([split, unused]);
-            draft.by_resource = Some(scaled(&[
-                cpu * &shares.both[0],
-                memory * &shares.both[1],
-                gpu * &shares.both[2],
-            ]));
+            draft.by_resource =
+                Some(scaled(&[cpu * &shares.both[0], memory * &shares.both[1], gpu * &shares.both[2]]));
             draft.allocated = Some(divided(&stay.allocated(view.rules)));
             draft.requested = Some(divided(&stay.requested));
             draft.used = stay.used.as_ref().map(divided);
             draft.running = Some(&time.running * &by_quantity);
             draft.pool_charge = time.charge.as_ref().map(|charge| charge * &by_quantity);
-            drafts.push(described(draft, uid, time).labelled(label));
+            drafts.push(described(draft, uid, stay).labelled(label));
         }
     }
 }
 
 /// The one row of a pod that has no share of anything: the first component and the first label in row order.
-fn only_draft(
-    view: &HourView,
-    node: (&InCluster, &NodeHour),
-    (uid, stay): (&Text, &Stay),
-    commitments: &Commitments,
-) -> Option<Draft> {
-    let (component_key, _) = node.1.components.iter().next()?;
-    let (label, time) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
-    let mut draft = component_draft(RowKind::PodNode, node, component_key, commitments);
+fn only_draft(view: &HourView, node: (&InCluster, &NodeHour), (uid, stay): (&Text, &Stay)) -> Option<Draft> {
+    let (component_key, component) = node.1.components.iter().next()?;
+    let (label, _) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
+    let mut draft = component_draft(RowKind::PodNode, node, component_key, component);
     draft.keep = true;
     draft.commitment_quantity = component_key.0.as_ref().map(|_| zero());
     draft.list_cost = Some(zero());
     draft.ratio = Some(zero());
     whole_stay(&mut draft, view, stay);
-    Some(described(draft, uid, time).labelled(label))
+    Some(described(draft, uid, stay).labelled(label))
 }
 
 /// The rows of pods that name a node which is not running.
@@ -180,13 +166,14 @@ fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
             let mut draft = Draft::new(RowKind::PodNode, node_id.clone(), Charge::Row);
             draft.row.cluster_id = Some(cluster_id.clone());
             whole_stay(&mut draft, view, stay);
-            for amounts in [&mut draft.allocated, &mut draft.requested, &mut draft.used].into_iter().flatten() {
+            for amounts in [&mut draft.allocated, &mut draft.requested, &mut draft.used].into_iter().flatten()
+            {
                 amounts.iter_mut().for_each(|amount| *amount *= &part);
             }
             draft.quantity = time.running.clone();
             draft.running = Some(time.running.clone());
             draft.pool_charge = time.charge.clone();
-            drafts.push(described(draft, uid, time).labelled(label));
+            drafts.push(described(draft, uid, stay).labelled(label));
         }
     }
 }
@@ -199,7 +186,8 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
     draft.requested = Some(stay.requested.clone());
     draft.used = stay.used.clone();
     draft.running = Some(stay.running.clone());
-    draft.pool_charge = stay.labels.values().filter_map(|time| time.charge.clone()).reduce(|sum, more| sum + more);
+    draft.pool_charge =
+        stay.labels.values().filter_map(|time| time.charge.clone()).reduce(|sum, more| sum + more);
 }
 
 /// A draft of one component of a node.
@@ -207,7 +195,7 @@ fn component_draft(
     kind: RowKind,
     (key, node): (&InCluster, &NodeHour),
     (commitment_id, unit_price): &(Option<Text>, Decimal12),
-    commitments: &Commitments,
+    component: &Component,
 ) -> Draft {
     let charge = match commitment_id {
         Some(id) => Charge::Commitment(id.clone()),
@@ -219,7 +207,7 @@ fn component_draft(
     draft.row.list_unit_price = *unit_price;
     draft.row.provider = node.last.provider.clone();
     draft.row.node = Some(Arc::clone(&node.last));
-    draft.row.commitment = commitment_id.as_ref().and_then(|id| commitments.get(id)).cloned();
+    draft.row.commitment = component.last.clone();
     draft
 }
 
@@ -232,8 +220,11 @@ fn set_amounts(
     cost: Exact,
     commitment: Exact,
 ) {
-    let all = component.quantity.iter().sum::<Exact>() + &component.weightless.0;
-    draft.ratio = Some(fraction(&quantity, &all));
+    let all_quantity = component.quantity.iter().sum::<Exact>() + &component.weightless.0;
+    let all_cost = component.cost.iter().sum::<Exact>() + &component.weightless.1;
+    // Of what costs nothing, the part is that of the hours.
+    let ratio = if all_cost.is_zero() { fraction(&quantity, &all_quantity) } else { &cost / all_cost };
+    draft.ratio = Some(ratio);
     draft.list_cost = Some(exact(*unit_price) * &quantity);
     draft.commitment_quantity = commitment_id.as_ref().map(|_| commitment);
     draft.quantity = quantity;
@@ -241,8 +232,8 @@ fn set_amounts(
 }
 
 /// Adds the pod.
-fn described(mut draft: Draft, uid: &Text, time: &LabelTime) -> Draft {
+fn described(mut draft: Draft, uid: &Text, stay: &Stay) -> Draft {
     draft.row.pod_uid = Some(uid.clone());
-    draft.row.pod = Some(Arc::clone(&time.pod));
+    draft.row.pod = Some(Arc::clone(&stay.pod));
     draft
 }

@@ -24,7 +24,8 @@ pub fn charge(world: &World, pod: &PodStarted, at: i64, rules: &Rules) -> Option
     let (tflop_price, vram_price) = (exact(price.per_fp16_tflop_hour), exact(price.per_vram_gib_hour));
     let requested = &request_tflops * &tflop_price + gib(request_vram.clone()) * &vram_price;
     let above = (limit_tflops - request_tflops) * &tflop_price + gib(limit_vram - request_vram) * &vram_price;
-    let protected = pod.eviction_protected_until.is_some_and(|until| at < until.0) && &*price.qos != "critical";
+    let protected =
+        pod.eviction_protected_until.is_some_and(|until| at < until.0) && &*price.qos != "critical";
     let factor = if protected { exact(rules.eviction_protection_ratio) } else { whole(1) };
     let one = requested + exact(price.limits_over_requests) * above;
     Some(Ok((pool_count(&pod.requests) * one * factor, Arc::clone(pool))))

@@ -75,8 +75,9 @@ fn sums(view: &HourView, id: &Text) -> Sums {
         for node in slice.world.nodes.values().filter(|node| node.set.pool_id.as_ref() == Some(id)) {
             let (tflops, vram) = pool_amounts(&node.set.capacity);
             let percent = |of: u128, percent: i32| (whole(of) * ratio(percent, 100)).floor();
-            let tflops_virtual =
-                (ratio(amount(&node.set.capacity, TFLOPS), 1000) * ratio(set.tflops_oversell_percent, 100)).floor();
+            let tflops_virtual = (ratio(amount(&node.set.capacity, TFLOPS), 1000)
+                * ratio(set.tflops_oversell_percent, 100))
+            .floor();
             let disk = amount(&node.set.capacity, EPHEMERAL_STORAGE);
             let memory = amount(&node.set.capacity, MEMORY);
             let vram_virtual = whole(amount(&node.set.capacity, VRAM))
@@ -114,7 +115,13 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &Text, set: &PoolSe
     };
     let today = view.hour.date();
     let node_cost = half_even(
-        &spend.get(id).into_iter().flatten().filter(|(hour, _)| *hour == view.hour).map(|(_, cost)| exact(*cost)).sum(),
+        &spend
+            .get(id)
+            .into_iter()
+            .flatten()
+            .filter(|(hour, _)| *hour == view.hour)
+            .map(|(_, cost)| exact(*cost))
+            .sum(),
     );
     let (day, month, quarter) = (spent(today), spent(today.month_start()), spent(today.quarter_start()));
     let budgets = [

@@ -102,9 +102,8 @@ fn governing<'a>(world: &'a World, cluster_id: &Text, namespace: &Text) -> Optio
 
 /// Labels the pods of one quota.
 fn standing(world: &World, key: &InCluster, quota: &Quota, rules: &Rules) -> Standing {
-    let governed = |pod: &PodStarted| {
-        pod.cluster_id == key.0 && governing(world, &key.0, &pod.namespace) == Some(key)
-    };
+    let governed =
+        |pod: &PodStarted| pod.cluster_id == key.0 && governing(world, &key.0, &pod.namespace) == Some(key);
     let mut pods: Vec<&PodStarted> =
         world.pods.values().map(|pod| &*pod.set).filter(|pod| governed(pod)).collect();
     pods.sort_by_key(|pod| order(pod, rules));
@@ -114,7 +113,12 @@ fn standing(world: &World, key: &InCluster, quota: &Quota, rules: &Rules) -> Sta
         .map(|(resource, amount)| ResourceStanding {
             resource: resource.clone(),
             min: units(amount.amount, resource),
-            max: quota.set.max.as_ref().and_then(|max| max.get(resource)).map(|max| units(max.amount, resource)),
+            max: quota
+                .set
+                .max
+                .as_ref()
+                .and_then(|max| max.get(resource))
+                .map(|max| units(max.amount, resource)),
             in_quota: zero(),
             over_quota: zero(),
             pool: zero(),

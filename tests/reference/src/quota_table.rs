@@ -42,7 +42,9 @@ pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
 fn standings<'a>(view: &'a HourView, key: &InCluster) -> Vec<(&'a Slice, &'a Standing)> {
     let mut found = Vec::new();
     for slice in view.slices {
-        found.extend(slice.quotas.iter().filter(|standing| standing.key == *key).map(|standing| (slice, standing)));
+        found.extend(
+            slice.quotas.iter().filter(|standing| standing.key == *key).map(|standing| (slice, standing)),
+        );
     }
     found
 }
@@ -104,7 +106,9 @@ fn row(view: &HourView, rows: &[CostRow], key: &InCluster, resource: &Text) -> O
             .sum();
         preemptible += exact(cost) * fraction(hours_while, &over);
     }
-    let peak_pods = standings.iter().map(|(_, standing)| over_quota_pods(standing).count()).max().unwrap_or(0);
+    let with_resource = |standing: &Standing| standing.resources.iter().any(|of| of.resource == *resource);
+    let states = standings.iter().map(|(_, standing)| standing).filter(|standing| with_resource(standing));
+    let peak_pods = states.map(|standing| over_quota_pods(standing).count()).max().unwrap_or(0);
     Some(QuotaUsageRow {
         cluster_id: key.0.clone(),
         quota_id: key.1.clone(),

@@ -80,7 +80,11 @@ pub fn gpu_memory(requests: &Quantities, rules: &Rules) -> Exact {
 
 /// What a pod requests of a resource of a quota, in units of the resource.
 pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact {
-    if resource == GPU_MEMORY { gpu_memory(requests, rules) } else { units(amount(requests, resource), resource) }
+    if resource == GPU_MEMORY {
+        gpu_memory(requests, rules)
+    } else {
+        units(amount(requests, resource), resource)
+    }
 }
 
 /// Bytes, or thousandths made whole.

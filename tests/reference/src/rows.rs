@@ -1,6 +1,6 @@
 //! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations and commitments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use num_traits::Zero;
@@ -24,23 +24,23 @@ use crate::world::Billing;
 
 /// All rows of the hour, in row order.
 pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
-    let mut commitments = BTreeMap::new();
-    for slice in view.slices {
-        for (id, set) in &slice.world.commitments {
-            commitments.insert(id.clone(), Arc::clone(set));
-        }
-    }
-    let mut drafts = node_rows::drafts(view, &commitments);
+    let mut drafts = node_rows::drafts(view);
     drafts.extend(pods_on_no_node(view));
     drafts.extend(unused_reservations(view));
-    for (id, last) in &commitments {
-        drafts.extend(commitment_rows(view, id, last));
+    let commitments: BTreeSet<&Text> =
+        view.slices.iter().flat_map(|slice| slice.world.commitments.keys()).collect();
+    for id in commitments {
+        drafts.extend(commitment_rows(view, id));
     }
     finish(drafts)
 }
 
 /// Finds the draft of a key, or makes it.
-fn entry<'a, K: Ord>(drafts: &'a mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() -> Draft) -> &'a mut Draft {
+fn entry<'a, K: Ord>(
+    drafts: &'a mut BTreeMap<K, Draft>,
+    key: K,
+    make: impl FnOnce() -> Draft,
+) -> &'a mut Draft {
     drafts.entry(key).or_insert_with(make)
 }
 
@@ -70,7 +70,8 @@ fn pool_pod(
     uid: &Text,
     pod: &Arc<PodStarted>,
 ) {
-    let charge = pool::charge(&slice.world, pod, slice.from, view.rules).unwrap_or(Err(Unpriced::UnknownPool));
+    let charge =
+        pool::charge(&slice.world, pod, slice.from, view.rules).unwrap_or(Err(Unpriced::UnknownPool));
     let (rate, pool, reason) = match charge {
         Ok((rate, pool)) => (rate, Some(pool), None),
         Err(reason) => (zero(), None, Some(reason)),
@@ -94,9 +95,10 @@ fn serverless_pod(
     uid: &Text,
     pod: &Arc<PodStarted>,
 ) {
-    let rate = pod.region.as_ref().and_then(|region| {
-        slice.world.rates.get(&(region.clone(), pod.gpu_model.clone(), pod.qos.clone()))
-    });
+    let rate = pod
+        .region
+        .as_ref()
+        .and_then(|region| slice.world.rates.get(&(region.clone(), pod.gpu_model.clone(), pod.qos.clone())));
     let prices = rate.map_or_else(none, |rate| {
         [exact(rate.per_vcpu_hour), exact(rate.per_gib_hour), exact(rate.per_gpu_hour)]
     });
@@ -162,7 +164,9 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
     let mut drafts: BTreeMap<(Text, Decimal12), Draft> = BTreeMap::new();
     for slice in view.slices {
-        for (id, reservation) in slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective) {
+        for (id, reservation) in
+            slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
+        {
             let set: &Arc<ReservationSet> = &reservation.set;
             let draft = entry(&mut drafts, (id.clone(), set.unit_hourly_price), || {
                 let mut draft = Draft::new(RowKind::ReservationUnused, id.clone(), Charge::Row);
@@ -181,17 +185,9 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
 }
 
 /// Row `commitment_unused` and rows `commitment_purchase` of one commitment.
-fn commitment_rows(view: &HourView, id: &Text, last: &Arc<CommitmentSet>) -> Vec<Draft> {
-    let base = |kind: RowKind, unit_price: Decimal12| {
-        let mut draft = Draft::new(kind, id.clone(), Charge::Commitment(id.clone()));
-        draft.row.commitment_id = Some(id.clone());
-        draft.row.provider = last.provider.clone();
-        draft.row.commitment = Some(Arc::clone(last));
-        draft.row.list_unit_price = unit_price;
-        draft.commitment_quantity = Some(zero());
-        draft
-    };
-    let mut unused = base(RowKind::CommitmentUnused, Decimal12::ZERO);
+fn commitment_rows(view: &HourView, id: &Text) -> Vec<Draft> {
+    let base = |kind: RowKind| Draft::new(kind, id.clone(), Charge::Commitment(id.clone()));
+    let mut unused = base(RowKind::CommitmentUnused);
     let mut purchases: BTreeMap<Decimal12, Draft> = BTreeMap::new();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
@@ -205,11 +201,11 @@ fn commitment_rows(view: &HourView, id: &Text, last: &Arc<CommitmentSet>) -> Vec
         }
         unused.quantity += &time * &rest;
         unused.cost += &time * rest * exact(set.hourly_cost);
-        unused.row.list_unit_price = set.hourly_cost;
-        let make = || base(RowKind::CommitmentPurchase, set.hourly_cost);
-        let purchase = entry(&mut purchases, set.hourly_cost, make);
+        describe(&mut unused, id, set);
+        let purchase = entry(&mut purchases, set.hourly_cost, || base(RowKind::CommitmentPurchase));
         purchase.cost += &time * exact(set.hourly_cost);
         purchase.quantity += time;
+        describe(purchase, id, set);
     }
     let mut drafts: Vec<Draft> = purchases.into_values().collect();
     // Nothing unused, or never effective: no row.
@@ -221,4 +217,12 @@ fn commitment_rows(view: &HourView, id: &Text, last: &Arc<CommitmentSet>) -> Vec
         draft.commitment_quantity = Some(draft.quantity.clone());
     }
     drafts
+}
+
+/// Takes the commitment's description.
+fn describe(draft: &mut Draft, id: &Text, set: &Arc<CommitmentSet>) {
+    draft.row.commitment_id = Some(id.clone());
+    draft.row.provider = set.provider.clone();
+    draft.row.list_unit_price = set.hourly_cost;
+    draft.row.commitment = Some(Arc::clone(set));
 }

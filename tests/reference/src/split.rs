@@ -6,7 +6,7 @@ use std::sync::Arc;
 use num_traits::Zero;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{NodeStarted, PodStarted};
+use prorata_schemas::event::{CommitmentSet, NodeStarted, PodStarted};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::commitment;
@@ -41,11 +41,13 @@ pub struct Component {
     pub weightless: (Exact, Exact),
     /// Hours of the commitment that it receives, by resource.
     pub commitment: Three,
+    /// The commitment as last described while it covered.
+    pub last: Option<Arc<CommitmentSet>>,
 }
 
 impl Component {
     fn new() -> Self {
-        Self { quantity: none(), cost: none(), weightless: (zero(), zero()), commitment: none() }
+        Self { quantity: none(), cost: none(), weightless: (zero(), zero()), commitment: none(), last: None }
     }
 
     /// Whether it stands for no time and no cost.
@@ -56,8 +58,9 @@ impl Component {
 }
 
 /// A pod's time on one node, or naming one that does not run.
-#[derive(Default)]
 pub struct Stay {
+    /// The pod as last described there.
+    pub pod: Arc<PodStarted>,
     /// Hours it ran there.
     pub running: Exact,
     /// Requested resource-hours.
@@ -72,13 +75,15 @@ pub struct Stay {
 pub struct LabelTime {
     /// Hours.
     pub running: Exact,
-    /// The pod as last described in them.
-    pub pod: Arc<PodStarted>,
     /// What its pool charged in them; none where no pool priced it.
     pub charge: Option<Exact>,
 }
 
 impl Stay {
+    fn new(pod: &Arc<PodStarted>) -> Self {
+        Self { pod: Arc::clone(pod), running: zero(), requested: none(), used: None, labels: BTreeMap::new() }
+    }
+
     /// What the pod is allocated: the larger of request and use, or its requests alone.
     pub fn allocated(&self, rules: &Rules) -> Three {
         let used = self.used.clone().unwrap_or_else(none);
@@ -133,8 +138,11 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &InCluster, capacity: &Three,
     for cover in slice.covers.iter().filter(|cover| cover.node == *key) {
         let Some(set) = slice.world.commitments.get(&cover.commitment_id) else { continue };
         let received = commitment::parts(set, &cover.amount);
-        let component =
-            node.components.entry((Some(cover.commitment_id.clone()), unit_price)).or_insert_with(Component::new);
+        let component = node
+            .components
+            .entry((Some(cover.commitment_id.clone()), unit_price))
+            .or_insert_with(Component::new);
+        component.last = Some(Arc::clone(set));
         for resource in 0..3 {
             let covered = fraction(&cover.amount[resource], &capacity[resource]);
             component.quantity[resource] += &time * part(resource) * &covered;
@@ -164,7 +172,7 @@ pub fn stays(view: &HourView) -> Stays {
                 Billing::UnknownNode(node) => (false, node),
                 Billing::Pool | Billing::Serverless => continue,
             };
-            let stay = stays.entry((known, node, uid.clone())).or_default();
+            let stay = stays.entry((known, node, uid.clone())).or_insert_with(|| Stay::new(&running.set));
             extend(stay, view, slice, known, &running.set);
         }
     }
@@ -174,6 +182,7 @@ pub fn stays(view: &HourView) -> Stays {
 /// Adds one slice to a stay.
 fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Arc<PodStarted>) {
     let time = hours(slice.to - slice.from);
+    stay.pod = Arc::clone(pod);
     stay.running += &time;
     add(&mut stay.requested, &three(&pod.requests, view.rules), &time);
     if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
@@ -187,13 +196,9 @@ fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Ar
         _ => None,
     };
     let (quota_id, state) = quota.unzip();
-    let part = stay.labels.entry(Label { quota_id, state, reason }).or_insert_with(|| LabelTime {
-        running: zero(),
-        pod: Arc::clone(pod),
-        charge: None,
-    });
+    let label = Label { quota_id, state, reason };
+    let part = stay.labels.entry(label).or_insert_with(|| LabelTime { running: zero(), charge: None });
     part.running += &time;
-    part.pod = Arc::clone(pod);
     if let Some(Ok((rate, _))) = charge {
         *part.charge.get_or_insert_with(zero) += rate * &time;
     }

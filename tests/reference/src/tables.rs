@@ -30,7 +30,9 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
     let mut used_by: BTreeMap<&Text, BTreeMap<Text, Exact>> = BTreeMap::new();
     for slice in view.slices {
         let time = hours(slice.to - slice.from);
-        for (id, reservation) in slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective) {
+        for (id, reservation) in
+            slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
+        {
             last.insert(id, reservation);
             *units.entry(id).or_default() += whole(reservation.set.quantity) * &time;
             used_by.entry(id).or_default();
@@ -47,7 +49,8 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
         let used: Exact = used_by.values().sum();
         let seconds = |hours: &Exact| half_even(&(hours * whole(3600)));
         let set = &reservation.set;
-        let unused = rows.iter().filter(|row| row.kind == RowKind::ReservationUnused && row.resource_id == *id);
+        let unused =
+            rows.iter().filter(|row| row.kind == RowKind::ReservationUnused && row.resource_id == *id);
         table.push(ReservationUsageRow {
             reservation_id: id.clone(),
             name: set.name.clone(),
@@ -71,11 +74,11 @@ pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<Commitme
     let mut shown = BTreeSet::new();
     for slice in view.slices {
         for (id, set) in &slice.world.commitments {
-            last.insert(id, set);
             if set.ends_at.is_none_or(|end| end > view.hour.start()) {
                 shown.insert(id);
             }
         }
+        last.extend(&slice.world.last_commitments);
     }
     last.retain(|id, _| shown.contains(id));
     last.into_iter().map(|(id, set)| utilization_row(view, rows, id, set)).collect()

@@ -142,7 +142,9 @@ fn set(world: &mut World, at: i64, payload: &Payload) {
             world.quotas.insert(key, Quota { first_set, set: Arc::new(quota.clone()) });
         }
         Payload::CommitmentSet(commitment) => {
-            world.commitments.insert(commitment.commitment_id.clone(), Arc::new(commitment.clone()));
+            let set = Arc::new(commitment.clone());
+            world.last_commitments.insert(commitment.commitment_id.clone(), Arc::clone(&set));
+            world.commitments.insert(commitment.commitment_id.clone(), set);
         }
         _ => {}
     }
@@ -195,7 +197,8 @@ fn end(world: &mut World, payload: &Payload) {
         Payload::NodeStopped(node) => {
             let key = (node.cluster_id.clone(), node.node_id.clone());
             if world.nodes.remove(&key).is_some() {
-                let on_it = |pod: &Pod| pod.set.cluster_id == key.0 && pod.set.node_id.as_ref() == Some(&key.1);
+                let on_it =
+                    |pod: &Pod| pod.set.cluster_id == key.0 && pod.set.node_id.as_ref() == Some(&key.1);
                 world.pods.retain(|_, pod| !on_it(pod));
             }
         }

@@ -25,6 +25,8 @@ pub struct World {
     pub quotas: BTreeMap<InCluster, Quota>,
     /// Commitments from their first Set to their deletion.
     pub commitments: BTreeMap<Text, Arc<CommitmentSet>>,
+    /// The last description of every commitment, deleted ones too.
+    pub last_commitments: BTreeMap<Text, Arc<CommitmentSet>>,
     /// Reservations from their first Set to their release.
     pub reservations: BTreeMap<Text, Reservation>,
     /// Running nodes.

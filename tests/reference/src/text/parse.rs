@@ -1,0 +1,215 @@
+//! From a line to an event.
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{
+    Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, NodeStarted,
+    NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
+    QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+};
+use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
+use prorata_schemas::time::Timestamp;
+
+use super::ORGANIZATION;
+use super::fields::{Fields, decimal, parse_quantity, parse_time};
+
+/// Reads one line. Left out: cluster c, provider aws, region r, family f, namespace the default `ns`, price 0,
+/// creation and start the time of the line.
+///
+/// # Errors
+/// A sentence that says what cannot be read.
+pub fn parse(line: &str) -> Result<Event, String> {
+    let mut words = line.split_whitespace();
+    let mut next = || words.next().ok_or_else(|| format!("'{line}' is no 'time event id key=value ..'"));
+    let (time, kind, id) = (next()?, next()?, next()?);
+    let event_time = parse_time(time)?;
+    let mut fields = Fields::new(words);
+    let payload = payload(event_time, kind, id.into(), &mut fields)?;
+    Ok(Event { organization_id: ORGANIZATION.into(), event_time, payload })
+}
+
+fn payload(at: Timestamp, kind: &str, id: Text, fields: &mut Fields) -> Result<Payload, String> {
+    Ok(match kind {
+        "node" => Payload::NodeStarted(node(id, fields)?),
+        "stop-node" => {
+            Payload::NodeStopped(NodeStopped { cluster_id: fields.text_or("cluster", "c"), node_id: id })
+        }
+        "pod" => Payload::PodStarted(Box::new(pod(at, id, fields)?)),
+        "stop-pod" => Payload::PodStopped(PodStopped {
+            cluster_id: fields.text_or("cluster", "c"),
+            namespace: fields.text_or("ns", "ns"),
+            pod_uid: id,
+            reason: fields.text("reason"),
+        }),
+        "use" => Payload::PodUsage(usage(at, id, fields)?),
+        "reservation" => Payload::ReservationSet(reservation(at, id, fields)?),
+        "release" => Payload::ReservationReleased(ReservationReleased { reservation_id: id }),
+        "commitment" => Payload::CommitmentSet(commitment(at, id, fields)?),
+        "delete-commitment" => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: id }),
+        "quota" => Payload::QuotaSet(quota(id, fields)?),
+        "delete-quota" => {
+            Payload::QuotaDeleted(QuotaDeleted { cluster_id: fields.text_or("cluster", "c"), quota_id: id })
+        }
+        "pool" => Payload::PoolSet(pool(id, fields)?),
+        "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id }),
+        "rate" => Payload::RateSet(rate(id, fields)?),
+        other => return Err(format!("'{other}' is no event")),
+    })
+}
+
+fn node(node_id: Text, fields: &mut Fields) -> Result<NodeStarted, String> {
+    Ok(NodeStarted {
+        cluster_id: fields.text_or("cluster", "c"),
+        node_name: fields.text_or("name", &node_id),
+        node_id,
+        provider: fields.text_or("provider", "aws"),
+        region: fields.text_or("region", "r"),
+        zone: fields.text("zone"),
+        instance_type: fields.text_or("type", "f.1"),
+        instance_family: fields.text_or("family", "f"),
+        capacity_type: if fields.flag("spot") { CapacityType::Spot } else { CapacityType::OnDemand },
+        gpu_model: fields.text("model"),
+        hourly_cost: fields.decimal("cost")?.unwrap_or_default(),
+        currency: "USD".into(),
+        pool_id: fields.text("pool"),
+        capacity: fields.quantities("")?.unwrap_or_default(),
+    })
+}
+
+fn pod(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodStarted, String> {
+    Ok(PodStarted {
+        cluster_id: fields.text_or("cluster", "c"),
+        namespace: fields.text_or("ns", "ns"),
+        pod_name: fields.text_or("name", &pod_uid),
+        pod_uid,
+        created_at: fields.time("created")?.unwrap_or(at),
+        priority: fields.number("priority", 0)?,
+        node_id: fields.text("node"),
+        region: fields.text("region"),
+        zone: fields.text("zone"),
+        pool_id: fields.text("pool"),
+        qos: fields.text_or("qos", "default"),
+        gpu_model: fields.text("model"),
+        workload_kind: fields.text("kind"),
+        workload_name: fields.text("workload"),
+        labels: fields.texts("label."),
+        eviction_protected_until: fields.time("until")?,
+        limits: fields.quantities("limit.")?.unwrap_or_default(),
+        requests: fields.quantities("")?.unwrap_or_default(),
+    })
+}
+
+fn usage(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodUsage, String> {
+    let interval_end = fields.time("to")?.unwrap_or(at);
+    let mut amount = |key: &str, resource: &str| -> Result<i64, String> {
+        let text = fields.text(key).unwrap_or_else(|| "0".into());
+        Ok(parse_quantity(resource, &text)?.amount as i64)
+    };
+    Ok(PodUsage {
+        pod_uid,
+        interval_end,
+        cpu_millis: amount("cpu", "cpu")?,
+        memory_bytes: amount("memory", MEMORY)?,
+        gpu_millis: amount("gpu", NVIDIA_GPU)?,
+    })
+}
+
+fn reservation(at: Timestamp, reservation_id: Text, fields: &mut Fields) -> Result<ReservationSet, String> {
+    Ok(ReservationSet {
+        name: fields.text_or("name", &reservation_id),
+        reservation_id,
+        provider: fields.text_or("provider", "aws"),
+        region: fields.text_or("region", "r"),
+        zone: fields.text("zone"),
+        gpu_model: fields.text_or("model", "m"),
+        quantity: fields.number("x", 1)?,
+        unit_hourly_price: fields.decimal("price")?.unwrap_or_default(),
+        currency: "USD".into(),
+        created_at: fields.time("created")?.unwrap_or(at),
+        starts_at: fields.time("from")?.unwrap_or(at),
+        ends_at: fields.time("to")?,
+        capacity: fields.quantities("")?.unwrap_or_default(),
+    })
+}
+
+fn commitment(at: Timestamp, commitment_id: Text, fields: &mut Fields) -> Result<CommitmentSet, String> {
+    let mut assignments = Vec::new();
+    for assigned in fields.list("assign") {
+        let (cluster_id, priority) = assigned.split_once(':').unwrap_or((&assigned, ""));
+        let priority =
+            if priority.is_empty() { None } else { Some(priority.parse().map_err(|_| "no priority")?) };
+        assignments.push(Assignment { cluster_id: cluster_id.into(), priority });
+    }
+    let reserved = fields.flag("reserved");
+    Ok(CommitmentSet {
+        name: fields.text_or("name", &commitment_id),
+        commitment_id,
+        provider: fields.text_or("provider", "aws"),
+        kind: if reserved { CommitmentKind::ReservedInstance } else { CommitmentKind::CommittedUseDiscount },
+        region: fields.text_or("region", "r"),
+        instance_family: fields.text_or("family", "f"),
+        vcpu: fields.decimal("vcpu")?.unwrap_or_default(),
+        memory_gib: fields.decimal("gib")?.unwrap_or_default(),
+        gpu: fields.number("gpu", 0)?,
+        gpu_model: fields.text("model"),
+        hourly_cost: fields.decimal("cost")?.unwrap_or_default(),
+        currency: "USD".into(),
+        starts_at: fields.time("from")?.unwrap_or(at),
+        ends_at: fields.time("to")?,
+        enabled: !fields.flag("disabled"),
+        allowed_utilization: fields.decimal("allowed")?,
+        assignments,
+    })
+}
+
+fn quota(quota_id: Text, fields: &mut Fields) -> Result<QuotaSet, String> {
+    let composite = fields.flag("composite");
+    Ok(QuotaSet {
+        cluster_id: fields.text_or("cluster", "c"),
+        quota_id,
+        kind: if composite { QuotaKind::CompositeElasticQuota } else { QuotaKind::ElasticQuota },
+        namespaces: fields.list("ns"),
+        min: fields.quantities("min.")?.unwrap_or_default(),
+        max: fields.quantities("max.")?,
+    })
+}
+
+fn pool(pool_id: Text, fields: &mut Fields) -> Result<PoolSet, String> {
+    let mut qos_pricing = Vec::new();
+    for priced in fields.list("qos") {
+        let parts: Vec<&str> = priced.split(':').collect();
+        let [qos, tflop, gib, over] = parts.as_slice() else { return Err(format!("'{priced}' is no price")) };
+        qos_pricing.push(QosPrice {
+            qos: (*qos).into(),
+            per_fp16_tflop_hour: decimal(tflop)?,
+            per_vram_gib_hour: decimal(gib)?,
+            limits_over_requests: decimal(over)?,
+        });
+    }
+    Ok(PoolSet {
+        pool_id,
+        cluster_id: fields.text_or("cluster", "c"),
+        provider: fields.text_or("provider", "aws"),
+        default_qos: fields.text_or("default", "medium"),
+        qos_pricing,
+        tflops_oversell_percent: fields.number("oversell", 500)?,
+        vram_expand_to_host_disk_percent: fields.number("disk", 70)?,
+        vram_expand_to_host_mem_percent: fields.number("mem", 50)?,
+        budget_per_day: fields.decimal("day")?,
+        budget_per_month: fields.decimal("month")?,
+        budget_per_quarter: fields.decimal("quarter")?,
+        currency: "USD".into(),
+    })
+}
+
+fn rate(region: Text, fields: &mut Fields) -> Result<RateSet, String> {
+    Ok(RateSet {
+        provider: fields.text_or("provider", "aws"),
+        region,
+        gpu_model: fields.text("model"),
+        qos: fields.text_or("qos", "default"),
+        per_vcpu_hour: fields.decimal("cpu")?.unwrap_or_default(),
+        per_gib_hour: fields.decimal("gib")?.unwrap_or_default(),
+        per_gpu_hour: fields.decimal("gpu")?.unwrap_or_default(),
+        currency: "USD".into(),
+    })
+}

@@ -1,0 +1,227 @@
+//! From an event to a line that [`super::parse`] reads back as the same event.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodUsage, PoolSet,
+    Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+};
+use prorata_schemas::time::Timestamp;
+
+use super::fields::{print_time, short};
+
+/// One line; fields with their default are left out.
+pub fn print(event: &Event) -> String {
+    let at = event.event_time;
+    let mut line = Line { at, words: print_time(at) };
+    match &event.payload {
+        Payload::NodeStarted(node) => line.node(node),
+        Payload::NodeStopped(node) => line.named("stop-node", &node.node_id, Some(&node.cluster_id)),
+        Payload::PodStarted(pod) => line.pod(pod),
+        Payload::PodStopped(pod) => {
+            line.named("stop-pod", &pod.pod_uid, Some(&pod.cluster_id));
+            line.unless("ns", &pod.namespace, "ns");
+            line.some("reason", pod.reason.as_ref());
+        }
+        Payload::PodUsage(usage) => line.usage(usage),
+        Payload::ReservationSet(set) => line.reservation(set),
+        Payload::ReservationReleased(set) => line.named("release", &set.reservation_id, None),
+        Payload::CommitmentSet(set) => line.commitment(set),
+        Payload::CommitmentDeleted(set) => line.named("delete-commitment", &set.commitment_id, None),
+        Payload::QuotaSet(quota) => line.quota(quota),
+        Payload::QuotaDeleted(quota) => line.named("delete-quota", &quota.quota_id, Some(&quota.cluster_id)),
+        Payload::PoolSet(pool) => line.pool(pool),
+        Payload::PoolDeleted(pool) => line.named("delete-pool", &pool.pool_id, None),
+        Payload::RateSet(rate) => line.rate(rate),
+    }
+    line.words
+}
+
+struct Line {
+    at: Timestamp,
+    words: String,
+}
+
+impl Line {
+    fn named(&mut self, kind: &str, id: &str, cluster_id: Option<&Text>) {
+        let _ = write!(self.words, " {kind} {id}");
+        if let Some(cluster_id) = cluster_id {
+            self.unless("cluster", cluster_id, "c");
+        }
+    }
+
+    fn unless(&mut self, key: &str, value: &str, default: &str) {
+        if value != default {
+            let _ = write!(self.words, " {key}={value}");
+        }
+    }
+
+    fn some(&mut self, key: &str, value: Option<&Text>) {
+        if let Some(value) = value {
+            let _ = write!(self.words, " {key}={value}");
+        }
+    }
+
+    fn decimal(&mut self, key: &str, value: Decimal12) {
+        self.unless(key, &value.to_string(), "0");
+    }
+
+    fn time(&mut self, key: &str, value: Option<Timestamp>, default: Option<Timestamp>) {
+        if let Some(value) = value.filter(|value| Some(*value) != default) {
+            let _ = write!(self.words, " {key}={}", print_time(value));
+        }
+    }
+
+    fn flag(&mut self, flag: &str, set: bool) {
+        if set {
+            let _ = write!(self.words, " {flag}");
+        }
+    }
+
+    fn quantities(&mut self, prefix: &str, quantities: &Quantities) {
+        for (resource, quantity) in quantities {
+            let _ = write!(self.words, " {prefix}{}={}", short(resource), quantity.text);
+        }
+    }
+
+    fn texts(&mut self, prefix: &str, texts: &BTreeMap<Text, Text>) {
+        for (key, value) in texts {
+            let _ = write!(self.words, " {prefix}{key}={value}");
+        }
+    }
+
+    fn list(&mut self, key: &str, parts: &[String]) {
+        self.unless(key, &parts.join(","), "");
+    }
+
+    fn node(&mut self, node: &NodeStarted) {
+        self.named("node", &node.node_id, Some(&node.cluster_id));
+        self.unless("name", &node.node_name, &node.node_id);
+        self.unless("provider", &node.provider, "aws");
+        self.unless("region", &node.region, "r");
+        self.some("zone", node.zone.as_ref());
+        self.unless("type", &node.instance_type, "f.1");
+        self.unless("family", &node.instance_family, "f");
+        self.flag("spot", node.capacity_type == CapacityType::Spot);
+        self.some("model", node.gpu_model.as_ref());
+        self.decimal("cost", node.hourly_cost);
+        self.some("pool", node.pool_id.as_ref());
+        self.quantities("", &node.capacity);
+    }
+
+    fn pod(&mut self, pod: &PodStarted) {
+        self.named("pod", &pod.pod_uid, Some(&pod.cluster_id));
+        self.unless("ns", &pod.namespace, "ns");
+        self.unless("name", &pod.pod_name, &pod.pod_uid);
+        self.time("created", Some(pod.created_at), Some(self.at));
+        self.unless("priority", &pod.priority.to_string(), "0");
+        self.some("node", pod.node_id.as_ref());
+        self.some("region", pod.region.as_ref());
+        self.some("zone", pod.zone.as_ref());
+        self.some("pool", pod.pool_id.as_ref());
+        self.unless("qos", &pod.qos, "default");
+        self.some("model", pod.gpu_model.as_ref());
+        self.some("kind", pod.workload_kind.as_ref());
+        self.some("workload", pod.workload_name.as_ref());
+        self.time("until", pod.eviction_protected_until, None);
+        self.quantities("", &pod.requests);
+        self.quantities("limit.", &pod.limits);
+        self.texts("label.", &pod.labels);
+    }
+
+    fn usage(&mut self, usage: &PodUsage) {
+        self.named("use", &usage.pod_uid, None);
+        self.time("to", Some(usage.interval_end), Some(self.at));
+        self.unless("cpu", &format!("{}m", usage.cpu_millis), "0m");
+        self.unless("memory", &usage.memory_bytes.to_string(), "0");
+        self.unless("gpu", &format!("{}m", usage.gpu_millis), "0m");
+    }
+
+    fn reservation(&mut self, set: &ReservationSet) {
+        self.named("reservation", &set.reservation_id, None);
+        self.unless("name", &set.name, &set.reservation_id);
+        self.unless("provider", &set.provider, "aws");
+        self.unless("region", &set.region, "r");
+        self.some("zone", set.zone.as_ref());
+        self.unless("model", &set.gpu_model, "m");
+        self.unless("x", &set.quantity.to_string(), "1");
+        self.decimal("price", set.unit_hourly_price);
+        self.time("created", Some(set.created_at), Some(self.at));
+        self.time("from", Some(set.starts_at), Some(self.at));
+        self.time("to", set.ends_at, None);
+        self.quantities("", &set.capacity);
+    }
+
+    fn commitment(&mut self, set: &CommitmentSet) {
+        self.named("commitment", &set.commitment_id, None);
+        self.unless("name", &set.name, &set.commitment_id);
+        self.unless("provider", &set.provider, "aws");
+        self.flag("reserved", set.kind == CommitmentKind::ReservedInstance);
+        self.unless("region", &set.region, "r");
+        self.unless("family", &set.instance_family, "f");
+        self.decimal("vcpu", set.vcpu);
+        self.decimal("gib", set.memory_gib);
+        self.unless("gpu", &set.gpu.to_string(), "0");
+        self.some("model", set.gpu_model.as_ref());
+        self.decimal("cost", set.hourly_cost);
+        self.time("from", Some(set.starts_at), Some(self.at));
+        self.time("to", set.ends_at, None);
+        self.flag("disabled", !set.enabled);
+        if let Some(allowed) = set.allowed_utilization {
+            self.unless("allowed", &allowed.to_string(), "");
+        }
+        let assigned = set.assignments.iter().map(|assigned| match assigned.priority {
+            Some(priority) => format!("{}:{priority}", assigned.cluster_id),
+            None => assigned.cluster_id.to_string(),
+        });
+        self.list("assign", &assigned.collect::<Vec<_>>());
+    }
+
+    fn quota(&mut self, quota: &QuotaSet) {
+        self.named("quota", &quota.quota_id, Some(&quota.cluster_id));
+        self.flag("composite", quota.kind == QuotaKind::CompositeElasticQuota);
+        self.list("ns", &quota.namespaces.iter().map(ToString::to_string).collect::<Vec<_>>());
+        self.quantities("min.", &quota.min);
+        if let Some(max) = &quota.max {
+            self.quantities("max.", max);
+        }
+    }
+
+    fn pool(&mut self, pool: &PoolSet) {
+        self.named("pool", &pool.pool_id, None);
+        self.unless("cluster", &pool.cluster_id, "c");
+        self.unless("provider", &pool.provider, "aws");
+        self.unless("default", &pool.default_qos, "medium");
+        let priced = pool.qos_pricing.iter().map(|price| {
+            let (tflop, gib) = (price.per_fp16_tflop_hour, price.per_vram_gib_hour);
+            format!("{}:{tflop}:{gib}:{}", price.qos, price.limits_over_requests)
+        });
+        self.list("qos", &priced.collect::<Vec<_>>());
+        self.unless("oversell", &pool.tflops_oversell_percent.to_string(), "500");
+        self.unless("disk", &pool.vram_expand_to_host_disk_percent.to_string(), "70");
+        self.unless("mem", &pool.vram_expand_to_host_mem_percent.to_string(), "50");
+        let budgets = [
+            ("day", pool.budget_per_day),
+            ("month", pool.budget_per_month),
+            ("quarter", pool.budget_per_quarter),
+        ];
+        for (key, budget) in budgets {
+            if let Some(budget) = budget {
+                self.unless(key, &budget.to_string(), "");
+            }
+        }
+    }
+
+    fn rate(&mut self, rate: &RateSet) {
+        self.named("rate", &rate.region, None);
+        self.unless("provider", &rate.provider, "aws");
+        self.some("model", rate.gpu_model.as_ref());
+        self.unless("qos", &rate.qos, "default");
+        self.decimal("cpu", rate.per_vcpu_hour);
+        self.decimal("gib", rate.per_gib_hour);
+        self.decimal("gpu", rate.per_gpu_hour);
+    }
+}
