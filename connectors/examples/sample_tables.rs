@@ -16,7 +16,7 @@ mod tables_samples;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let lake = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_tables FOLDER")?);
-    for hour in [Hour(498_685), Hour(498_695)] {
+    for hour in [Hour(498_685), Hour(498_686)] {
         let tables = [
             tables_samples::full_hour("acme", hour),
             tables_samples::full_hour("bird", hour),

@@ -1,0 +1,39 @@
+"""Finds the virtual environments that `install` creates, and runs scripts in them."""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+# Names the interpreter that a script was started again with.
+ENTERED = "PRORATA_CHECKS_PYTHON"
+HERE = Path(__file__).resolve().parent
+
+
+def python_of(name: str) -> Path:
+    """The interpreter of the environment `name`; ends the program with advice when it is not installed."""
+    requirements = (HERE / f"requirements-{name}.txt").read_bytes()
+    digest = hashlib.sha256(requirements).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prorata"
+    python = cache / f"venv-{name}-{digest}" / "bin" / "python"
+    if not python.exists():
+        sys.exit(f"the python environment '{name}' is missing: run tests/python/install")
+    return python
+
+
+def enter(name: str) -> None:
+    """Starts this script again in the environment `name`, unless it runs there already."""
+    python = str(python_of(name))
+    if os.environ.get(ENTERED) != python:
+        os.environ[ENTERED] = python
+        os.execv(python, [python, *sys.argv])
+
+
+def lake_argument() -> Path:
+    """The lake's folder, the one argument of every check."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(f"usage: {Path(sys.argv[0]).name} LAKE")
+    lake = Path(sys.argv[1]).resolve()
+    if not (lake / "cost_allocation" / "_delta_log").is_dir():
+        sys.exit(f"{lake} is no lake: cost_allocation/_delta_log is not in it")
+    return lake

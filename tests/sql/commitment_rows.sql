@@ -1,0 +1,19 @@
+-- Rows of a commitment: its purchase has no effective cost, its use no bill, and all of them a quantity in hours.
+SELECT BillingAccountId, ChargePeriodStart, x_RowKind, CommitmentDiscountId, BilledCost, EffectiveCost,
+    CommitmentDiscountStatus, CommitmentDiscountQuantity, PricingCategory
+FROM cost_allocation
+WHERE CommitmentDiscountId IS NOT NULL AND (
+        CommitmentDiscountQuantity IS NULL OR CommitmentDiscountUnit IS DISTINCT FROM 'Hours'
+        OR CommitmentDiscountCategory IS DISTINCT FROM 'Usage' OR CommitmentDiscountType IS NULL
+        OR (ChargeCategory = 'Purchase' AND (EffectiveCost <> 0 OR CommitmentDiscountStatus IS NOT NULL
+            OR PricingCategory <> 'Standard' OR ResourceId <> CommitmentDiscountId))
+        OR (ChargeCategory = 'Usage' AND (BilledCost <> 0 OR CommitmentDiscountStatus IS NULL
+            OR PricingCategory <> 'Committed'))
+        OR (CommitmentDiscountStatus = 'Unused' AND ResourceId <> CommitmentDiscountId)
+    )
+    OR CommitmentDiscountId IS NULL AND (
+        ChargeCategory <> 'Usage' OR BilledCost <> EffectiveCost OR CommitmentDiscountStatus IS NOT NULL
+        OR CommitmentDiscountQuantity IS NOT NULL OR CommitmentDiscountUnit IS NOT NULL
+        OR CommitmentDiscountCategory IS NOT NULL OR CommitmentDiscountType IS NOT NULL
+        OR CommitmentDiscountName IS NOT NULL OR PricingCategory = 'Committed'
+    );

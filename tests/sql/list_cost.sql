@@ -1,0 +1,12 @@
+-- ListCost is ListUnitPrice x PricingQuantity before either was rounded: they agree but for half a unit of the last
+-- place of the quantity, times the price, and the rounding of the cost. Contracted prices are list prices.
+SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, ListCost, ListUnitPrice, PricingQuantity
+FROM cost_allocation
+WHERE abs(ListCost::DOUBLE - ListUnitPrice::DOUBLE * PricingQuantity::DOUBLE)
+        > ListUnitPrice::DOUBLE * 5e-13 + 2e-12 + 1e-15 * ListCost::DOUBLE
+    OR ContractedCost <> ListCost
+    OR ContractedUnitPrice <> ListUnitPrice
+    OR PricingCurrencyListUnitPrice <> ListUnitPrice
+    OR PricingCurrencyContractedUnitPrice <> ContractedUnitPrice
+    OR PricingCurrencyEffectiveCost <> EffectiveCost
+    OR PricingCurrency <> BillingCurrency;

@@ -1,0 +1,6 @@
+-- FOCUS: an SKU price has one SKU, an SKU one meter.
+SELECT SkuPriceId AS id, count(DISTINCT SkuId) AS parents
+FROM cost_allocation GROUP BY ALL HAVING parents <> 1
+UNION ALL
+SELECT SkuId, count(DISTINCT SkuMeter)
+FROM cost_allocation GROUP BY ALL HAVING count(DISTINCT SkuMeter) <> 1;
