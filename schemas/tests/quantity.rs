@@ -1,5 +1,7 @@
 //! Kubernetes quantities: each form once as a table, then every form against arbitrary-precision arithmetic.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use dashu_int::UBig;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
