@@ -11,16 +11,16 @@ use prorata_connectors::tables::{HourClock, encode};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 
-#[path = "../tests/tables_samples/mod.rs"]
-mod tables_samples;
+#[path = "../tests/tables/samples.rs"]
+mod samples;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let lake = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_tables FOLDER")?);
     for hour in [Hour(498_685), Hour(498_686)] {
         let tables = [
-            tables_samples::full_hour("acme", hour),
-            tables_samples::full_hour("bird", hour),
-            tables_samples::empty_hour("calm", hour),
+            samples::full_hour("acme", hour),
+            samples::full_hour("bird", hour),
+            samples::empty_hour("calm", hour),
         ];
         let clocks = tables.each_ref().map(|tables| HourClock {
             late_events: 0,

@@ -4,8 +4,6 @@
 //! Pod `a` has a quarter of the node and pod `b` a half, the first half hour within its quota and then above it; the
 //! rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a node that does not run.
 
-#![allow(dead_code, reason = "each user needs a part of it")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,0 +1,218 @@
+//! The other tables, and what holds for every file: bytes, statistics, types, refusals.
+
+use parquet::basic::{Compression, LogicalType};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use prorata_connectors::tables::{HourClock, TableError, encode, schema, stats_columns};
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+
+use crate::read::{HOUR, assert_values, clock, file, read, texts};
+use crate::samples::{dec, empty_hour, full_hour};
+
+#[test]
+fn own_tables_hold_their_rows() {
+    let hours = [full_hour("acme", HOUR), full_hour("bird", HOUR)];
+    let row = |table| texts(&read(&file(table, &hours).bytes), 1);
+    let key = [("organization_id", "bird"), ("hour", "2026-11-20T13:00:00.000000Z")];
+    for table in [Table::ReservationUsage, Table::CommitmentUtilization, Table::QuotaUsage, Table::PoolUsage]
+    {
+        assert_values(&row(table), &key);
+    }
+    assert_values(
+        &row(Table::ReservationUsage),
+        &[("used_by", r#"{"g":1800}"#), ("utilization", "0.5"), ("zone", "-"), ("unused_cost", "1")],
+    );
+    assert_values(
+        &row(Table::CommitmentUtilization),
+        &[
+            ("clusters", r#"{"prod":{"vcpu_hours":96,"gib_hours":384,"cost":1.8}}"#),
+            ("committed_vcpu_hours", "160"),
+            ("covered_gib_hours", "384"),
+            ("provisioned_vcpu_hours", "192"),
+            ("covered_gpu_hours", "0"),
+            ("raw_utilization", "1.2"),
+            ("state", "active"),
+        ],
+    );
+    assert_values(
+        &row(Table::QuotaUsage),
+        &[
+            ("kind", "ELASTIC_QUOTA"),
+            ("namespaces", r#"["team-a","team-b"]"#),
+            ("max", "-"),
+            ("over_quota_pods_peak", "1"),
+        ],
+    );
+    assert_values(&row(Table::PoolUsage), &[("budget_exceeded", "-"), ("saved_costs_per_month", "-638.75")]);
+}
+
+#[test]
+fn hours_have_a_row_for_every_organization_and_the_clock_columns_last() {
+    let hours = [full_hour("acme", HOUR), empty_hour("calm", HOUR)];
+    let encoded = file(Table::Hours, &hours);
+    let batch = read(&encoded.bytes);
+    assert_eq!((encoded.rows, batch.num_rows()), (2, 2));
+    assert_values(
+        &texts(&batch, 0),
+        &[
+            ("supply_cost", "19.34708"),
+            ("rows", "19"),
+            ("complete", "true"),
+            ("late_events", "2"),
+            ("max_event_time_seen", "2026-11-20T13:00:00.000005Z"),
+            ("revision", "3"),
+            ("last_updated", "2026-11-20T14:00:00.000000Z"),
+        ],
+    );
+    assert_values(&texts(&batch, 1), &[("organization_id", "calm"), ("supply_cost", "0"), ("rows", "0")]);
+    let schema = schema(Table::Hours);
+    let last: Vec<_> = schema.fields().iter().rev().take(5).map(|field| field.name().as_str()).collect();
+    assert_eq!(last, ["last_updated", "revision", "complete", "max_event_time_seen", "late_events"]);
+}
+
+#[test]
+fn a_table_without_rows_is_no_file_and_hours_are_always_one() {
+    let hours = [empty_hour("calm", HOUR)];
+    for table in Table::ALL {
+        let encoded = encode(table, &hours, &[clock()]).unwrap();
+        assert_eq!(encoded.is_some(), table == Table::Hours, "{}", table.name());
+    }
+    assert_eq!(encode(Table::CostAllocation, &[], &[]).unwrap(), None);
+}
+
+#[test]
+fn bytes_depend_on_rows_alone_and_on_every_one_of_them() {
+    let hours = [full_hour("acme", HOUR), full_hour("bird", HOUR)];
+    for table in Table::ALL {
+        let (first, second) = (file(table, &hours), file(table, &hours));
+        assert_eq!(first, second);
+        assert_eq!(first.digest.len(), 64);
+    }
+    let mut changed = hours.clone();
+    changed[1].cost_allocation[5].effective_cost = dec("0.450000000001");
+    let digest = |hours: &[HourTables]| file(Table::CostAllocation, hours).digest;
+    assert_ne!(digest(&hours), digest(&changed));
+}
+
+#[test]
+fn the_content_of_hours_leaves_the_clock_out() {
+    let hours = [full_hour("acme", HOUR)];
+    let with =
+        |clock: HourClock, hours: &[HourTables]| encode(Table::Hours, hours, &[clock]).unwrap().unwrap();
+    let before = with(clock(), &hours);
+    let later = HourClock {
+        late_events: 9,
+        max_event_time_seen: None,
+        complete: false,
+        revision: 4,
+        last_updated: Timestamp(0),
+    };
+    let after = with(later, &hours);
+    assert_eq!(before.content_digest, after.content_digest);
+    assert_ne!(before.digest, after.digest);
+    let mut changed = hours.clone();
+    changed[0].totals.events += 1;
+    assert_ne!(before.content_digest, with(clock(), &changed).content_digest);
+}
+
+#[test]
+fn statistics_are_exact_and_cover_the_named_columns() {
+    let hours = [full_hour("acme", HOUR), full_hour("bird", HOUR)];
+    let stats = file(Table::CostAllocation, &hours).stats_json;
+    let expected = concat!(
+        r#"{"numRecords":38,"minValues":{"BilledCost":0,"BillingAccountId":"acme","#,
+        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":0,"ListCost":0,"ResourceId":"c1","#,
+        r#""SubAccountId":"prod","x_ClusterId":"prod","x_Namespace":"team-a","x_PodUid":"a","#,
+        r#""x_RowKind":"commitment_purchase"},"maxValues":{"BilledCost":5,"BillingAccountId":"bird","#,
+        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":5,"ListCost":5,"ResourceId":"r1","#,
+        r#""SubAccountId":"prod","x_ClusterId":"prod","x_Namespace":"team-a","x_PodUid":"h","#,
+        r#""x_RowKind":"reservation_unused"},"nullCount":{"BilledCost":0,"BillingAccountId":0,"#,
+        r#""ChargePeriodStart":0,"EffectiveCost":0,"ListCost":0,"ResourceId":0,"SubAccountId":6,"#,
+        r#""x_ClusterId":6,"x_Namespace":12,"x_PodUid":12,"x_RowKind":0}}"#,
+    );
+    assert_eq!(stats, expected);
+    let totals = file(Table::Hours, &hours).stats_json;
+    assert!(totals.contains(r#""supply_cost":19.34708"#), "{totals}");
+    for table in Table::ALL {
+        let schema = schema(table);
+        assert!(
+            stats_columns(table).iter().all(|name| schema.field_with_name(name).is_ok()),
+            "{}",
+            table.name()
+        );
+    }
+}
+
+#[test]
+fn a_file_is_compressed_typed_and_has_page_statistics() {
+    let encoded = file(Table::CostAllocation, &[full_hour("acme", HOUR)]);
+    let reader = SerializedFileReader::new(encoded.bytes.clone()).unwrap();
+    let metadata = reader.metadata();
+    assert_eq!(metadata.file_metadata().created_by(), Some("prorata version 1"));
+    for column in metadata.row_group(0).columns() {
+        assert!(matches!(column.compression(), Compression::ZSTD(_)), "{}", column.column_path());
+        assert!(
+            column.statistics().is_some() && column.column_index_offset().is_some(),
+            "{}",
+            column.column_path()
+        );
+    }
+    let logical = |name: &str| {
+        let columns = metadata.file_metadata().schema_descr().columns();
+        columns
+            .iter()
+            .find(|column| column.name() == name)
+            .and_then(|column| column.logical_type_ref().cloned())
+    };
+    assert_eq!(logical("Tags"), Some(LogicalType::Json));
+    assert_eq!(logical("ResourceId"), Some(LogicalType::String));
+    assert_eq!(logical("BilledCost"), Some(LogicalType::decimal(12, 38)));
+    assert!(matches!(
+        logical("ChargePeriodStart"),
+        Some(LogicalType::Timestamp(time)) if time.is_adjusted_to_u_t_c
+    ));
+}
+
+#[test]
+fn what_is_out_of_order_is_refused_by_name() {
+    let (acme, bird) = (full_hour("acme", HOUR), full_hour("bird", HOUR));
+    let refusal = |table, hours: &[HourTables]| {
+        encode(table, hours, &vec![clock(); hours.len()]).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal(Table::Hours, &[bird.clone(), acme.clone()]),
+        "organization 'acme' is not in ascending order of organizations"
+    );
+    assert_eq!(
+        refusal(Table::Hours, &[acme.clone(), acme.clone()]),
+        "organization 'acme' is not in ascending order of organizations"
+    );
+    assert_eq!(
+        refusal(Table::Hours, &[acme.clone(), full_hour("bird", HOUR.next())]),
+        "organization 'bird' has hour 2026-11-20T14, the file is of hour 2026-11-20T13"
+    );
+    let mut swapped = acme.clone();
+    swapped.cost_allocation.swap(3, 4);
+    assert_eq!(
+        refusal(Table::CostAllocation, &[swapped]),
+        "row 4 of cost_allocation of organization 'acme' is not in ascending order of the table's grain"
+    );
+    let mut doubled = acme.clone();
+    doubled.quota_usage.extend(acme.quota_usage.clone());
+    assert_eq!(
+        refusal(Table::QuotaUsage, &[doubled]),
+        "row 1 of quota_usage of organization 'acme' is not in ascending order of the table's grain"
+    );
+    assert!(matches!(
+        encode(Table::Hours, &[acme.clone()], &[]),
+        Err(TableError::ClockCount { clocks: 0, hours: 1 })
+    ));
+    let mut wide = acme;
+    wide.cost_allocation[0].list_cost = Decimal12::from_units(10_i128.pow(38));
+    assert_eq!(
+        refusal(Table::CostAllocation, &[wide]),
+        "a value of column ContractedCost of cost_allocation has more than 38 digits"
+    );
+}

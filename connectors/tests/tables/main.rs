@@ -1,0 +1,6 @@
+//! Table files of hand-made rows, read back with the Parquet reader.
+
+mod cost;
+mod files;
+mod read;
+mod samples;

@@ -1,0 +1,72 @@
+//! Writing rows to a file and reading it back as text.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, RecordBatch};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use prorata_connectors::tables::{EncodedTable, HourClock, encode};
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Hour, Timestamp};
+
+/// 2026-11-20T13.
+pub const HOUR: Hour = Hour(498_661);
+
+pub fn clock() -> HourClock {
+    HourClock {
+        late_events: 2,
+        max_event_time_seen: Some(Timestamp(HOUR.start().0 + 5)),
+        complete: true,
+        revision: 3,
+        last_updated: HOUR.end(),
+    }
+}
+
+pub fn file(table: Table, hours: &[HourTables]) -> EncodedTable {
+    encode(table, hours, &vec![clock(); hours.len()]).unwrap().unwrap()
+}
+
+pub fn read(bytes: &Bytes) -> RecordBatch {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).unwrap().build().unwrap();
+    let batches: Vec<_> = reader.map(Result::unwrap).collect();
+    assert_eq!(batches.len(), 1);
+    batches[0].clone()
+}
+
+/// Values of a row by column, as text; null columns are left out.
+pub fn texts(batch: &RecordBatch, row: usize) -> BTreeMap<String, String> {
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    columns
+        .filter(|(_, column)| column.is_valid(row))
+        .map(|(field, column)| (field.name().clone(), text(column, row)))
+        .collect()
+}
+
+pub fn text(column: &dyn Array, row: usize) -> String {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
+    use arrow_schema::DataType;
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+        DataType::Decimal128(38, 12) => prorata_schemas::decimal::Decimal12::from_units(
+            column.as_primitive::<Decimal128Type>().value(row),
+        )
+        .to_string(),
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
+        DataType::Timestamp(_, Some(zone)) if &**zone == "UTC" => {
+            Timestamp(column.as_primitive::<TimestampMicrosecondType>().value(row)).to_string()
+        }
+        DataType::Boolean => column.as_boolean().value(row).to_string(),
+        other => panic!("no column is of type {other}"),
+    }
+}
+
+/// Asserts values; `-` stands for null.
+#[track_caller]
+pub fn assert_values(row: &BTreeMap<String, String>, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        assert_eq!(row.get(*name).map_or("-", String::as_str), *value, "{name}");
+    }
+}
