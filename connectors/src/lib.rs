@@ -1,5 +1,6 @@
 //! The real things behind the ports: Avro, the archive of events, object stores, Delta tables, dead letters.
 
+pub mod adapters;
 pub mod archive;
 pub mod avro;
 pub mod delta;

@@ -1,1 +1,221 @@
-//! Placeholder.
+//! Delta logs behind the worker's port.
+//!
+//! A commit is tried once, from the snapshot it was made from: the worker decides what an error means. The library
+//! never compares transaction versions and would by itself try a commit again that has landed, so its own retries are
+//! off; so is its clean-up of expired logs, which lists the whole log at every commit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use deltalake_core::kernel::engine::arrow_conversion::TryIntoKernel;
+use deltalake_core::kernel::transaction::{CommitBuilder, CommitProperties, TableReference};
+use deltalake_core::kernel::{Action, Add, DataType, Remove, StructField, StructType, Transaction};
+use deltalake_core::logstore::{LogStoreRef, StorageConfig, default_logstore};
+use deltalake_core::operations::create::CreateBuilder;
+use deltalake_core::protocol::{DeltaOperation, SaveMode};
+use deltalake_core::table::state::DeltaTableState;
+use deltalake_core::{DeltaTable, DeltaTableError};
+use object_store::prefix::PrefixStore;
+use prorata_schemas::tables::Table;
+use prorata_worker::ports::{AddFile, LiveFile, LiveTable, TableCommit, TableCommitter, TableError};
+use tokio::sync::Mutex;
+
+use crate::store::Store;
+use crate::tables;
+
+/// The partition column of every table.
+const PARTITION: &str = "date";
+
+/// Commits between two checkpoints of a log.
+const CHECKPOINT_INTERVAL: &str = "100";
+
+/// The Delta logs of a root.
+pub struct DeltaTables {
+    store: Store,
+    open: BTreeMap<Table, Mutex<Option<DeltaTable>>>,
+}
+
+impl DeltaTables {
+    /// The tables under a root.
+    pub fn new(store: Store) -> Self {
+        let open = Table::ALL.into_iter().map(|table| (table, Mutex::new(None))).collect();
+        Self { store, open }
+    }
+
+    fn log_store(&self, table: Table) -> Result<LogStoreRef, TableError> {
+        let url = self.store.folder_url(table.name());
+        let url = url.map_err(|error| TableError { table, cause: error.to_string() })?;
+        let prefixed = PrefixStore::new(self.store.root(), self.store.folder(table.name()));
+        Ok(default_logstore(Arc::new(prefixed), self.store.root(), &url, &StorageConfig::default()))
+    }
+
+    /// Opens a table, or creates it; another may create it first.
+    async fn open(&self, table: Table) -> Result<DeltaTable, TableError> {
+        let failed = |error: DeltaTableError| error_of(table, &error);
+        let mut delta = DeltaTable::new(self.log_store(table)?);
+        if !delta.verify_deltatable_existence().await.map_err(failed)?
+            && let Err(error) = self.create(table).await
+            && !delta.verify_deltatable_existence().await.map_err(failed)?
+        {
+            return Err(error);
+        }
+        delta.load().await.map_err(failed)?;
+        Ok(delta)
+    }
+
+    async fn create(&self, table: Table) -> Result<(), TableError> {
+        let columns: StructType = tables::schema(table).as_ref().try_into_kernel().map_err(|error| {
+            TableError { table, cause: format!("its columns are no Delta columns: {error}") }
+        })?;
+        let columns = columns.fields().map(plain).chain([StructField::nullable(PARTITION, DataType::DATE)]);
+        let properties = [
+            ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_owned()),
+            ("delta.enableExpiredLogCleanup", "false".to_owned()),
+            ("delta.dataSkippingStatsColumns", tables::stats_columns(table).join(",")),
+        ];
+        CreateBuilder::new()
+            .with_log_store(self.log_store(table)?)
+            .with_table_name(table.name())
+            .with_columns(columns.collect::<Vec<_>>())
+            .with_partition_columns([PARTITION])
+            .with_configuration(properties.map(|(key, value)| (key, Some(value))))
+            .with_save_mode(SaveMode::ErrorIfExists)
+            .with_commit_properties(CommitProperties::default().with_max_retries(0))
+            .await
+            .map(|_| ())
+            .map_err(|error| error_of(table, &error))
+    }
+
+    fn slot(&self, table: Table) -> Result<&Mutex<Option<DeltaTable>>, TableError> {
+        self.open.get(&table).ok_or_else(|| TableError { table, cause: "it is none of ours".into() })
+    }
+}
+
+#[async_trait]
+impl TableCommitter for DeltaTables {
+    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError> {
+        let mut slot = self.slot(table)?.lock().await;
+        let mut delta = match slot.take() {
+            Some(delta) => delta,
+            None => self.open(table).await?,
+        };
+        delta.update_state().await.map_err(|error| error_of(table, &error))?;
+        let live = read(table, &delta, transactions).await?;
+        *slot = Some(delta);
+        Ok(live)
+    }
+
+    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+        let mut slot = self.slot(table)?.lock().await;
+        // Whatever becomes of the commit, the next load reads the log anew.
+        let delta = slot.take();
+        let loaded = delta.as_ref().and_then(|delta| Some((delta, delta.snapshot().ok()?)));
+        let Some((delta, state)) = loaded.filter(|(_, state)| state.version() == base) else {
+            return Err(TableError { table, cause: format!("version {base} is not the one loaded last") });
+        };
+        let now = now_millis();
+        let sizes: BTreeMap<String, i64> =
+            if commit.removes.is_empty() { BTreeMap::new() } else { sizes(table, state)? };
+        let removes =
+            commit.removes.iter().map(|path| Action::Remove(remove(path, sizes.get(path).copied(), now)));
+        let adds = commit.adds.iter().map(|file| Action::Add(add(file, now)));
+        let transactions = commit.transactions.iter().map(|(name, seq)| {
+            Transaction::new_with_last_update(name, i64::try_from(*seq).unwrap_or(i64::MAX), Some(now))
+        });
+        let mode = if commit.removes.is_empty() { SaveMode::Append } else { SaveMode::Overwrite };
+        let operation =
+            DeltaOperation::Write { mode, partition_by: Some(vec![PARTITION.into()]), predicate: None };
+        let properties = CommitProperties::default()
+            .with_max_retries(0)
+            .with_create_checkpoint(true)
+            .with_cleanup_expired_logs(Some(false))
+            .with_application_transactions(transactions.collect())
+            .with_metadata([("prorataOwner".to_owned(), serde_json::Value::from(commit.id.clone()))]);
+        let reference: &dyn TableReference = state;
+        let committed = CommitBuilder::from(properties)
+            .with_actions(removes.chain(adds).collect())
+            .build(Some(reference), delta.log_store(), operation)
+            .await;
+        let committed = committed.map_err(|error| error_of(table, &error))?;
+        let mut next = DeltaTable::new(delta.log_store());
+        next.state = Some(committed.snapshot());
+        *slot = Some(next);
+        Ok(())
+    }
+}
+
+async fn read(table: Table, delta: &DeltaTable, transactions: &[String]) -> Result<LiveTable, TableError> {
+    let failed = |error: DeltaTableError| error_of(table, &error);
+    let state = delta.snapshot().map_err(failed)?;
+    let mut live = LiveTable { version: state.version(), ..LiveTable::default() };
+    live.files = sizes(table, state)?
+        .into_iter()
+        .map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() })
+        .collect();
+    for name in transactions {
+        let version =
+            state.transaction_version(delta.log_store().as_ref(), name.clone()).await.map_err(failed)?;
+        if let Some(version) = version.and_then(|version| u64::try_from(version).ok()) {
+            live.transactions.insert(name.clone(), version);
+        }
+    }
+    Ok(live)
+}
+
+/// Live files and their sizes.
+fn sizes(table: Table, state: &DeltaTableState) -> Result<BTreeMap<String, i64>, TableError> {
+    let data = state.snapshot().try_log_data().map_err(|error| error_of(table, &error))?;
+    Ok(data.iter().map(|file| (file.path().into_owned(), file.size())).collect())
+}
+
+/// A column without Arrow's metadata, which no reader of the log knows.
+fn plain(field: &StructField) -> StructField {
+    StructField::new(field.name().clone(), field.data_type().clone(), field.is_nullable())
+}
+
+fn partition(date: &str) -> HashMap<String, Option<String>> {
+    HashMap::from([(PARTITION.to_owned(), Some(date.to_owned()))])
+}
+
+fn add(file: &AddFile, now: i64) -> Add {
+    Add {
+        path: file.path.clone(),
+        partition_values: partition(&file.date),
+        size: i64::try_from(file.bytes).unwrap_or(i64::MAX),
+        modification_time: now,
+        data_change: true,
+        stats: file.stats.clone(),
+        tags: None,
+        deletion_vector: None,
+        base_row_id: None,
+        default_row_commit_version: None,
+        clustering_provider: None,
+    }
+}
+
+fn remove(path: &str, size: Option<i64>, now: i64) -> Remove {
+    let date = path.strip_prefix("date=").and_then(|rest| rest.split_once('/')).map(|(date, _)| date);
+    Remove {
+        path: path.to_owned(),
+        data_change: true,
+        deletion_timestamp: Some(now),
+        extended_file_metadata: Some(date.is_some() && size.is_some()),
+        partition_values: date.map(partition),
+        size,
+        tags: None,
+        deletion_vector: None,
+        base_row_id: None,
+        default_row_commit_version: None,
+    }
+}
+
+fn now_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn error_of(table: Table, error: &DeltaTableError) -> TableError {
+    TableError { table, cause: crate::store::causes(error) }
+}

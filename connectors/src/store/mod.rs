@@ -1,1 +1,198 @@
-//! Placeholder.
+//! Object stores behind the worker's ports: a local folder, S3, GCS, Azure, by URL.
+//!
+//! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names that
+//! the clouds' own tools read.
+
+mod input;
+mod local;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
+use url::Url;
+
+pub use input::open_input;
+
+/// Environment variables that configure object stores begin so.
+const ENVIRONMENT: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+
+/// A folder in an object store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The bucket, container, or file system.
+    root: Arc<dyn object_store::ObjectStore>,
+    /// The folder in it.
+    prefix: Path,
+    /// The folder's URL, ending in a slash.
+    url: Url,
+}
+
+/// A location cannot be used. The sentence says what, where and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LocationError(pub String);
+
+impl Store {
+    /// Opens a folder given as URL or as path; a local folder need not exist.
+    ///
+    /// # Errors
+    /// When it is no URL or path of a store that prorata knows.
+    pub fn open(location: &str) -> Result<Self, LocationError> {
+        let url = match Url::parse(location) {
+            // A drive letter is no scheme.
+            Ok(url) if url.scheme().len() > 1 => url,
+            _ => local::folder_url(location)?,
+        };
+        let url = with_slash(url);
+        if url.scheme() == "file" {
+            return local::open(url);
+        }
+        if url.scheme() == "memory" {
+            let sentence = "memory:// holds nothing when the command ends; name a folder or an s3://, gs:// or az:// URL";
+            return Err(LocationError(sentence.into()));
+        }
+        let options = environment();
+        let (root, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| {
+            LocationError(format!(
+                "'{location}' cannot be opened: {error}; name a folder, or a URL such as s3://bucket/folder, \
+                 gs://bucket/folder or az://container/folder"
+            ))
+        })?;
+        Ok(Self { root: Arc::from(root), prefix, url })
+    }
+
+    /// The whole bucket, container or file system, which the Delta log addresses by URL.
+    pub fn root(&self) -> Arc<dyn object_store::ObjectStore> {
+        Arc::clone(&self.root)
+    }
+
+    /// The path of one of its folders in [`Store::root`].
+    pub fn folder(&self, name: &str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    /// The URL of one of its folders, ending in a slash.
+    ///
+    /// # Errors
+    /// When the name is no part of a URL.
+    pub fn folder_url(&self, name: &str) -> Result<Url, LocationError> {
+        self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
+    }
+
+    /// Refuses a store that lets a second writer create the same object: some clones of S3 ignore the condition.
+    ///
+    /// # Errors
+    /// When the store cannot be written, or does so.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        if self.url.scheme() == "file" {
+            return Ok(());
+        }
+        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let path = format!("probe-{}-{nanoseconds}", std::process::id());
+        let first = self.put_if_absent(&path, Bytes::from_static(b"first")).await?;
+        let second = self.put_if_absent(&path, Bytes::from_static(b"second")).await?;
+        self.delete(&path).await?;
+        if (first, second) == (Put::Created, Put::Exists) {
+            return Ok(());
+        }
+        let cause = "the store lets two writers create one object (it ignores If-None-Match), so two owners could both \
+                     win; use a store with conditional writes";
+        Err(StoreError::new("probe", self.url.as_str(), cause))
+    }
+
+    fn path(&self, path: &str) -> Path {
+        let relative = Path::from(path);
+        Path::from_iter(self.prefix.parts().chain(relative.parts()))
+    }
+
+    fn error(operation: &'static str, path: &str, error: &object_store::Error) -> StoreError {
+        StoreError::new(operation, path, causes(error))
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Store {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
+        let result = match self.root.get(&self.path(path)).await {
+            Ok(found) => found.bytes().await,
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(Self::error("read", path, &error)),
+        }
+    }
+
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+        let options = PutOptions::from(PutMode::Create);
+        match self.root.put_opts(&self.path(path), PutPayload::from_bytes(bytes), options).await {
+            Ok(_) => Ok(Put::Created),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(Put::Exists)
+            }
+            Err(error) => Err(Self::error("write", path, &error)),
+        }
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+        let within = self.path(folder);
+        let all = self.root.list(Some(&within)).try_collect::<Vec<_>>().await;
+        let all = match all {
+            Ok(all) => all,
+            Err(object_store::Error::NotFound { .. }) => Vec::new(),
+            Err(error) => return Err(Self::error("list", folder, &error)),
+        };
+        let depth = self.prefix.parts().count();
+        let relative =
+            |path: &Path| path.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect::<Vec<_>>();
+        let listed =
+            all.iter().map(|meta| Listed { path: relative(&meta.location).join("/"), bytes: meta.size });
+        let mut listed: Vec<Listed> = listed.collect();
+        listed.sort();
+        Ok(listed)
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), StoreError> {
+        match self.root.delete(&self.path(path)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(Self::error("delete", path, &error)),
+        }
+    }
+}
+
+/// The configuration of object stores in the environment, lower-cased as its keys are.
+fn environment() -> Vec<(String, String)> {
+    let named = std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
+    let ours = named.filter(|(key, _)| ENVIRONMENT.iter().any(|prefix| key.starts_with(prefix)));
+    ours.map(|(key, value)| (key.to_ascii_lowercase(), value)).collect()
+}
+
+fn with_slash(mut url: Url) -> Url {
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    url
+}
+
+/// The error and what it stands on, each said once.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -2,6 +2,7 @@
 //! each, and [`crate::contract`] is the suite that both must pass.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 
 use async_trait::async_trait;
@@ -135,10 +136,19 @@ pub trait TableCommitter: Send + Sync {
 /// Where in a file a record stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Byte at which the record's block begins.
-    pub block_offset: u64,
-    /// Number of the record in the file, from 0.
-    pub record: u64,
+    /// Number of the record's block, from 0.
+    pub block: u64,
+    /// The block's first byte in the file.
+    pub byte: u64,
+    /// Number of the record in the block, from 0; none: the block itself.
+    pub record: Option<u64>,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} at byte {}", self.block, self.byte)?;
+        self.record.map_or(Ok(()), |record| write!(f, ", record {record}"))
+    }
 }
 
 /// A record that cannot become an event.
@@ -155,27 +165,23 @@ pub struct Rejected {
 pub struct DeadLetter {
     /// The file.
     pub file: String,
-    /// Where in it.
-    pub position: Position,
+    /// Where in it; none: the file itself.
+    pub position: Option<Position>,
     /// The record and its reason.
     pub rejected: Rejected,
 }
 
-/// Takes one record after another; an error of its own ends the reading.
-pub type EachRecord<'a> = &'a mut dyn FnMut(Position, Result<EventRecord, Rejected>) -> Result<(), Stopped>;
-
-/// The taker of records wants no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+/// Takes one record after another, and what cannot be one; without a position, the file itself.
+pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecord, Rejected>);
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, whoever wrote it. What cannot be read is itself handed over as rejected: the rest
-    /// of a damaged file, or a file that is none.
+    /// Reads every record of a file, whoever wrote it. What is damaged is itself handed over as rejected, and so is a
+    /// file that is none.
     ///
     /// # Errors
-    /// [`Stopped`] when `each` said so.
-    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> Result<(), Stopped>;
+    /// When the bytes could not be had: the file may be fine.
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()>;
 
     /// A file of these canonical bodies, in this order. Equal events make equal bytes.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String>;

@@ -4,14 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prorata_engine::MEANING;
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, RulesFrom};
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::ports::{ObjectStore, Put};
+
+/// A version of the rules as it stands in the root: with the meaning that the engine gave them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    /// Version of the engine's own meaning, [`prorata_engine::MEANING`].
+    meaning: u32,
+    rules: Rules,
+}
 
 /// Versions of the rules that this run has met.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +41,8 @@ impl RuleBook {
             )));
         }
         let object = names::rules(version);
-        let yaml = serde_yaml::to_string(rules).map_err(|error| WorkerError::Task(error.to_string()))?;
+        let stored = Stored { meaning: MEANING, rules: rules.clone() };
+        let yaml = serde_yaml::to_string(&stored).map_err(|error| WorkerError::Task(error.to_string()))?;
         if store.put_if_absent(&object, Bytes::from(yaml)).await? == Put::Exists {
             let stored = read(store, version).await?;
             if stored != *rules {
@@ -76,7 +88,15 @@ async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
     let object = names::rules(version);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it is listed but not there".into()))?;
-    serde_yaml::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
+    let stored: Stored = serde_yaml::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if stored.meaning != MEANING {
+        let meaning = stored.meaning;
+        return Err(WorkerError::Configuration(format!(
+            "'{object}' has meaning {meaning}, this program computes {MEANING}; use the release that wrote it, or fold \
+             its hours again under rules of another version"
+        )));
+    }
+    Ok(stored.rules)
 }
 
 /// Puts `version` in force from `from` to `to`, both inclusive and both open when none; other hours keep theirs.

@@ -74,6 +74,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
                 events.into_iter().for_each(|event| buffer.push(event));
             }
             Read::Letters(batch) => letters.write(run, &batch).await?,
+            Read::Failed(error) => return Err(error.into()),
             Read::Done => {
                 files_done += 1;
                 run.ports.progress.reading(files_done, files_all, run.outcome.events_read);
@@ -223,16 +224,14 @@ pub(super) fn read_archive(
     mut each: impl FnMut(EventRecord),
 ) -> Result<(), String> {
     let mut damage = None;
-    let _stopped = archive.read(&mut bytes, &mut |position, record| match record {
-        Ok(record) => {
-            each(record);
-            Ok(())
-        }
+    let read = archive.read(&mut bytes, &mut |position, record| match record {
+        Ok(record) => each(record),
         Err(rejected) => {
-            damage = Some(format!("record {}: {}", position.record, rejected.reject));
-            Err(crate::ports::Stopped)
+            let place = position.map_or(String::new(), |position| format!("{position}: "));
+            damage.get_or_insert(format!("{place}{}", rejected.reject));
         }
     });
+    read.map_err(|error| error.to_string())?;
     damage.map_or(Ok(()), Err)
 }
 

@@ -91,11 +91,8 @@ impl Outcome {
         let reject = &letter.rejected.reject;
         *self.dead_letters.entry(reject.reason).or_default() += 1;
         if self.dead_letter_examples.len() < EXAMPLES_MAX {
-            let position = &letter.position;
-            self.dead_letter_examples.push(format!(
-                "{}, record {} (block at byte {}): {reject}",
-                letter.file, position.record, position.block_offset
-            ));
+            let place = letter.position.map_or(String::new(), |position| format!(", {position}"));
+            self.dead_letter_examples.push(format!("{}{place}: {reject}", letter.file));
         }
     }
 

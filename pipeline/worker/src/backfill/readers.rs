@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::names::Shard;
-use crate::ports::{Archive, DeadLetter, Input, InputFile, Position, Rejected, Stopped};
+use crate::ports::{Archive, DeadLetter, Input, InputFile, Position, Rejected, StoreError};
 use crate::root::Root;
 
 /// Events in one message of the queue.
@@ -43,6 +43,8 @@ pub(super) enum Read {
     Letters(Vec<DeadLetter>),
     /// A file is at its end.
     Done,
+    /// A file's bytes could not be had.
+    Failed(StoreError),
 }
 
 /// What readers share.
@@ -75,25 +77,42 @@ pub(super) fn start(reading: Reading, threads: usize) -> Receiver<Read> {
     receiver
 }
 
+/// Nobody takes what is read any more.
+struct Stopped;
+
 fn read_file(
     reading: &Reading,
     file: &InputFile,
     runtime: &Handle,
     sender: &Sender<Read>,
 ) -> Result<(), Stopped> {
-    let mut taker = Taker { reading, file, sender, events: Vec::new(), letters: Vec::new(), letter_bytes: 0 };
+    let mut taker = Taker {
+        reading,
+        file,
+        sender,
+        events: Vec::new(),
+        letters: Vec::new(),
+        letter_bytes: 0,
+        stopped: false,
+    };
     match runtime.block_on(reading.input.open(file)) {
         Ok(mut source) => {
-            reading.archive.read(&mut *source, &mut |position, record| taker.take(position, record))?
+            let read =
+                reading.archive.read(&mut *source, &mut |position, record| taker.take(position, record));
+            if let Err(error) = read {
+                let failed = Read::Failed(StoreError::new("read", &file.path, error));
+                return sender.blocking_send(failed).map_err(|_| Stopped);
+            }
         }
         Err(error) => {
             let reject = Reject::malformed(format!("the file cannot be opened: {}", error.cause));
-            taker.take(Position::default(), Err(Rejected { reject, bytes: Vec::new() }))?;
+            taker.take(None, Err(Rejected { reject, bytes: Vec::new() }));
         }
     }
-    taker.send_events()?;
-    taker.send_letters()?;
-    sender.blocking_send(Read::Done).map_err(|_| Stopped)
+    taker.send_events();
+    taker.send_letters();
+    taker.send(Read::Done);
+    if taker.stopped { Err(Stopped) } else { Ok(()) }
 }
 
 struct Taker<'a> {
@@ -103,20 +122,27 @@ struct Taker<'a> {
     events: Vec<Arrival>,
     letters: Vec<DeadLetter>,
     letter_bytes: usize,
+    stopped: bool,
 }
 
 impl Taker<'_> {
-    fn take(&mut self, position: Position, record: Result<EventRecord, Rejected>) -> Result<(), Stopped> {
+    fn take(&mut self, position: Option<Position>, record: Result<EventRecord, Rejected>) {
+        if self.stopped {
+            return;
+        }
         match record.and_then(|record| self.judge(record)) {
             Ok(arrival) => {
                 self.events.push(arrival);
-                if self.events.len() >= BATCH_EVENTS { self.send_events() } else { Ok(()) }
+                if self.events.len() >= BATCH_EVENTS {
+                    self.send_events();
+                }
             }
             Err(rejected) => {
                 self.letter_bytes += rejected.bytes.len();
                 self.letters.push(DeadLetter { file: self.file.path.clone(), position, rejected });
-                let full = self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES;
-                if full { self.send_letters() } else { Ok(()) }
+                if self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES {
+                    self.send_letters();
+                }
             }
         }
     }
@@ -142,20 +168,22 @@ impl Taker<'_> {
         }
     }
 
-    fn send_events(&mut self) -> Result<(), Stopped> {
+    fn send_events(&mut self) {
         let events = std::mem::take(&mut self.events);
-        if events.is_empty() {
-            return Ok(());
+        if !events.is_empty() {
+            self.send(Read::Events(events));
         }
-        self.sender.blocking_send(Read::Events(events)).map_err(|_| Stopped)
     }
 
-    fn send_letters(&mut self) -> Result<(), Stopped> {
+    fn send_letters(&mut self) {
         let letters = std::mem::take(&mut self.letters);
         self.letter_bytes = 0;
-        if letters.is_empty() {
-            return Ok(());
+        if !letters.is_empty() {
+            self.send(Read::Letters(letters));
         }
-        self.sender.blocking_send(Read::Letters(letters)).map_err(|_| Stopped)
+    }
+
+    fn send(&mut self, read: Read) {
+        self.stopped = self.stopped || self.sender.blocking_send(read).is_err();
     }
 }

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ports::{
     Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Input, InputFile, Position, Rejected,
-    Stopped, StoreError, TableEncoder,
+    StoreError, TableEncoder,
 };
 use crate::snapshot::hex;
 
@@ -24,26 +24,23 @@ use crate::snapshot::hex;
 pub struct MemoryArchive;
 
 impl Archive for MemoryArchive {
-    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> Result<(), Stopped> {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
-        let read = file.read_to_end(&mut bytes).map_err(|error| error.to_string());
-        let records = read.and_then(|_| {
-            postcard::from_bytes::<Vec<(EventKind, Vec<u8>)>>(&bytes).map_err(|error| error.to_string())
-        });
-        let records = match records {
+        file.read_to_end(&mut bytes)?;
+        let records = match postcard::from_bytes::<Vec<(EventKind, Vec<u8>)>>(&bytes) {
             Ok(records) => records,
-            Err(cause) => {
-                let rejected = Rejected { reject: Reject::malformed(cause), bytes };
-                return each(Position::default(), Err(rejected));
+            Err(error) => {
+                each(None, Err(Rejected { reject: Reject::malformed(error.to_string()), bytes }));
+                return Ok(());
             }
         };
         for (record, (kind, body)) in records.into_iter().enumerate() {
-            let position = Position { block_offset: 0, record: record as u64 };
+            let position = Position { block: 0, byte: 0, record: Some(record as u64) };
             let decoded = match body::decode(kind, &body) {
                 Ok(event) => Ok(EventRecord { event, body: body.into() }),
                 Err(reject) => Err(Rejected { reject, bytes: body }),
             };
-            each(position, decoded)?;
+            each(Some(position), decoded);
         }
         Ok(())
     }

@@ -1,0 +1,103 @@
+//! The worker's ports in terms of what this crate has.
+
+use std::io::{self, Read};
+
+use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::Reject;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::ports::{
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Position, Rejected, TableEncoder,
+};
+
+use crate::archive::{self, FileError, Origin, RejectedRecord};
+use crate::tables;
+
+/// Avro object container files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvroArchive;
+
+impl Archive for AvroArchive {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> io::Result<()> {
+        let read = archive::read_events(file, &mut |position, record| {
+            let position = Position { block: position.block, byte: position.byte, record: position.record };
+            each(
+                Some(position),
+                record.map_err(|RejectedRecord { reject, bytes }| Rejected { reject, bytes }),
+            );
+        });
+        match read {
+            Ok(()) => Ok(()),
+            Err(FileError::Io(error)) => Err(error),
+            Err(error @ (FileError::NotAvro(_) | FileError::Codec(_))) => {
+                let reject = Reject::malformed(error.to_string());
+                each(None, Err(Rejected { reject, bytes: Vec::new() }));
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
+        archive::write_events(events).map_err(|error| error.to_string())
+    }
+
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
+        let letters: Vec<archive::DeadLetter> = letters.iter().map(dead_letter).collect();
+        archive::write_dead_letters(&letters).map_err(|error| error.to_string())
+    }
+}
+
+fn dead_letter(letter: &DeadLetter) -> archive::DeadLetter {
+    let place = |at: Position| archive::Position { block: at.block, byte: at.byte, record: at.record };
+    archive::DeadLetter {
+        reject: letter.rejected.reject.clone(),
+        bytes: letter.rejected.bytes.clone(),
+        origin: Origin::File { file: letter.file.clone(), position: letter.position.map(place) },
+        worker_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Parquet files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ParquetEncoder;
+
+impl TableEncoder for ParquetEncoder {
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, String> {
+        let clocks: Vec<tables::HourClock> = clocks.iter().map(clock).collect();
+        let encoded = tables::encode(table, hours, &clocks).map_err(|error| crate::store::causes(&error))?;
+        Ok(encoded.map(|file| EncodedFile {
+            bytes: file.bytes,
+            rows: file.rows,
+            stats: file.stats_json,
+            // Half of a SHA-256 is enough to tell contents apart, and names stay short.
+            digest: file.content_digest.chars().take(32).collect(),
+        }))
+    }
+}
+
+const fn clock(clock: &HourClock) -> tables::HourClock {
+    tables::HourClock {
+        late_events: clock.late_events,
+        max_event_time_seen: clock.max_event_time_seen,
+        complete: clock.complete,
+        revision: clock.revision,
+        last_updated: clock.last_updated,
+    }
+}
+
+/// The system's wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,134 @@
+//! Folders of foreign events: local ones, single files, and object stores read in pieces.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Buf, Bytes};
+use object_store::ObjectStoreExt;
+use prorata_worker::ports::{Input, InputFile, ObjectStore, StoreError};
+use tokio::runtime::Handle;
+use url::Url;
+
+use super::{LocationError, Store, causes};
+
+/// Bytes of an object read at a time.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// Deepest folder that is looked into: symbolic links may form a circle.
+const DEPTH_MAX: usize = 64;
+
+/// Opens a folder, file or URL of foreign events.
+///
+/// # Errors
+/// When it is not there, or is no URL of a store that prorata knows.
+pub fn open_input(location: &str) -> Result<Arc<dyn Input>, LocationError> {
+    let path = match Url::parse(location) {
+        Ok(url) if url.scheme() == "file" => {
+            let path = url.to_file_path();
+            path.map_err(|()| {
+                LocationError(format!("'{location}' is no local folder; write file:///folder"))
+            })?
+        }
+        Ok(url) if url.scheme().len() > 1 => return Ok(Arc::new(Objects { store: Store::open(location)? })),
+        _ => PathBuf::from(location),
+    };
+    if !path.exists() {
+        return Err(LocationError(format!("--events '{location}' is not there; name a folder that is")));
+    }
+    Ok(Arc::new(Files { path }))
+}
+
+/// A local folder, or one file.
+struct Files {
+    path: PathBuf,
+}
+
+#[async_trait]
+impl Input for Files {
+    async fn list(&self) -> Result<Vec<InputFile>, StoreError> {
+        let mut files = Vec::new();
+        if self.path.is_file() {
+            let name =
+                self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let bytes = self.path.metadata().map_or(0, |metadata| metadata.len());
+            files.push(InputFile { path: name, bytes });
+        } else {
+            let error = |error: io::Error| StoreError::new("list", &self.path.to_string_lossy(), error);
+            walk(&self.path, "", 0, &mut files).map_err(error)?;
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
+        let path = if self.path.is_file() { self.path.clone() } else { self.path.join(&file.path) };
+        let opened = File::open(path).map_err(|error| StoreError::new("read", &file.path, error))?;
+        Ok(Box::new(BufReader::with_capacity(1 << 16, opened)))
+    }
+}
+
+fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<InputFile>) -> io::Result<()> {
+    if depth > DEPTH_MAX {
+        return Err(io::Error::other(format!("folders are nested deeper than {DEPTH_MAX}")));
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        // Follows links. What is gone or cannot be looked at is reported when it is opened.
+        match std::fs::metadata(entry.path()) {
+            Ok(metadata) if metadata.is_dir() => walk(&entry.path(), &format!("{path}/"), depth + 1, files)?,
+            Ok(metadata) => files.push(InputFile { path, bytes: metadata.len() }),
+            Err(_) => files.push(InputFile { path, bytes: 0 }),
+        }
+    }
+    Ok(())
+}
+
+/// A folder in an object store.
+struct Objects {
+    store: Store,
+}
+
+#[async_trait]
+impl Input for Objects {
+    async fn list(&self) -> Result<Vec<InputFile>, StoreError> {
+        let listed = self.store.list("").await?;
+        Ok(listed.into_iter().map(|object| InputFile { path: object.path, bytes: object.bytes }).collect())
+    }
+
+    async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
+        let store = self.store.clone();
+        let path = store.path(&file.path);
+        let runtime = Handle::current();
+        Ok(Box::new(ObjectReader { store, path, bytes: file.bytes, offset: 0, piece: Bytes::new(), runtime }))
+    }
+}
+
+/// Reads an object in pieces, so that its size does not matter.
+struct ObjectReader {
+    store: Store,
+    path: object_store::path::Path,
+    bytes: u64,
+    offset: u64,
+    piece: Bytes,
+    runtime: Handle,
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.piece.is_empty() && self.offset < self.bytes {
+            let end = self.bytes.min(self.offset + PIECE_BYTES);
+            let get = self.store.root.get_range(&self.path, self.offset..end);
+            self.piece = self.runtime.block_on(get).map_err(|error| io::Error::other(causes(&error)))?;
+            self.offset = end;
+        }
+        let length = into.len().min(self.piece.len());
+        if let Some(into) = into.get_mut(..length) {
+            self.piece.copy_to_slice(into);
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,46 @@
+//! Local folders.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use url::Url;
+
+use super::{LocationError, Store};
+
+/// The URL of a folder given as a path, which need not exist.
+pub(super) fn folder_url(folder: &str) -> Result<Url, LocationError> {
+    if folder.is_empty() {
+        return Err(LocationError("an empty location; name a folder or a URL".into()));
+    }
+    let absolute = std::path::absolute(folder)
+        .map_err(|error| LocationError(format!("'{folder}' is no folder name: {error}")))?;
+    Url::from_directory_path(normal(absolute))
+        .map_err(|()| LocationError(format!("'{folder}' is no folder name")))
+}
+
+/// A path without `.` and `..`, by its text alone.
+fn normal(path: PathBuf) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::ParentDir => {
+                normal.pop();
+            }
+            std::path::Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Opens a folder of the file system by its URL.
+pub(super) fn open(url: Url) -> Result<Store, LocationError> {
+    let folder = url.to_file_path().map_err(|()| {
+        LocationError(format!("'{url}' is no local folder; write file:///folder, or a path"))
+    })?;
+    let prefix = Path::from_absolute_path(&folder)
+        .map_err(|error| LocationError(format!("'{}' is no folder name: {error}", folder.display())))?;
+    Ok(Store { root: Arc::new(LocalFileSystem::new()), prefix, url })
+}

@@ -1,0 +1,113 @@
+//! `prorata backfill`: wiring, and the closing summary.
+
+use std::io::{ErrorKind, Write};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::store::{Store, open_input};
+use prorata_schemas::time::Hour;
+use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::error::WorkerError;
+use prorata_worker::names;
+
+use crate::config::{self, Loaded};
+use crate::failure::{DEAD_LETTERED, Failure};
+use crate::{logging, progress, summary};
+
+/// Arguments of `prorata backfill`.
+#[derive(Clone, Debug, Args)]
+pub struct BackfillArgs {
+    /// Folder or URL of Avro object container files with events, in any layout
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub events: String,
+    /// Folder or URL of the lake: tables, archive and state (s3://, gs://, az://, file://); made if missing
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub lake: String,
+    /// First hour to fold again though no event has changed, such as 2026-11-20T13; included
+    #[arg(long, value_name = "HOUR", value_parser = parse_hour)]
+    pub from: Option<Hour>,
+    /// Last hour to close, such as 2026-11-20T17; included. By default the hour of the last event
+    #[arg(long, value_name = "HOUR", value_parser = parse_hour)]
+    pub to: Option<Hour>,
+    /// Configuration file; without one every setting has its default
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document instead of the summary for people
+    #[arg(long)]
+    pub json: bool,
+    /// Take shards from a worker that holds them and has not released them
+    #[arg(long)]
+    pub take_over: bool,
+}
+
+/// Runs a backfill and prints what it did.
+///
+/// # Errors
+/// See [`WorkerError`].
+pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let loaded = config::load(args.config.as_deref())?;
+    logging::start(&loaded.config.log)?;
+    let threads = match loaded.config.backfill.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let outcome = runtime.block_on(fold(args, &loaded, threads))?;
+    let text = if args.json {
+        summary::json(&outcome, started.elapsed())?
+    } else {
+        summary::text(&outcome, &args.lake, started.elapsed())
+    };
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(Failure::storage(error).into()),
+        _ => {}
+    }
+    Ok(if outcome.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+}
+
+async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::Result<Outcome> {
+    let input = open_input(&args.events).map_err(Failure::usage)?;
+    let store = Store::open(&args.lake).map_err(Failure::usage)?;
+    store.probe().await.map_err(WorkerError::Store)?;
+    let ports = Ports {
+        store: Arc::new(store.clone()),
+        tables: Arc::new(DeltaTables::new(store)),
+        archive: Arc::new(AvroArchive),
+        encoder: Arc::new(ParquetEncoder),
+        input,
+        clock: Arc::new(SystemClock),
+        progress: progress::on_terminal(),
+    };
+    Ok(backfill::run(ports, options(args, loaded, threads)).await?)
+}
+
+fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options {
+    let config = &loaded.config;
+    let owner = format!("{:016x}", rand::random::<u64>());
+    Options {
+        shards: loaded.shards_given.then_some(config.root.shards),
+        from: args.from,
+        to: args.to,
+        rules: config.rules.clone(),
+        rewrite_rules: loaded.rules_given,
+        take_over: args.take_over,
+        buffer_bytes: config.backfill.buffer_bytes,
+        rows_in_flight: config.backfill.rows_in_flight,
+        checkpoint_every: config.backfill.checkpoint_every.0,
+        hours_max: config.backfill.hours_max,
+        readers: threads,
+        ..Options::new(owner.into())
+    }
+}
+
+fn parse_hour(text: &str) -> Result<Hour, String> {
+    names::parse_hour(text).ok_or_else(|| "not an hour in UTC such as 2026-11-20T13".into())
+}

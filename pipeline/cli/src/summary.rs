@@ -1,0 +1,236 @@
+//! What a backfill prints when it is done: for people, or as one JSON document. Sums are exact.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_worker::backfill::{Outcome, Totals};
+use serde_json::{Value, json};
+
+/// Namespaces listed by name; the rest are one line.
+const NAMESPACES_MAX: usize = 20;
+
+/// One JSON document. Money is text, so that no reader makes a float of it unasked.
+///
+/// # Errors
+/// When it cannot be serialized.
+pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> {
+    let money = |totals: &Totals| {
+        json!({
+            "namespaces": totals.namespaces,
+            "idle": totals.idle,
+            "unused_reservations": totals.unused_reservations,
+            "unused_commitments": totals.unused_commitments,
+            "over_quota": totals.over_quota,
+            "unpriced_pod_hours": totals.unpriced_pod_hours,
+            "supply": totals.supply,
+            "allocated": totals.allocated,
+            "difference": totals.difference,
+            "rows": totals.rows,
+            "events": totals.events,
+        })
+    };
+    let totals: serde_json::Map<String, Value> =
+        outcome.totals.iter().map(|(currency, totals)| (currency.clone(), money(totals))).collect();
+    serde_json::to_string_pretty(&json!({
+        "from": outcome.folded.map(|(first, _)| first.to_string()),
+        "to": outcome.folded.map(|(_, last)| last.to_string()),
+        "closed_through": outcome.closed_through.map(|hour| hour.to_string()),
+        "hours": outcome.hours,
+        "hours_restated": outcome.hours_restated,
+        "totals": totals,
+        "files": { "read": outcome.files, "skipped": outcome.files_skipped },
+        "events": { "read": outcome.events_read, "new": outcome.events_new, "known": outcome.events_known },
+        "dead_letters": outcome.dead_letters,
+        "dead_letter_examples": outcome.dead_letter_examples,
+        "not_closed": outcome.ahead.as_ref().map(|ahead| json!({
+            "hours": ahead.hours,
+            "first": ahead.first.to_string(),
+            "last": ahead.last.to_string(),
+        })),
+        "table_files": outcome.files_written,
+        "table_commits": outcome.commits,
+        "elapsed_seconds": elapsed.as_secs_f64(),
+        "events_per_second": per_second(outcome.events_read, elapsed),
+    }))
+}
+
+/// Lines for people.
+pub fn text(outcome: &Outcome, lake: &str, elapsed: Duration) -> String {
+    let mut text = String::new();
+    // Writing to a string never fails.
+    let _infallible = write_text(&mut text, outcome, lake, elapsed);
+    text.trim_end().to_owned()
+}
+
+fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration) -> std::fmt::Result {
+    match outcome.folded {
+        Some((first, last)) => {
+            let hours = last.0 - first.0 + 1;
+            writeln!(out, "Folded {first} to {last} ({} hours).", thousands(hours.unsigned_abs()))?;
+        }
+        None => writeln!(out, "Nothing changed: the tables hold these events already.")?,
+    }
+    for (currency, totals) in &outcome.totals {
+        writeln!(out)?;
+        write_totals(out, currency, totals)?;
+    }
+    writeln!(out)?;
+    let (read, new, known) = (outcome.events_read, outcome.events_new, outcome.events_known);
+    writeln!(
+        out,
+        "{} events in {} files: {} new, {} known already.",
+        thousands(read),
+        thousands(outcome.files),
+        thousands(new),
+        thousands(known)
+    )?;
+    if outcome.files_skipped > 0 {
+        writeln!(
+            out,
+            "{} other files were left out: their names do not end in .avro.",
+            thousands(outcome.files_skipped)
+        )?;
+    }
+    if let Some(ahead) = &outcome.ahead {
+        let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
+        writeln!(
+            out,
+            "Events of {hours} later hours, {first} to {last}, wait in the archive unclosed; --to {last} closes them."
+        )?;
+    }
+    if outcome.hours_restated > 0 {
+        writeln!(
+            out,
+            "{} hours that were published before have changed.",
+            thousands(outcome.hours_restated)
+        )?;
+    }
+    write_dead_letters(out, outcome)?;
+    writeln!(
+        out,
+        "{} table files written, {} commits, in {lake}.",
+        thousands(outcome.files_written),
+        thousands(outcome.commits)
+    )?;
+    let rate = thousands(per_second(read, elapsed));
+    writeln!(out, "{:.1} s, {rate} events/s.", elapsed.as_secs_f64())
+}
+
+fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::Result {
+    let mut lines: Vec<(String, Decimal12)> = Vec::new();
+    let mut namespaces: Vec<(&String, &Decimal12)> = totals.namespaces.iter().collect();
+    namespaces.sort_by_key(|(name, cost)| (std::cmp::Reverse(**cost), (*name).clone()));
+    let rest = namespaces.split_off(namespaces.len().min(NAMESPACES_MAX));
+    lines.extend(namespaces.into_iter().map(|(name, cost)| (format!("namespace {name}"), *cost)));
+    if !rest.is_empty() {
+        let units = rest.iter().map(|(_, cost)| cost.units()).sum();
+        lines.push((
+            format!("{} more namespaces", thousands(rest.len() as u64)),
+            Decimal12::from_units(units),
+        ));
+    }
+    lines.push(("idle".into(), totals.idle));
+    lines.push(("unused reservations".into(), totals.unused_reservations));
+    lines.push(("unused commitments".into(), totals.unused_commitments));
+    lines.push(("total supply".into(), totals.supply));
+    lines.push(("over quota, of the above".into(), totals.over_quota));
+    let amounts: Vec<String> = lines.iter().map(|(_, cost)| amount(*cost)).collect();
+    let names = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let width = amounts.iter().map(String::len).chain([currency.len()]).max().unwrap_or_default();
+    writeln!(out, "  {:names$}  {currency:>width$}", "Effective cost")?;
+    for ((name, _), amount) in lines.iter().zip(&amounts) {
+        writeln!(out, "  {name:names$}  {amount:>width$}")?;
+    }
+    writeln!(out, "  {:names$}  {:>width$}", "difference", totals.difference.to_string())?;
+    writeln!(
+        out,
+        "  {:names$}  {:>width$}",
+        "unpriced pod-hours",
+        thousands(totals.unpriced_pod_hours.unsigned_abs())
+    )?;
+    writeln!(out, "  {:names$}  {:>width$}", "rows", thousands(totals.rows.unsigned_abs()))
+}
+
+fn write_dead_letters(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let all = outcome.dead_letters_all();
+    if all == 0 {
+        return Ok(());
+    }
+    let reasons =
+        outcome.dead_letters.iter().map(|(reason, count)| format!("{reason} {}", thousands(*count)));
+    let reasons: Vec<String> = reasons.collect();
+    writeln!(out, "{} dead letters under dead-letter/: {}.", thousands(all), reasons.join(", "))?;
+    for example in &outcome.dead_letter_examples {
+        writeln!(out, "  {example}")?;
+    }
+    if all > outcome.dead_letter_examples.len() as u64 {
+        writeln!(out, "  …")?;
+    }
+    Ok(())
+}
+
+/// Two places, half to even, with separators; what is exact stands in the tables and in `--json`.
+fn amount(value: Decimal12) -> String {
+    const CENT: u128 = 10_000_000_000;
+    let units = value.units().unsigned_abs();
+    let (cents, rest) = (units / CENT, units % CENT);
+    let up = rest > CENT / 2 || (rest == CENT / 2 && cents % 2 == 1);
+    let cents = cents + u128::from(up);
+    let sign = if value.is_negative() && cents > 0 { "-" } else { "" };
+    format!("{sign}{}.{:02}", grouped(&(cents / 100).to_string()), cents % 100)
+}
+
+fn thousands(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn per_second(events: u64, elapsed: Duration) -> u64 {
+    let microseconds = elapsed.as_micros().max(1);
+    u64::try_from(u128::from(events) * 1_000_000 / microseconds).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_half_to_even_and_grouped() {
+        let cases = [
+            ("0", "0.00"),
+            ("0.005", "0.00"),
+            ("0.015", "0.02"),
+            ("0.004999999999", "0.00"),
+            ("1234567.891", "1,234,567.89"),
+            ("-1234.5", "-1,234.50"),
+            ("-0.001", "0.00"),
+            ("999.995", "1,000.00"),
+        ];
+        for (exact, shown) in cases {
+            assert_eq!(amount(exact.parse().unwrap()), shown, "{exact}");
+        }
+    }
+
+    #[test]
+    fn namespaces_beyond_twenty_are_summed() {
+        let namespaces =
+            (0..30).map(|number| (format!("n{number:02}"), Decimal12::from_int(number + 1))).collect();
+        let totals = Totals { namespaces, supply: Decimal12::from_int(465), ..Totals::default() };
+        let mut text = String::new();
+        write_totals(&mut text, "USD", &totals).unwrap();
+        assert!(text.contains("10 more namespaces"), "{text}");
+        assert!(text.contains("55.00"), "1 + 2 + … + 10: {text}");
+        assert!(text.lines().any(|line| line.contains("total supply") && line.ends_with("465.00")), "{text}");
+    }
+}
