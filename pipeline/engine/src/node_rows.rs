@@ -137,8 +137,14 @@ pub(crate) struct NodeRows<'a> {
 }
 
 impl NodeRows<'_> {
-    /// Adds the node's rows to `drafts` and its own-price charges to `totals`.
-    pub(crate) fn draft(&self, drafts: &mut Vec<Draft>, totals: &mut Totals) -> Result<(), EngineError> {
+    /// Adds the rows of the node's pods to `drafts`, its idle rows to `idle` (so that both stay nearly in table order),
+    /// and its own-price charges to `totals`.
+    pub(crate) fn draft(
+        &self,
+        drafts: &mut Vec<Draft>,
+        idle: &mut Vec<Draft>,
+        totals: &mut Totals,
+    ) -> Result<(), EngineError> {
         let allocated: Vec<[u128; RESOURCES]> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
         let shares = Shares::new(&allocated, self.node.available);
@@ -156,7 +162,9 @@ impl NodeRows<'_> {
                 let charge = Charge::Own(self.key.clone(), component.unit_price);
                 totals.insert(charge, component.total_cost());
             }
-            drafts.extend(rows);
+            let pods = rows.iter().take_while(|draft| draft.row.kind == RowKind::PodNode).count();
+            idle.extend(rows.drain(pods..));
+            drafts.append(&mut rows);
         }
         Ok(())
     }

@@ -115,10 +115,15 @@ pub(crate) fn draft(
         });
         gathered.collect()
     };
+    let mut idle = Vec::new();
     for (key, node_slices) in &slices.nodes {
         let Some(node) = NodeHour::new(node_slices, scale) else { continue };
         let pods = gather(placed.remove(key).unwrap_or_default());
-        NodeRows { key, node: &node, pods: &pods, rules }.draft(&mut drafts.rows, &mut drafts.totals)?;
+        NodeRows { key, node: &node, pods: &pods, rules }.draft(
+            &mut drafts.rows,
+            &mut idle,
+            &mut drafts.totals,
+        )?;
         drafts.nodes.insert(key.clone(), node);
     }
     for (key, pods) in strayed {
@@ -126,6 +131,7 @@ pub(crate) fn draft(
             drafts.rows.extend(unknown_node(key, &uid, &pod, rules)?);
         }
     }
+    drafts.rows.append(&mut idle);
     Ok(drafts)
 }
 
