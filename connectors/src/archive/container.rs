@@ -206,7 +206,8 @@ impl<R: Read> Container<R> {
 type Header = (BTreeMap<Vec<u8>, Vec<u8>>, [u8; SYNC]);
 
 fn read_header(wire: &mut Wire<'_>) -> Result<Header, String> {
-    let wrong = |reject: prorata_schemas::reject::Reject| format!("its header is damaged: {}", reject.sentence);
+    let wrong =
+        |reject: prorata_schemas::reject::Reject| format!("its header is damaged: {}", reject.sentence);
     let mut metadata = BTreeMap::new();
     loop {
         let entries = wire.block().map_err(wrong)?;

@@ -144,7 +144,11 @@ fn letter(row: Row) -> Result<DeadLetter, FileError> {
             });
             Origin::File { file, position }
         }
-        _ => return Err(FileError::NotAvro("a dead letter comes from neither a message nor a file".to_owned())),
+        _ => {
+            return Err(FileError::NotAvro(
+                "a dead letter comes from neither a message nor a file".to_owned(),
+            ));
+        }
     };
     let reject = Reject::new(row.reason, row.sentence);
     Ok(DeadLetter { reject, bytes: row.bytes, origin, worker_version: row.worker_version })

@@ -62,7 +62,8 @@ fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord
 /// The whole records of a block that the end of the file cuts off are events like any other.
 fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     let malformed = |kept: u64| {
-        let kept = if kept > 0 { format!("; {kept} whole records before the cut were read") } else { String::new() };
+        let kept =
+            if kept > 0 { format!("; {kept} whole records before the cut were read") } else { String::new() };
         Reject::malformed(format!("a block is damaged: {}{kept}", lost.why))
     };
     let Some(records) = lost.cut_at.and_then(|cut_at| lost.bytes.get(cut_at..)) else {

@@ -16,7 +16,11 @@ pub(super) struct Convert<'p> {
 }
 
 /// Converts the next record of `wire`. The outer error says that its end was not found.
-pub(super) fn convert(node: &Node, skips: &Skips, wire: &mut Wire<'_>) -> Result<Result<Vec<u8>, Reject>, Reject> {
+pub(super) fn convert(
+    node: &Node,
+    skips: &Skips,
+    wire: &mut Wire<'_>,
+) -> Result<Result<Vec<u8>, Reject>, Reject> {
     let mut convert = Convert { skips, out: Vec::with_capacity(256), fault: None };
     convert.node(node, wire)?;
     Ok(convert.fault.map_or(Ok(convert.out), Err))

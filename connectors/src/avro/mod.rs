@@ -105,7 +105,8 @@ impl Decoder {
     /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the verdict
     /// on a record whose end is known.
     pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
-        let branch = if self.is_union { Some(skip::branch(&self.branches, wire)?) } else { self.branches.first() };
+        let branch =
+            if self.is_union { Some(skip::branch(&self.branches, wire)?) } else { self.branches.first() };
         let Some(branch) = branch else { return Err(Reject::malformed("the writer's schema is empty")) };
         let mut end = wire.clone();
         let reject = match &branch.reading {
@@ -227,7 +228,8 @@ pub fn check_currency(event: &Event, rules: &Rules) -> Result<(), Reject> {
         Some(currency) if currency != ours => {
             let name = event.payload.kind().name();
             let organization = &event.organization_id;
-            let sentence = format!("{name}.currency: '{currency}', but '{organization}' is configured with '{ours}'");
+            let sentence =
+                format!("{name}.currency: '{currency}', but '{organization}' is configured with '{ours}'");
             Err(Reject::new(Reason::CurrencyMismatch, sentence))
         }
         _ => Ok(()),
@@ -243,7 +245,10 @@ mod tests {
         assert_eq!(OURS.len(), EventKind::ALL.len());
         for kind in EventKind::ALL {
             let decoder = Decoder::compile(avsc(kind)).unwrap();
-            assert!(matches!(decoder.branches[0].reading, Reading::Direct(direct) if direct == kind), "{kind:?}");
+            assert!(
+                matches!(decoder.branches[0].reading, Reading::Direct(direct) if direct == kind),
+                "{kind:?}"
+            );
         }
     }
 }

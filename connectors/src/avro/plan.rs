@@ -99,7 +99,9 @@ impl<'s> Resolver<'s, '_> {
             (Schema::Int, Schema::Int) => Node::Int,
             (Schema::Long, Schema::Long | Schema::Int) => Node::Long,
             (Schema::TimestampMicros, Schema::TimestampMicros | Schema::Long | Schema::Int) => Node::Long,
-            (Schema::String, Schema::String | Schema::Bytes | Schema::Uuid(UuidSchema::String)) => Node::Bytes,
+            (Schema::String, Schema::String | Schema::Bytes | Schema::Uuid(UuidSchema::String)) => {
+                Node::Bytes
+            }
             (Schema::Decimal(ours), Schema::Decimal(theirs))
                 if theirs.scale == ours.scale && matches!(theirs.inner, InnerDecimalSchema::Bytes) =>
             {
@@ -115,7 +117,9 @@ impl<'s> Resolver<'s, '_> {
             (Schema::Map(ours), Schema::Map(theirs)) => {
                 Node::Map(Box::new(self.node(&ours.types, &theirs.types)?))
             }
-            (Schema::Record(ours), Schema::Record(theirs)) => Node::Record(Box::new(self.record(ours, theirs)?)),
+            (Schema::Record(ours), Schema::Record(theirs)) => {
+                Node::Record(Box::new(self.record(ours, theirs)?))
+            }
             _ => return Err(format!("{} cannot be read as {}", describe(writer), describe(reader))),
         })
     }
@@ -159,7 +163,8 @@ impl<'s> Resolver<'s, '_> {
         }
         let mut steps = Vec::with_capacity(theirs.fields.len());
         for field in &theirs.fields {
-            let kept = place_of.get(field.name.as_str()).and_then(|place| Some((*place, ours.fields.get(*place)?)));
+            let kept =
+                place_of.get(field.name.as_str()).and_then(|place| Some((*place, ours.fields.get(*place)?)));
             steps.push(match kept {
                 Some((place, our_field)) => {
                     let node = self.node(&our_field.schema, &field.schema);
@@ -189,10 +194,11 @@ impl Node {
             (Self::Array(item), Schema::Array(ours)) => item.is_identity(&ours.items),
             (Self::Map(value), Schema::Map(ours)) => value.is_identity(&ours.types),
             (Self::Branches(branches), Schema::Union(ours)) => {
-                let same = (0..).zip(branches).zip(ours.variants()).all(|((index, branch), ours)| match branch {
-                    Ok(Self::Into(ours_index, node)) => *ours_index == index && node.is_identity(ours),
-                    _ => false,
-                });
+                let same =
+                    (0..).zip(branches).zip(ours.variants()).all(|((index, branch), ours)| match branch {
+                        Ok(Self::Into(ours_index, node)) => *ours_index == index && node.is_identity(ours),
+                        _ => false,
+                    });
                 same && branches.len() == ours.variants().len()
             }
             (Self::Record(plan), Schema::Record(ours)) => {
@@ -210,11 +216,14 @@ impl Node {
 /// The writer's name of our field: the same, or else one of our aliases.
 fn written_name<'s>(field: &RecordField, theirs: &'s RecordSchema) -> Option<&'s str> {
     let mut names = std::iter::once(&field.name).chain(&field.aliases);
-    names.find_map(|name| theirs.fields.iter().find(|theirs| theirs.name == *name)).map(|theirs| theirs.name.as_str())
+    names
+        .find_map(|name| theirs.fields.iter().find(|theirs| theirs.name == *name))
+        .map(|theirs| theirs.name.as_str())
 }
 
 fn index_of(ours: &EnumSchema, symbol: &str) -> Result<i64, String> {
-    let find = |symbol: &str| (0..).zip(&ours.symbols).find(|(_, ours)| *ours == symbol).map(|(index, _)| index);
+    let find =
+        |symbol: &str| (0..).zip(&ours.symbols).find(|(_, ours)| *ours == symbol).map(|(index, _)| index);
     find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| symbol.to_owned())
 }
 

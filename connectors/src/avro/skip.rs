@@ -79,9 +79,9 @@ impl<'s> Skipper<'s> {
             },
             Schema::Array(array) => Skip::Array(Box::new(self.skip(&array.items)?)),
             Schema::Map(map) => Skip::Map(Box::new(self.skip(&map.types)?)),
-            Schema::Union(union) => {
-                Skip::Union(union.variants().iter().map(|variant| self.skip(variant)).collect::<Result<_, _>>()?)
-            }
+            Schema::Union(union) => Skip::Union(
+                union.variants().iter().map(|variant| self.skip(variant)).collect::<Result<_, _>>()?,
+            ),
             Schema::Ref { name } => self.skip(super::plan::named(self.names, name)?)?,
             Schema::Record(record) => match self.places.get(&record.name) {
                 Some(place) => Skip::Record(*place),
@@ -89,8 +89,11 @@ impl<'s> Skipper<'s> {
                     let place = self.skips.records.len();
                     self.skips.records.push(Box::default());
                     self.places.insert(&record.name, place);
-                    let fields =
-                        record.fields.iter().map(|field| self.skip(&field.schema)).collect::<Result<_, _>>()?;
+                    let fields = record
+                        .fields
+                        .iter()
+                        .map(|field| self.skip(&field.schema))
+                        .collect::<Result<_, _>>()?;
                     if let Some(slot) = self.skips.records.get_mut(place) {
                         *slot = fields;
                     }
