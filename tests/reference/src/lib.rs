@@ -53,22 +53,41 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     tables
 }
 
-/// How long each pod and node ran in each hour, in microseconds.
+/// What each pod and node did in each hour.
 #[derive(Default)]
 pub struct Ran {
     /// By pod uid.
-    pub pods: BTreeMap<(Hour, Text), i64>,
-    /// By cluster and node.
+    pub pods: BTreeMap<(Hour, Text), PodRan>,
+    /// Microseconds, by cluster and node.
     pub nodes: BTreeMap<(Hour, world::InCluster), i64>,
 }
 
-/// How long each pod and node ran in each hour.
-pub fn running_micros(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
+/// What one pod did in one hour.
+#[derive(Default)]
+pub struct PodRan {
+    /// Microseconds it ran.
+    pub micros: i64,
+    /// vCPU-, GiB- and GPU-hours it requested.
+    pub requested: resources::Three,
+    /// vCPU-, GiB- and GPU-hours it used.
+    pub used: resources::Three,
+}
+
+/// What each pod and node did in each hour.
+pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
+    let events = timeline::resolve(records);
+    let samples = usage::samples(&events);
     let mut ran = Ran::default();
-    for slice in timeline::slices(&timeline::resolve(records), rules, through) {
+    for slice in timeline::slices(&events, rules, through) {
         let (hour, micros) = (hour_of(&slice), slice.to - slice.from);
-        for uid in slice.world.pods.keys() {
-            *ran.pods.entry((hour, uid.clone())).or_default() += micros;
+        for (uid, running) in &slice.world.pods {
+            let pod = ran.pods.entry((hour, uid.clone())).or_default();
+            pod.micros += micros;
+            let requests = resources::three(&running.set.requests, rules);
+            resources::add(&mut pod.requested, &requests, &rounding::hours(micros));
+            if let Some(used) = usage::used(&samples, uid, slice.from, slice.to) {
+                resources::add(&mut pod.used, &used, &rounding::whole(1));
+            }
         }
         for key in slice.world.nodes.keys() {
             *ran.nodes.entry((hour, key.clone())).or_default() += micros;

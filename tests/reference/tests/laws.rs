@@ -7,14 +7,19 @@
 mod common;
 mod shrink;
 
+use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use common::{by_hour, engine_tables};
 use prorata_engine::{State, close_hour};
+use prorata_reference::PodRan;
+use prorata_reference::rounding::{Exact, half_even, ratio};
 use prorata_reference::scenario::{Scenario, scenario};
 use prorata_reference::text::ORGANIZATION;
+use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::rows::{CostRow, HourTables, QuotaState, RowKind, Unpriced};
+use prorata_schemas::rows::{CostRow, HourTables, QuotaState, ResourceHours, RowKind, Unpriced};
+use prorata_schemas::rules::Allocation;
 use prorata_schemas::time::HOUR_MICROS;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -137,34 +142,63 @@ fn sum(rows: &[CostRow], column: impl Fn(&CostRow) -> Option<Decimal12>) -> Deci
 }
 
 #[test]
-fn the_time_of_a_pod_in_all_its_rows_is_the_time_it_ran() {
+fn slices_of_a_pod_sum_to_the_whole_pod() {
     for_all(300, |scenario| {
-        let ran =
-            prorata_reference::running_micros(&scenario.records, &scenario.rules, scenario.through).pods;
+        let ran = prorata_reference::ran(&scenario.records, &scenario.rules, scenario.through).pods;
         for tables in engine(scenario)? {
-            let rows = &tables.cost_allocation;
-            let mut pods: Vec<_> = rows.iter().filter_map(|row| row.pod_uid.clone()).collect();
-            pods.extend(ran.keys().filter(|(hour, _)| *hour == tables.hour).map(|(_, uid)| uid.clone()));
-            for uid in pods {
-                let mine: Vec<CostRow> =
-                    rows.iter().filter(|row| row.pod_uid.as_ref() == Some(&uid)).cloned().collect();
-                let seconds = sum(&mine, |row| row.running_seconds).units();
-                let want = i128::from(ran.get(&(tables.hour, uid.clone())).copied().unwrap_or(0)) * 1_000_000;
-                // Each row is rounded by itself.
-                if (seconds - want).unsigned_abs() > mine.len() as u128 {
-                    return Err(format!("{}: rows of {uid} say {seconds}, it ran {want}", tables.hour));
+            let mut pods: BTreeMap<Text, Vec<CostRow>> = BTreeMap::new();
+            for row in &tables.cost_allocation {
+                if let Some(uid) = &row.pod_uid {
+                    pods.entry(uid.clone()).or_default().push(row.clone());
                 }
+            }
+            for (hour, uid) in ran.keys().filter(|(hour, _)| *hour == tables.hour) {
+                if !pods.contains_key(uid) {
+                    return Err(format!("{hour}: {uid} ran and has no row"));
+                }
+            }
+            for (uid, rows) in pods {
+                let pod = ran.get(&(tables.hour, uid.clone())).ok_or(format!("{uid} has a row and did not run"))?;
+                whole_pod(&rows, pod, scenario.rules.allocation)
+                    .map_err(|what| format!("{}: rows of {uid} do not sum to its {what}", tables.hour))?;
             }
         }
         Ok(())
     });
 }
 
+/// Whether time and quantities of the rows of one pod sum to what it did.
+fn whole_pod(rows: &[CostRow], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
+    // Each row is rounded by itself.
+    let near = |sum: Decimal12, want: &Exact| {
+        let off = (sum.units() - half_even(want).units()).unsigned_abs();
+        off <= rows.len() as u128
+    };
+    let columns: [fn(&ResourceHours) -> Decimal12; 3] =
+        [|hours| hours.cpu_core_hours, |hours| hours.memory_gib_hours, |hours| hours.gpu_hours];
+    if !near(sum(rows, |row| row.running_seconds), &ratio(pod.micros, 1_000_000)) {
+        return Err("time");
+    }
+    for (resource, column) in columns.into_iter().enumerate() {
+        if !near(sum(rows, |row| row.requested.as_ref().map(column)), &pod.requested[resource]) {
+            return Err("requests");
+        }
+        if !near(sum(rows, |row| row.used.as_ref().map(column)), &pod.used[resource]) {
+            return Err("use");
+        }
+        let allocated = sum(rows, |row| row.allocated.as_ref().map(column));
+        if allocation == Allocation::Requests && !near(allocated, &pod.requested[resource]) {
+            return Err("allocation");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn slices_of_a_node_sum_to_its_uptime() {
     for_all(300, |scenario| {
         let ran =
-            prorata_reference::running_micros(&scenario.records, &scenario.rules, scenario.through).nodes;
+            prorata_reference::ran(&scenario.records, &scenario.rules, scenario.through).nodes;
         for tables in engine(scenario)? {
             let here = ran.iter().filter(|((hour, _), _)| *hour == tables.hour);
             for ((_, (cluster_id, node_id)), micros) in here {

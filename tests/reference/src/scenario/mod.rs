@@ -1,0 +1,126 @@
+//! Seeded random histories: few ids and few instants, so that everything collides with everything. Some agree on
+//! most things, so that pods match, nodes are covered and quotas overflow; some agree on nothing.
+
+mod choices;
+mod contracts;
+mod machines;
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    CommitmentDeleted, Event, EventRecord, NodeStopped, Payload, PodStopped, PoolDeleted, QuotaDeleted,
+    ReservationReleased,
+};
+use prorata_schemas::rules::{Allocation, Rules, Weights};
+use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::text::{BASE_HOUR, ORGANIZATION};
+use choices::{COMMITMENTS, NAMESPACES, NODES, PODS, POOLS, QUOTAS, RESERVATIONS, World};
+
+/// One random history with the rules that it is folded under.
+pub struct Scenario {
+    /// Events in no order.
+    pub records: Vec<EventRecord>,
+    /// The rules.
+    pub rules: Rules,
+    /// The last hour.
+    pub through: Hour,
+}
+
+/// How often each event comes, in the order of [`event`].
+type Often = [u32; 14];
+
+/// Of everything; of nodes and their pods; of reservations; of commitments; of quotas; of pools.
+const THEMES: [Often; 6] = [
+    [6, 1, 9, 3, 4, 4, 1, 4, 1, 4, 1, 3, 1, 3],
+    [8, 2, 12, 4, 8, 0, 0, 1, 0, 1, 0, 0, 0, 0],
+    [0, 0, 10, 4, 1, 6, 1, 0, 0, 1, 0, 0, 0, 4],
+    [8, 1, 5, 2, 1, 0, 0, 7, 1, 1, 0, 1, 0, 0],
+    [3, 0, 12, 3, 1, 0, 0, 1, 0, 7, 1, 0, 0, 1],
+    [6, 1, 10, 3, 2, 0, 0, 1, 0, 1, 0, 6, 1, 1],
+];
+
+/// The history of this seed: always the same.
+pub fn scenario(seed: u64) -> Scenario {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let hours = rng.random_range(1..=4);
+    // Now and then a history crosses the end of a month, or of a quarter.
+    let first = BASE_HOUR
+        + match rng.random_range(0..10) {
+            0 => 646,
+            1 => 2062,
+            _ => rng.random_range(8..30),
+        };
+    let mut instants = Vec::new();
+    for _ in 0..rng.random_range(3..14) {
+        let within = match rng.random_range(0..10) {
+            0 => 0,
+            1 => rng.random_range(0..HOUR_MICROS),
+            2 => HOUR_MICROS - 1,
+            _ => rng.random_range(0..12) * 5 * 60_000_000,
+        };
+        instants.push(Timestamp((first + rng.random_range(0..hours)) * HOUR_MICROS + within));
+    }
+    let mut world = World::new(rng, instants);
+    let often = world.pick(&THEMES);
+    let count = world.rng.random_range(3..60);
+    let mut records: Vec<EventRecord> =
+        (0..count).map(|_| EventRecord::new(event(&mut world, &often))).collect();
+    if world.rng.random_bool(0.2) {
+        let again = world.rng.random_range(0..records.len());
+        records.extend(records.get(again).cloned());
+    }
+    let rules = rules(&mut world);
+    let through = Hour(first + hours - 1 + world.rng.random_range(0..2));
+    Scenario { records, rules, through }
+}
+
+fn rules(world: &mut World) -> Rules {
+    let mut rules = Rules::default();
+    if world.rng.random_bool(0.3) {
+        rules.allocation = Allocation::Requests;
+    }
+    if world.rng.random_bool(0.2) {
+        rules.gpu_memory_gb = 16;
+        rules.eviction_protection_ratio = Decimal12::from_units(1_333_333_333_333);
+        let weight = |tenths: i128| Decimal12::from_units(tenths * 100_000_000_000);
+        rules.weights = Weights { gpu: weight(37), cpu: weight(9), memory: weight(3) };
+    }
+    rules
+}
+
+fn event(world: &mut World, often: &Often) -> Event {
+    let mut at = world.rng.random_range(0..often.iter().sum::<u32>());
+    let mut kind = 0;
+    for (index, weight) in often.iter().enumerate() {
+        kind = index;
+        if at < *weight {
+            break;
+        }
+        at -= weight;
+    }
+    let event_time = world.instant();
+    let payload = match kind {
+        0 => Payload::NodeStarted(world.node()),
+        1 => Payload::NodeStopped(NodeStopped { cluster_id: world.cluster(), node_id: world.text(&NODES) }),
+        2 => Payload::PodStarted(Box::new(world.pod())),
+        3 => Payload::PodStopped(PodStopped {
+            cluster_id: world.cluster(),
+            namespace: world.text(&NAMESPACES),
+            pod_uid: world.text(&PODS),
+            reason: None,
+        }),
+        4 => Payload::PodUsage(world.usage(event_time)),
+        5 => Payload::ReservationSet(world.reservation()),
+        6 => Payload::ReservationReleased(ReservationReleased { reservation_id: world.text(&RESERVATIONS) }),
+        7 => Payload::CommitmentSet(world.commitment()),
+        8 => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: world.text(&COMMITMENTS) }),
+        9 => Payload::QuotaSet(world.quota()),
+        10 => Payload::QuotaDeleted(QuotaDeleted { cluster_id: world.cluster(), quota_id: world.text(&QUOTAS) }),
+        11 => Payload::PoolSet(world.pool()),
+        12 => Payload::PoolDeleted(PoolDeleted { pool_id: world.text(&POOLS) }),
+        _ => Payload::RateSet(world.rate()),
+    };
+    Event { organization_id: ORGANIZATION.into(), event_time, payload }
+}

@@ -1,0 +1,147 @@
+//! Random histories are worth something only if they reach what the rules speak of: this counts how often they do.
+
+use std::collections::BTreeMap;
+
+use prorata_reference::scenario::scenario;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
+
+/// How many of the histories hold each thing.
+fn reached(seeds: u64) -> BTreeMap<&'static str, u32> {
+    let mut reached = BTreeMap::new();
+    for seed in 0..seeds {
+        let scenario = scenario(seed);
+        let tables = prorata_reference::tables(&scenario.records, &scenario.rules, scenario.through);
+        for (thing, holds) in THINGS {
+            *reached.entry(*thing).or_default() += u32::from(tables.iter().any(holds));
+        }
+    }
+    reached
+}
+
+/// A fact about one hour's tables.
+type Thing = (&'static str, fn(&HourTables) -> bool);
+
+fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
+    tables.cost_allocation.iter().any(holds)
+}
+
+/// Whether one row that holds follows another of the same pod and resource.
+fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
+    tables.cost_allocation.windows(2).any(|pair| {
+        let [left, right] = pair else { return false };
+        left.pod_uid.is_some()
+            && (&left.pod_uid, &left.resource_id, left.kind) == (&right.pod_uid, &right.resource_id, right.kind)
+            && differ(left, right)
+    })
+}
+
+const ZERO: Decimal12 = Decimal12::ZERO;
+
+/// What the histories must reach.
+const THINGS: &[Thing] = &[
+    ("a pod on a node that costs", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodNode && row.effective_cost > ZERO)
+    }),
+    ("an idle part", |hour| rows(hour, |row| row.kind == RowKind::NodeIdle && row.effective_cost > ZERO)),
+    ("unused cost of a pod", |hour| rows(hour, |row| row.unused_cost > Some(ZERO))),
+    ("a pod without any share", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodNode && row.node.is_some() && row.pricing_quantity == ZERO)
+    }),
+    ("two node prices for one pod", |hour| {
+        pairs(hour, |left, right| {
+            left.kind == RowKind::PodNode && left.node.is_some() && left.list_unit_price != right.list_unit_price
+        })
+    }),
+    ("two labels on one node", |hour| {
+        pairs(hour, |left, right| left.kind == RowKind::PodNode && left.quota_state != right.quota_state)
+    }),
+    ("a committed pod", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.effective_cost > ZERO)
+    }),
+    ("a committed pod under a quota", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.quota_id.is_some())
+    }),
+    ("a committed idle part", |hour| {
+        rows(hour, |row| row.kind == RowKind::NodeIdle && row.commitment_id.is_some())
+    }),
+    ("two commitments on one node", |hour| {
+        hour.cost_allocation.windows(2).any(|pair| {
+            let [left, right] = pair else { return false };
+            left.kind == RowKind::NodeIdle
+                && left.resource_id == right.resource_id
+                && left.commitment_id.is_some()
+                && right.commitment_id > left.commitment_id
+        })
+    }),
+    ("a commitment partly used", |hour| {
+        hour.commitment_utilization.iter().any(|row| row.utilization > ZERO && row.utilization < Decimal12::ONE)
+    }),
+    ("a commitment over-used", |hour| {
+        hour.commitment_utilization.iter().any(|row| row.raw_utilization > Decimal12::ONE)
+    }),
+    ("two prices of a commitment", |hour| {
+        hour.cost_allocation.windows(2).any(|pair| {
+            let [left, right] = pair else { return false };
+            left.kind == RowKind::CommitmentPurchase && left.resource_id == right.resource_id
+        })
+    }),
+    ("a matched pod that pays", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodServerless && row.reservation_id.is_some() && row.effective_cost > ZERO)
+    }),
+    ("a pod matched for a part of its time", |hour| {
+        pairs(hour, |left, right| left.reservation_id != right.reservation_id)
+    }),
+    ("two pods in one reservation", |hour| hour.reservation_usage.iter().any(|row| row.used_by.len() > 1)),
+    ("a reservation partly used", |hour| {
+        hour.reservation_usage.iter().any(|row| row.unused_cost > ZERO && row.used_unit_seconds > ZERO)
+    }),
+    ("a reservation without units", |hour| hour.reservation_usage.iter().any(|row| row.utilization.is_none())),
+    ("an unknown node", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::UnknownNode))),
+    ("an unknown pool", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::UnknownPool))),
+    ("an unknown pool on a known node", |hour| {
+        rows(hour, |row| row.unpriced == Some(Unpriced::UnknownPool) && row.node.is_some())
+    }),
+    ("no price for a quality of service", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::NoQosPrice))),
+    ("no rate", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::NoRate))),
+    ("a pool charge on a node", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodNode && row.pool_charge > Some(ZERO))
+    }),
+    ("two pool charges on one node", |hour| {
+        pairs(hour, |left, right| {
+            left.kind == RowKind::PodNode && left.pool_charge > Some(ZERO) && right.pool_charge > Some(ZERO)
+        })
+    }),
+    ("a pool pod on no node that pays", |hour| {
+        rows(hour, |row| row.kind == RowKind::PodPool && row.effective_cost > ZERO)
+    }),
+    ("use above the request", |hour| {
+        rows(hour, |row| row.allocated.is_some() && row.used.is_some() && row.allocated != row.requested)
+    }),
+    ("over-quota cost", |hour| hour.quota_usage.iter().any(|row| row.over_quota_cost > ZERO)),
+    ("preemptible cost", |hour| hour.quota_usage.iter().any(|row| row.preemptible_cost > ZERO)),
+    ("preemptible for a part of the time", |hour| {
+        hour.quota_usage.iter().any(|row| row.preemptible_cost > ZERO && row.preemptible_cost < row.over_quota_cost)
+    }),
+    ("lent", |hour| hour.quota_usage.iter().any(|row| row.lent_hours > ZERO)),
+    ("guaranteed", |hour| hour.quota_usage.iter().any(|row| row.guaranteed_over_quota > ZERO)),
+    ("in quota beside over quota", |hour| {
+        hour.quota_usage.iter().any(|row| row.in_quota_cost > ZERO && row.over_quota_cost > ZERO)
+    }),
+    ("a pool with charges and nodes", |hour| {
+        hour.pool_usage.iter().any(|row| row.charges > ZERO && row.node_cost > ZERO)
+    }),
+    ("a budget exceeded", |hour| hour.pool_usage.iter().any(|row| row.budget_exceeded.is_some())),
+    ("spend of more than an hour", |hour| hour.pool_usage.iter().any(|row| row.spend_day > row.node_cost)),
+    ("spend of more than a month", |hour| hour.pool_usage.iter().any(|row| row.spend_month < row.spend_quarter)),
+    ("saved", |hour| hour.pool_usage.iter().any(|row| row.saved_costs_per_month > ZERO)),
+];
+
+#[test]
+fn random_histories_reach_every_rule() {
+    let seeds = 400;
+    let reached = reached(seeds);
+    let seldom: Vec<_> = reached.iter().filter(|(_, often)| **often < 2).collect();
+    assert!(seldom.is_empty(), "of {seeds} histories too few hold {seldom:?}; all: {reached:#?}");
+    eprintln!("{reached:#?}");
+}
