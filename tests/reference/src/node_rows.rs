@@ -11,7 +11,7 @@ use prorata_schemas::rows::RowKind;
 use crate::draft::{Charge, Draft};
 use crate::hour::HourView;
 use crate::resources::{Three, none};
-use crate::rounding::{Exact, exact, fraction, larger, zero};
+use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
 use crate::split::{Component, NodeHour, Stay, Stays, nodes, stays};
 use crate::world::InCluster;
 
@@ -41,7 +41,7 @@ fn node_drafts(
 ) {
     let mut total = none();
     for stay in pods.values() {
-        crate::resources::add(&mut total, &stay.allocated(view.rules), &crate::rounding::whole(1));
+        crate::resources::add(&mut total, &stay.allocated(view.rules), &whole(1));
     }
     for (uid, stay) in pods {
         let shares = Shares::of(&stay.allocated(view.rules), &total, &node.available);
@@ -88,7 +88,7 @@ impl Shares {
 
 /// The sum over resources of a part of each.
 fn dot(parts: &Three, of: &Three) -> Exact {
-    parts.iter().zip(of).map(|(part, whole)| part * whole).sum()
+    parts.iter().zip(of).map(|(part, all)| part * all).sum()
 }
 
 /// The rows of one pod on one running node.
@@ -100,13 +100,20 @@ fn pod_drafts(
     shares: &Shares,
 ) {
     let mine: Exact = node.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
-    if mine.is_zero() {
+    let has_cost = |component: &Component| !dot(&shares.both, &component.cost).is_zero();
+    let first_that_costs =
+        node.components.iter().find(|(_, component)| has_cost(component)).map(|(key, _)| key);
+    if mine.is_zero() && first_that_costs.is_none() {
         drafts.extend(only_draft(view, (key, node), (uid, stay)));
         return;
     }
     for (component_key, component) in &node.components {
         let quantity = dot(&shares.both, &component.quantity);
-        let by_quantity = &quantity / &mine;
+        // Where weights of zero leave a cost without any hours, its first row carries what goes by hours.
+        let by_quantity = match first_that_costs {
+            Some(first) if mine.is_zero() => whole(i32::from(first == component_key)),
+            _ => fraction(&quantity, &mine),
+        };
         let mut by_resource = none();
         for (resource, part) in by_resource.iter_mut().enumerate() {
             let all: Exact = node.components.values().map(|other| other.quantity[resource].clone()).sum();

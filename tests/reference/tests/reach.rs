@@ -31,7 +31,8 @@ fn pairs(tables: &HourTables, differ: fn(&CostRow, &CostRow) -> bool) -> bool {
     tables.cost_allocation.windows(2).any(|pair| {
         let [left, right] = pair else { return false };
         left.pod_uid.is_some()
-            && (&left.pod_uid, &left.resource_id, left.kind) == (&right.pod_uid, &right.resource_id, right.kind)
+            && (&left.pod_uid, &left.resource_id, left.kind)
+                == (&right.pod_uid, &right.resource_id, right.kind)
             && differ(left, right)
     })
 }
@@ -50,17 +51,23 @@ const THINGS: &[Thing] = &[
     }),
     ("two node prices for one pod", |hour| {
         pairs(hour, |left, right| {
-            left.kind == RowKind::PodNode && left.node.is_some() && left.list_unit_price != right.list_unit_price
+            left.kind == RowKind::PodNode
+                && left.node.is_some()
+                && left.list_unit_price != right.list_unit_price
         })
     }),
     ("two labels on one node", |hour| {
         pairs(hour, |left, right| left.kind == RowKind::PodNode && left.quota_state != right.quota_state)
     }),
     ("a committed pod", |hour| {
-        rows(hour, |row| row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.effective_cost > ZERO)
+        rows(hour, |row| {
+            row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.effective_cost > ZERO
+        })
     }),
     ("a committed pod under a quota", |hour| {
-        rows(hour, |row| row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.quota_id.is_some())
+        rows(hour, |row| {
+            row.kind == RowKind::PodNode && row.commitment_id.is_some() && row.quota_id.is_some()
+        })
     }),
     ("a committed idle part", |hour| {
         rows(hour, |row| row.kind == RowKind::NodeIdle && row.commitment_id.is_some())
@@ -75,7 +82,9 @@ const THINGS: &[Thing] = &[
         })
     }),
     ("a commitment partly used", |hour| {
-        hour.commitment_utilization.iter().any(|row| row.utilization > ZERO && row.utilization < Decimal12::ONE)
+        hour.commitment_utilization
+            .iter()
+            .any(|row| row.utilization > ZERO && row.utilization < Decimal12::ONE)
     }),
     ("a commitment over-used", |hour| {
         hour.commitment_utilization.iter().any(|row| row.raw_utilization > Decimal12::ONE)
@@ -87,7 +96,9 @@ const THINGS: &[Thing] = &[
         })
     }),
     ("a matched pod that pays", |hour| {
-        rows(hour, |row| row.kind == RowKind::PodServerless && row.reservation_id.is_some() && row.effective_cost > ZERO)
+        rows(hour, |row| {
+            row.kind == RowKind::PodServerless && row.reservation_id.is_some() && row.effective_cost > ZERO
+        })
     }),
     ("a pod matched for a part of its time", |hour| {
         pairs(hour, |left, right| left.reservation_id != right.reservation_id)
@@ -96,13 +107,17 @@ const THINGS: &[Thing] = &[
     ("a reservation partly used", |hour| {
         hour.reservation_usage.iter().any(|row| row.unused_cost > ZERO && row.used_unit_seconds > ZERO)
     }),
-    ("a reservation without units", |hour| hour.reservation_usage.iter().any(|row| row.utilization.is_none())),
+    ("a reservation without units", |hour| {
+        hour.reservation_usage.iter().any(|row| row.utilization.is_none())
+    }),
     ("an unknown node", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::UnknownNode))),
     ("an unknown pool", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::UnknownPool))),
     ("an unknown pool on a known node", |hour| {
         rows(hour, |row| row.unpriced == Some(Unpriced::UnknownPool) && row.node.is_some())
     }),
-    ("no price for a quality of service", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::NoQosPrice))),
+    ("no price for a quality of service", |hour| {
+        rows(hour, |row| row.unpriced == Some(Unpriced::NoQosPrice))
+    }),
     ("no rate", |hour| rows(hour, |row| row.unpriced == Some(Unpriced::NoRate))),
     ("a pool charge on a node", |hour| {
         rows(hour, |row| row.kind == RowKind::PodNode && row.pool_charge > Some(ZERO))
@@ -121,7 +136,9 @@ const THINGS: &[Thing] = &[
     ("over-quota cost", |hour| hour.quota_usage.iter().any(|row| row.over_quota_cost > ZERO)),
     ("preemptible cost", |hour| hour.quota_usage.iter().any(|row| row.preemptible_cost > ZERO)),
     ("preemptible for a part of the time", |hour| {
-        hour.quota_usage.iter().any(|row| row.preemptible_cost > ZERO && row.preemptible_cost < row.over_quota_cost)
+        hour.quota_usage
+            .iter()
+            .any(|row| row.preemptible_cost > ZERO && row.preemptible_cost < row.over_quota_cost)
     }),
     ("lent", |hour| hour.quota_usage.iter().any(|row| row.lent_hours > ZERO)),
     ("guaranteed", |hour| hour.quota_usage.iter().any(|row| row.guaranteed_over_quota > ZERO)),
@@ -133,7 +150,9 @@ const THINGS: &[Thing] = &[
     }),
     ("a budget exceeded", |hour| hour.pool_usage.iter().any(|row| row.budget_exceeded.is_some())),
     ("spend of more than an hour", |hour| hour.pool_usage.iter().any(|row| row.spend_day > row.node_cost)),
-    ("spend of more than a month", |hour| hour.pool_usage.iter().any(|row| row.spend_month < row.spend_quarter)),
+    ("spend of more than a month", |hour| {
+        hour.pool_usage.iter().any(|row| row.spend_month < row.spend_quarter)
+    }),
     ("saved", |hour| hour.pool_usage.iter().any(|row| row.saved_costs_per_month > ZERO)),
 ];
 

@@ -112,7 +112,17 @@ impl World {
     }
 
     pub fn price(&mut self) -> Decimal12 {
-        self.decimal(&["0", "1", "10", "2", "0.333333333333", "0.000000000001", "7.123456789012", "98.32", "3"])
+        self.decimal(&[
+            "0",
+            "1",
+            "10",
+            "2",
+            "0.333333333333",
+            "0.000000000001",
+            "7.123456789012",
+            "98.32",
+            "3",
+        ])
     }
 
     /// Some of the resources, each with one of its amounts.

@@ -59,7 +59,14 @@ impl World {
             starts_at,
             ends_at: self.end(starts_at),
             enabled: self.agreed(&[true, true, false]),
-            allowed_utilization: self.maybe_decimal(&[None, None, None, Some("0.6"), Some("0"), Some("0.333")]),
+            allowed_utilization: self.maybe_decimal(&[
+                None,
+                None,
+                None,
+                Some("0.6"),
+                Some("0"),
+                Some("0.333"),
+            ]),
             assignments,
         }
     }

@@ -1,9 +1,7 @@
 //! Random nodes, pods, samples and quotas.
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{
-    CapacityType, NodeStarted, PodStarted, PodUsage, QuotaKind, QuotaSet,
-};
+use prorata_schemas::event::{CapacityType, NodeStarted, PodStarted, PodUsage, QuotaKind, QuotaSet};
 use prorata_schemas::time::Timestamp;
 use rand::Rng;
 

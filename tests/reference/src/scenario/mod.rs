@@ -87,6 +87,9 @@ fn rules(world: &mut World) -> Rules {
         let weight = |tenths: i128| Decimal12::from_units(tenths * 100_000_000_000);
         rules.weights = Weights { gpu: weight(37), cpu: weight(9), memory: weight(3) };
     }
+    if world.rng.random_bool(0.05) {
+        rules.weights.memory = Decimal12::ZERO;
+    }
     rules
 }
 
@@ -117,7 +120,9 @@ fn event(world: &mut World, often: &Often) -> Event {
         7 => Payload::CommitmentSet(world.commitment()),
         8 => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: world.text(&COMMITMENTS) }),
         9 => Payload::QuotaSet(world.quota()),
-        10 => Payload::QuotaDeleted(QuotaDeleted { cluster_id: world.cluster(), quota_id: world.text(&QUOTAS) }),
+        10 => {
+            Payload::QuotaDeleted(QuotaDeleted { cluster_id: world.cluster(), quota_id: world.text(&QUOTAS) })
+        }
         11 => Payload::PoolSet(world.pool()),
         12 => Payload::PoolDeleted(PoolDeleted { pool_id: world.text(&POOLS) }),
         _ => Payload::RateSet(world.rate()),
