@@ -1,7 +1,9 @@
 //! The worker's ports in terms of what this crate has.
 
 use std::io::{self, Read};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reject;
 use prorata_schemas::rows::HourTables;
@@ -95,9 +97,14 @@ const fn clock(clock: &HourClock) -> tables::HourClock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+#[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    async fn pause(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }

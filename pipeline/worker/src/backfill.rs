@@ -20,7 +20,6 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-use crate::archive_index;
 use crate::error::{Result, WorkerError};
 use crate::log;
 use crate::names::Shard;
@@ -144,9 +143,8 @@ impl Run {
     /// Takes the lead shard and every shard that has been owned before.
     async fn claim_existing(&mut self) -> Result<()> {
         let store = &*self.ports.store;
-        let existing = log::latest_seqs(store).await?;
-        self.held.set_archive(archive_index::list(store).await?);
         self.held.claim(&self.ports, crate::claim::LEAD).await?;
+        let existing = log::latest_seqs(store).await?;
         for shard in existing.into_keys() {
             if shard >= self.root.shards {
                 return Err(WorkerError::Damaged {
@@ -156,7 +154,7 @@ impl Run {
             }
             self.held.claim(&self.ports, shard).await?;
         }
-        Ok(())
+        self.held.list_archive(&self.ports).await
     }
 
     fn checkpointed_by(&mut self) -> prorata_schemas::time::Timestamp {

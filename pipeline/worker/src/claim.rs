@@ -5,13 +5,12 @@
 //! of several backfills on one root the last to take the lead gets all its shards, and the others stop.
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Timestamp;
 
 use crate::checkpoint::{Checkpoint, Owner, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::log::{self, Decision};
 use crate::names::{self, Shard};
-use crate::ports::{ObjectStore, TableCommitter};
+use crate::ports::{Clock, ObjectStore, TableCommitter};
 use crate::publish::{self, Published};
 
 /// The shard that is claimed before any other.
@@ -29,23 +28,33 @@ pub struct Claimant {
     pub take_over: bool,
 }
 
+/// Where a claim is made.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// The root.
+    pub store: &'a dyn ObjectStore,
+    /// Its tables.
+    pub tables: &'a dyn TableCommitter,
+    /// The wall clock.
+    pub clock: &'a dyn Clock,
+}
+
 /// Takes a shard, and returns the checkpoint that says so. `lead` is the claimant's checkpoint of the lead shard, none
 /// while that is being taken.
 ///
 /// # Errors
 /// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is unavailable.
 pub async fn claim(
-    store: &dyn ObjectStore,
-    tables: &dyn TableCommitter,
+    world: World<'_>,
     claimant: &Claimant,
     shard: Shard,
     lead: Option<u64>,
-    now: Timestamp,
 ) -> Result<Checkpoint> {
+    let World { store, clock, .. } = world;
     for _ in 0..TRIES_MAX {
         let latest = log::latest(store, shard).await?;
         refuse_held(&latest, claimant)?;
-        if latest.seq > 0 && !publish_latest(store, tables, &latest, claimant).await? {
+        if !publish_latest(world, &latest, claimant).await? {
             continue;
         }
         if let Some(seq) = lead {
@@ -53,7 +62,7 @@ pub async fn claim(
         }
         let mut next = latest.clone();
         next.seq += 1;
-        next.written_at = now;
+        next.written_at = clock.now();
         next.owners.push(Owner {
             owner: claimant.owner.clone(),
             seq: next.seq,
@@ -91,13 +100,9 @@ fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
 }
 
 /// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
-async fn publish_latest(
-    store: &dyn ObjectStore,
-    tables: &dyn TableCommitter,
-    latest: &Checkpoint,
-    claimant: &Claimant,
-) -> Result<bool> {
-    let Published { fenced, .. } = publish::publish(tables, &[latest], &claimant.owner).await?;
+async fn publish_latest(world: World<'_>, latest: &Checkpoint, claimant: &Claimant) -> Result<bool> {
+    let World { store, tables, clock } = world;
+    let Published { fenced, .. } = publish::publish(tables, clock, &[latest], &claimant.owner).await?;
     let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
     let newest = log::latest(store, latest.shard).await?;
     if newest.seq > latest.seq {

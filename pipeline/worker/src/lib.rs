@@ -12,6 +12,7 @@ pub mod error;
 pub mod log;
 pub mod memory;
 pub mod names;
+pub mod objects;
 pub mod ports;
 pub mod publish;
 pub mod retention;

@@ -7,10 +7,8 @@ use bytes::Bytes;
 use crate::checkpoint::{Checkpoint, FORMAT};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::{ObjectStore, Put};
-
-/// How often a decision without an answer is asked for again before it counts as unavailable storage.
-const ASKS_MAX: usize = 3;
+use crate::objects;
+use crate::ports::ObjectStore;
 
 /// How a decision came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +79,6 @@ pub async fn decide(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
     let json = serde_json::to_vec(checkpoint).map_err(|error| WorkerError::Task(error.to_string()))?;
     let bytes = Bytes::from(json);
-    let mut failure = None;
-    for _ in 0..ASKS_MAX {
-        match store.put_if_absent(&object, bytes.clone()).await {
-            Ok(Put::Created) => return Ok(Decision::Ours),
-            Ok(Put::Exists) => {}
-            Err(error) => failure = Some(error),
-        }
-        match store.get(&object).await {
-            Ok(Some(found)) if found == bytes => return Ok(Decision::Ours),
-            Ok(Some(_)) => return Ok(Decision::Anothers),
-            Ok(None) => {}
-            Err(error) => failure = Some(error),
-        }
-    }
-    let nothing = || crate::ports::StoreError::new("write", &object, "it exists, but cannot be read");
-    Err(WorkerError::Store(failure.unwrap_or_else(nothing)))
+    let found = objects::create(store, &object, &bytes).await?;
+    Ok(if found == bytes { Decision::Ours } else { Decision::Anothers })
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -249,9 +250,13 @@ pub trait Input: Send + Sync {
 }
 
 /// The wall clock, which decides nothing that reaches the tables but the clock columns of `hours`.
+#[async_trait]
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// Comes back after `duration`, or sooner where time does not matter.
+    async fn pause(&self, duration: Duration);
 }
 
 /// Is told how far a long run has come.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{AddFile, LiveTable, TableCommit, TableCommitter, TableError};
+use crate::ports::{AddFile, Clock, LiveTable, TableCommit, TableCommitter, TableError};
 
 /// How often a commit is tried before storage counts as unavailable.
 const TRIES_MAX: u32 = 12;
@@ -37,24 +37,26 @@ pub struct Fence {
     pub seq: u64,
 }
 
-/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits they are.
+/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits they are;
+/// `clock` waits between tries.
 ///
 /// # Errors
 /// When storage is unavailable, or a touched partition holds a file that is not ours.
 pub async fn publish(
     tables: &dyn TableCommitter,
+    clock: &dyn Clock,
     checkpoints: &[&Checkpoint],
     id: &str,
 ) -> Result<Published> {
     let mut published = Published::default();
     for table in Table::ALL {
-        publish_table(tables, table, checkpoints, id, &mut published).await?;
+        publish_table((tables, clock), table, checkpoints, id, &mut published).await?;
     }
     Ok(published)
 }
 
 async fn publish_table(
-    tables: &dyn TableCommitter,
+    (tables, clock): (&dyn TableCommitter, &dyn Clock),
     table: Table,
     checkpoints: &[&Checkpoint],
     id: &str,
@@ -65,7 +67,7 @@ async fn publish_table(
     let mut failure = None;
     for attempt in 0..TRIES_MAX {
         if attempt > 0 {
-            pause(id, attempt).await;
+            clock.pause(backoff(id, attempt)).await;
         }
         let live = match tables.load(table, &names).await {
             Ok(live) => live,
@@ -171,10 +173,9 @@ fn refuse_foreign(table: Table, commit: &TableCommit, foreign: &[&str]) -> Resul
     }
 }
 
-/// Waits longer with every attempt, by an amount that differs from owner to owner.
-async fn pause(id: &str, attempt: u32) {
+/// Longer with every attempt, by an amount that differs from owner to owner.
+fn backoff(id: &str, attempt: u32) -> Duration {
     let digest = Sha256::digest(format!("{id}/{attempt}"));
     let jitter = u64::from(digest.first().copied().unwrap_or_default());
-    let milliseconds = (10_u64 << attempt.min(8)) * (256 + jitter) / 512;
-    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    Duration::from_millis((10_u64 << attempt.min(8)) * (256 + jitter) / 512)
 }

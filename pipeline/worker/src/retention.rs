@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(kept.len(), 48 + 34, "33 whole days inside the horizon and the one before it");
         assert_eq!(dropped.len() + kept.len(), 100 * 24);
         assert_eq!(checkpoint.hours.len(), 35 * 24 + 1);
-        assert_eq!(checkpoint.revisions.len(), 65 * 24 - 2);
+        assert_eq!(checkpoint.revisions.len(), 65 * 24 - 1);
         assert_eq!(checkpoint.revision_of(Hour(3)), 1);
     }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::{ObjectStore, Put};
+use crate::objects;
+use crate::ports::ObjectStore;
 
 /// Shards of a root that nobody configured otherwise.
 pub const SHARDS_DEFAULT: Shard = 16;
@@ -50,14 +51,8 @@ impl Root {
         let wanted =
             Self { format: FORMAT, shards: shards.unwrap_or(SHARDS_DEFAULT), key_hash: KeyHash::Murmur2 };
         let found = match store.get(names::ROOT).await? {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = wanted.to_json()?;
-                match store.put_if_absent(names::ROOT, bytes.clone()).await? {
-                    Put::Created => bytes,
-                    Put::Exists => store.get(names::ROOT).await?.unwrap_or_default(),
-                }
-            }
+            Some(found) => found,
+            None => objects::create(store, names::ROOT, &wanted.to_json()?).await?,
         };
         let root: Self = serde_json::from_slice(&found).map_err(|error| WorkerError::Damaged {
             object: names::ROOT.to_owned(),

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{Checkpoint, RulesFrom};
 use crate::error::{Result, WorkerError};
 use crate::names;
-use crate::ports::{ObjectStore, Put};
+use crate::objects;
+use crate::ports::ObjectStore;
 
 /// A version of the rules as it stands in the root: with the meaning that the engine gave them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,14 +44,12 @@ impl RuleBook {
         let object = names::rules(version);
         let stored = Stored { meaning: MEANING, rules: rules.clone() };
         let yaml = serde_yaml::to_string(&stored).map_err(|error| WorkerError::Task(error.to_string()))?;
-        if store.put_if_absent(&object, Bytes::from(yaml)).await? == Put::Exists {
-            let stored = read(store, version).await?;
-            if stored != *rules {
-                return Err(WorkerError::Configuration(format!(
-                    "rules.version '{version}' is in the root with other rules ('{object}'); \
-                     give the changed rules a version of their own"
-                )));
-            }
+        let found = objects::create(store, &object, &Bytes::from(yaml)).await?;
+        if parse(&object, &found)? != *rules {
+            return Err(WorkerError::Configuration(format!(
+                "rules.version '{version}' is in the root with other rules ('{object}'); \
+                 give the changed rules a version of their own"
+            )));
         }
         self.0.insert(version.clone(), Arc::new(rules.clone()));
         Ok(())
@@ -88,7 +87,15 @@ async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
     let object = names::rules(version);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it is listed but not there".into()))?;
-    let stored: Stored = serde_yaml::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    parse(&object, &bytes)
+}
+
+fn parse(object: &str, yaml: &[u8]) -> Result<Rules> {
+    let damaged = |error: serde_yaml::Error| WorkerError::Damaged {
+        object: object.to_owned(),
+        cause: error.to_string(),
+    };
+    let stored: Stored = serde_yaml::from_slice(yaml).map_err(damaged)?;
     if stored.meaning != MEANING {
         let meaning = stored.meaning;
         return Err(WorkerError::Configuration(format!(

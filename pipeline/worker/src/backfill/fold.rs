@@ -23,6 +23,7 @@ use super::plan::{self, Cursor};
 use super::write::{self, Written};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
+use crate::objects;
 use crate::ports::Archive;
 use crate::snapshot::{self, OrganizationState, PackedState, ShardState};
 
@@ -64,7 +65,7 @@ pub(super) async fn fold_all(run: &mut Run, end: Hour) -> Result<()> {
     let mut cursors: BTreeMap<Shard, Cursor> = BTreeMap::new();
     let mut pending: Option<Pending> = None;
     let mut progress = Hours::default();
-    let mut window = WINDOW_FIRST;
+    let mut window = i64::try_from(run.options.rows_in_flight).unwrap_or(WINDOW_FIRST).clamp(1, WINDOW_FIRST);
     loop {
         if !unplanned.is_empty() {
             settle(run, &mut pending).await?;
@@ -197,7 +198,7 @@ async fn load_window(run: &Run, shard: Shard, cursor: &mut Cursor, window: i64, 
         paths.extend(files.iter().map(|file| (hour, names::archive(shard, hour, &file.stamp))));
     }
     let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
-    let files = ingest::get_all(&*run.ports.store, paths).await?;
+    let files = objects::get_all(&*run.ports.store, paths).await?;
     let states = std::mem::take(&mut cursor.states);
     Ok(Window { hours, files: of.into_iter().zip(files).collect(), states })
 }

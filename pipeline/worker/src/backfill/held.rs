@@ -10,7 +10,7 @@ use super::write::Stamper;
 use super::{Options, Ports};
 use crate::archive_index::{self, ShardArchive};
 use crate::checkpoint::Checkpoint;
-use crate::claim::{self, Claimant, LEAD};
+use crate::claim::{self, Claimant, LEAD, World};
 use crate::error::{Result, WorkerError};
 use crate::log::{self, Decision};
 use crate::names::Shard;
@@ -32,7 +32,6 @@ pub(super) struct HeldShard {
 pub(super) struct Held {
     claimant: Claimant,
     shards: BTreeMap<Shard, HeldShard>,
-    unclaimed: BTreeMap<Shard, ShardArchive>,
     counter: Arc<AtomicU64>,
     /// Rules by version.
     pub rules: RuleBook,
@@ -45,16 +44,21 @@ impl Held {
         Self {
             claimant: Claimant { owner: options.owner.clone(), take_over: options.take_over },
             shards: BTreeMap::new(),
-            unclaimed: BTreeMap::new(),
             counter: Arc::default(),
             rules: RuleBook::default(),
             commits: 0,
         }
     }
 
-    /// Sets what the root's archive holds, before any claim.
-    pub fn set_archive(&mut self, archive: BTreeMap<Shard, ShardArchive>) {
-        self.unclaimed = archive;
+    /// Reads which archive files the shards held have. An owner before could add files until it was claimed from, so
+    /// this comes after the claim, never before.
+    pub async fn list_archive(&mut self, ports: &Ports) -> Result<()> {
+        let mut listed = archive_index::list(&*ports.store).await?;
+        for (shard, held) in &mut self.shards {
+            let archive = listed.remove(shard).unwrap_or_default();
+            held.archive = archive_index::admitted(archive, &held.draft);
+        }
+        Ok(())
     }
 
     /// Commits made to tables so far.
@@ -84,20 +88,34 @@ impl Held {
         Ok(Stamper { seq, owner: self.claimant.owner.clone(), counter: Arc::clone(&self.counter) })
     }
 
-    /// Takes a shard unless it is held already.
+    /// Takes a shard unless it is held already. Its archive is not known yet.
     pub async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
         let lead = self.shards.get(&LEAD).map(|held| held.draft.seq - 1);
-        let (store, tables) = (&*ports.store, &*ports.tables);
-        let claimed = claim::claim(store, tables, &self.claimant, shard, lead, ports.clock.now()).await?;
+        let store = &*ports.store;
+        let world = World { store, tables: &*ports.tables, clock: &*ports.clock };
+        let claimed = claim::claim(world, &self.claimant, shard, lead).await?;
         self.rules.load(store, &claimed.rules).await?;
-        let archive = self.unclaimed.remove(&shard).unwrap_or_default();
-        let archive = archive_index::admitted(archive, &claimed);
         let mut draft = claimed;
         draft.seq += 1;
-        self.shards.insert(shard, HeldShard { draft, changed: false, archive });
+        self.shards.insert(shard, HeldShard { draft, changed: false, archive: ShardArchive::new() });
+        Ok(())
+    }
+
+    /// Takes a shard that events have come for, with its archive.
+    pub async fn claim_for_events(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+        if self.shards.contains_key(&shard) {
+            return Ok(());
+        }
+        self.claim(ports, shard).await?;
+        let held = self.get_mut(shard)?;
+        // A shard that nobody owned before has no archive.
+        if held.draft.owners.len() > 1 {
+            let mut listed = archive_index::list(&*ports.store).await?;
+            held.archive = archive_index::admitted(listed.remove(&shard).unwrap_or_default(), &held.draft);
+        }
         Ok(())
     }
 
@@ -118,7 +136,8 @@ impl Held {
         }
         let checkpoints: Vec<&Checkpoint> =
             decided.iter().filter_map(|shard| self.shards.get(shard)).map(|held| &held.draft).collect();
-        let published = publish::publish(&*ports.tables, &checkpoints, &self.claimant.owner).await?;
+        let published =
+            publish::publish(&*ports.tables, &*ports.clock, &checkpoints, &self.claimant.owner).await?;
         self.commits += published.commits;
         if let Some(shard) = published.fenced.keys().next() {
             return Err(WorkerError::Taken { shard: *shard });

@@ -20,11 +20,9 @@ use crate::archive_index::ArchiveFile;
 use crate::claim::LEAD;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, Stamp};
-use crate::ports::{Archive, DeadLetter, Input, InputFile, ObjectStore, Put, StoreError};
+use crate::objects::{self, CONCURRENCY};
+use crate::ports::{Archive, DeadLetter, Input, InputFile};
 use crate::snapshot::hex;
-
-/// Objects written or read at a time.
-pub(super) const CONCURRENCY: usize = 16;
 
 /// Bytes that an event takes in memory beside its body.
 const EVENT_OVERHEAD: u64 = 64;
@@ -129,7 +127,7 @@ struct Bucket {
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     let shards: BTreeSet<Shard> = buffer.hours.keys().map(|(shard, _)| *shard).collect();
     for shard in shards {
-        run.held.claim(&run.ports, shard).await?;
+        run.held.claim_for_events(&run.ports, shard).await?;
     }
     let mut hours = buffer.hours.into_iter().peekable();
     while hours.peek().is_some() {
@@ -141,7 +139,7 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
             let files = held.archive.get(&hour).map(Vec::as_slice).unwrap_or_default();
             let earlier =
                 files.iter().filter(|file| file.earlier).map(|file| names::archive(shard, hour, &file.stamp));
-            let earlier = get_all(&*run.ports.store, earlier.collect()).await?;
+            let earlier = objects::get_all(&*run.ports.store, earlier.collect()).await?;
             buckets.push(Bucket { shard, hour, events, earlier, stamp });
         }
         archive(run, buckets).await?;
@@ -162,7 +160,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let new = encoded.iter().filter(|file| file.new > 0);
     let puts = new.map(|file| {
         let path = names::archive(file.shard, file.hour, &file.stamp);
-        put(&**store, path, file.bytes.clone())
+        objects::put(&**store, path, file.bytes.clone())
     });
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
     for file in encoded {
@@ -235,35 +233,6 @@ pub(super) fn read_archive(
     damage.map_or(Ok(()), Err)
 }
 
-/// Reads objects that must be there.
-pub(super) async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<Bytes>> {
-    let gets = paths.into_iter().map(|path| async move {
-        let found = store.get(&path).await?;
-        let cause = "it is listed but not there".to_owned();
-        found.ok_or(WorkerError::Damaged { object: path, cause })
-    });
-    stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
-}
-
-/// Stores an object whose name nobody else gives; one that is there already is our own, from a try whose answer was
-/// lost.
-pub(super) async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<()> {
-    match store.put_if_absent(&path, bytes.clone()).await {
-        Ok(Put::Created) => Ok(()),
-        Ok(Put::Exists) | Err(_) => settle(store, path, bytes).await,
-    }
-}
-
-async fn settle(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<()> {
-    if store.get(&path).await?.is_some_and(|found| found == bytes) {
-        return Ok(());
-    }
-    match store.put_if_absent(&path, bytes).await? {
-        Put::Created => Ok(()),
-        Put::Exists => Err(StoreError::new("write", &path, "another object has its name").into()),
-    }
-}
-
 /// Dead letters, and the digests of those that the root holds already.
 struct Letters(BTreeSet<String>);
 
@@ -285,7 +254,7 @@ impl Letters {
             return Ok(());
         }
         let path = names::dead_letters(LEAD, &run.held.stamper(LEAD)?.next(), &digest);
-        put(&*run.ports.store, path, bytes.into()).await?;
+        objects::put(&*run.ports.store, path, bytes.into()).await?;
         self.0.insert(digest);
         run.held.get_mut(LEAD)?.changed = true;
         Ok(())

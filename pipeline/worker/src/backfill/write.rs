@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 
 use super::Run;
 use super::fold::{FoldedHour, FoldedWindow};
-use super::ingest::{self, CONCURRENCY};
 use super::outcome::Totals;
 use super::plan::Cursor;
 use crate::checkpoint::{FileEntry, HourEntry};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, Stamp, TableFile};
+use crate::objects::{self, CONCURRENCY};
 use crate::ports::{HourClock, TableEncoder};
 use crate::retention;
 use crate::snapshot;
@@ -140,7 +140,7 @@ pub(super) fn start(
         let mut puts = Vec::new();
         for mut hour in encoded {
             let objects = std::mem::take(&mut hour.objects);
-            puts.extend(objects.into_iter().map(|(path, bytes)| ingest::put(&*store, path, bytes)));
+            puts.extend(objects.into_iter().map(|(path, bytes)| objects::put(&*store, path, bytes)));
             if let Some(window) = written.get_mut(&hour.shard) {
                 window.hours.insert(hour.hour, hour.written);
             }

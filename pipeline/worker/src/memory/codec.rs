@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,8 +119,11 @@ impl Input for MemoryInput {
 #[derive(Clone, Copy, Debug)]
 pub struct StoppedClock(pub Timestamp);
 
+#[async_trait]
 impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         self.0
     }
+
+    async fn pause(&self, _duration: Duration) {}
 }

@@ -27,6 +27,11 @@ impl MemoryTables {
         self.lock().clone()
     }
 
+    /// Replaces all logs.
+    pub fn restore(&self, tables: BTreeMap<Table, LiveTable>) {
+        *self.lock() = tables;
+    }
+
     /// Adds a file that is none of ours.
     pub fn add_foreign(&self, table: Table, path: &str) {
         let mut logs = self.lock();

@@ -1,0 +1,58 @@
+//! Objects created once: an answer of "exists", or none, is settled by reading what is there.
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::error::{Result, WorkerError};
+use crate::ports::{ObjectStore, Put, StoreError};
+
+/// Objects written or read at a time.
+pub const CONCURRENCY: usize = 16;
+
+/// How often an answer is asked for again before it counts as unavailable storage.
+const ASKS_MAX: usize = 3;
+
+/// Creates an object unless it is there, and returns what is there then: the same bytes, or another writer's.
+///
+/// # Errors
+/// When storage is unavailable: then nobody knows what is there.
+pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Result<Bytes, StoreError> {
+    let mut failure = None;
+    for _ in 0..ASKS_MAX {
+        match store.put_if_absent(path, bytes.clone()).await {
+            Ok(Put::Created) => return Ok(bytes.clone()),
+            Ok(Put::Exists) => {}
+            Err(error) => failure = Some(error),
+        }
+        match store.get(path).await {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| StoreError::new("write", path, "it exists, but cannot be read")))
+}
+
+/// Stores an object whose name nobody else gives.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<(), StoreError> {
+    if create(store, &path, &bytes).await? == bytes {
+        return Ok(());
+    }
+    Err(StoreError::new("write", &path, "another object has its name"))
+}
+
+/// Reads objects that must be there, in this order.
+///
+/// # Errors
+/// When one is not there, or storage is unavailable.
+pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<Bytes>> {
+    let gets = paths.into_iter().map(|path| async move {
+        let found = store.get(&path).await?;
+        let cause = "it is listed but not there".to_owned();
+        found.ok_or(WorkerError::Damaged { object: path, cause })
+    });
+    stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
+}

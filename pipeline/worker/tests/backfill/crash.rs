@@ -1,0 +1,106 @@
+//! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one does.
+
+use prorata_schemas::event::EventRecord;
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::{Fault, Faults};
+
+use crate::harness::*;
+
+/// What changes in the second input: an earlier hour, so that hours are folded again.
+fn late() -> Vec<EventRecord> {
+    vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
+}
+
+fn all() -> Vec<EventRecord> {
+    [trace(), late()].concat()
+}
+
+/// Effects of a run on `lake`, which is not used any more afterwards.
+async fn effects(lake: &Lake, input: &Files, run: Run) -> u64 {
+    let faults = Faults::default();
+    lake.run(input, run.faults(faults.clone())).await.unwrap();
+    faults.effects()
+}
+
+async fn folded() -> Lake {
+    let lake = Lake::default();
+    lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
+    lake
+}
+
+/// Runs into each fault, then runs again without, and compares.
+async fn survives(
+    fault: impl Fn(u64) -> Fault,
+    hurried: bool,
+    check: impl Fn(Fault, &Result<(), WorkerError>),
+) {
+    let run = |owner: &str| if hurried { Run::new(owner).hurried() } else { Run::new(owner) };
+    let fresh = effects(&Lake::default(), &files(&[&all()]), run("bb")).await;
+    let again = effects(&folded().await, &files(&[&all()]), run("bb")).await;
+    assert!(fresh > 40 && again > 15, "{fresh} and {again} effects");
+    let expected = expected(&all(), TRACE_END, shard_of, rules);
+    for effect in 0..fresh.max(again) {
+        for lake in [Lake::default(), folded().await] {
+            let faulty = run("bb").faults(Faults::with(fault(effect)));
+            let outcome = lake.run(&files(&[&all()]), faulty).await.map(|_| ());
+            check(fault(effect), &outcome);
+            lake.run(&files(&[&all()]), run("cc")).await.unwrap();
+            assert_content(&lake, &expected, &format!("{:?}", fault(effect)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_crash_before_any_effect_leaves_nothing_that_counts() {
+    survives(Fault::CrashBefore, false, |_, _| {}).await;
+}
+
+#[tokio::test]
+async fn a_crash_after_any_effect_is_mended_by_the_next_run() {
+    survives(Fault::CrashAfter, false, |_, _| {}).await;
+}
+
+#[tokio::test]
+async fn a_crash_between_any_two_of_many_checkpoints_is_mended() {
+    survives(Fault::CrashBefore, true, |_, _| {}).await;
+    survives(Fault::CrashAfter, true, |_, _| {}).await;
+}
+
+#[tokio::test]
+async fn an_answer_lost_at_any_effect_needs_no_second_run() {
+    survives(Fault::LoseAnswer, false, |fault, outcome| assert!(outcome.is_ok(), "{fault:?}: {outcome:?}"))
+        .await;
+}
+
+#[tokio::test]
+async fn a_refusal_at_any_effect_is_tried_again() {
+    survives(Fault::Refuse, false, |fault, outcome| assert!(outcome.is_ok(), "{fault:?}: {outcome:?}")).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_mended_by_room() {
+    survives(Fault::Full, false, |fault, outcome| {
+        if let Err(error) = outcome {
+            assert_eq!(error.exit_code(), 4, "{fault:?}: {error}");
+            assert!(error.to_string().contains("no space left on device"), "{error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_crash_while_recovering_from_a_crash_is_mended() {
+    let expected = expected(&all(), TRACE_END, shard_of, rules);
+    let first = effects(&folded().await, &files(&[&all()]), Run::new("bb")).await;
+    for one in 0..first {
+        for other in (0..first).step_by(7) {
+            let lake = folded().await;
+            let input = files(&[&all()]);
+            let _died = lake.run(&input, Run::new("bb").faults(Faults::with(Fault::CrashAfter(one)))).await;
+            let _died =
+                lake.run(&input, Run::new("cc").faults(Faults::with(Fault::CrashBefore(other)))).await;
+            lake.run(&input, Run::new("dd")).await.unwrap();
+            assert_content(&lake, &expected, &format!("after effect {one}, then before effect {other}"));
+        }
+    }
+}

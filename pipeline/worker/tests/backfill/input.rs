@@ -1,0 +1,152 @@
+//! What a backfill makes of bad input and wrong configuration.
+
+use bytes::Bytes;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+use prorata_worker::error::WorkerError;
+
+use crate::harness::*;
+
+fn dead_letters(lake: &Lake) -> Vec<String> {
+    lake.objects().into_iter().filter(|path| path.starts_with("dead-letter/")).collect()
+}
+
+#[tokio::test]
+async fn a_bad_file_and_a_bad_record_are_dead_letters_written_once() {
+    let lake = Lake::default();
+    let bad = node_priced("acme", 5, Decimal12::from_int(-1));
+    let mut input = files(&[&trace(), &[bad]]);
+    input.insert("garbage.avro".into(), Bytes::from_static(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"));
+    input.insert("README.md".into(), Bytes::from_static(b"not events"));
+    for owner in ["aa", "bb"] {
+        let outcome = lake.run(&input, Run::new(owner)).await.unwrap();
+        assert_eq!(outcome.dead_letters[&Reason::Malformed], 1);
+        assert_eq!(outcome.dead_letters[&Reason::InvalidField], 1);
+        assert_eq!(outcome.files_skipped, 1);
+        assert!(
+            outcome.dead_letter_examples.iter().any(|line| line.starts_with("garbage.avro: ")),
+            "{outcome:?}"
+        );
+        let record = "part-1.avro, block 0 at byte 0, record 0: invalid_field: NodeStarted.hourly_cost";
+        assert!(outcome.dead_letter_examples.iter().any(|line| line.starts_with(record)), "{outcome:?}");
+        assert_eq!(dead_letters(&lake).len(), 2, "the same input leaves one copy");
+    }
+    assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn a_price_in_another_currency_is_a_dead_letter() {
+    let lake = Lake::default();
+    let run = Run::new("aa").with(|options| {
+        options.rules.currencies.insert("hooli".into(), "EUR".into());
+    });
+    let outcome = lake.run(&files(&[&trace()]), run).await.unwrap();
+    assert_eq!(outcome.dead_letters[&Reason::CurrencyMismatch], 1);
+    assert!(
+        outcome.dead_letter_examples[0].contains("'USD'")
+            && outcome.dead_letter_examples[0].contains("'EUR'")
+    );
+}
+
+#[tokio::test]
+async fn a_clock_years_ahead_is_archived_and_waits() {
+    let lake = Lake::default();
+    let years = 20 * 365 * 24 * 60;
+    let ahead = [pod("acme", years, "ahead", 1)];
+    let outcome = lake.run(&files(&[&trace(), &ahead]), Run::new("aa")).await.unwrap();
+    assert_eq!(outcome.closed_through, Some(TRACE_END));
+    assert_eq!(outcome.ahead.unwrap().first, Hour(START + years / 60));
+    assert_eq!(outcome.events_new, 11, "it is in the archive");
+    assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+    let again = lake.run(&files(&[&trace(), &ahead]), Run::new("bb")).await.unwrap();
+    assert_eq!((again.events_new, again.hours), (0, 0));
+}
+
+#[tokio::test]
+async fn more_hours_than_allowed_are_refused_before_any_is_folded() {
+    let lake = Lake::default();
+    let run = Run::new("aa").with(|options| options.hours_max = 1_000);
+    let ancient = [pod("acme", -60 * 10_000, "ancient", 1)];
+    let error = lake.run(&files(&[&trace(), &ancient]), run).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("10006 hours to fold"), "{error}");
+    assert!(error.to_string().contains("backfill.hours_max"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pod_on_an_unknown_node_is_accepted_and_counted() {
+    let lake = Lake::default();
+    let outcome = lake
+        .run(&files(&[&[pod("acme", 0, "p", 1), pod_stop("acme", 90, "p")]]), Run::new("aa"))
+        .await
+        .unwrap();
+    assert_eq!(outcome.totals["USD"].unpriced_pod_hours, 2);
+    assert!(outcome.dead_letters.is_empty());
+}
+
+#[tokio::test]
+async fn an_input_without_avro_files_is_a_wrong_argument() {
+    let input = Files::from([("README.md".to_owned(), Bytes::from_static(b"x"))]);
+    let lake = Lake::default();
+    let error = lake.run(&input, Run::new("aa")).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains(".avro"), "{error}");
+    assert!(lake.objects().is_empty(), "nothing is written before the input is known");
+}
+
+#[tokio::test]
+async fn another_number_of_shards_than_the_roots_is_refused() {
+    let lake = Lake::default();
+    lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
+    let with = |shards| Run::new("bb").with(|options| options.shards = shards);
+    let error = lake.run(&files(&[&trace()]), with(Some(3))).await.unwrap_err();
+    assert!(matches!(error, WorkerError::Configuration(_)), "{error}");
+    assert!(
+        error.to_string().contains("made with 2 shards") && error.to_string().contains("root.shards: 3"),
+        "{error}"
+    );
+    lake.run(&files(&[&trace()]), with(None)).await.unwrap();
+    for shards in [0, 10_000] {
+        assert_eq!(lake.run(&files(&[&trace()]), with(Some(shards))).await.unwrap_err().exit_code(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_version_of_rules_means_one_thing() {
+    let lake = Lake::default();
+    lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
+    let run = |version: &str| {
+        Run::new("bb").with(|options| {
+            options.rules = Rules { version: version.into(), gpu_memory_gb: 16, ..Rules::default() };
+            options.rewrite_rules = true;
+        })
+    };
+    let error = lake.run(&files(&[&trace()]), run("1")).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("rules.version '1' is in the root with other rules"), "{error}");
+    let error = lake.run(&files(&[&trace()]), run("../1")).await.unwrap_err();
+    assert!(error.to_string().contains("cannot name a file"), "{error}");
+    lake.run(&files(&[&trace()]), run("2")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_archive_file_is_a_loud_stop() {
+    let lake = Lake::default();
+    lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
+    let path = lake.objects().into_iter().find(|path| path.starts_with("events/")).unwrap();
+    lake.store.overwrite(&path, Bytes::from_static(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"));
+    let error = lake.run(&files(&[&[pod("acme", 1, "x", 1)]]), Run::new("bb")).await.unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("is damaged"), "{error}");
+}
+
+#[tokio::test]
+async fn from_after_to_is_refused() {
+    let run = Run::new("aa").with(|options| {
+        options.from = Some(Hour(START + 2));
+        options.to = Some(Hour(START + 1));
+    });
+    assert_eq!(Lake::default().run(&files(&[&trace()]), run).await.unwrap_err().exit_code(), 2);
+}
