@@ -242,11 +242,7 @@ impl<'a> Charge<'a> {
 }
 
 fn labels(pod: &PodStarted) -> Option<String> {
-    let filled = pod
-        .labels
-        .iter()
-        .fold(Object::default(), |object, (key, value)| object.raw(key, super::json::quoted(value)));
-    filled.non_empty()
+    pod.labels.iter().fold(Object::default(), |object, (key, value)| object.any_text(key, value)).non_empty()
 }
 
 fn node_labels(node: &NodeStarted) -> Option<String> {

@@ -1,6 +1,6 @@
 //! JSON text with keys in a fixed order and decimals as exact numbers.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 
 /// A JSON object under construction; keys stand in the order in which they are added.
 #[derive(Default)]
@@ -8,7 +8,19 @@ pub struct Object(String);
 
 /// A text as a JSON string.
 pub fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut json = String::with_capacity(text.len() + 2);
+    push_quoted(&mut json, text);
+    json
+}
+
+fn push_quoted(json: &mut String, text: &str) {
+    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        json.push_str(&serde_json::Value::from(text).to_string());
+    } else {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    }
 }
 
 /// A JSON array of texts.
@@ -21,16 +33,30 @@ impl Object {
     /// Adds a text; nothing when it is none or empty.
     pub fn text<'a>(self, key: &str, text: impl Into<Option<&'a str>>) -> Self {
         match text.into() {
-            Some(text) if !text.is_empty() => self.raw(key, quoted(text)),
+            Some(text) if !text.is_empty() => self.any_text(key, text),
             _ => self,
         }
     }
 
+    /// Adds a text that may be empty.
+    pub fn any_text(mut self, key: &str, text: &str) -> Self {
+        self.key(key);
+        push_quoted(&mut self.0, text);
+        self
+    }
+
     /// Adds what is JSON already, such as a number.
     pub fn raw(mut self, key: &str, json: impl Display) -> Self {
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&format!("{}:{json}", quoted(key)));
+        self.key(key);
+        // Writing to a text cannot fail.
+        let _ = write!(self.0, "{json}");
         self
+    }
+
+    fn key(&mut self, key: &str) {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        push_quoted(&mut self.0, key);
+        self.0.push(':');
     }
 
     /// The object, `{}` when it is empty.

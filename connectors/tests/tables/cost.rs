@@ -14,6 +14,7 @@ fn cost_row(index: usize) -> BTreeMap<String, String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one line for each column")]
 fn every_column_of_a_committed_share_of_a_node() {
     let row = cost_row(2);
     let expected: BTreeMap<String, String> = [

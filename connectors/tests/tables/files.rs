@@ -206,7 +206,7 @@ fn what_is_out_of_order_is_refused_by_name() {
         "row 1 of quota_usage of organization 'acme' is not in ascending order of the table's grain"
     );
     assert!(matches!(
-        encode(Table::Hours, &[acme.clone()], &[]),
+        encode(Table::Hours, std::slice::from_ref(&acme), &[]),
         Err(TableError::ClockCount { clocks: 0, hours: 1 })
     ));
     let mut wide = acme;

@@ -1,5 +1,7 @@
 //! Writing rows to a file and reading it back as text.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use arrow_array::{Array, RecordBatch};

@@ -4,6 +4,8 @@
 //! Pod `a` has a quarter of the node and pod `b` a half, the first half hour within its quota and then above it; the
 //! rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a node that does not run.
 
+#![expect(clippy::unwrap_used, reason = "numbers written here are numbers")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
