@@ -4,19 +4,30 @@
 //! [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes too.
 
 mod fields;
+mod names;
 mod read;
 pub mod wire;
 mod write;
+
+use std::cell::RefCell;
 
 use crate::event::{Event, EventKind, EventRecord};
 use crate::reject::Reject;
 
 use fields::Fields;
+use names::Names;
 use wire::Wire;
 
 /// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB; the limit bounds what a hostile
 /// body of many empty texts can ask of memory.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
+
+thread_local! {
+    /// A thread's own copies: no other thread counts references to them while it reads.
+    static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
+    /// Where a body grows, so that what is kept is allocated once at its size. At most [`BODY_BYTES_MAX`] or so.
+    static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
+}
 
 /// The canonical body of an event: fields in schema order, map entries sorted by key in one block, decimals in the
 /// fewest bytes.
@@ -48,10 +59,13 @@ pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
 pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
     let bytes = wire.rest();
     let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
-    let mut fields = Fields::new(&mut within, kind.name());
-    let event = read::event(&mut fields, kind)
-        .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
-    let verdict = fields.into_fault().map_or(Ok(event), Err);
+    let verdict = NAMES.with_borrow_mut(|names| {
+        let mut fields = Fields::new(&mut within, names, kind.name());
+        let event = read::event(&mut fields, kind)?;
+        Ok(fields.into_fault().map_or(Ok(event), Err))
+    });
+    let verdict = verdict
+        .map_err(|reject: Reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
     let left = within.rest().len();
     wire.take(bytes.len().min(BODY_BYTES_MAX) - left)?;
     Ok(verdict)
@@ -60,7 +74,11 @@ pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event,
 impl EventRecord {
     /// The event with its canonical body.
     pub fn new(event: Event) -> Self {
-        let body = encode(&event).into_boxed_slice();
+        let body = SCRATCH.with_borrow_mut(|scratch| {
+            scratch.0.clear();
+            scratch.event(&event);
+            Box::from(&*scratch.0)
+        });
         Self { event, body }
     }
 }

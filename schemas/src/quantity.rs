@@ -49,21 +49,29 @@ pub enum QuantityError {
 }
 
 impl Quantity {
-    /// The quantity that `text` says of `resource`: `[+-]digits[.digits][suffix]`, the suffix being one of
+    /// The quantity that `text` says of `resource`: see [`Quantity::amount_of`].
+    ///
+    /// # Errors
+    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`.
+    pub fn parse(resource: &str, text: &str) -> Result<Self, QuantityError> {
+        Ok(Self { amount: Self::amount_of(resource, text)?, text: text.into() })
+    }
+
+    /// The amount that `text` says of `resource`: `[+-]digits[.digits][suffix]`, the suffix being one of
     /// `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be missing on one
     /// side of the point, not on both. `1E` is exa.
     ///
     /// # Errors
     /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`. The cost is linear in the text's length, whatever
     /// its exponent.
-    pub fn parse(resource: &str, text: &str) -> Result<Self, QuantityError> {
+    pub fn amount_of(resource: &str, text: &str) -> Result<u128, QuantityError> {
         let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
         let places = if counts_bytes(resource) { 0 } else { 3 };
         let amount = number.rounded_up(places).filter(|amount| *amount <= UNITS_MAX * 10u128.pow(places));
         match amount {
-            Some(0) => Ok(Self { text: text.into(), amount: 0 }),
+            Some(0) => Ok(0),
             _ if number.negative => Err(QuantityError::Negative(excerpt(text))),
-            Some(amount) => Ok(Self { text: text.into(), amount }),
+            Some(amount) => Ok(amount),
             None => Err(QuantityError::TooLarge(excerpt(text))),
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Text;
+use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
 use crate::event::Quantities;
@@ -24,14 +25,15 @@ const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
 /// The fields of a record still to be read.
 pub struct Fields<'w, 'a> {
     wire: &'w mut Wire<'a>,
+    names: &'w mut Names,
     record: &'static str,
     fault: Option<Reject>,
 }
 
 impl<'w, 'a> Fields<'w, 'a> {
     /// The fields of a record named `record`, from where `wire` stands.
-    pub const fn new(wire: &'w mut Wire<'a>, record: &'static str) -> Self {
-        Self { wire, record, fault: None }
+    pub const fn new(wire: &'w mut Wire<'a>, names: &'w mut Names, record: &'static str) -> Self {
+        Self { wire, names, record, fault: None }
     }
 
     /// What is wrong with the values read so far, if anything.
@@ -59,7 +61,22 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     /// Any text.
     pub fn text(&mut self, field: &str) -> Result<Text, Reject> {
+        self.str(field).map(|text| self.names.text(text))
+    }
+
+    /// Any text that other events hardly repeat.
+    pub fn own_text(&mut self, field: &str) -> Result<Text, Reject> {
         self.str(field).map(Text::from)
+    }
+
+    /// The organization's id, not empty; the texts behind it are shared among its events.
+    pub fn organization(&mut self, field: &str) -> Result<Text, Reject> {
+        let text = self.str(field)?;
+        self.names.enter(text);
+        if text.is_empty() {
+            self.invalid(field, "empty, but an id or key must not be");
+        }
+        Ok(self.names.text(text))
     }
 
     /// An id or key field: not empty.
@@ -68,7 +85,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         if text.is_empty() {
             self.invalid(field, "empty, but an id or key must not be");
         }
-        Ok(Text::from(text))
+        Ok(self.names.text(text))
     }
 
     /// Null, or what `read` reads.
@@ -161,8 +178,8 @@ impl<'w, 'a> Fields<'w, 'a> {
     pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
         self.map(field, |fields, key| {
             let text = fields.str(field)?;
-            match Quantity::parse(key, text) {
-                Ok(quantity) => Ok(Some(quantity)),
+            match Quantity::amount_of(key, text) {
+                Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
                 Err(error) => {
                     fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
                     Ok(None)
@@ -190,7 +207,7 @@ impl<'w, 'a> Fields<'w, 'a> {
             for _ in 0..entries {
                 let key = self.str(field)?;
                 if let Some(value) = value(self, key)? {
-                    map.insert(Text::from(key), value);
+                    map.insert(self.names.text(key), value);
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// Reads the fields of a record of `kind`.
 pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reject> {
     let f = fields;
-    let organization_id = f.key("organization_id")?;
+    let organization_id = f.organization("organization_id")?;
     let event_time = f.time("event_time")?;
     let payload = match kind {
         EventKind::NodeStarted => Payload::NodeStarted(node_started(f)?),
@@ -68,7 +68,7 @@ fn pod_started(f: &mut Fields<'_, '_>) -> Result<PodStarted, Reject> {
     Ok(PodStarted {
         cluster_id: f.key("cluster_id")?,
         namespace: f.key("namespace")?,
-        pod_name: f.text("pod_name")?,
+        pod_name: f.own_text("pod_name")?,
         pod_uid: f.key("pod_uid")?,
         created_at: f.time("created_at")?,
         priority: f.signed()?,

@@ -24,6 +24,7 @@ impl<'a> Wire<'a> {
     ///
     /// # Errors
     /// `malformed` when fewer are left.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Reject> {
         match self.rest.split_at_checked(count) {
             Some((taken, rest)) => {
@@ -38,7 +39,16 @@ impl<'a> Wire<'a> {
     ///
     /// # Errors
     /// `malformed` when the bytes end in it or it has more than 64 bits.
+    #[inline]
     pub fn long(&mut self) -> Result<i64, Reject> {
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1));
+        }
+        self.long_of_many_bytes()
+    }
+
+    fn long_of_many_bytes(&mut self) -> Result<i64, Reject> {
         let mut value = 0u64;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
             if index == 9 && byte > 1 {
@@ -80,6 +90,7 @@ impl<'a> Wire<'a> {
     ///
     /// # Errors
     /// `malformed` for a negative length, or one past the end.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Reject> {
         let length = self.long()?;
         let length = usize::try_from(length).map_err(|_| Reject::malformed("a length is negative"))?;
