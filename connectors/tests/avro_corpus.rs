@@ -1,0 +1,33 @@
+//! The committed fuzz corpus, replayed: every input that was ever found, and seeds of every form.
+
+#![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
+
+#[path = "../../tests/fuzz/src/lib.rs"]
+mod targets;
+
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/corpus").join(target);
+    let mut inputs: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    inputs.sort();
+    assert!(inputs.len() > 10, "the corpus of {target} has only {} inputs", inputs.len());
+    for input in inputs {
+        run(&std::fs::read(input).unwrap());
+    }
+}
+
+#[test]
+fn the_decoder_holds_over_its_corpus() {
+    replay("decoder", targets::decoder);
+}
+
+#[test]
+fn the_quantity_parser_holds_over_its_corpus() {
+    replay("quantity", targets::quantity);
+}
+
+#[test]
+fn the_container_reader_holds_over_its_corpus() {
+    replay("container", targets::container);
+}
