@@ -107,6 +107,9 @@ fn pod_drafts(
         drafts.extend(only_draft(view, (key, node), (uid, stay)));
         return;
     }
+    // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+    let has_row =
+        |component: &&Component| !dot(&shares.both, &component.quantity).is_zero() || has_cost(component);
     for (component_key, component) in &node.components {
         let quantity = dot(&shares.both, &component.quantity);
         // Where weights of zero leave a cost without any hours, its first row carries what goes by hours.
@@ -116,7 +119,8 @@ fn pod_drafts(
         };
         let mut by_resource = none();
         for (resource, part) in by_resource.iter_mut().enumerate() {
-            let all: Exact = node.components.values().map(|other| other.quantity[resource].clone()).sum();
+            let shared = node.components.values().filter(has_row);
+            let all: Exact = shared.map(|other| other.quantity[resource].clone()).sum();
             *part = if all.is_zero() { by_quantity.clone() } else { &component.quantity[resource] / all };
         }
         for (label, time) in &stay.labels {

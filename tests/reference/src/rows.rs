@@ -36,11 +36,7 @@ pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
 }
 
 /// Finds the draft of a key, or makes it.
-fn entry<'a, K: Ord>(
-    drafts: &'a mut BTreeMap<K, Draft>,
-    key: K,
-    make: impl FnOnce() -> Draft,
-) -> &'a mut Draft {
+fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() -> Draft) -> &mut Draft {
     drafts.entry(key).or_insert_with(make)
 }
 

@@ -152,9 +152,9 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &InCluster, capacity: &Three,
         }
     }
     let own = node.components.entry((None, unit_price)).or_insert_with(Component::new);
-    for resource in 0..3 {
-        own.quantity[resource] += &time * part(resource) * &uncovered[resource];
-        own.cost[resource] += &time * part(resource) * &uncovered[resource] * &price;
+    for (resource, uncovered) in uncovered.iter().enumerate() {
+        own.quantity[resource] += &time * part(resource) * uncovered;
+        own.cost[resource] += &time * part(resource) * uncovered * &price;
     }
     if all.is_zero() {
         own.weightless.0 += &time;

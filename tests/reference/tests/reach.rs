@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_reference::scenario::scenario;
+use prorata_reference::text::{parse, print};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 
@@ -157,10 +158,26 @@ const THINGS: &[Thing] = &[
 ];
 
 #[test]
+fn a_printed_history_reads_back_as_itself() {
+    for seed in 0..200 {
+        for record in scenario(seed).records {
+            let line = print(&record.event);
+            assert_eq!(parse(&line).as_ref(), Ok(&record.event), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_is_always_the_same_history() {
+    let events = |seed| scenario(seed).records.into_iter().map(|record| record.body).collect::<Vec<_>>();
+    assert_eq!(events(7), events(7));
+    assert_ne!(events(7), events(8));
+}
+
+#[test]
 fn random_histories_reach_every_rule() {
     let seeds = 400;
     let reached = reached(seeds);
     let seldom: Vec<_> = reached.iter().filter(|(_, often)| **often < 2).collect();
     assert!(seldom.is_empty(), "of {seeds} histories too few hold {seldom:?}; all: {reached:#?}");
-    eprintln!("{reached:#?}");
 }

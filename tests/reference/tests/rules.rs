@@ -1,6 +1,8 @@
 //! Runs every table of `testdata/rules` through the engine and through the model. `testdata/rules/README.md` explains
 //! the format.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+
 mod common;
 mod measure;
 
