@@ -226,7 +226,8 @@ impl NodeRows<'_> {
             };
             let mut resources = [time.clone(), time.clone(), time.clone()];
             for (resource, factor) in resources.iter_mut().enumerate() {
-                let parts = self.node.components.iter().map(|component| &component.quantity[resource]);
+                // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+                let parts = kept.iter().map(|index| &self.node.components[*index].quantity[resource]);
                 let sum = parts.fold(RBig::ZERO, |sum, part| sum + part);
                 if sum != RBig::ZERO {
                     *factor = &self.node.components[index].quantity[resource] / sum;
@@ -234,7 +235,6 @@ impl NodeRows<'_> {
             }
             factors.push(Factors { time, resources });
         }
-        debug_assert!(kept.iter().all(|index| *index < factors.len()));
         Some(factors)
     }
 
