@@ -238,8 +238,10 @@ pub(crate) fn draft_commitment(history: &History, totals: &mut Totals) -> Result
     }
     if unused_hours != RBig::ZERO {
         let cost = Fraction::of(&unused_cost);
+        // The last price on all unused hours: a row's list cost is its own price times its own quantity.
+        let list = &unused_hours * RBig::from(units(last.description.hourly_cost));
         let row = CostRow {
-            list_cost: cost.round_units()?,
+            list_cost: Fraction::of(&list).round_units()?,
             ..commitment_row(RowKind::CommitmentUnused, last, round(&unused_hours)?)
         };
         drafts.push(Draft { charge: Charge::Commitment(id.clone()), ..alone(row, cost) });

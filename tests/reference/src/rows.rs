@@ -206,7 +206,8 @@ fn commitment_rows(view: &HourView, id: &Text) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = purchases.into_values().collect();
     // Nothing unused, or never effective: no row.
     if !unused.quantity.is_zero() {
-        unused.list_cost = Some(unused.cost.clone());
+        // The last price on all unused hours: a row's list cost is its own price times its own quantity.
+        unused.list_cost = Some(&unused.quantity * exact(unused.row.list_unit_price));
         drafts.push(unused);
     }
     for draft in &mut drafts {
