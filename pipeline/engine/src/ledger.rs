@@ -31,17 +31,17 @@ pub(crate) struct Reading {
 /// Integrals of one quota and resource, in bytes or thousandths times microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    pub(crate) min: u128,
-    pub(crate) max: u128,
+    pub(crate) min: UBig,
+    pub(crate) max: UBig,
     /// Microseconds for which a max was set.
-    pub(crate) max_micros: u128,
-    pub(crate) used: u128,
+    pub(crate) max_micros: UBig,
+    pub(crate) used: UBig,
     pub(crate) used_peak: u128,
-    pub(crate) in_quota: u128,
-    pub(crate) over_quota: u128,
-    pub(crate) pool: u128,
-    pub(crate) guaranteed: u128,
-    pub(crate) borrowed: u128,
+    pub(crate) in_quota: UBig,
+    pub(crate) over_quota: UBig,
+    pub(crate) pool: UBig,
+    pub(crate) guaranteed: UBig,
+    pub(crate) borrowed: UBig,
     /// Lent amounts times the pool that they are a part of, by that pool.
     pub(crate) lent: BTreeMap<u128, UBig>,
     /// When more was borrowed than guaranteed.
@@ -120,21 +120,22 @@ impl ClusterLedger {
 
 impl Account {
     fn book(&mut self, amounts: &Amounts, over_pods: u64, span: Span) {
-        let micros = span.micros();
-        self.min += amounts.min * micros;
+        let micros = UBig::from(span.micros());
+        let add = |sum: &mut UBig, amount: u128| *sum += UBig::from(amount) * &micros;
+        add(&mut self.min, amounts.min);
         if let Some(max) = amounts.max {
-            self.max += max * micros;
-            self.max_micros += micros;
+            add(&mut self.max, max);
+            self.max_micros += &micros;
         }
-        self.used += amounts.used * micros;
+        add(&mut self.used, amounts.used);
         self.used_peak = self.used_peak.max(amounts.used);
-        self.in_quota += amounts.in_quota * micros;
-        self.over_quota += (amounts.used - amounts.in_quota) * micros;
-        self.pool += amounts.pool * micros;
-        self.guaranteed += amounts.guaranteed * micros;
-        self.borrowed += amounts.borrowed * micros;
+        add(&mut self.in_quota, amounts.in_quota);
+        add(&mut self.over_quota, amounts.used - amounts.in_quota);
+        add(&mut self.pool, amounts.pool);
+        add(&mut self.guaranteed, amounts.guaranteed);
+        add(&mut self.borrowed, amounts.borrowed);
         if amounts.lent != UBig::ZERO {
-            *self.lent.entry(amounts.pool).or_default() += &amounts.lent * UBig::from(micros);
+            *self.lent.entry(amounts.pool).or_default() += &amounts.lent * &micros;
         }
         self.over_pods_peak = self.over_pods_peak.max(over_pods);
         if amounts.borrowed > amounts.guaranteed {

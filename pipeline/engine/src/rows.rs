@@ -117,7 +117,7 @@ pub(crate) fn draft(
     };
     let mut idle = Vec::new();
     for (key, node_slices) in &slices.nodes {
-        let Some(node) = NodeHour::new(node_slices, scale) else { continue };
+        let Some(node) = NodeHour::new(node_slices, &scale) else { continue };
         let pods = gather(placed.remove(key).unwrap_or_default());
         NodeRows { key, node: &node, pods: &pods, rules }.draft(
             &mut drafts.rows,

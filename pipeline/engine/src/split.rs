@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
+use dashu_int::ops::Gcd;
 use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
@@ -27,8 +28,8 @@ use crate::slices::NodeSlice;
 pub(crate) const RESOURCES: usize = 3;
 
 /// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WeightScale([u128; RESOURCES]);
+#[derive(Clone, Debug)]
+pub(crate) struct WeightScale([UBig; RESOURCES]);
 
 /// One price component of a node in the hour.
 #[derive(Clone, Debug)]
@@ -59,27 +60,26 @@ pub(crate) struct NodeHour {
 impl WeightScale {
     /// Scales weights per vCPU, GiB and GPU to thousandths and bytes.
     pub(crate) fn new(weights: &Weights) -> Self {
-        let plain = |weight: Decimal12| u128::try_from(weight.units()).unwrap_or(0);
-        let scaled = [plain(weights.cpu) << 30, plain(weights.memory) * 1000, plain(weights.gpu) << 30];
-        let divisor = scaled.iter().fold(0, |divisor, weight| gcd(divisor, *weight)).max(1);
-        Self(scaled.map(|weight| weight / divisor))
+        let gib = UBig::from(1_u64 << 30);
+        let scaled = [
+            units(weights.cpu) * &gib,
+            units(weights.memory) * UBig::from(1000u32),
+            units(weights.gpu) * &gib,
+        ];
+        let mut divisor = UBig::ZERO;
+        for weight in scaled.iter().filter(|weight| **weight != UBig::ZERO) {
+            divisor = if divisor == UBig::ZERO { weight.clone() } else { divisor.gcd(weight) };
+        }
+        if divisor == UBig::ZERO {
+            divisor = UBig::ONE;
+        }
+        Self(scaled.map(|weight| weight / &divisor))
     }
 
-    fn weigh(self, amounts: [u128; RESOURCES]) -> [UBig; RESOURCES] {
-        let Self([cpu, memory, gpu]) = self;
-        let [cpus, bytes, gpus] = amounts;
-        [
-            UBig::from(cpu) * UBig::from(cpus),
-            UBig::from(memory) * UBig::from(bytes),
-            UBig::from(gpu) * UBig::from(gpus),
-        ]
-    }
-
-    fn weigh_wide(self, amounts: &[UBig; RESOURCES]) -> [UBig; RESOURCES] {
-        let Self(weights) = self;
+    fn weigh(&self, amounts: &[UBig; RESOURCES]) -> [UBig; RESOURCES] {
         let mut weighed: [UBig; RESOURCES] = Default::default();
-        for ((part, weight), amount) in weighed.iter_mut().zip(weights).zip(amounts) {
-            *part = UBig::from(weight) * amount;
+        for ((part, weight), amount) in weighed.iter_mut().zip(&self.0).zip(amounts) {
+            *part = weight * amount;
         }
         weighed
     }
@@ -116,7 +116,7 @@ impl Component {
 
 impl NodeHour {
     /// Builds the components of a node from its slices; none when it did not run.
-    pub(crate) fn new(slices: &[NodeSlice], scale: WeightScale) -> Option<Self> {
+    pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
         let last = slices.last()?;
         let mut components: BTreeMap<(Option<Text>, Decimal12), Component> = BTreeMap::new();
         let mut available = [0; RESOURCES];
@@ -162,11 +162,11 @@ fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
 fn add_slice(
     components: &mut BTreeMap<(Option<Text>, Decimal12), Component>,
     stretch: &Stretch<'_>,
-    scale: WeightScale,
+    scale: &WeightScale,
 ) {
     let price = stretch.slice.shape.description.hourly_cost;
     let micros = UBig::from(stretch.span_micros);
-    let weighed = scale.weigh(stretch.capacity.amounts());
+    let weighed = scale.weigh(&stretch.capacity.amounts().map(UBig::from));
     let whole: UBig = weighed.iter().fold(UBig::ZERO, |sum, part| sum + part);
     let fine_scale = one() * one();
     let mut own = weighed.map(|part| part * &fine_scale);
@@ -177,7 +177,7 @@ fn add_slice(
         let component =
             components.entry(key).or_insert_with(|| Component::new(Some(cover.commitment.clone()), price));
         component.commitment = Some(cover.commitment.clone());
-        let covered = scale.weigh_wide(&cover.fine);
+        let covered = scale.weigh(&cover.fine);
         let money = money_parts(&cover.commitment, &cover.fine);
         let hourly_cost = RBig::from(units(cover.commitment.hourly_cost));
         for index in 0..RESOURCES {

@@ -115,8 +115,9 @@ fn row(
     preemptible_cost: Decimal12,
 ) -> Result<QuotaUsageRow, EngineError> {
     let scale = UBig::from(if counts_bytes(resource) { 1_u32 } else { 1000 });
-    let over = |amount: u128, micros: u128| round(&ratio(UBig::from(amount), &scale * UBig::from(micros)));
-    let mean = |amount: u128| over(amount, u128::from(HOUR_MICROS));
+    let over = |amount: &UBig, micros: &UBig| round(&ratio(amount.clone(), &scale * micros));
+    let hour = UBig::from(HOUR_MICROS);
+    let mean = |amount: &UBig| over(amount, &hour);
     let lent = account
         .lent
         .iter()
@@ -128,18 +129,22 @@ fn row(
         kind: quota.description.kind,
         namespaces: quota.description.namespaces.clone(),
         resource: resource.clone(),
-        min: mean(account.min)?,
-        max: if account.max_micros == 0 { None } else { Some(over(account.max, account.max_micros)?) },
-        used_mean: mean(account.used)?,
-        used_peak: over(account.used_peak, 1)?,
-        in_quota_amount_hours: mean(account.in_quota)?,
-        over_quota_amount_hours: mean(account.over_quota)?,
+        min: mean(&account.min)?,
+        max: if account.max_micros == UBig::ZERO {
+            None
+        } else {
+            Some(over(&account.max, &account.max_micros)?)
+        },
+        used_mean: mean(&account.used)?,
+        used_peak: over(&UBig::from(account.used_peak), &UBig::ONE)?,
+        in_quota_amount_hours: mean(&account.in_quota)?,
+        over_quota_amount_hours: mean(&account.over_quota)?,
         in_quota_cost: sum(costs.in_quota.iter().copied())?,
         over_quota_cost,
-        over_quota_pool: mean(account.pool)?,
-        guaranteed_over_quota: mean(account.guaranteed)?,
-        borrowed_hours: mean(account.borrowed)?,
-        lent_hours: round(&(lent / RBig::from(scale * UBig::from(HOUR_MICROS))))?,
+        over_quota_pool: mean(&account.pool)?,
+        guaranteed_over_quota: mean(&account.guaranteed)?,
+        borrowed_hours: mean(&account.borrowed)?,
+        lent_hours: round(&(lent / RBig::from(&scale * &hour)))?,
         preemptible_cost,
         over_quota_pods_peak: i64::try_from(account.over_pods_peak).unwrap_or(i64::MAX),
     })
