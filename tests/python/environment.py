@@ -26,6 +26,8 @@ def enter(name: str) -> None:
     python = str(python_of(name))
     if os.environ.get(ENTERED) != python:
         os.environ[ENTERED] = python
+        # Engines write times in the local zone; the tables are in UTC.
+        os.environ["TZ"] = "UTC"
         os.execv(python, [python, *sys.argv])
 
 

@@ -2,7 +2,8 @@
 """Reads a lake back through its Delta log with delta-rs and Polars, DuckDB and ClickHouse, and adds the money up again.
 
 For every organization and hour sum(EffectiveCost) = sum(BilledCost) = hours.supply_cost = hours.allocated_cost,
-hours.difference = 0 and hours.rows is the number of rows, exactly; and all three engines say the same.
+hours.difference = 0 and hours.rows is the number of rows, exactly; and all three engines say the same. The dearest row
+is found by its hour and its cost as well: the statistics in the log let a reader skip files, but never the right one.
 """
 
 import environment
@@ -11,8 +12,10 @@ environment.enter("readers")
 
 import os
 import sys
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 import chdb
 import polars as pl
@@ -33,6 +36,20 @@ HOURS = """
     FROM delta_scan('{lake}/hours')
 """
 
+FOUND = """
+    SELECT count(*) FROM delta_scan('{lake}/cost_allocation')
+    WHERE EffectiveCost >= {cost} AND BilledCost <= {cost} AND x_RowKind <> 'no such kind'
+        AND BillingAccountId = '{organization}' AND ChargePeriodStart = '{hour}:00:00'
+"""
+
+
+class Place(NamedTuple):
+    """Where the dearest row is."""
+
+    organization: str
+    hour: str
+    cost: Decimal
+
 
 def joined(costs: list[tuple], hours: list[tuple]) -> Sums:
     """One entry for each hour; costs of an hour that `hours` does not have stand alone."""
@@ -47,10 +64,22 @@ def joined(costs: list[tuple], hours: list[tuple]) -> Sums:
     return {key: sums[key] + told.get(key, ()) for key in sums}
 
 
+def dearest(lake: Path) -> Place | None:
+    """The row with the largest cost that is billed as it is; none when nothing cost anything."""
+    rows = scan(lake, "cost_allocation").filter(pl.col("BilledCost") == pl.col("EffectiveCost"))
+    columns = ("BillingAccountId", "ChargePeriodStart", "EffectiveCost")
+    row = max(rows.select(columns).collect().iter_rows(), key=lambda row: row[2], default=None)
+    return row and Place(row[0], row[1].strftime("%Y-%m-%dT%H"), row[2])
+
+
+def scan(lake: Path, table: str) -> pl.LazyFrame:
+    return pl.scan_delta(DeltaTable(str(lake / table)))
+
+
 def read_polars(lake: Path) -> Sums:
     """delta-rs finds the files, Polars reads them."""
     hour = "%Y-%m-%dT%H"
-    costs = pl.scan_delta(DeltaTable(str(lake / "cost_allocation")))
+    costs = scan(lake, "cost_allocation")
     # Added up by Python's decimals, so that an engine's own sums are not checked by themselves.
     sums: dict[tuple[str, str], list] = {}
     columns = ("BillingAccountId", "ChargePeriodStart", "BilledCost", "EffectiveCost")
@@ -59,10 +88,22 @@ def read_polars(lake: Path) -> Sums:
         entry[0] += 1
         entry[1] += billed
         entry[2] += effective
-    hours = pl.scan_delta(DeltaTable(str(lake / "hours")))
+    hours = scan(lake, "hours")
     columns = ("organization_id", "hour", "rows", "supply_cost", "allocated_cost", "difference")
     told = [(row[0], row[1].strftime(hour), *row[2:]) for row in hours.select(columns).collect().iter_rows()]
     return joined([(*key, *entry) for key, entry in sums.items()], told)
+
+
+def find_polars(lake: Path, place: Place) -> int:
+    hour = datetime.fromisoformat(f"{place.hour}:00:00+00:00")
+    found = scan(lake, "cost_allocation").filter(
+        pl.col("EffectiveCost") >= place.cost,
+        pl.col("BilledCost") <= place.cost,
+        pl.col("x_RowKind") != "no such kind",
+        pl.col("BillingAccountId") == place.organization,
+        pl.col("ChargePeriodStart") == hour,
+    )
+    return found.select(pl.len()).collect().item()
 
 
 def read_duckdb(lake: Path) -> Sums:
@@ -71,22 +112,37 @@ def read_duckdb(lake: Path) -> Sums:
     return joined(*(connection.execute(query.format(lake=lake)).fetchall() for query in (COSTS, HOURS)))
 
 
-def read_clickhouse(lake: Path) -> Sums:
-    """ClickHouse inside Python."""
+def find_duckdb(lake: Path, place: Place) -> int:
+    return engines.connect_duckdb().execute(FOUND.format(lake=lake, **place._asdict())).fetchone()[0]
+
+
+def query_clickhouse(lake: Path, query: str, kinds: list) -> list[tuple]:
     # It reads files below the current folder only.
     os.chdir(lake)
-    connection = chdb.connect(":memory:")
+    query = query.replace("delta_scan(", "deltaLakeLocal(").replace("strftime(", "formatDateTime(")
+    text = str(chdb.connect(":memory:").query(query, "TabSeparated"))
+    lines = [line.split("\t") for line in text.splitlines()]
+    return [tuple(kind(value) for kind, value in zip(kinds, line, strict=True)) for line in lines]
 
-    def rows(query: str, kinds: list) -> list[tuple]:
-        query = query.format(lake=lake).replace("delta_scan(", "deltaLakeLocal(")
-        query = query.replace("strftime(", "formatDateTime(")
-        text = str(connection.query(query, "TabSeparated"))
-        lines = [line.split("\t") for line in text.splitlines()]
-        return [tuple(kind(value) for kind, value in zip(kinds, line, strict=True)) for line in lines]
 
-    costs = rows(COSTS, [str, str, int, Decimal, Decimal])
-    hours = rows(HOURS, [str, str, int, Decimal, Decimal, Decimal])
+def read_clickhouse(lake: Path) -> Sums:
+    """ClickHouse inside Python."""
+    costs = query_clickhouse(lake, COSTS.format(lake=lake), [str, str, int, Decimal, Decimal])
+    hours = query_clickhouse(lake, HOURS.format(lake=lake), [str, str, int, Decimal, Decimal, Decimal])
     return joined(costs, hours)
+
+
+def find_clickhouse(lake: Path, place: Place) -> int:
+    values = place._asdict() | {"hour": place.hour.replace("T", " ")}
+    query = FOUND.replace("{cost}", "toDecimal128('{cost}', 12)").format(lake=lake, **values)
+    return query_clickhouse(lake, query, [int])[0][0]
+
+
+ENGINES = {
+    "polars": (read_polars, find_polars),
+    "duckdb": (read_duckdb, find_duckdb),
+    "clickhouse": (read_clickhouse, find_clickhouse),
+}
 
 
 def faults(sums: Sums) -> list[str]:
@@ -109,13 +165,16 @@ def main() -> None:
     lake = environment.lake_argument()
     results = {}
     problems = []
-    for name, read in (("polars", read_polars), ("duckdb", read_duckdb), ("clickhouse", read_clickhouse)):
+    place = dearest(lake)
+    for name, (read, find) in ENGINES.items():
         sums = read(lake)
         if not sums:
             sys.exit(f"{name} read no hours from {lake}")
         results[name] = sums
         found = faults(sums)
         problems += [f"{name}: {fault}" for fault in found]
+        if place is not None and find(lake, place) < 1:
+            problems.append(f"{name} does not find the dearest row, {place}")
         rows = sum(values[0] for values in sums.values())
         cost = sum((values[2] for values in sums.values()), Decimal(0))
         print(f"{name}: {rows} rows of {len(sums)} hours cost {cost.normalize():f}, {len(found)} faults")

@@ -245,3 +245,47 @@ fn mig_slices(name: &str) -> Option<u128> {
     let (slices, _) = name.strip_prefix("nvidia.com/mig-")?.split_once("g.")?;
     slices.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::quantity::Quantity;
+
+    use super::*;
+
+    fn shape(resources: &[(&str, u128)]) -> Shape {
+        let quantity = |amount| Quantity { text: "as delivered".into(), amount };
+        Shape::of(&resources.iter().map(|(name, amount)| ((*name).into(), quantity(*amount))).collect())
+    }
+
+    #[test]
+    fn a_shape_counts_gpus_of_every_maker_and_mig_slices_once_rounded() {
+        let gpus = |resources: &[(&str, u128)]| shape(resources).gpus.to_string();
+        assert_eq!(gpus(&[("cpu", 1_000)]), "0");
+        assert_eq!(gpus(&[("nvidia.com/gpu", 2_000), ("amd.com/gpu", 1_000)]), "3");
+        assert_eq!(gpus(&[("nvidia.com/mig-1g.10gb", 1_000)]), "0.143");
+        assert_eq!(
+            gpus(&[("nvidia.com/mig-1g.10gb", 2_000), ("nvidia.com/mig-2g.20gb.shared", 1_000)]),
+            "0.571"
+        );
+        assert_eq!(gpus(&[("nvidia.com/mig-xg.10gb", 1_000), ("nvidia.com/mig", 1_000)]), "0");
+    }
+
+    #[test]
+    fn a_shape_reads_well_in_identifiers_and_in_sentences() {
+        let small = shape(&[("cpu", 500), ("memory", (1 << 30) + (1 << 29) + 1)]);
+        assert_eq!((small.id(), small.words(None)), ("0.5vcpu-1.5gib".into(), "0.5 vCPU, 1.5 GiB".into()));
+        let gpu = shape(&[("cpu", 8_000), ("memory", 60 << 30), ("nvidia.com/gpu", 1_000)]);
+        assert_eq!(
+            (gpu.id(), gpu.words(Some("A10"))),
+            ("8vcpu-60gib-1gpu".into(), "8 vCPU, 60 GiB, 1 x A10".into())
+        );
+        assert_eq!(gpu.words(Some("")), "8 vCPU, 60 GiB, 1 x GPU");
+        assert_eq!(shape(&[("memory", u128::MAX)]).vcpu, Decimal12::ZERO);
+    }
+
+    #[test]
+    fn empty_parts_leave_no_slashes() {
+        assert_eq!(joined(["aws", "", "x"], "none"), "aws/x");
+        assert_eq!(joined(["", ""], "none"), "none");
+    }
+}

@@ -216,3 +216,27 @@ fn what_is_out_of_order_is_refused_by_name() {
         "a value of column ContractedCost of cost_allocation has more than 38 digits"
     );
 }
+
+#[test]
+fn an_hour_larger_than_one_batch_is_one_file_and_one_row_group() {
+    let mut tables = full_hour("acme", HOUR);
+    let row = tables.pool_usage[0].clone();
+    let pool = |index: usize| format!("pool-{index:06}");
+    tables.pool_usage = (0..70_000)
+        .map(|index| {
+            let mut row = row.clone();
+            row.pool_id = pool(index).into();
+            row
+        })
+        .collect();
+    let encoded = file(Table::PoolUsage, &[tables]);
+    let reader = SerializedFileReader::new(encoded.bytes.clone()).unwrap();
+    assert_eq!(encoded.rows, 70_000);
+    assert_eq!((reader.num_row_groups(), reader.metadata().file_metadata().num_rows()), (1, 70_000));
+    assert!(encoded.stats_json.contains(r#""pool_id":"pool-000000""#));
+    assert!(encoded.stats_json.contains(r#""pool_id":"pool-069999""#));
+    let batch = read(&encoded.bytes);
+    for index in [0, 65_535, 65_536, 69_999] {
+        assert_values(&texts(&batch, index), &[("pool_id", &pool(index))]);
+    }
+}

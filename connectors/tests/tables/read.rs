@@ -30,7 +30,8 @@ pub fn file(table: Table, hours: &[HourTables]) -> EncodedTable {
 }
 
 pub fn read(bytes: &Bytes) -> RecordBatch {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).unwrap().build().unwrap();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).unwrap();
+    let reader = builder.with_batch_size(100_000).build().unwrap();
     let batches: Vec<_> = reader.map(Result::unwrap).collect();
     assert_eq!(batches.len(), 1);
     batches[0].clone()
