@@ -1,7 +1,7 @@
 //! Tables as Parquet: one file holds one shard's rows of one hour, sorted by its grain, and its bytes are a function
 //! of the rows alone.
 //!
-//! [`charge`] says what every column of `cost_allocation` holds for every kind of row; [`usage`] has the other
+//! `charge` says what every column of `cost_allocation` holds for every kind of row; `usage` has the other
 //! tables. `README.md` beside this file describes the columns for people.
 
 mod charge;
