@@ -87,7 +87,7 @@ fn cargo(arguments: &[&str]) -> String {
 /// The packages that a build for our servers uses.
 fn packages() -> Vec<Value> {
     let target = "x86_64-unknown-linux-gnu";
-    let text = cargo(&["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
+    let text = cargo(&["metadata", "--format-version", "1", "--filter-platform", target]);
     let metadata: Value = serde_json::from_str(&text).unwrap();
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
     let used: BTreeSet<&str> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
@@ -196,18 +196,8 @@ fn our_crates_depend_in_one_direction() {
 
 #[test]
 fn the_engine_stands_on_nothing_that_could_make_it_impure() {
-    let tree = cargo(&[
-        "tree",
-        "-p",
-        "prorata-engine",
-        "-e",
-        "normal",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}",
-        "--locked",
-    ]);
+    let tree =
+        cargo(&["tree", "-p", "prorata-engine", "-e", "normal", "--prefix", "none", "--format", "{p}"]);
     let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(crates.contains("prorata-schemas"), "{tree}");
     let strange: Vec<&&str> = crates.iter().filter(|name| !ENGINE_STANDS_ON.contains(*name)).collect();
