@@ -41,7 +41,7 @@ impl std::error::Error for Failure {}
 
 /// Says what went wrong, and gives its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("prorata: {error:#}");
+    eprintln!("prorata: {error}");
     let code = match (error.downcast_ref::<Failure>(), error.downcast_ref::<WorkerError>()) {
         (Some(failure), _) => failure.code,
         (None, Some(worker)) => worker.exit_code(),

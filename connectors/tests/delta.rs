@@ -1,0 +1,113 @@
+//! Delta logs in a local folder.
+
+use std::sync::Arc;
+
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::store::Store;
+use prorata_schemas::tables::Table;
+use prorata_worker::contract;
+use prorata_worker::names;
+use prorata_worker::ports::{AddFile, ObjectStore, TableCommit, TableCommitter};
+
+fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    (store.clone(), DeltaTables::new(store))
+}
+
+fn commit(number: u64) -> TableCommit {
+    let file = AddFile {
+        path: format!("date=2026-11-20/file-{number}.parquet"),
+        date: "2026-11-20".into(),
+        bytes: 10,
+        stats: Some(r#"{"numRecords":1}"#.into()),
+    };
+    let transactions = [(names::transaction(0), number)].into();
+    TableCommit { adds: vec![file], removes: vec![], transactions, id: "test".into() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_keep_the_promises_of_a_table_committer() {
+    let folder = tempfile::tempdir().unwrap();
+    contract::table_committer(&open(&folder).1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_table_can_be_made_and_is_partitioned_by_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, tables) = open(&folder);
+    for table in Table::ALL {
+        tables.load(table, &[]).await.unwrap();
+        let first = format!("{}/_delta_log/00000000000000000000.json", table.name());
+        let log = String::from_utf8(store.get(&first).await.unwrap().unwrap().to_vec()).unwrap();
+        let metadata = log.lines().find(|line| line.contains("\"metaData\"")).unwrap();
+        let metadata: serde_json::Value = serde_json::from_str(metadata).unwrap();
+        let metadata = &metadata["metaData"];
+        assert_eq!(metadata["partitionColumns"], serde_json::json!(["date"]));
+        assert_eq!(metadata["configuration"]["delta.enableExpiredLogCleanup"], "false");
+        let schema: serde_json::Value =
+            serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
+        let fields = schema["fields"].as_array().unwrap();
+        assert_eq!(fields.last().unwrap()["name"], "date");
+        assert_eq!(fields.last().unwrap()["type"], "date");
+        assert!(fields.iter().any(|field| field["type"] == "decimal(38,12)"), "{table:?}");
+        assert!(log.contains("\"minReaderVersion\":1"), "any reader can read it: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_makers_of_a_table_all_find_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = Arc::new(folder);
+    let makers = (0..6).map(|_| {
+        let folder = Arc::clone(&folder);
+        tokio::spawn(async move { open(&folder).1.load(Table::Hours, &[]).await.unwrap().version })
+    });
+    for maker in makers {
+        assert_eq!(maker.await.unwrap(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_commits_behind_one_version_one_lands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = Arc::new(folder);
+    open(&folder).1.load(Table::Hours, &[]).await.unwrap();
+    let writers = (1..7).map(|number| {
+        let folder = Arc::clone(&folder);
+        tokio::spawn(async move {
+            let tables = open(&folder).1;
+            let base = tables.load(Table::Hours, &[]).await.unwrap().version;
+            tables.commit(Table::Hours, base, &commit(number)).await.is_ok() && base == 0
+        })
+    });
+    let mut landed = 0;
+    for writer in writers {
+        landed += u32::from(writer.await.unwrap());
+    }
+    assert!(landed <= 1, "{landed} commits landed behind version 0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_and_transactions_survive_log_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, tables) = open(&folder);
+    for number in 1..=105 {
+        let base = tables.load(Table::Hours, &[]).await.unwrap().version;
+        tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
+    }
+    let log = store.list("hours/_delta_log/").await.unwrap();
+    assert!(log.iter().any(|file| file.path.contains("checkpoint")), "a checkpoint every hundred commits");
+    let fresh = open(&folder).1.load(Table::Hours, &[names::transaction(0)]).await.unwrap();
+    assert_eq!(fresh.files.len(), 105);
+    assert_eq!(fresh.transactions[&names::transaction(0)], 105);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_read_is_an_error_that_names_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("hours/_delta_log")).unwrap();
+    std::fs::write(folder.path().join("hours/_delta_log/00000000000000000000.json"), "{\"nothing\":1}")
+        .unwrap();
+    let error = open(&folder).1.load(Table::Hours, &[]).await.unwrap_err();
+    assert!(error.to_string().starts_with("table hours: "), "{error}");
+}

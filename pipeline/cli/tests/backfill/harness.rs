@@ -1,0 +1,224 @@
+//! Runs the program, makes its input, and compares lakes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use prorata_connectors::archive::write_events;
+use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{
+    CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, Quantities,
+};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::names::TableFile;
+use prorata_worker::ports::TableCommitter;
+use tempfile::TempDir;
+
+/// 2026-11-01T00.
+pub const START: i64 = 498_192;
+
+/// A folder with events and room for lakes.
+pub struct Room {
+    folder: TempDir,
+}
+
+impl Room {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("events")).unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Puts a file beside the events.
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        let path = self.path("events").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// Puts an Avro file of these events.
+    pub fn put_events(&self, name: &str, events: &[EventRecord]) {
+        self.put(name, &avro(events));
+    }
+
+    /// Fills the events' folder with generated load.
+    pub fn generate(&self, hours: u32) {
+        std::fs::remove_dir(self.path("events")).unwrap();
+        let hours = hours.to_string();
+        let args =
+            ["generate", "--organizations", "2", "--pods", "6", "--seed", "7", "--hours", &hours, "--to"];
+        let output = program().args(args).arg(self.path("events")).output().unwrap();
+        assert!(output.status.success(), "{}", error(&output));
+    }
+
+    /// `prorata backfill` of the events into a lake.
+    pub fn backfill(&self, lake: &str) -> Command {
+        let mut command = program();
+        command.arg("backfill").arg("--events").arg(self.path("events")).arg("--lake").arg(self.path(lake));
+        command
+    }
+
+    /// The same, run to its end.
+    pub fn run(&self, lake: &str, args: &[&str]) -> Output {
+        self.backfill(lake).args(args).output().unwrap()
+    }
+
+    /// Digests of the live files by table, hour and shard.
+    pub fn content(&self, lake: &str) -> BTreeMap<(Table, Hour, u16), String> {
+        let mut content = BTreeMap::new();
+        for (table, paths) in self.files(lake) {
+            for path in paths {
+                assert!(self.path(lake).join(table.name()).join(&path).is_file(), "{path}");
+                let file = TableFile::parse(&path).unwrap();
+                let before = content.insert((table, file.hour, file.shard), file.digest);
+                assert_eq!(before, None, "two files of one hour: {path}");
+            }
+        }
+        content
+    }
+
+    /// Live files by table.
+    pub fn files(&self, lake: &str) -> BTreeMap<Table, Vec<String>> {
+        let store = prorata_connectors::store::Store::open(self.path(lake).to_str().unwrap()).unwrap();
+        let tables = prorata_connectors::delta::DeltaTables::new(store);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut files = BTreeMap::new();
+            for table in Table::ALL {
+                let live = tables.load(table, &[]).await.unwrap();
+                files.insert(table, live.files.into_iter().map(|file| file.path).collect());
+            }
+            files
+        })
+    }
+
+    /// Names of all files of a lake.
+    pub fn objects(&self, lake: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        walk(&self.path(lake), "", &mut names);
+        names.sort();
+        names
+    }
+}
+
+fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), &format!("{name}/"), names);
+        } else {
+            names.push(name);
+        }
+    }
+}
+
+/// The program with nothing configured.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));
+    for (key, _) in std::env::vars() {
+        if key.starts_with("PRORATA_") {
+            command.env_remove(key);
+        }
+    }
+    command
+}
+
+pub fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+pub fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn error(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The one sentence of a failure.
+pub fn sentence(output: &Output) -> String {
+    let error = error(output);
+    assert_eq!(error.trim_end().lines().count(), 1, "one sentence, no trace: {error}");
+    assert!(error.starts_with("prorata: "), "{error}");
+    assert!(output.stdout.is_empty(), "no summary of a failure");
+    error
+}
+
+pub fn avro(events: &[EventRecord]) -> Vec<u8> {
+    let bodies: Vec<_> = events.iter().map(|event| (event.event.payload.kind(), &*event.body)).collect();
+    write_events(&bodies).unwrap()
+}
+
+fn event(minutes: i64, payload: Payload) -> EventRecord {
+    let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
+    EventRecord::new(Event { organization_id: "acme".into(), event_time, payload })
+}
+
+fn quantities(amounts: &[(&str, &str, u128)]) -> Quantities {
+    let quantity = |text: &str, amount| Quantity { text: text.into(), amount };
+    amounts.iter().map(|(name, text, amount)| (Text::from(*name), quantity(text, *amount))).collect()
+}
+
+pub fn node(minutes: i64, hourly_cost: i64) -> EventRecord {
+    let node = NodeStarted {
+        cluster_id: "c".into(),
+        node_id: "n".into(),
+        node_name: "n".into(),
+        provider: "aws".into(),
+        region: "r".into(),
+        zone: None,
+        instance_type: "m5.xlarge".into(),
+        instance_family: "m5".into(),
+        capacity_type: CapacityType::OnDemand,
+        capacity: quantities(&[("cpu", "4", 4_000), ("memory", "16Gi", 16 << 30)]),
+        gpu_model: None,
+        hourly_cost: Decimal12::from_int(hourly_cost),
+        currency: "USD".into(),
+        pool_id: None,
+    };
+    event(minutes, Payload::NodeStarted(node))
+}
+
+pub fn pod(minutes: i64, uid: &str, node: &str) -> EventRecord {
+    let pod = PodStarted {
+        cluster_id: "c".into(),
+        namespace: "team".into(),
+        pod_name: uid.into(),
+        pod_uid: uid.into(),
+        created_at: Hour(START).start(),
+        priority: 0,
+        node_id: Some(node.into()),
+        region: None,
+        zone: None,
+        pool_id: None,
+        qos: "default".into(),
+        gpu_model: None,
+        requests: quantities(&[("cpu", "1", 1_000), ("memory", "2Gi", 2 << 30)]),
+        limits: Quantities::new(),
+        workload_kind: None,
+        workload_name: None,
+        labels: BTreeMap::new(),
+        eviction_protected_until: None,
+    };
+    event(minutes, Payload::PodStarted(Box::new(pod)))
+}
+
+pub fn pod_stop(minutes: i64, uid: &str) -> EventRecord {
+    let stop =
+        PodStopped { cluster_id: "c".into(), namespace: "team".into(), pod_uid: uid.into(), reason: None };
+    event(minutes, Payload::PodStopped(stop))
+}
+
+/// Three hours of one node.
+pub fn trace() -> Vec<EventRecord> {
+    vec![node(0, 10), pod(30, "a", "n"), pod_stop(150, "a")]
+}
