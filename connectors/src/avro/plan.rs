@@ -266,3 +266,69 @@ fn describe(schema: &Schema) -> String {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(reader: &str, writer: &str) -> Result<(bool, Node), String> {
+        let [reader, writer] = [reader, writer].map(|text| Schema::parse_str(text).unwrap());
+        let mut names = HashMap::new();
+        collect_names(&writer, &mut names);
+        let mut skipper = Skipper::new(&names);
+        let node = Resolver { names: &names, skipper: &mut skipper }.node(&reader, &writer)?;
+        Ok((node.is_identity(&reader), node))
+    }
+
+    fn record(fields: &str) -> String {
+        format!(r#"{{"type": "record", "name": "R", "fields": [{fields}]}}"#)
+    }
+
+    #[test]
+    fn our_alias_finds_the_writers_field_unless_it_has_our_name_too() {
+        let ours = record(r#"{"name": "a", "aliases": ["b"], "type": "long"}"#);
+        let (identity, _) = plan(&ours, &record(r#"{"name": "b", "type": "int"}"#)).unwrap();
+        assert!(identity, "an int is a long byte for byte");
+        let both = record(r#"{"name": "b", "type": "string"}, {"name": "a", "type": "long"}"#);
+        let Ok((false, Node::Record(plan))) = plan(&ours, &both) else { unreachable!() };
+        assert!(matches!(plan.steps[..], [Step::Pass(_), Step::Keep(0, Node::Long)]));
+    }
+
+    #[test]
+    fn our_default_symbol_stands_for_symbols_that_we_do_not_have() {
+        let ours = r#"{"type": "enum", "name": "E", "symbols": ["A", "B"], "default": "B"}"#;
+        let theirs = r#"{"type": "enum", "name": "E", "symbols": ["C", "A"]}"#;
+        let Ok((false, Node::Enum(indexes))) = plan(ours, theirs) else { unreachable!() };
+        assert_eq!(*indexes, [Ok(1), Ok(0)]);
+    }
+
+    #[test]
+    fn defaults_of_every_form_are_filled_in_and_a_type_named_twice_resolves_twice() {
+        let fields = [
+            r#"{"name": "n", "type": ["null", "int"], "default": null}"#,
+            r#"{"name": "b", "type": "boolean", "default": true}"#,
+            r#"{"name": "i", "type": "int", "default": -2}"#,
+            r#"{"name": "s", "type": "string", "default": "x"}"#,
+            r#"{"name": "a", "type": {"type": "array", "items": "int"}, "default": []}"#,
+            r#"{"name": "m", "type": {"type": "map", "values": "int"}, "default": {}}"#,
+            r#"{"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "default": "B"}"#,
+        ];
+        let Ok((false, Node::Record(node))) = plan(&record(&fields.join(",")), &record("")) else {
+            unreachable!()
+        };
+        let filled: Vec<u8> =
+            node.defaults.iter().flat_map(|default| default.clone().unwrap().into_vec()).collect();
+        assert_eq!(filled, [0, 1, 3, 2, b'x', 0, 0, 2]);
+
+        let twice =
+            r#"{"name": "p", "type": {"type": "fixed", "name": "F", "size": 3}}, {"name": "q", "type": "F"}"#;
+        let Ok((false, Node::Record(node))) = plan(&record(""), &record(twice)) else { unreachable!() };
+        assert!(matches!(node.steps[..], [Step::Pass(Skip::Exact(3)), Step::Pass(Skip::Exact(3))]));
+    }
+
+    #[test]
+    fn a_default_that_does_not_fit_leaves_its_field_required() {
+        let ours = record(r#"{"name": "d", "type": "double", "default": 1.5}"#);
+        assert!(plan(&ours, &record("")).unwrap_err().contains("field d is required"));
+    }
+}
