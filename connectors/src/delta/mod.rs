@@ -65,6 +65,12 @@ impl DeltaTables {
         Ok(delta)
     }
 
+    async fn open_at(&self, table: Table, version: u64) -> Result<DeltaTable, TableError> {
+        let mut delta = DeltaTable::new(self.log_store(table)?);
+        delta.load_version(version).await.map_err(|error| error_of(table, &error))?;
+        Ok(delta)
+    }
+
     async fn create(&self, table: Table) -> Result<(), TableError> {
         let columns: StructType = tables::schema(table).as_ref().try_into_kernel().map_err(|error| {
             TableError { table, cause: format!("its columns are no Delta columns: {error}") }
@@ -109,12 +115,12 @@ impl TableCommitter for DeltaTables {
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        // Whatever becomes of the commit, the next load reads the log anew.
-        let delta = slot.take();
-        let loaded = delta.as_ref().and_then(|delta| Some((delta, delta.snapshot().ok()?)));
-        let Some((delta, state)) = loaded.filter(|(_, state)| state.version() == base) else {
-            return Err(TableError { table, cause: format!("version {base} is not the one loaded last") });
+        // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have landed.
+        let delta = match slot.take().filter(|delta| delta.version() == Some(base)) {
+            Some(delta) => delta,
+            None => self.open_at(table, base).await?,
         };
+        let state = delta.snapshot().map_err(|error| error_of(table, &error))?;
         let now = now_millis();
         let sizes: BTreeMap<String, i64> =
             if commit.removes.is_empty() { BTreeMap::new() } else { sizes(table, state)? };
