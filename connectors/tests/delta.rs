@@ -1,5 +1,7 @@
 //! Delta logs in a local folder.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::Arc;
 
 use prorata_connectors::delta::DeltaTables;

@@ -155,6 +155,14 @@ impl Checkpoint {
         before.filter_map(|(hour, entry)| entry.snapshot.as_ref().map(|snapshot| (*hour, snapshot)))
     }
 
+    /// Notes that it is published: every table holds its hours, and needs no statistics of their files any more.
+    pub fn hours_are_held(&mut self) {
+        for entry in self.hours.values_mut() {
+            entry.held = true;
+            entry.tables.values_mut().for_each(|file| file.stats = None);
+        }
+    }
+
     /// Revision of an hour that is or was closed.
     pub fn revision_of(&self, hour: Hour) -> i64 {
         let entry = self.hours.get(&hour).map(|entry| entry.revision);

@@ -69,10 +69,8 @@ pub async fn claim(
             kind: OwnerKind::Backfill,
             released: false,
         });
+        next.hours_are_held();
         if log::decide(store, &next).await? == Decision::Ours {
-            for entry in next.hours.values_mut() {
-                entry.held = true;
-            }
             return Ok(next);
         }
     }

@@ -26,9 +26,8 @@ pub fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= horizon).max();
     let mut dropped = Vec::new();
     for (hour, entry) in &mut checkpoint.hours {
-        if Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through) {
-            dropped.extend(entry.snapshot.take());
-        } else if anchor.is_some_and(|anchor| *hour < anchor) {
+        let before_anchor = anchor.is_some_and(|anchor| *hour < anchor);
+        if before_anchor || (Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through)) {
             dropped.extend(entry.snapshot.take());
         }
     }

@@ -136,7 +136,7 @@ pub fn rewrite(
             list.push(RulesFrom { from: edge, version: there });
         }
     }
-    let closed = closed.map_or(1..=0, |(first, last)| first.0..=last.0);
+    let closed = closed.into_iter().flat_map(|(first, last)| first.0..=last.0);
     closed.map(Hour).filter(|hour| of(&before, *hour) != of(list, *hour)).collect()
 }
 

@@ -1,5 +1,7 @@
 //! The `prorata` program on folders: exit codes, sentences, and tables that do not depend on how they came about.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod bad_input;
 mod harness;
 mod runs;

@@ -146,10 +146,7 @@ impl Held {
             let held = self.get_mut(shard)?;
             held.changed = false;
             held.draft.seq += 1;
-            for entry in held.draft.hours.values_mut() {
-                entry.held = true;
-                entry.tables.values_mut().for_each(|file| file.stats = None);
-            }
+            held.draft.hours_are_held();
         }
         for snapshot in dropped {
             if let Err(error) = ports.store.delete(&snapshot).await {

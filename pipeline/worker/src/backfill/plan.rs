@@ -14,9 +14,11 @@ use super::outcome::Ahead;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::ObjectStore;
-use crate::retention::HORIZON_HOURS;
 use crate::rules;
 use crate::snapshot::{self, ShardState};
+
+/// Most hours without an event that are closed for the sake of an event in the future: 400 days.
+const AHEAD_HOURS: i64 = 400 * 24;
 
 /// Where folding of a shard stands.
 pub(super) struct Cursor {
@@ -46,7 +48,7 @@ pub(super) fn end(run: &mut Run) -> Option<Hour> {
 fn last_in_reach(hours: &BTreeSet<Hour>, now: Hour) -> Option<Hour> {
     let mut last: Option<Hour> = None;
     for hour in hours {
-        if *hour > now && last.is_some_and(|last| hour.0 - last.0 > HORIZON_HOURS) {
+        if *hour > now && last.is_some_and(|last| hour.0 - last.0 > AHEAD_HOURS) {
             break;
         }
         last = Some(*hour);
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn a_gap_in_the_past_and_a_near_future_are_closed() {
         assert_eq!(last(&[10, 50_000], 60_000), Some(50_000));
-        assert_eq!(last(&[10, 11, 11 + HORIZON_HOURS], 12), Some(11 + HORIZON_HOURS));
+        assert_eq!(last(&[10, 11, 11 + AHEAD_HOURS], 12), Some(11 + AHEAD_HOURS));
         assert_eq!(last(&[90_000, 90_001], 5), Some(90_001), "a trace that lies wholly in the future");
         assert_eq!(last(&[], 5), None);
     }

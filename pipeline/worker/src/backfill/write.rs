@@ -84,9 +84,12 @@ pub(super) type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
 /// Reads from the tables which files old hours have, once such an hour is to be folded again.
 pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) -> Result<()> {
     let forgotten = cursors.iter().any(|(shard, cursor)| {
-        run.held.get(*shard).is_ok_and(|held| {
-            let closed = held.draft.closed_through.is_some_and(|closed| cursor.emit_from <= closed);
-            closed && !held.draft.hours.contains_key(&cursor.emit_from)
+        let draft = run.held.get(*shard).map(|held| &held.draft);
+        draft.is_ok_and(|draft| {
+            // Hours leave one by one, but for the one with the oldest snapshot: the rest is not contiguous.
+            let closed = draft.closed_through.unwrap_or(cursor.emit_from.previous());
+            let known = draft.hours.range(cursor.emit_from..closed.next().max(cursor.emit_from)).count();
+            (known as i64) < closed.0 - cursor.emit_from.0 + 1
         })
     });
     if !forgotten || run.live.is_some() {

@@ -154,6 +154,21 @@ async fn hours_beyond_the_horizon_are_restated_too() {
 }
 
 #[tokio::test]
+async fn folding_old_hours_again_finds_the_same() {
+    let lake = Lake::default();
+    lake.run(&files(&[&long_trace()]), Run::new("aa")).await.unwrap();
+    lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 690, 11)]]), Run::new("bb")).await.unwrap();
+    let before = copy(&lake);
+    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when those around it have left.
+    for (owner, hour) in [("cc", 3), ("dd", 214), ("ee", 215), ("ff", 216)] {
+        let run = Run::new(owner).with(|options| options.from = Some(Hour(START + hour)));
+        let outcome = lake.run(&files(&[&long_trace()]), run).await.unwrap();
+        assert_eq!((outcome.files_written, outcome.hours_restated), (0, 0), "from {hour}");
+        assert_eq!(changed_hours(&before, &lake), BTreeSet::new(), "from {hour}");
+    }
+}
+
+#[tokio::test]
 async fn a_snapshot_that_cannot_be_used_costs_time_only() {
     let lake = Lake::default();
     lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();

@@ -1,5 +1,7 @@
 //! Backfills on a lake in memory: equal to a plain fold, whatever happens on the way.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
 mod crash;
 mod harness;
 mod input;
