@@ -372,6 +372,22 @@ fn what_is_no_schema_is_an_error() {
 }
 
 #[test]
+fn sentences_stay_short_whatever_they_quote() {
+    let long = "x".repeat(100_000);
+    let mut event = sample(EventKind::RateSet);
+    let Payload::RateSet(rate) = &mut event.payload else { unreachable!() };
+    rate.currency = long.as_str().into();
+    event.organization_id = long.as_str().into();
+    let mismatch = check_currency(&event, &Rules::default()).unwrap_err();
+    let foreign = avsc(EventKind::NodeStopped).replace("prorata.events.NodeStopped", &long);
+    let foreign =
+        Decoder::compile(&foreign).unwrap().decode(&encode(&sample(EventKind::NodeStopped))).unwrap_err();
+    for sentence in [mismatch.sentence, foreign.sentence, Decoder::compile(&long).unwrap_err().to_string()] {
+        assert!(sentence.len() < 600, "{} bytes", sentence.len());
+    }
+}
+
+#[test]
 fn single_objects_carry_the_fingerprint_of_their_schema() {
     let objects = SingleObjects::new([]).unwrap();
     for event in samples() {

@@ -67,7 +67,7 @@ impl Convert<'_> {
     }
 
     fn unresolved(&mut self, why: String) {
-        self.fault.get_or_insert_with(|| Reject::new(Reason::UnknownEvent, why));
+        self.fault.get_or_insert_with(|| Reject::new(Reason::UnknownEvent, super::shortened(why)));
     }
 
     fn blocks(&mut self, item: &Node, keys: bool, wire: &mut Wire<'_>) -> Result<(), Reject> {

@@ -10,6 +10,7 @@ mod single_object;
 mod skip;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -18,6 +19,7 @@ use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
 use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::quantity::excerpt;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 
@@ -29,10 +31,27 @@ use skip::{Skip, Skipper, Skips};
 /// Longest text of a writer's schema, in bytes; ours together have 25,000.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
+/// Longest sentence about a schema, in characters: names and defaults in it may be as long as they like.
+const SENTENCE_CHARS_MAX: usize = 400;
+
 /// A text is no Avro schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an Avro schema: {0}")]
 pub struct SchemaError(String);
+
+impl SchemaError {
+    fn new(why: impl fmt::Display) -> Self {
+        Self(shortened(why.to_string()))
+    }
+}
+
+fn shortened(mut sentence: String) -> String {
+    if let Some((end, _)) = sentence.char_indices().nth(SENTENCE_CHARS_MAX) {
+        sentence.truncate(end);
+        sentence.push_str("...");
+    }
+    sentence
+}
 
 /// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its branches.
 #[derive(Debug)]
@@ -79,7 +98,7 @@ impl Decoder {
         };
         let mut branches = Vec::with_capacity(variants.len());
         for variant in variants {
-            let skip = skipper.skip(variant).map_err(SchemaError)?;
+            let skip = skipper.skip(variant).map_err(SchemaError::new)?;
             let reading = reading_of(variant, &mut Resolver { names: &names, skipper: &mut skipper });
             branches.push(Branch { reading, skip });
         }
@@ -153,7 +172,7 @@ static OURS: LazyLock<Vec<(EventKind, Schema)>> = LazyLock::new(|| {
 });
 
 fn reading_of<'s>(variant: &'s Schema, resolver: &mut Resolver<'s, '_>) -> Reading {
-    let refused = |sentence: String| Reading::Refused(Reject::new(Reason::UnknownEvent, sentence));
+    let refused = |sentence: String| Reading::Refused(Reject::new(Reason::UnknownEvent, shortened(sentence)));
     let writer = match variant {
         Schema::Ref { name } => resolver.names.get(name).copied().unwrap_or(variant),
         _ => variant,
@@ -180,12 +199,15 @@ fn is_alias(ours: &Schema, name: &str) -> bool {
 /// Parses a schema. The library is guarded: hostile text must not take the process with it.
 fn parse(text: &str) -> Result<Schema, SchemaError> {
     if text.len() > SCHEMA_BYTES_MAX {
-        return Err(SchemaError(format!("{} bytes, and {SCHEMA_BYTES_MAX} are the most", text.len())));
+        return Err(SchemaError::new(format_args!(
+            "{} bytes, and {SCHEMA_BYTES_MAX} are the most",
+            text.len()
+        )));
     }
     match catch_unwind(|| Schema::parse_str(text)) {
         Ok(Ok(schema)) => Ok(schema),
-        Ok(Err(error)) => Err(SchemaError(error.to_string())),
-        Err(_) => Err(SchemaError("the schema library failed on it".to_owned())),
+        Ok(Err(error)) => Err(SchemaError::new(error)),
+        Err(_) => Err(SchemaError::new("the schema library failed on it")),
     }
 }
 
@@ -227,7 +249,7 @@ pub fn check_currency(event: &Event, rules: &Rules) -> Result<(), Reject> {
     match event.payload.currency() {
         Some(currency) if currency != ours => {
             let name = event.payload.kind().name();
-            let organization = &event.organization_id;
+            let (organization, currency) = (excerpt(&event.organization_id), excerpt(currency));
             let sentence =
                 format!("{name}.currency: '{currency}', but '{organization}' is configured with '{ours}'");
             Err(Reject::new(Reason::CurrencyMismatch, sentence))

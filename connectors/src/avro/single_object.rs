@@ -78,7 +78,7 @@ pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
 /// The text is no Avro schema.
 pub fn fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
     parse(schema)?;
-    let json: Json = serde_json::from_str(schema).map_err(|error| SchemaError(error.to_string()))?;
+    let json: Json = serde_json::from_str(schema).map_err(SchemaError::new)?;
     Ok(crc_64_avro(canonical_form(&json).as_bytes()).to_le_bytes())
 }
 
