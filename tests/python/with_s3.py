@@ -28,9 +28,13 @@ def main() -> int:
     }
     os.environ.update(credentials)
 
+    import logging
+
     import boto3
     from moto.server import ThreadedMotoServer
 
+    # One line a request is more than anybody reads.
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
