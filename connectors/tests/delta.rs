@@ -38,7 +38,7 @@ async fn every_table_can_be_made_and_is_partitioned_by_date() {
     let folder = tempfile::tempdir().unwrap();
     let (store, tables) = open(&folder);
     for table in Table::ALL {
-        tables.load(table, &[]).await.unwrap();
+        tables.load(table).await.unwrap();
         let first = format!("{}/_delta_log/00000000000000000000.json", table.name());
         let log = String::from_utf8(store.get(&first).await.unwrap().unwrap().to_vec()).unwrap();
         let metadata = log.lines().find(|line| line.contains("\"metaData\"")).unwrap();
@@ -62,7 +62,7 @@ async fn of_many_makers_of_a_table_all_find_one() {
     let folder = Arc::new(folder);
     let makers = (0..6).map(|_| {
         let folder = Arc::clone(&folder);
-        tokio::spawn(async move { open(&folder).1.load(Table::Hours, &[]).await.unwrap().version })
+        tokio::spawn(async move { open(&folder).1.load(Table::Hours).await.unwrap().version })
     });
     for maker in makers {
         assert_eq!(maker.await.unwrap(), 0);
@@ -73,12 +73,12 @@ async fn of_many_makers_of_a_table_all_find_one() {
 async fn of_many_commits_behind_one_version_one_lands() {
     let folder = tempfile::tempdir().unwrap();
     let folder = Arc::new(folder);
-    open(&folder).1.load(Table::Hours, &[]).await.unwrap();
+    open(&folder).1.load(Table::Hours).await.unwrap();
     let writers = (1..7).map(|number| {
         let folder = Arc::clone(&folder);
         tokio::spawn(async move {
             let tables = open(&folder).1;
-            let base = tables.load(Table::Hours, &[]).await.unwrap().version;
+            let base = tables.load(Table::Hours).await.unwrap().version;
             tables.commit(Table::Hours, base, &commit(number)).await.is_ok() && base == 0
         })
     });
@@ -94,14 +94,18 @@ async fn files_and_transactions_survive_log_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let (store, tables) = open(&folder);
     for number in 1..=105 {
-        let base = tables.load(Table::Hours, &[]).await.unwrap().version;
+        let base = tables.load(Table::Hours).await.unwrap().version;
         tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
     }
     let log = store.list("hours/_delta_log/").await.unwrap();
     assert!(log.iter().any(|file| file.path.contains("checkpoint")), "a checkpoint every hundred commits");
-    let fresh = open(&folder).1.load(Table::Hours, &[names::transaction(0)]).await.unwrap();
+    let fresh = open(&folder).1.load(Table::Hours).await.unwrap();
     assert_eq!(fresh.files.len(), 105);
-    assert_eq!(fresh.transactions[&names::transaction(0)], 105);
+    let (name, base) = (names::transaction(0), fresh.version);
+    for tables in [tables, open(&folder).1] {
+        let known = tables.transactions(Table::Hours, base, std::slice::from_ref(&name)).await.unwrap();
+        assert_eq!(known[&name], 105);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,6 +114,6 @@ async fn a_log_that_cannot_be_read_is_an_error_that_names_the_table() {
     std::fs::create_dir_all(folder.path().join("hours/_delta_log")).unwrap();
     std::fs::write(folder.path().join("hours/_delta_log/00000000000000000000.json"), "{\"nothing\":1}")
         .unwrap();
-    let error = open(&folder).1.load(Table::Hours, &[]).await.unwrap_err();
+    let error = open(&folder).1.load(Table::Hours).await.unwrap_err();
     assert!(error.to_string().starts_with("table hours: "), "{error}");
 }

@@ -34,7 +34,14 @@ const CHECKPOINT_INTERVAL: &str = "100";
 /// The Delta logs of a root.
 pub struct DeltaTables {
     store: Store,
-    open: BTreeMap<Table, Mutex<Option<DeltaTable>>>,
+    open: BTreeMap<Table, Mutex<Option<Open>>>,
+}
+
+/// A table as read last.
+struct Open {
+    delta: DeltaTable,
+    /// Transactions as of that version, as far as they have been asked for: the library reads the log for each.
+    transactions: BTreeMap<String, Option<u64>>,
 }
 
 impl DeltaTables {
@@ -52,7 +59,7 @@ impl DeltaTables {
     }
 
     /// Opens a table, or creates it; another may create it first.
-    async fn open(&self, table: Table) -> Result<DeltaTable, TableError> {
+    async fn open(&self, table: Table) -> Result<Open, TableError> {
         let failed = |error: DeltaTableError| error_of(table, &error);
         let mut delta = DeltaTable::new(self.log_store(table)?);
         if !delta.verify_deltatable_existence().await.map_err(failed)?
@@ -62,13 +69,13 @@ impl DeltaTables {
             return Err(error);
         }
         delta.load().await.map_err(failed)?;
-        Ok(delta)
+        Ok(Open { delta, transactions: BTreeMap::new() })
     }
 
-    async fn open_at(&self, table: Table, version: u64) -> Result<DeltaTable, TableError> {
+    async fn open_at(&self, table: Table, version: u64) -> Result<Open, TableError> {
         let mut delta = DeltaTable::new(self.log_store(table)?);
         delta.load_version(version).await.map_err(|error| error_of(table, &error))?;
-        Ok(delta)
+        Ok(Open { delta, transactions: BTreeMap::new() })
     }
 
     async fn create(&self, table: Table) -> Result<(), TableError> {
@@ -94,32 +101,66 @@ impl DeltaTables {
             .map_err(|error| error_of(table, &error))
     }
 
-    fn slot(&self, table: Table) -> Result<&Mutex<Option<DeltaTable>>, TableError> {
+    fn slot(&self, table: Table) -> Result<&Mutex<Option<Open>>, TableError> {
         self.open.get(&table).ok_or_else(|| TableError { table, cause: "it is none of ours".into() })
     }
 }
 
 #[async_trait]
 impl TableCommitter for DeltaTables {
-    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError> {
+    async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        let mut delta = match slot.take() {
-            Some(delta) => delta,
+        let open = match slot.take() {
+            Some(mut open) => {
+                let before = open.delta.version();
+                open.delta.update_state().await.map_err(|error| error_of(table, &error))?;
+                if open.delta.version() != before {
+                    open.transactions.clear();
+                }
+                open
+            }
             None => self.open(table).await?,
         };
-        delta.update_state().await.map_err(|error| error_of(table, &error))?;
-        let live = read(table, &delta, transactions).await?;
-        *slot = Some(delta);
+        let state = open.delta.snapshot().map_err(|error| error_of(table, &error))?;
+        let sizes = sizes(table, state)?.into_iter();
+        let files = sizes.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect();
+        let live = LiveTable { version: state.version(), files };
+        *slot = Some(open);
         Ok(live)
+    }
+
+    async fn transactions(
+        &self,
+        table: Table,
+        base: u64,
+        names: &[String],
+    ) -> Result<BTreeMap<String, u64>, TableError> {
+        let mut slot = self.slot(table)?.lock().await;
+        let mut open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
+            Some(open) => open,
+            None => self.open_at(table, base).await?,
+        };
+        let mut known = BTreeMap::new();
+        for name in names {
+            let seq = match open.transactions.get(name) {
+                Some(seq) => *seq,
+                None => transaction(table, &open.delta, name).await?,
+            };
+            open.transactions.insert(name.clone(), seq);
+            known.extend(seq.map(|seq| (name.clone(), seq)));
+        }
+        *slot = Some(open);
+        Ok(known)
     }
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
         let mut slot = self.slot(table)?.lock().await;
         // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have landed.
-        let delta = match slot.take().filter(|delta| delta.version() == Some(base)) {
-            Some(delta) => delta,
+        let open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
+            Some(open) => open,
             None => self.open_at(table, base).await?,
         };
+        let Open { delta, transactions: mut known } = open;
         let state = delta.snapshot().map_err(|error| error_of(table, &error))?;
         let now = now_millis();
         let sizes: BTreeMap<String, i64> =
@@ -147,27 +188,17 @@ impl TableCommitter for DeltaTables {
         let committed = committed.map_err(|error| error_of(table, &error))?;
         let mut next = DeltaTable::new(delta.log_store());
         next.state = Some(committed.snapshot());
-        *slot = Some(next);
+        known.extend(commit.transactions.iter().map(|(name, seq)| (name.clone(), Some(*seq))));
+        *slot = Some(Open { delta: next, transactions: known });
         Ok(())
     }
 }
 
-async fn read(table: Table, delta: &DeltaTable, transactions: &[String]) -> Result<LiveTable, TableError> {
+async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Option<u64>, TableError> {
     let failed = |error: DeltaTableError| error_of(table, &error);
     let state = delta.snapshot().map_err(failed)?;
-    let mut live = LiveTable { version: state.version(), ..LiveTable::default() };
-    live.files = sizes(table, state)?
-        .into_iter()
-        .map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() })
-        .collect();
-    for name in transactions {
-        let version =
-            state.transaction_version(delta.log_store().as_ref(), name.clone()).await.map_err(failed)?;
-        if let Some(version) = version.and_then(|version| u64::try_from(version).ok()) {
-            live.transactions.insert(name.clone(), version);
-        }
-    }
-    Ok(live)
+    let version = state.transaction_version(delta.log_store().as_ref(), name).await.map_err(failed)?;
+    Ok(version.and_then(|version| u64::try_from(version).ok()))
 }
 
 /// Live files and their sizes.

@@ -86,7 +86,7 @@ impl Default for Backfill {
         Self {
             threads: 0,
             buffer_bytes: 64 << 20,
-            rows_in_flight: 200_000,
+            rows_in_flight: 100_000,
             checkpoint_every: Span(Duration::from_secs(60)),
             hours_max: 100_000,
         }
@@ -160,10 +160,12 @@ fn load_from(file: Option<&Path>, variables: Vec<(String, String)>) -> Result<Lo
         said = said.merge(Yaml::string(&text));
     }
     let rules_given = said.contains("rules");
-    said = said.merge(Environment { variables });
+    let environment = Environment { variables };
+    let named: Vec<String> = environment.paths().map(|(path, _)| path).collect();
+    said = said.merge(environment);
     let shards_given = said.contains("root.shards");
     let all = Figment::from(Serialized::defaults(Config::default())).merge(said);
-    let config: Config = all.extract().map_err(|error| Failure::usage(sentence(file, error)))?;
+    let config: Config = all.extract().map_err(|error| Failure::usage(sentence(file, &named, error)))?;
     let currency = &config.rules.currency;
     if currency.is_empty() {
         return Err(Failure::usage("rules.currency is empty; name an ISO 4217 code such as USD"));
@@ -172,54 +174,61 @@ fn load_from(file: Option<&Path>, variables: Vec<(String, String)>) -> Result<Lo
 }
 
 /// What is wrong, where, and how to mend it.
-fn sentence(file: Option<&Path>, errors: figment::Error) -> String {
+fn sentence(file: Option<&Path>, named: &[String], errors: figment::Error) -> String {
     let sentences = errors.into_iter().map(|error| {
         let mut keys = error.path.clone();
-        let from_environment = error.metadata.as_ref().is_some_and(|metadata| metadata.name == ENVIRONMENT);
+        if let Kind::UnknownField(name, _) = &error.kind
+            && keys.last() != Some(name)
+        {
+            keys.push(name.clone());
+        }
+        let key = keys.join(".");
         let source = match file {
-            Some(file) if !from_environment => format!("in '{}'", file.display()),
+            Some(file) if !named.contains(&key) => format!("in '{}'", file.display()),
             _ => format!("in the environment ({PREFIX}SECTION__KEY)"),
         };
         if let Kind::UnknownField(name, known) = &error.kind {
-            if keys.last() == Some(name) {
-                keys.pop();
-            }
-            keys.push(name.clone());
             let nearest = known.iter().max_by(|one, other| {
                 strsim::jaro_winkler(one, name).total_cmp(&strsim::jaro_winkler(other, name))
             });
             let meant = nearest.map_or(String::new(), |nearest| format!("; did you mean '{nearest}'?"));
-            return format!("unknown key {} {source}{meant}", keys.join("."));
+            return format!("unknown key {key} {source}{meant}");
         }
-        let place = if keys.is_empty() { "the configuration".to_owned() } else { keys.join(".") };
+        let place = if key.is_empty() { "the configuration" } else { key.as_str() };
         format!("{place} {source}: {}", error.kind)
     });
     sentences.collect::<Vec<_>>().join("; ")
 }
-
-const ENVIRONMENT: &str = "environment";
 
 /// `PRORATA_SECTION__KEY`. A value whose default is text is taken as text, whatever it looks like.
 struct Environment {
     variables: Vec<(String, String)>,
 }
 
+impl Environment {
+    /// Keys such as `root.shards`, with the text of their values.
+    fn paths(&self) -> impl Iterator<Item = (String, &str)> {
+        self.variables.iter().filter_map(|(key, text)| {
+            let name = key.strip_prefix(PREFIX).filter(|name| name.contains("__"))?;
+            Some((name.to_ascii_lowercase().replace("__", "."), text.as_str()))
+        })
+    }
+}
+
 impl Provider for Environment {
     fn metadata(&self) -> Metadata {
-        Metadata::named(ENVIRONMENT)
+        Metadata::named("environment")
     }
 
     fn data(&self) -> figment::Result<Map<Profile, Dict>> {
         let defaults = Value::serialize(Config::default())?;
         let mut figment = Figment::new();
-        for (key, text) in &self.variables {
-            let Some(name) = key.strip_prefix(PREFIX).filter(|name| name.contains("__")) else { continue };
-            let path = name.to_ascii_lowercase().replace("__", ".");
+        for (path, text) in self.paths() {
             let is_text = matches!(defaults.find_ref(&path), Some(Value::String(..)));
             let value = if is_text || path.starts_with("rules.currencies.") {
-                Value::from(text.as_str())
+                Value::from(text)
             } else {
-                text.parse().unwrap_or_else(|_| Value::from(text.as_str()))
+                text.parse().unwrap_or_else(|_| Value::from(text))
             };
             figment = figment.merge(Serialized::global(&path, value));
         }

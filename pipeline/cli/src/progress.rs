@@ -40,8 +40,8 @@ fn advance(bar: &ProgressBar, done: u64, all: u64) {
 
 impl Progress for Bars {
     fn reading(&self, files: u64, files_all: u64, events: u64) {
-        self.reading.set_message(events.to_string());
         advance(&self.reading, files, files_all);
+        self.reading.set_message(events.to_string());
     }
 
     fn folding(&self, hours: u64, hours_all: u64) {

@@ -89,7 +89,7 @@ impl Options {
             rewrite_rules: false,
             take_over: false,
             buffer_bytes: 64 << 20,
-            rows_in_flight: 200_000,
+            rows_in_flight: 100_000,
             checkpoint_every: Duration::from_secs(60),
             hours_max: 100_000,
             readers: 2,

@@ -73,10 +73,11 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
     let text = |error: crate::ports::TableError| error.to_string();
     let table = Table::QuotaUsage;
     let (ours, other) = (names::transaction(3), names::transaction(4));
-    let apps = [ours.clone(), other.clone()];
-    let empty = tables.load(table, &apps).await.map_err(text)?;
+    let both = [ours.clone(), other.clone()];
+    let empty = tables.load(table).await.map_err(text)?;
     equal("files of a new table", empty.files.len(), 0)?;
-    equal("transactions of a new table", empty.transactions, BTreeMap::new())?;
+    let none = tables.transactions(table, empty.version, &both).await.map_err(text)?;
+    equal("transactions of a new table", none, BTreeMap::new())?;
 
     let add = |name: &str| AddFile {
         path: format!("date=2026-11-20/{name}.parquet"),
@@ -91,23 +92,25 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
         id: "contract".into(),
     };
     tables.commit(table, empty.version, &commit(vec![add("a"), add("b")], vec![], 1)).await.map_err(text)?;
-    let first = tables.load(table, &apps).await.map_err(text)?;
+    let first = tables.load(table).await.map_err(text)?;
     let live = |name: &str| LiveFile { path: add(name).path, bytes: 10 };
     equal("files after a commit", first.files.clone(), vec![live("a"), live("b")])?;
-    equal("transactions after a commit", first.transactions.clone(), [(ours.clone(), 1)].into())?;
+    let known = tables.transactions(table, first.version, &both).await.map_err(text)?;
+    equal("transactions after a commit", known, [(ours.clone(), 1)].into())?;
 
     let stale = tables.commit(table, empty.version, &commit(vec![add("c")], vec![], 2)).await;
     equal("a commit from an old version is refused", stale.is_err(), true)?;
     let replace = commit(vec![add("d")], vec![add("a").path], 7);
     tables.commit(table, first.version, &replace).await.map_err(text)?;
-    let second = tables.load(table, &apps).await.map_err(text)?;
+    let second = tables.load(table).await.map_err(text)?;
     equal("files after a replacement", second.files.clone(), vec![live("b"), live("d")])?;
-    equal("transactions after it", second.transactions, [(ours.clone(), 7)].into())?;
+    let known = tables.transactions(table, second.version, &both).await.map_err(text)?;
+    equal("transactions after it", known, [(ours.clone(), 7)].into())?;
     equal("versions ascend", second.version > first.version, true)?;
 
-    let again = tables.load(table, &[other]).await.map_err(text)?;
-    equal("only transactions asked for", again.transactions, BTreeMap::new())?;
-    let untouched = tables.load(Table::Hours, &apps).await.map_err(text)?;
+    let asked = tables.transactions(table, second.version, &[other]).await.map_err(text)?;
+    equal("only transactions asked for", asked, BTreeMap::new())?;
+    let untouched = tables.load(Table::Hours).await.map_err(text)?;
     equal("another table", untouched.files.len(), 0)
 }
 

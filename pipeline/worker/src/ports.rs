@@ -84,8 +84,6 @@ pub struct LiveTable {
     pub version: u64,
     /// Its live files, in ascending order of path.
     pub files: Vec<LiveFile>,
-    /// Latest version of each of the transactions asked for.
-    pub transactions: BTreeMap<String, u64>,
 }
 
 /// A file to add to a table.
@@ -127,8 +125,17 @@ pub struct TableError {
 /// The logs of the tables.
 #[async_trait]
 pub trait TableCommitter: Send + Sync {
-    /// The table's newest version, with the transactions of these names; creates an empty table when there is none.
-    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError>;
+    /// The table's newest version; creates an empty table when there is none.
+    async fn load(&self, table: Table) -> Result<LiveTable, TableError>;
+
+    /// Latest version of each of these transactions as of version `base`, without those that never were. Asking may
+    /// mean reading the whole log.
+    async fn transactions(
+        &self,
+        table: Table,
+        base: u64,
+        names: &[String],
+    ) -> Result<BTreeMap<String, u64>, TableError>;
 
     /// Commits right behind version `base`, once and without trying again; fails when the log has grown since.
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError>;

@@ -62,21 +62,19 @@ async fn publish_table(
     id: &str,
     published: &mut Published,
 ) -> Result<()> {
-    let names: Vec<String> =
-        checkpoints.iter().map(|checkpoint| names::transaction(checkpoint.shard)).collect();
     let mut failure = None;
     for attempt in 0..TRIES_MAX {
         if attempt > 0 {
             clock.pause(backoff(id, attempt)).await;
         }
-        let live = match tables.load(table, &names).await {
-            Ok(live) => live,
+        let (live, known) = match load(tables, table, checkpoints).await {
+            Ok(loaded) => loaded,
             Err(error) => {
                 failure = Some(error);
                 continue;
             }
         };
-        let commit = difference(table, &live, checkpoints, id, published)?;
+        let commit = difference(table, &live, &known, checkpoints, id, published)?;
         if commit.adds.is_empty() && commit.removes.is_empty() {
             return Ok(());
         }
@@ -95,10 +93,35 @@ async fn publish_table(
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
+/// The table, and the transactions of the shards for which it is not as their checkpoints say.
+async fn load(
+    tables: &dyn TableCommitter,
+    table: Table,
+    checkpoints: &[&Checkpoint],
+) -> Result<(LiveTable, BTreeMap<String, u64>), TableError> {
+    let live = tables.load(table).await?;
+    let (ours, _) = sort_out(&live);
+    let differ = checkpoints.iter().filter(|checkpoint| {
+        let mut commit = TableCommit::default();
+        let there = ours.get(&checkpoint.shard);
+        add_and_remove(table, checkpoint, there, &mut commit);
+        // Files of a shard that nobody owned yet: then its checkpoints are lost.
+        !commit.adds.is_empty() || !commit.removes.is_empty() || (checkpoint.seq == 0 && there.is_some())
+    });
+    let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();
+    let known = if names.is_empty() {
+        BTreeMap::new()
+    } else {
+        tables.transactions(table, live.version, &names).await?
+    };
+    Ok((live, known))
+}
+
 /// What makes the table equal to the checkpoints.
 fn difference(
     table: Table,
     live: &LiveTable,
+    known: &BTreeMap<String, u64>,
     checkpoints: &[&Checkpoint],
     id: &str,
     published: &mut Published,
@@ -108,7 +131,7 @@ fn difference(
     for checkpoint in checkpoints {
         let shard = checkpoint.shard;
         let name = names::transaction(shard);
-        match live.transactions.get(&name) {
+        match known.get(&name) {
             Some(seq) if *seq > checkpoint.seq => {
                 published.fenced.insert(shard, Fence { table, seq: *seq });
             }

@@ -93,7 +93,7 @@ impl Room {
         runtime.block_on(async {
             let mut files = BTreeMap::new();
             for table in Table::ALL {
-                let live = tables.load(table, &[]).await.unwrap();
+                let live = tables.load(table).await.unwrap();
                 files.insert(table, live.files.into_iter().map(|file| file.path).collect());
             }
             files

@@ -97,7 +97,7 @@ pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) 
     }
     let mut live = LiveHours::new();
     for table in Table::ALL {
-        for file in run.ports.tables.load(table, &[]).await?.files {
+        for file in run.ports.tables.load(table).await?.files {
             if let Some(name) = TableFile::parse(&file.path) {
                 let entry =
                     FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };

@@ -12,8 +12,17 @@ use crate::ports::{LiveFile, LiveTable, TableCommit, TableCommitter, TableError}
 /// Table logs in memory. Clones share the logs; each process has its own faults.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTables {
-    logs: Arc<Mutex<BTreeMap<Table, LiveTable>>>,
+    logs: Arc<Mutex<BTreeMap<Table, Log>>>,
     faults: Faults,
+}
+
+/// One table's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Its newest version.
+    pub live: LiveTable,
+    /// Latest version of every transaction.
+    pub transactions: BTreeMap<String, u64>,
 }
 
 impl MemoryTables {
@@ -23,12 +32,12 @@ impl MemoryTables {
     }
 
     /// All tables as they are now.
-    pub fn tables(&self) -> BTreeMap<Table, LiveTable> {
+    pub fn tables(&self) -> BTreeMap<Table, Log> {
         self.lock().clone()
     }
 
     /// Replaces all logs.
-    pub fn restore(&self, tables: BTreeMap<Table, LiveTable>) {
+    pub fn restore(&self, tables: BTreeMap<Table, Log>) {
         *self.lock() = tables;
     }
 
@@ -36,21 +45,21 @@ impl MemoryTables {
     pub fn add_foreign(&self, table: Table, path: &str) {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
-        log.files.push(LiveFile { path: path.to_owned(), bytes: 1 });
-        log.version += 1;
+        log.live.files.push(LiveFile { path: path.to_owned(), bytes: 1 });
+        log.live.version += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, LiveTable>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, Log>> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn append(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), String> {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
-        if log.version != base {
+        if log.live.version != base {
             return Err(format!("version {} exists", base + 1));
         }
-        let mut files = log.files.clone();
+        let mut files = log.live.files.clone();
         for path in &commit.removes {
             let at = files.iter().position(|file| file.path == *path);
             files.remove(at.ok_or_else(|| format!("'{path}' is not live"))?);
@@ -62,8 +71,8 @@ impl MemoryTables {
             files.push(LiveFile { path: add.path.clone(), bytes: add.bytes });
         }
         files.sort();
-        log.files = files;
-        log.version += 1;
+        log.live.files = files;
+        log.live.version += 1;
         log.transactions.extend(commit.transactions.clone());
         Ok(())
     }
@@ -71,11 +80,25 @@ impl MemoryTables {
 
 #[async_trait]
 impl TableCommitter for MemoryTables {
-    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError> {
+    async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         self.faults.alive().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
-        let mut live = self.lock().entry(table).or_default().clone();
-        live.transactions.retain(|name, _| transactions.contains(name));
-        Ok(live)
+        Ok(self.lock().entry(table).or_default().live.clone())
+    }
+
+    async fn transactions(
+        &self,
+        table: Table,
+        base: u64,
+        names: &[String],
+    ) -> Result<BTreeMap<String, u64>, TableError> {
+        self.faults.alive().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
+        let mut logs = self.lock();
+        let log = logs.entry(table).or_default();
+        if log.live.version != base {
+            return Err(TableError { table, cause: format!("version {base} is not the newest") });
+        }
+        let known = names.iter().filter_map(|name| Some((name.clone(), *log.transactions.get(name)?)));
+        Ok(known.collect())
     }
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {

@@ -108,8 +108,8 @@ impl Lake {
     pub fn content(&self) -> Content {
         let objects = self.store.objects();
         let mut content = Content::new();
-        for (table, live) in self.tables.tables() {
-            for file in live.files {
+        for (table, log) in self.tables.tables() {
+            for file in log.live.files {
                 let name = TableFile::parse(&file.path).expect("a file of ours");
                 let bytes = &objects[&format!("{}/{}", table.name(), file.path)];
                 let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -125,7 +125,7 @@ impl Lake {
         let tables = self.tables.tables();
         tables
             .into_iter()
-            .map(|(table, live)| (table, live.files.into_iter().map(|file| file.path).collect()))
+            .map(|(table, log)| (table, log.live.files.into_iter().map(|file| file.path).collect()))
             .collect()
     }
 

@@ -1,5 +1,6 @@
 //! Several owners of one root: one wins, the others say so, and no table shows a trace of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,8 +55,17 @@ impl ObjectStore for Interloper {
 
 #[async_trait]
 impl TableCommitter for Interloper {
-    async fn load(&self, table: Table, transactions: &[String]) -> Result<LiveTable, TableError> {
-        self.lake.tables.load(table, transactions).await
+    async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
+        self.lake.tables.load(table).await
+    }
+
+    async fn transactions(
+        &self,
+        table: Table,
+        base: u64,
+        names: &[String],
+    ) -> Result<BTreeMap<String, u64>, TableError> {
+        self.lake.tables.transactions(table, base, names).await
     }
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
