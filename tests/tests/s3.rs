@@ -2,7 +2,7 @@
 //!
 //! The server is started by `tests/python/with_s3.py`, so these tests stand behind the feature `servers`.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,8 @@ async fn a_lake_in_a_bucket_is_the_lake_in_a_folder_and_a_rerun_changes_nothing(
 #[test]
 fn a_bucket_that_is_not_there_is_storage_unavailable() {
     let events = root().join("testdata/sample-day/events");
-    let output = prorata(&["backfill", "--events", events.to_str().unwrap(), "--lake", "s3://no-such-bucket/lake"]);
+    let output =
+        prorata(&["backfill", "--events", events.to_str().unwrap(), "--lake", "s3://no-such-bucket/lake"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.contains("no-such-bucket") && !told.contains("panicked"), "{told}");
