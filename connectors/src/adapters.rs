@@ -10,10 +10,10 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Position, Rejected, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Rejected, TableEncoder,
 };
 
-use crate::archive::{self, FileError, Origin, RejectedRecord};
+use crate::archive::{self, FileError, Origin};
 use crate::tables;
 
 /// Avro object container files.
@@ -22,13 +22,7 @@ pub struct AvroArchive;
 
 impl Archive for AvroArchive {
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> io::Result<()> {
-        let read = archive::read_events(file, &mut |position, record| {
-            let position = Position { block: position.block, byte: position.byte, record: position.record };
-            each(
-                Some(position),
-                record.map_err(|RejectedRecord { reject, bytes }| Rejected { reject, bytes }),
-            );
-        });
+        let read = archive::read_events(file, &mut |position, record| each(Some(position), record));
         match read {
             Ok(()) => Ok(()),
             Err(FileError::Io(error)) => Err(error),
@@ -51,11 +45,10 @@ impl Archive for AvroArchive {
 }
 
 fn dead_letter(letter: &DeadLetter) -> archive::DeadLetter {
-    let place = |at: Position| archive::Position { block: at.block, byte: at.byte, record: at.record };
     archive::DeadLetter {
         reject: letter.rejected.reject.clone(),
         bytes: letter.rejected.bytes.clone(),
-        origin: Origin::File { file: letter.file.clone(), position: letter.position.map(place) },
+        origin: Origin::File { file: letter.file.clone(), position: letter.position },
         worker_version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
@@ -71,8 +64,7 @@ impl TableEncoder for ParquetEncoder {
         hours: &[HourTables],
         clocks: &[HourClock],
     ) -> Result<Option<EncodedFile>, String> {
-        let clocks: Vec<tables::HourClock> = clocks.iter().map(clock).collect();
-        let encoded = tables::encode(table, hours, &clocks).map_err(|error| crate::store::causes(&error))?;
+        let encoded = tables::encode(table, hours, clocks).map_err(|error| crate::store::causes(&error))?;
         Ok(encoded.map(|file| EncodedFile {
             bytes: file.bytes,
             rows: file.rows,
@@ -80,16 +72,6 @@ impl TableEncoder for ParquetEncoder {
             // Half of a SHA-256 is enough to tell contents apart, and names stay short.
             digest: file.content_digest.chars().take(32).collect(),
         }))
-    }
-}
-
-const fn clock(clock: &HourClock) -> tables::HourClock {
-    tables::HourClock {
-        late_events: clock.late_events,
-        max_event_time_seen: clock.max_event_time_seen,
-        complete: clock.complete,
-        revision: clock.revision,
-        last_updated: clock.last_updated,
     }
 }
 

@@ -13,9 +13,7 @@ use apache_avro::types::Value;
 use apache_avro::writer::datum::GenericDatumWriter;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use prorata_connectors::avro::{
-    Decoder, SCHEMA_BYTES_MAX, SingleObjects, check_currency, encode_single_object, fingerprint,
-};
+use prorata_connectors::avro::{Decoder, SCHEMA_BYTES_MAX, SingleObjects, encode_single_object, fingerprint};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::body::wire::{put_bytes, put_long};
@@ -378,7 +376,7 @@ fn sentences_stay_short_whatever_they_quote() {
     let Payload::RateSet(rate) = &mut event.payload else { unreachable!() };
     rate.currency = long.as_str().into();
     event.organization_id = long.as_str().into();
-    let mismatch = check_currency(&event, &Rules::default()).unwrap_err();
+    let mismatch = Rules::default().check_currency(&event).unwrap_err();
     let foreign = avsc(EventKind::NodeStopped).replace("prorata.events.NodeStopped", &long);
     let foreign =
         Decoder::compile(&foreign).unwrap().decode(&encode(&sample(EventKind::NodeStopped))).unwrap_err();
@@ -441,10 +439,10 @@ fn prices_must_be_in_the_organizations_currency() {
     let Payload::RateSet(rate) = &mut event.payload else { unreachable!() };
     rate.currency = "EUR".into();
     let mut rules = Rules::default();
-    assert_eq!(check_currency(&event, &rules).unwrap_err().reason, Reason::CurrencyMismatch);
+    assert_eq!(rules.check_currency(&event).unwrap_err().reason, Reason::CurrencyMismatch);
     rules.currencies.insert("acme".into(), "EUR".into());
-    assert_eq!(check_currency(&event, &rules), Ok(()));
-    assert_eq!(check_currency(&sample(EventKind::PodUsage), &rules), Ok(()));
+    assert_eq!(rules.check_currency(&event), Ok(()));
+    assert_eq!(rules.check_currency(&sample(EventKind::PodUsage)), Ok(()));
 }
 
 #[test]

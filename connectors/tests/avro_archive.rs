@@ -9,8 +9,8 @@ use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value;
 use apache_avro::{Codec, DeflateSettings, Reader, Schema, Writer, ZstandardSettings};
 use prorata_connectors::archive::{
-    BLOCK_BYTES_MAX, DeadLetter, FileError, Origin, Position, RejectedRecord, archive_schema,
-    read_dead_letters, read_events, write_dead_letters, write_events,
+    BLOCK_BYTES_MAX, DeadLetter, FileError, Origin, Position, Rejected, archive_schema, read_dead_letters,
+    read_events, write_dead_letters, write_events,
 };
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
@@ -20,7 +20,7 @@ use prorata_schemas::reject::{Reason, Reject};
 
 use support::{dice, mutate, samples};
 
-type Told = Vec<(Position, Result<EventRecord, RejectedRecord>)>;
+type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
 
 fn read(file: &[u8]) -> Result<Told, FileError> {
     let mut told = Vec::new();

@@ -165,6 +165,47 @@ pub struct CostRow {
     pub rate: Option<Arc<RateSet>>,
 }
 
+impl CostRow {
+    /// A row of a kind with nothing else filled in.
+    pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {
+        Self {
+            kind,
+            cluster_id: None,
+            resource_id,
+            pod_uid: None,
+            commitment_id: None,
+            reservation_id: None,
+            quota_id: None,
+            quota_state: None,
+            list_unit_price: Decimal12::ZERO,
+            unpriced: None,
+            provider,
+            pricing_quantity: Decimal12::ZERO,
+            billed_cost: Decimal12::ZERO,
+            effective_cost: Decimal12::ZERO,
+            list_cost: Decimal12::ZERO,
+            commitment_quantity: None,
+            allocated_ratio: None,
+            split_cost: None,
+            unused_cost: None,
+            cpu_cost: None,
+            memory_cost: None,
+            gpu_cost: None,
+            allocated: None,
+            requested: None,
+            used: None,
+            running_seconds: None,
+            pool_charge: None,
+            node: None,
+            pod: None,
+            reservation: None,
+            commitment: None,
+            pool: None,
+            rate: None,
+        }
+    }
+}
+
 /// Hours of the three resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceHours {

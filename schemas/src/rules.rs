@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 use crate::decimal::Decimal12;
+use crate::event::Event;
+use crate::quantity::excerpt;
+use crate::reject::{Reason, Reject};
 
 /// What the rules leave to choice. Rules are data: an hour is always folded under the version listed for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,5 +84,25 @@ impl Rules {
     /// The currency that every price of this organization must be in.
     pub fn currency_of(&self, organization_id: &str) -> &Text {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
+    }
+
+    /// Judges the currency of an event's prices: it must be the organization's configured one.
+    ///
+    /// # Errors
+    /// `currency_mismatch`.
+    pub fn check_currency(&self, event: &Event) -> Result<(), Reject> {
+        let ours = self.currency_of(&event.organization_id);
+        match event.payload.currency() {
+            Some(currency) if currency != ours => {
+                let what = format!(
+                    "'{}' is not '{ours}', the currency configured for organization '{}'",
+                    excerpt(currency),
+                    excerpt(&event.organization_id)
+                );
+                let sentence = format!("{}.currency: {what}", event.payload.kind().name());
+                Err(Reject::new(Reason::CurrencyMismatch, sentence))
+            }
+            _ => Ok(()),
+        }
     }
 }

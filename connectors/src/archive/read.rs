@@ -8,11 +8,11 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 
 use super::container::{Block, Container, FileError, Lost, Next};
-use super::{Position, RejectedRecord};
+use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
 /// What is told of each record.
-pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, RejectedRecord>) + 'f;
+pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
@@ -68,7 +68,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     };
     let Some(records) = lost.cut_at.and_then(|cut_at| lost.bytes.get(cut_at..)) else {
         let position = Position { record: None, ..place(lost.block, 0) };
-        let rejected = RejectedRecord { reject: malformed(0), bytes: lost.bytes };
+        let rejected = Rejected { reject: malformed(0), bytes: lost.bytes };
         return on(position, Err(rejected));
     };
     let mut wire = Wire::new(records);
@@ -99,7 +99,7 @@ fn tell(block: Block, record: u64, bytes: &[u8], verdict: Verdict, on: &mut OnRe
 }
 
 fn reject(block: Block, record: u64, reject: Reject, bytes: &[u8], on: &mut OnRecord<'_>) {
-    on(place(block, record), Err(RejectedRecord { reject, bytes: bytes.to_vec() }));
+    on(place(block, record), Err(Rejected { reject, bytes: bytes.to_vec() }));
 }
 
 const fn place(block: Block, record: u64) -> Position {

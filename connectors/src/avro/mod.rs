@@ -18,10 +18,8 @@ use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
-use prorata_schemas::event::{Event, EventKind, EventRecord};
-use prorata_schemas::quantity::excerpt;
+use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::rules::Rules;
 
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
 
@@ -237,24 +235,6 @@ impl Decoders {
         }
         kept.insert(writer_schema.into(), Arc::clone(&decoder));
         Ok(decoder)
-    }
-}
-
-/// Judges the currency of an event's prices: it must be the organization's configured one.
-///
-/// # Errors
-/// `currency_mismatch`.
-pub fn check_currency(event: &Event, rules: &Rules) -> Result<(), Reject> {
-    let ours = rules.currency_of(&event.organization_id);
-    match event.payload.currency() {
-        Some(currency) if currency != ours => {
-            let name = event.payload.kind().name();
-            let (organization, currency) = (excerpt(&event.organization_id), excerpt(currency));
-            let sentence =
-                format!("{name}.currency: '{currency}', but '{organization}' is configured with '{ours}'");
-            Err(Reject::new(Reason::CurrencyMismatch, sentence))
-        }
-        _ => Ok(()),
     }
 }
 

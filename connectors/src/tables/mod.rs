@@ -19,26 +19,13 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 
 use charge::Charge;
+pub use prorata_worker::ports::HourClock;
+
 use file::FileWriter;
 use usage::{HourLine, Line};
-
-/// What of one organization's hour depends on when its events arrived: the clock columns of `hours`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HourClock {
-    /// Events that came after the hour had closed.
-    pub late_events: i64,
-    /// Latest event time seen by then.
-    pub max_event_time_seen: Option<Timestamp>,
-    /// Whether the watermark has passed the hour's end.
-    pub complete: bool,
-    /// How often the hour's rows have changed since they were first published.
-    pub revision: i64,
-    /// When they last changed.
-    pub last_updated: Timestamp,
-}
 
 /// One Parquet file, with what its entry in the Delta log says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

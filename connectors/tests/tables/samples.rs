@@ -122,39 +122,13 @@ fn reservation() -> ReservationSet {
 fn row(kind: RowKind, resource: &str, quantity: &str, price: &str, costs: [&str; 3]) -> CostRow {
     let [billed, effective, list] = costs.map(dec);
     CostRow {
-        kind,
         cluster_id: Some("prod".into()),
-        resource_id: resource.into(),
-        pod_uid: None,
-        commitment_id: None,
-        reservation_id: None,
-        quota_id: None,
-        quota_state: None,
         list_unit_price: dec(price),
-        unpriced: None,
-        provider: "aws".into(),
         pricing_quantity: dec(quantity),
         billed_cost: billed,
         effective_cost: effective,
         list_cost: list,
-        commitment_quantity: None,
-        allocated_ratio: None,
-        split_cost: None,
-        unused_cost: None,
-        cpu_cost: None,
-        memory_cost: None,
-        gpu_cost: None,
-        allocated: None,
-        requested: None,
-        used: None,
-        running_seconds: None,
-        pool_charge: None,
-        node: None,
-        pod: None,
-        reservation: None,
-        commitment: None,
-        pool: None,
-        rate: None,
+        ..CostRow::new(kind, resource.into(), "aws".into())
     }
 }
 

@@ -12,7 +12,6 @@ use crate::draft::{Charge, Draft, Totals};
 use crate::error::EngineError;
 use crate::number::{Fraction, largest_remainder, one, ratio, round, units};
 use crate::pod_hours::{LabelKey, LabelTime, PodHours, resource_hours};
-use crate::rows::blank;
 use crate::split::{Component, NodeHour, RESOURCES, gcd};
 use crate::state::NodeKey;
 
@@ -328,7 +327,7 @@ impl NodeRows<'_> {
             list_cost: list.round_units()?,
             node: Some(node.clone()),
             commitment: component.commitment.clone(),
-            ..blank(kind, self.key.1.clone(), node.provider.clone())
+            ..CostRow::new(kind, self.key.1.clone(), node.provider.clone())
         };
         let charge = match &component.commitment {
             Some(commitment) => Charge::Commitment(commitment.commitment_id.clone()),

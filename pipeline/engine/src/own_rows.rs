@@ -19,7 +19,7 @@ use crate::error::EngineError;
 use crate::number::{Fraction, ratio, round, units};
 use crate::pod_hours::{add_use, hours, resource_hours};
 use crate::pool::charges;
-use crate::rows::{UNKNOWN, alone, blank, seconds};
+use crate::rows::{UNKNOWN, alone, seconds};
 use crate::shape::Shape;
 use crate::slices::{PodSlice, PoolPricing, Span};
 use crate::split::RESOURCES;
@@ -200,7 +200,7 @@ fn row(uid: &Text, key: Key, gathered: Gathered) -> Result<Draft, EngineError> {
         pod: Some(gathered.description),
         rate: gathered.rate,
         pool: gathered.pool,
-        ..blank(key.kind, uid.clone(), provider)
+        ..CostRow::new(key.kind, uid.clone(), provider)
     };
     let mut draft = alone(row, cost);
     if key.kind == RowKind::PodServerless {

@@ -23,45 +23,6 @@ use crate::state::{NodeKey, Sample};
 /// Provider of rows without a price.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// A row of a kind with nothing else filled in.
-pub(crate) fn blank(kind: RowKind, resource_id: Text, provider: Text) -> CostRow {
-    CostRow {
-        kind,
-        cluster_id: None,
-        resource_id,
-        pod_uid: None,
-        commitment_id: None,
-        reservation_id: None,
-        quota_id: None,
-        quota_state: None,
-        list_unit_price: Decimal12::ZERO,
-        unpriced: None,
-        provider,
-        pricing_quantity: Decimal12::ZERO,
-        billed_cost: Decimal12::ZERO,
-        effective_cost: Decimal12::ZERO,
-        list_cost: Decimal12::ZERO,
-        commitment_quantity: None,
-        allocated_ratio: None,
-        split_cost: None,
-        unused_cost: None,
-        cpu_cost: None,
-        memory_cost: None,
-        gpu_cost: None,
-        allocated: None,
-        requested: None,
-        used: None,
-        running_seconds: None,
-        pool_charge: None,
-        node: None,
-        pod: None,
-        reservation: None,
-        commitment: None,
-        pool: None,
-        rate: None,
-    }
-}
-
 /// A row that is a charge by itself.
 pub(crate) fn alone(row: CostRow, cost: Fraction) -> Draft {
     let quantity = Fraction::zero();
@@ -154,7 +115,7 @@ fn unknown_node(key: &NodeKey, uid: &Text, pod: &PodHours, rules: &Rules) -> Res
             used: pod.used.map(|used| resource_hours(used, factors)).transpose()?,
             running_seconds: Some(seconds(time.micros)),
             pod: Some(pod.description.clone()),
-            ..blank(RowKind::PodNode, key.1.clone(), UNKNOWN.into())
+            ..CostRow::new(RowKind::PodNode, key.1.clone(), UNKNOWN.into())
         };
         let mut draft = alone(row, Fraction::zero());
         draft.resources = Some([Fraction::zero(), Fraction::zero(), Fraction::zero()]);
@@ -191,7 +152,7 @@ pub(crate) fn draft_reservation(slices: &[ReservationSlice]) -> Result<Vec<Draft
             pricing_quantity: round(&quantity)?,
             list_cost: cost.round_units()?,
             reservation: Some(reservation.clone()),
-            ..blank(
+            ..CostRow::new(
                 RowKind::ReservationUnused,
                 reservation.reservation_id.clone(),
                 reservation.provider.clone(),
@@ -259,6 +220,6 @@ fn commitment_row(kind: RowKind, slice: &crate::slices::CommitmentSlice, quantit
         pricing_quantity: quantity,
         commitment_quantity: Some(quantity),
         commitment: Some(commitment.clone()),
-        ..blank(kind, commitment.commitment_id.clone(), commitment.provider.clone())
+        ..CostRow::new(kind, commitment.commitment_id.clone(), commitment.provider.clone())
     }
 }

@@ -78,7 +78,7 @@ impl Draft {
     /// A draft of nothing.
     pub fn new(kind: RowKind, resource_id: Text, charge: Charge) -> Self {
         Self {
-            row: empty_row(kind, resource_id),
+            row: CostRow::new(kind, resource_id, "unknown".into()),
             charge,
             keep: false,
             quantity: zero(),
@@ -102,44 +102,6 @@ impl Draft {
         self.row.quota_state = label.state;
         self.row.unpriced = label.reason;
         self
-    }
-}
-
-fn empty_row(kind: RowKind, resource_id: Text) -> CostRow {
-    CostRow {
-        kind,
-        cluster_id: None,
-        resource_id,
-        pod_uid: None,
-        commitment_id: None,
-        reservation_id: None,
-        quota_id: None,
-        quota_state: None,
-        list_unit_price: Decimal12::ZERO,
-        unpriced: None,
-        provider: "unknown".into(),
-        pricing_quantity: Decimal12::ZERO,
-        billed_cost: Decimal12::ZERO,
-        effective_cost: Decimal12::ZERO,
-        list_cost: Decimal12::ZERO,
-        commitment_quantity: None,
-        allocated_ratio: None,
-        split_cost: None,
-        unused_cost: None,
-        cpu_cost: None,
-        memory_cost: None,
-        gpu_cost: None,
-        allocated: None,
-        requested: None,
-        used: None,
-        running_seconds: None,
-        pool_charge: None,
-        node: None,
-        pod: None,
-        reservation: None,
-        commitment: None,
-        pool: None,
-        rate: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::Reject;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use tokio::runtime::Handle;
@@ -150,21 +150,11 @@ impl Taker<'_> {
     /// What needs configuration: an organization's prices are in its own currency.
     fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
         let EventRecord { event, body } = record;
-        let organization = &event.organization_id;
-        let shard = self.reading.root.shard_of(organization);
+        let shard = self.reading.root.shard_of(&event.organization_id);
         let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
-        let expected = rules.currency_of(organization);
-        match event.payload.currency() {
-            Some(currency) if currency != expected => {
-                let name = event.payload.kind().name();
-                let sentence = format!(
-                    "{name}.currency: '{currency}' is not '{expected}', the currency configured for organization \
-                     '{organization}'"
-                );
-                let reject = Reject::new(Reason::CurrencyMismatch, sentence);
-                Err(Rejected { reject, bytes: body.into_vec() })
-            }
-            _ => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
+        match rules.check_currency(&event) {
+            Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
+            Ok(()) => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
         }
     }
 
