@@ -1,8 +1,12 @@
 //! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
 //!
+//! Columns that say one thing in the whole file are not compressed: a dictionary of one value is a few bytes already,
+//! and preparing a compressor for each of them costs more than all the rest of a small file.
+//!
 //! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema says that
 //! JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses the table.
 
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -11,6 +15,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 use prorata_schemas::tables::Table;
 use sha2::{Digest, Sha256};
 
@@ -35,39 +40,40 @@ pub struct FileWriter<R> {
     table: Table,
     columns: Vec<Column<R>>,
     schema: SchemaRef,
-    writer: ArrowWriter<Vec<u8>>,
     stats: Vec<(&'static str, ColumnStats)>,
 }
 
 impl<R> FileWriter<R> {
-    /// An empty file with these columns.
-    pub fn new(table: Table, columns: Vec<Column<R>>) -> Result<Self, TableError> {
+    /// A file with these columns.
+    pub fn new(table: Table, columns: Vec<Column<R>>) -> Self {
         let schema = column::schema(&columns);
-        let writer = properties(&schema)
-            .and_then(|properties| {
-                let options =
-                    ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-                ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options)
-            })
-            .map_err(|source| TableError::Write { table, source })?;
         let stats = stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect();
-        Ok(Self { table, columns, schema, writer, stats })
+        Self { table, columns, schema, stats }
     }
 
-    /// Writes all rows and closes the file; none when there are no rows.
+    /// Writes all rows; none when there are no rows.
     pub fn write(mut self, rows: impl Iterator<Item = R>) -> Result<Option<EncodedTable>, TableError> {
+        let table = self.table;
+        let failed = |source| TableError::Write { table, source };
         let mut rows = rows.peekable();
         let mut count = 0_u64;
+        let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
         while rows.peek().is_some() {
             let chunk: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
             count += chunk.len() as u64;
-            self.write_chunk(&chunk)?;
+            let batch = self.batch(&chunk)?;
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                None => {
+                    // Only a file of one batch is known whole before it is written.
+                    let constant = if rows.peek().is_none() { constant_columns(&batch) } else { Vec::new() };
+                    writer.insert(self.open(&constant).map_err(failed)?)
+                }
+            };
+            writer.write(&batch).map_err(failed)?;
         }
-        if count == 0 {
-            return Ok(None);
-        }
-        let table = self.table;
-        let bytes = self.writer.into_inner().map_err(|source| TableError::Write { table, source })?;
+        let Some(writer) = writer else { return Ok(None) };
+        let bytes = writer.into_inner().map_err(failed)?;
         let digest = hex(&Sha256::digest(&bytes));
         Ok(Some(EncodedTable {
             bytes: Bytes::from(bytes),
@@ -78,27 +84,47 @@ impl<R> FileWriter<R> {
         }))
     }
 
-    fn write_chunk(&mut self, rows: &[R]) -> Result<(), TableError> {
-        let table = self.table;
+    fn open(&self, constant: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+        let properties = properties(&self.schema, constant)?;
+        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+        ArrowWriter::try_new_with_options(Vec::new(), self.schema.clone(), options)
+    }
+
+    fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, TableError> {
         for (name, stats) in &mut self.stats {
             for column in self.columns.iter().filter(|column| column.name == *name) {
                 rows.iter().map(column.value).for_each(|cell| stats.add(cell));
             }
         }
-        let batch = column::batch(table, &self.schema, &self.columns, rows)?;
-        self.writer.write(&batch).map_err(|source| TableError::Write { table, source })
+        column::batch(self.table, &self.schema, &self.columns, rows)
     }
 }
 
-fn properties(schema: &Schema) -> Result<WriterProperties, ParquetError> {
-    Ok(WriterProperties::builder()
+/// Columns with one value, or none, in all rows.
+fn constant_columns(batch: &RecordBatch) -> Vec<String> {
+    let rows = batch.num_rows().saturating_sub(1);
+    let constant = |index: &usize| {
+        let column = batch.column(*index);
+        column.slice(0, rows).to_data() == column.slice(1, rows).to_data()
+    };
+    let fields = batch.schema_ref().fields();
+    let named = (0..batch.num_columns()).filter(constant).filter_map(|index| fields.get(index));
+    named.map(|field| field.name().clone()).collect()
+}
+
+fn properties(schema: &Schema, uncompressed: &[String]) -> Result<WriterProperties, ParquetError> {
+    let mut properties = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(true)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]))
-        .build())
+        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]));
+    for name in uncompressed {
+        properties =
+            properties.set_column_compression(ColumnPath::from(name.as_str()), Compression::UNCOMPRESSED);
+    }
+    Ok(properties.build())
 }
 
 /// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the writer

@@ -128,17 +128,18 @@ pub fn encode(
             let rows = hours
                 .iter()
                 .flat_map(|tables| tables.cost_allocation.iter().map(move |row| Charge::new(tables, row)));
-            FileWriter::new(table, cost::columns())?.write(rows)
+            FileWriter::new(table, cost::columns()).write(rows)
         }
-        Table::ReservationUsage => FileWriter::new(table, usage::reservation_columns())?
-            .write(lines(hours, |t| &t.reservation_usage)),
-        Table::CommitmentUtilization => FileWriter::new(table, usage::commitment_columns())?
+        Table::ReservationUsage => {
+            FileWriter::new(table, usage::reservation_columns()).write(lines(hours, |t| &t.reservation_usage))
+        }
+        Table::CommitmentUtilization => FileWriter::new(table, usage::commitment_columns())
             .write(lines(hours, |t| &t.commitment_utilization)),
         Table::QuotaUsage => {
-            FileWriter::new(table, usage::quota_columns())?.write(lines(hours, |t| &t.quota_usage))
+            FileWriter::new(table, usage::quota_columns()).write(lines(hours, |t| &t.quota_usage))
         }
         Table::PoolUsage => {
-            FileWriter::new(table, usage::pool_columns())?.write(lines(hours, |t| &t.pool_usage))
+            FileWriter::new(table, usage::pool_columns()).write(lines(hours, |t| &t.pool_usage))
         }
         Table::Hours => encode_hours(hours, clocks),
     }
@@ -149,7 +150,7 @@ fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<Enc
         return Err(TableError::ClockCount { clocks: clocks.len(), hours: hours.len() });
     }
     let lines = || hours.iter().zip(clocks).map(|(tables, clock)| HourLine { tables, clock });
-    let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns())?.write(lines())? else {
+    let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns()).write(lines())? else {
         return Ok(None);
     };
     encoded.content_digest = usage::content_digest(lines());
