@@ -49,7 +49,6 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "prorata-engine",
     "prorata-schemas",
     "quote",
-    "rust_decimal",
     "rustversion",
     "serde",
     "serde_core",
