@@ -27,11 +27,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
+/// Runs the program: the one that `PRORATA_BINARY` names, else built from what is in the working tree.
 fn prorata(arguments: &[&str]) -> Output {
+    let program = std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from);
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+fn build() -> PathBuf {
     let build = ["build", "--quiet", "-p", "prorata"];
     assert!(Command::new(env!("CARGO")).args(build).current_dir(root()).status().unwrap().success());
     let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-    Command::new(profile.with_file_name("debug").join("prorata")).args(arguments).output().unwrap()
+    profile.with_file_name("debug").join("prorata")
 }
 
 fn backfill(lake: &str) -> Value {
@@ -45,7 +51,8 @@ fn backfill(lake: &str) -> Value {
 async fn digests(store: &Store) -> BTreeMap<(String, String), String> {
     let mut digests = BTreeMap::new();
     for table in Table::ALL.iter().filter(|table| **table != Table::Hours) {
-        for object in store.list(&format!("{}/date=", table.name())).await.unwrap() {
+        let objects = store.list(&format!("{}/", table.name())).await.unwrap();
+        for object in objects.iter().filter(|object| object.path.contains("/date=")) {
             let (folder, name) = object.path.rsplit_once('/').unwrap();
             let stem = name.strip_suffix(".parquet").unwrap();
             let (hour, digest) = (stem.split('-').next().unwrap(), stem.rsplit('-').next().unwrap());
