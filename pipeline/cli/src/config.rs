@@ -15,6 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::failure::Failure;
 
+mod stream;
+
+pub use stream::{Http, Kafka, Registry, Work};
+
 const PREFIX: &str = "PRORATA_";
 
 /// The whole configuration.
@@ -27,6 +31,14 @@ pub struct Config {
     pub rules: Rules,
     /// How a backfill runs.
     pub backfill: Backfill,
+    /// Where the stream worker reads.
+    pub kafka: Kafka,
+    /// Where writers' schemas are registered.
+    pub registry: Registry,
+    /// How the stream worker runs.
+    pub work: Work,
+    /// Where the stream worker answers probes and people.
+    pub http: Http,
     /// Logs.
     pub log: Log,
 }
@@ -35,6 +47,8 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Root {
+    /// Folder or URL of the root; empty: none.
+    pub url: String,
     /// Number of shards.
     pub shards: u16,
 }
@@ -77,7 +91,7 @@ pub enum LogFormat {
 
 impl Default for Root {
     fn default() -> Self {
-        Self { shards: SHARDS_DEFAULT }
+        Self { url: String::new(), shards: SHARDS_DEFAULT }
     }
 }
 

@@ -19,3 +19,5 @@ pub mod retention;
 pub mod root;
 pub mod rules;
 pub mod snapshot;
+pub mod source;
+pub mod status;

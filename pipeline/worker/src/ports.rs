@@ -168,14 +168,51 @@ pub struct Rejected {
     pub bytes: Vec<u8>,
 }
 
-/// A rejected record with the place it came from.
+/// Where rejected input came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file, or a place in it.
+    File {
+        /// The file's path.
+        path: String,
+        /// Where in it; none: the file itself.
+        position: Option<Position>,
+    },
+    /// A message on Kafka.
+    Message {
+        /// Its topic.
+        topic: String,
+        /// Its partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+        /// Its timestamp in milliseconds since the epoch; -1 without one.
+        timestamp_millis: i64,
+        /// Its key.
+        key: Option<Vec<u8>>,
+        /// Its headers, in their order.
+        headers: Vec<(String, Option<Vec<u8>>)>,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, position: None } => f.write_str(path),
+            Self::File { path, position: Some(position) } => write!(f, "{path}, {position}"),
+            Self::Message { topic, partition, offset, .. } => {
+                write!(f, "topic {topic}, partition {partition}, offset {offset}")
+            }
+        }
+    }
+}
+
+/// A rejected record or message with the place it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The file.
-    pub file: String,
-    /// Where in it; none: the file itself.
-    pub position: Option<Position>,
-    /// The record and its reason.
+    /// Where it came from.
+    pub origin: Origin,
+    /// Its bytes and the reason.
     pub rejected: Rejected,
 }
 
@@ -196,6 +233,9 @@ pub trait Archive: Send + Sync {
 
     /// A file of dead letters. Equal letters make equal bytes.
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String>;
+
+    /// Reads a file of dead letters whole.
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String>;
 }
 
 /// What of one organization's hour depends on when its events arrived: the clock columns of `hours`.

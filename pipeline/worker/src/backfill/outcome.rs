@@ -91,8 +91,7 @@ impl Outcome {
         let reject = &letter.rejected.reject;
         *self.dead_letters.entry(reject.reason).or_default() += 1;
         if self.dead_letter_examples.len() < EXAMPLES_MAX {
-            let place = letter.position.map_or(String::new(), |position| format!(", {position}"));
-            self.dead_letter_examples.push(format!("{}{place}: {reject}", letter.file));
+            self.dead_letter_examples.push(format!("{}: {reject}", letter.origin));
         }
     }
 

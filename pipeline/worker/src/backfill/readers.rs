@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::names::Shard;
-use crate::ports::{Archive, DeadLetter, Input, InputFile, Position, Rejected, StoreError};
+use crate::ports::{Archive, DeadLetter, Input, InputFile, Origin, Position, Rejected, StoreError};
 use crate::root::Root;
 
 /// Events in one message of the queue.
@@ -139,7 +139,8 @@ impl Taker<'_> {
             }
             Err(rejected) => {
                 self.letter_bytes += rejected.bytes.len();
-                self.letters.push(DeadLetter { file: self.file.path.clone(), position, rejected });
+                let origin = Origin::File { path: self.file.path.clone(), position };
+                self.letters.push(DeadLetter { origin, rejected });
                 if self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES {
                     self.send_letters();
                 }

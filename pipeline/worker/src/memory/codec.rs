@@ -8,17 +8,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_schemas::reject::Reject;
+use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Input, InputFile, Position, Rejected,
-    StoreError, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Input, InputFile, Origin, Position,
+    Rejected, StoreError, TableEncoder,
 };
 use crate::snapshot::hex;
+use crate::source::Header;
 
 /// Archive files as a list of kinds and bodies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +53,59 @@ impl Archive for MemoryArchive {
     }
 
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
-        Ok(format!("{letters:?}").into_bytes())
+        let letters: Vec<Letter> = letters.iter().cloned().map(Letter::from).collect();
+        postcard::to_stdvec(&letters).map_err(|error| error.to_string())
+    }
+
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
+        let letters: Vec<Letter> = postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
+        Ok(letters.into_iter().map(DeadLetter::from).collect())
+    }
+}
+
+/// A dead letter in the twin's files.
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    reason: Reason,
+    sentence: String,
+    bytes: Vec<u8>,
+    place: Place,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Place {
+    File(String, Option<(u64, u64, Option<u64>)>),
+    Message(String, i32, i64, i64, Option<Vec<u8>>, Vec<Header>),
+}
+
+impl From<DeadLetter> for Letter {
+    fn from(letter: DeadLetter) -> Self {
+        let place = match letter.origin {
+            Origin::File { path, position } => {
+                Place::File(path, position.map(|at| (at.block, at.byte, at.record)))
+            }
+            Origin::Message { topic, partition, offset, timestamp_millis, key, headers } => {
+                Place::Message(topic, partition, offset, timestamp_millis, key, headers)
+            }
+        };
+        let Rejected { reject: Reject { reason, sentence }, bytes } = letter.rejected;
+        Self { reason, sentence, bytes, place }
+    }
+}
+
+impl From<Letter> for DeadLetter {
+    fn from(letter: Letter) -> Self {
+        let origin = match letter.place {
+            Place::File(path, at) => {
+                let position = at.map(|(block, byte, record)| Position { block, byte, record });
+                Origin::File { path, position }
+            }
+            Place::Message(topic, partition, offset, timestamp_millis, key, headers) => {
+                Origin::Message { topic, partition, offset, timestamp_millis, key, headers }
+            }
+        };
+        let reject = Reject::new(letter.reason, letter.sentence);
+        Self { origin, rejected: Rejected { reject, bytes: letter.bytes } }
     }
 }
 

@@ -1,0 +1,166 @@
+//! What the worker needs of Kafka, as traits: messages of the shards that the consumer group assigns, decoding, and
+//! the topic of dead letters.
+//!
+//! A shard is one partition number of all topics. Whoever implements [`Source`] owns poll, pause and assignment in one
+//! place, keeps membership of the group alive however long the worker takes between two calls, and holds only a
+//! bounded number of bytes: beyond that it pauses the consumer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::Text;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reject;
+
+use crate::names::Shard;
+use crate::ports::DeadLetter;
+
+/// A message's header: its name, and its value if any.
+pub type Header = (String, Option<Vec<u8>>);
+
+/// One message of a topic partition. Partition numbers are shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its topic.
+    pub topic: Text,
+    /// Its partition.
+    pub partition: Shard,
+    /// Its offset.
+    pub offset: i64,
+    /// The broker's or the producer's timestamp in milliseconds since the epoch; -1 without one.
+    pub timestamp_millis: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value; none is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// Its headers, in their order.
+    pub headers: Vec<Header>,
+}
+
+impl Message {
+    /// Bytes that the message takes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + length(value) + 48).sum();
+        (length(&self.key) + length(&self.value) + headers + 128) as u64
+    }
+}
+
+/// Where reading of a topic partition starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the earliest message that Kafka still has.
+    Earliest,
+    /// At this offset, which Kafka must still have; it may be the end.
+    At(i64),
+}
+
+/// What a source tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The group assigns these shards, beside those assigned before. Nothing of them is read until
+    /// [`Source::start`].
+    Assigned(Vec<Shard>),
+    /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than its
+    /// session allows: then they are released without. No message of theirs follows.
+    Revoked(Vec<Shard>),
+    /// The group has taken these shards away already; others may own them. No message of theirs follows.
+    Lost(Vec<Shard>),
+    /// Messages of one topic partition, offsets ascending. Offsets may have holes.
+    Messages(Vec<Message>),
+    /// A broker's answer has just confirmed that `offset` is the end of the topic partition, and all messages before
+    /// it have been told. Told again, every few seconds, as long as the broker confirms it.
+    End {
+        /// The topic.
+        topic: Text,
+        /// The partition.
+        partition: Shard,
+        /// Its next offset.
+        offset: i64,
+    },
+    /// Kafka does not have the offset at which reading was to start or to go on.
+    OffsetsLost {
+        /// The topic.
+        topic: Text,
+        /// The partition.
+        partition: Shard,
+        /// What Kafka said.
+        cause: String,
+    },
+}
+
+/// A source did not do what was asked, or did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// Unavailable; it may be tried again.
+    #[error("Kafka is unavailable: {0}")]
+    Unavailable(String),
+    /// What is configured can never work: wrong credentials, no such topic. The sentence says how to mend it.
+    #[error("{0}")]
+    Configuration(String),
+    /// Another member with the same static membership has taken over: this one must stop.
+    #[error("another member of the consumer group uses the same kafka.group_instance_id: {0}")]
+    Fenced(String),
+}
+
+/// Messages of the shards that a consumer group assigns.
+#[async_trait]
+pub trait Source: Send {
+    /// Number of partitions of every configured topic; 0: there is no such topic.
+    async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError>;
+
+    /// What has happened since the last call, in order; waits up to `wait` for something to happen. Bounded: at most
+    /// a few MiB of messages, however much is there.
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError>;
+
+    /// Starts reading of an assigned shard: each of its topic partitions where named.
+    async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
+
+    /// Stops reading of shards, and lets go of them where the group waits for it. A shard that is still assigned, but
+    /// released, may be started again.
+    async fn release(&mut self, shards: &[Shard]);
+
+    /// Whether the group, asked anew, still assigns the shard to this member.
+    async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError>;
+
+    /// Tells the group how far topic partitions are read: next offsets. For lag monitors alone, never read back; errors
+    /// are the source's own affair.
+    fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>);
+
+    /// Leaves the group for good.
+    async fn close(&mut self);
+}
+
+/// Why a message was not decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undecoded {
+    /// It cannot become an event.
+    Reject(Reject),
+    /// Its writer's schema has this id in the registry, and is not known yet: fetch it, then decode again.
+    NeedsSchema(u32),
+}
+
+/// The schema registry is unavailable. What it does not know is no error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the schema registry is unavailable: {0}")]
+pub struct RegistryError(pub String);
+
+/// Turns messages' values into events.
+#[async_trait]
+pub trait MessageDecoder: Send + Sync {
+    /// Decodes a value. Never waits.
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded>;
+
+    /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or rejects its
+    /// messages as `unknown_schema` where the registry does not know it.
+    async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
+}
+
+/// The topic of dead letters.
+#[async_trait]
+pub trait DeadLetterTopic: Send + Sync {
+    /// Sends letters with their original bytes, key and headers, and headers that say why and where from; returns once
+    /// the brokers have all of them.
+    async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
+}

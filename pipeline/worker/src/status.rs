@@ -1,0 +1,155 @@
+//! What a worker tells of itself: for probes, metrics and people. It decides nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::names::Shard;
+
+/// Shared between the worker, which writes, and whoever asks.
+#[derive(Debug, Default)]
+pub struct Status(Mutex<WorkerStatus>);
+
+impl Status {
+    /// The status as it is now, to read or to write. Never hold it while waiting for anything.
+    pub fn lock(&self) -> MutexGuard<'_, WorkerStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All of it at one time.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerStatus {
+    /// When the loop last came round; none before its first time.
+    pub ticked: Option<Instant>,
+    /// Whether the group has assigned, and every assigned shard is loaded.
+    pub ready: bool,
+    /// Whether the worker is stopping.
+    pub draining: bool,
+    /// The shards held or being loaded.
+    pub shards: BTreeMap<Shard, ShardStatus>,
+    /// Counts since the start.
+    pub counts: Counts,
+    /// What the worker waits for, as a sentence, such as the schema registry; none: nothing.
+    pub waits_for: Option<String>,
+}
+
+/// One shard.
+#[derive(Clone, Debug, Default)]
+pub struct ShardStatus {
+    /// Whether its state is loaded.
+    pub loaded: bool,
+    /// Sequence number of its latest checkpoint.
+    pub seq: u64,
+    /// When that was decided.
+    pub checkpoint_at: Option<Timestamp>,
+    /// When tables were last known to be equal to it.
+    pub published_at: Option<Timestamp>,
+    /// Its watermark, in event time.
+    pub watermark: Option<Timestamp>,
+    /// The last hour closed.
+    pub closed_through: Option<Hour>,
+    /// The oldest hour with events that is not closed.
+    pub oldest_open_hour: Option<Hour>,
+    /// The first hour that waits to be folded again.
+    pub dirty_from: Option<Hour>,
+    /// Number of organizations in its state.
+    pub organizations: u64,
+    /// Bytes of its state, as last written.
+    pub state_bytes: u64,
+    /// Bytes of events of open hours in memory.
+    pub open_bytes: u64,
+    /// Its topic partitions.
+    pub topics: BTreeMap<Text, TopicStatus>,
+}
+
+/// One topic partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicStatus {
+    /// The next offset to read.
+    pub next_offset: i64,
+    /// The largest event time seen.
+    pub max_event_time: Option<Timestamp>,
+    /// Whether its end is confirmed to be reached.
+    pub at_end: bool,
+    /// Whether it is idle, and does not hold the watermark.
+    pub idle: bool,
+}
+
+/// Counts since the start of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Events taken, by type.
+    pub events: BTreeMap<EventKind, u64>,
+    /// Dead letters, by reason.
+    pub dead_letters: BTreeMap<Reason, u64>,
+    /// Events that came after their hour had closed, without those known already.
+    pub late_events: u64,
+    /// Events of closed hours that the archive held already.
+    pub late_duplicates: u64,
+    /// Hours closed, once per shard.
+    pub closed_hours: u64,
+    /// Hours folded again whose rows changed, once per shard.
+    pub restated_hours: u64,
+    /// Checkpoints decided.
+    pub checkpoints: u64,
+    /// Checkpoints that another owner had decided, and shards that a table's log fenced.
+    pub conflicts: u64,
+    /// Assignments and revocations by the group.
+    pub rebalances: u64,
+    /// Commits to tables.
+    pub commits: u64,
+    /// Failures of storage, Kafka or registry that were tried again.
+    pub retries: u64,
+    /// Durations of folding a window of hours.
+    pub fold: Durations,
+    /// Durations of checkpoints, without publishing.
+    pub checkpoint: Durations,
+    /// Durations of publishing.
+    pub publish: Durations,
+}
+
+/// Upper bounds of the buckets of [`Durations`], in seconds; a last bucket holds the rest.
+pub const DURATION_BOUNDS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+/// A histogram of durations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Durations {
+    /// Number by bucket, not cumulative; the last is without bound.
+    pub buckets: [u64; DURATION_BOUNDS.len() + 1],
+    /// Sum in seconds.
+    pub sum: f64,
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn observe(&mut self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        let bucket = DURATION_BOUNDS.iter().position(|bound| seconds <= *bound);
+        if let Some(count) = self.buckets.get_mut(bucket.unwrap_or(DURATION_BOUNDS.len())) {
+            *count += 1;
+        }
+        self.sum += seconds;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_counts_in_the_first_bucket_that_holds_it() {
+        let mut durations = Durations::default();
+        durations.observe(Duration::from_millis(10));
+        durations.observe(Duration::from_millis(11));
+        durations.observe(Duration::from_secs(3_600));
+        assert_eq!(durations.buckets[..2], [1, 1]);
+        assert_eq!(durations.buckets[DURATION_BOUNDS.len()], 1);
+        assert!((durations.sum - 3_600.021).abs() < 1e-6);
+    }
+}
