@@ -1,4 +1,4 @@
-"""Finds the virtual environments that `install` creates, and runs scripts in them."""
+"""Finds the virtual environments and servers that the `install` scripts create, and runs scripts in them."""
 
 import hashlib
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 # Names the interpreter that a script was started again with.
 ENTERED = "PRORATA_CHECKS_PYTHON"
 HERE = Path(__file__).resolve().parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prorata"
 
 
 def python_of(name: str) -> Path:
     """The interpreter of the environment `name`; ends the program with advice when it is not installed."""
     requirements = (HERE / f"requirements-{name}.txt").read_bytes()
     digest = hashlib.sha256(requirements).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prorata"
-    python = cache / f"venv-{name}-{digest}" / "bin" / "python"
+    python = CACHE / f"venv-{name}-{digest}" / "bin" / "python"
     if not python.exists():
         sys.exit(f"the python environment '{name}' is missing: run tests/python/install")
     return python
@@ -39,3 +39,16 @@ def lake_argument() -> Path:
     if not (lake / "cost_allocation" / "_delta_log").is_dir():
         sys.exit(f"{lake} is no lake: cost_allocation/_delta_log is not in it")
     return lake
+
+
+def installed(name: str) -> Path:
+    """The folder that tests/servers/install made for the server `name`; ends the program with advice without it."""
+    folder = HERE.parent / "servers" / name
+    pinned = folder / "pom.xml"
+    if not pinned.exists():
+        pinned = folder / "package-lock.json"
+    digest = hashlib.sha256(pinned.read_bytes()).hexdigest()[:12]
+    found = CACHE / f"{name}-{digest}"
+    if not found.is_dir():
+        sys.exit(f"the server '{name}' is missing: run tests/servers/install")
+    return found

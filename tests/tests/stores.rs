@@ -1,0 +1,188 @@
+//! One suite over every kind of store: a local folder, S3, Azure. The ports keep their promises in each, a lake in it
+//! is the lake of its events wherever it is, and what is wrong with a store is told in a sentence.
+//!
+//! The servers are started by `tests/python/servers.py --s3 --azure`, so these tests stand behind the feature `servers`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::store::Store;
+use prorata_schemas::tables::Table;
+use prorata_worker::contract;
+use prorata_worker::ports::ObjectStore;
+use serde_json::Value;
+
+/// Longest that a person waits for the sentence that says why nothing works.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A store that is there, empty below `root`, and how to ask for one that is not.
+struct Place {
+    root: String,
+    /// A location that does not exist and cannot be made, and the word of it that the sentence has to say.
+    missing: (String, &'static str),
+    /// The environment variable of a credential and another one's, where there are credentials.
+    stranger: Option<(&'static str, &'static str)>,
+    /// Keeps a local folder till the test ends.
+    _folder: Option<tempfile::TempDir>,
+}
+
+fn folder() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("no-such-folder");
+    std::fs::write(&file, "a file, in which nothing can be stored").unwrap();
+    Place {
+        root: folder.path().join("store").to_str().unwrap().to_owned(),
+        missing: (file.join("lake").to_str().unwrap().to_owned(), "no-such-folder"),
+        stranger: None,
+        _folder: Some(folder),
+    }
+}
+
+fn s3() -> Place {
+    Place {
+        root: format!("s3://{}/store", server("PRORATA_TEST_BUCKET")),
+        missing: ("s3://no-such-bucket/lake".to_owned(), "no-such-bucket"),
+        stranger: Some(("AWS_SECRET_ACCESS_KEY", "c29tZWJvZHkgZWxzZSdzIGtleSwgd2hpY2ggaXMgbm90")),
+        _folder: None,
+    }
+}
+
+fn azure() -> Place {
+    Place {
+        root: format!("az://{}/store", server("PRORATA_TEST_AZURE")),
+        missing: ("az://no-such-container/lake".to_owned(), "no-such-container"),
+        stranger: Some(("AZURE_STORAGE_ACCOUNT_KEY", "c29tZWJvZHkgZWxzZSdzIGtleSwgd2hpY2ggaXMgbm90")),
+        _folder: None,
+    }
+}
+
+fn server(variable: &str) -> String {
+    std::env::var(variable).expect("no servers: run tests/python/servers.py --s3 --azure cargo test ..")
+}
+
+impl Place {
+    fn url(&self, name: &str) -> String {
+        format!("{}/{name}", self.root)
+    }
+
+    fn store(&self, name: &str) -> Store {
+        Store::open(&self.url(name)).unwrap()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A backfill of the sample day by the program that `PRORATA_BINARY` names, else one built from the working tree.
+fn backfill(lake: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));
+    let events = root().join("testdata/sample-day/events");
+    command.args(["backfill", "--json", "--lake", lake, "--events"]).arg(events);
+    command
+}
+
+fn build() -> PathBuf {
+    let build = ["build", "--quiet", "-p", "prorata"];
+    assert!(Command::new(env!("CARGO")).args(build).current_dir(root()).status().unwrap().success());
+    let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    profile.with_file_name("debug").join("prorata")
+}
+
+fn succeed(mut command: Command) -> Value {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The command says soon that storage is unavailable, in a sentence with `word` in it.
+fn refuse(mut command: Command, word: &str) {
+    let start = Instant::now();
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let told = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(4), "{told}");
+    assert!(told.contains(word) && !told.contains("panicked"), "{told}");
+    assert!(start.elapsed() < SOON, "{:?}: {told}", start.elapsed());
+}
+
+/// Digests of a lake's table files, by table and hour: names hold them, behind what differs from run to run.
+async fn digests(store: &Store) -> BTreeMap<(String, String), String> {
+    let mut digests = BTreeMap::new();
+    for table in Table::ALL.iter().filter(|table| **table != Table::Hours) {
+        let objects = store.list(&format!("{}/", table.name())).await.unwrap();
+        for object in objects.iter().filter(|object| object.path.contains("/date=")) {
+            let (folder, name) = object.path.rsplit_once('/').unwrap();
+            let stem = name.strip_suffix(".parquet").unwrap();
+            let (hour, digest) = (stem.split('-').next().unwrap(), stem.rsplit('-').next().unwrap());
+            let shard = stem.split('-').nth(1).unwrap();
+            digests.insert((folder.to_owned(), format!("{hour}-{shard}")), digest.to_owned());
+        }
+    }
+    digests
+}
+
+async fn keep_the_promises_of_an_object_store(place: &Place) {
+    let store = place.store("contract");
+    store.probe().await.unwrap();
+    contract::object_store(&store).await.unwrap();
+}
+
+async fn keep_the_promises_of_a_table_committer(place: &Place) {
+    contract::table_committer(&DeltaTables::new(place.store("tables"))).await.unwrap();
+}
+
+async fn hold_the_lake_of_the_events_and_a_rerun_changes_nothing(place: &Place) {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let local = elsewhere.path().join("lake");
+    succeed(backfill(local.to_str().unwrap()));
+    let url = place.url("lake");
+    assert_ne!(succeed(backfill(&url))["table_files"], 0);
+    let again = succeed(backfill(&url));
+    assert_eq!((&again["table_files"], &again["table_commits"]), (&Value::from(0), &Value::from(0)));
+
+    let held = digests(&place.store("lake")).await;
+    assert!(held.len() > 24, "{} files", held.len());
+    assert_eq!(held, digests(&Store::open(local.to_str().unwrap()).unwrap()).await);
+}
+
+async fn are_storage_unavailable_where_they_are_not(place: &Place) {
+    let (location, word) = &place.missing;
+    refuse(backfill(location), word);
+}
+
+async fn are_storage_unavailable_to_a_stranger(place: &Place) {
+    if let Some((variable, other)) = place.stranger {
+        let mut command = backfill(&place.url("refused"));
+        command.env(variable, other);
+        refuse(command, "refused");
+        assert_eq!(place.store("refused").list("").await.unwrap(), Vec::new());
+    }
+}
+
+/// Every fact of the suite as a test of each store: `s3::keep_the_promises_of_an_object_store`.
+macro_rules! suite {
+    ($facts:tt: $($store:ident)+) => { $(mod $store { suite!(@ $store $facts); })+ };
+    (@ $store:ident { $($fact:ident)+ }) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $fact() {
+                super::$fact(&super::$store()).await;
+            }
+        )+
+    };
+}
+
+suite! {
+    {
+        keep_the_promises_of_an_object_store
+        keep_the_promises_of_a_table_committer
+        hold_the_lake_of_the_events_and_a_rerun_changes_nothing
+        are_storage_unavailable_where_they_are_not
+        are_storage_unavailable_to_a_stranger
+    }: folder s3 azure
+}
