@@ -4,5 +4,7 @@ pub mod adapters;
 pub mod archive;
 pub mod avro;
 pub mod delta;
+pub mod messages;
+pub mod registry;
 pub mod store;
 pub mod tables;

@@ -1,0 +1,151 @@
+//! Confluent's wire format, with schemas fetched from a registry once and kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+
+use super::{MAGIC, SINGLE_OBJECT};
+use crate::avro::Decoder;
+use crate::registry::{Lookup, Registry};
+
+/// Schemas kept; all are dropped when one more comes, and fetched again as messages need them.
+const KEPT_MAX: usize = 1024;
+/// Bytes of their texts, likewise.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Ids kept that the registry does not know.
+const MISSING_MAX: usize = 16 * 1024;
+/// How long it is taken for granted that the registry does not know an id: a producer may register it meanwhile.
+const MISSING_FOR: Duration = Duration::from_secs(30);
+/// The largest id: registries count with signed numbers.
+const ID_MAX: u32 = i32::MAX as u32;
+
+/// Decodes messages by the schema ids in them.
+#[derive(Debug)]
+pub struct ConfluentMessages {
+    registry: Registry,
+    missing_for: Duration,
+    cache: RwLock<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    kept: HashMap<u32, Verdict>,
+    /// Bytes of the texts in `kept`.
+    bytes: usize,
+    /// Until when ids are taken for unknown.
+    missing: HashMap<u32, Instant>,
+}
+
+/// What is known of a schema.
+#[derive(Clone, Debug)]
+enum Verdict {
+    Decoder(Arc<Decoder>),
+    Refused(Arc<Reject>),
+}
+
+impl ConfluentMessages {
+    /// Decodes with the schemas of this registry.
+    pub fn new(registry: Registry) -> Self {
+        Self::with_missing_for(registry, MISSING_FOR)
+    }
+
+    /// The same, where an id that the registry did not know is asked for again after this time.
+    pub fn with_missing_for(registry: Registry, missing_for: Duration) -> Self {
+        Self { registry, missing_for, cache: RwLock::default() }
+    }
+
+    fn verdict(&self, id: u32) -> Option<Verdict> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.kept.get(&id).cloned()
+    }
+
+    fn is_missing(&self, id: u32) -> bool {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.missing.get(&id).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn keep(&self, id: u32, text_bytes: usize, verdict: Verdict) {
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        if cache.kept.len() >= KEPT_MAX || cache.bytes + text_bytes > KEPT_BYTES_MAX {
+            cache.kept.clear();
+            cache.bytes = 0;
+        }
+        cache.missing.remove(&id);
+        cache.bytes += text_bytes;
+        cache.kept.insert(id, verdict);
+    }
+
+    fn keep_missing(&self, id: u32) {
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        if cache.missing.len() >= MISSING_MAX {
+            cache.missing.clear();
+        }
+        cache.missing.insert(id, Instant::now() + self.missing_for);
+    }
+}
+
+#[async_trait]
+impl MessageDecoder for ConfluentMessages {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        let (id, body) = split(value).map_err(Undecoded::Reject)?;
+        match self.verdict(id) {
+            Some(Verdict::Decoder(decoder)) => decoder.decode(body).map_err(Undecoded::Reject),
+            Some(Verdict::Refused(reject)) => Err(Undecoded::Reject(Reject::clone(&reject))),
+            None if id > ID_MAX || self.is_missing(id) => Err(Undecoded::Reject(Reject::new(
+                Reason::UnknownSchema,
+                format!("the schema registry knows no schema {id}; register it, and replay the message"),
+            ))),
+            None => Err(Undecoded::NeedsSchema(id)),
+        }
+    }
+
+    async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
+        if self.verdict(schema_id).is_some() || self.is_missing(schema_id) || schema_id > ID_MAX {
+            return Ok(());
+        }
+        let found = self.registry.schema(schema_id).await;
+        match found.map_err(|fault| RegistryError(fault.sentence().to_owned()))? {
+            Lookup::Avro(text) => self.keep(schema_id, text.len(), compiled(schema_id, &text)),
+            Lookup::Unusable(why) => self.keep(schema_id, 0, refused(why)),
+            Lookup::Missing => self.keep_missing(schema_id),
+        }
+        Ok(())
+    }
+}
+
+fn compiled(id: u32, text: &str) -> Verdict {
+    match Decoder::compile(text) {
+        Ok(decoder) => Verdict::Decoder(Arc::new(decoder)),
+        Err(error) => refused(format!("the registry's schema {id} is {error}")),
+    }
+}
+
+fn refused(why: String) -> Verdict {
+    Verdict::Refused(Arc::new(Reject::new(Reason::UnknownEvent, why)))
+}
+
+/// The schema id and the body.
+fn split(value: &[u8]) -> Result<(u32, &[u8]), Reject> {
+    match value.split_first() {
+        Some((&MAGIC, rest)) => match rest.split_first_chunk::<4>() {
+            Some((id, body)) => Ok((u32::from_be_bytes(*id), body)),
+            None => Err(Reject::malformed(format!(
+                "{} bytes: the magic byte and the schema id of Confluent's wire format take five",
+                value.len()
+            ))),
+        },
+        None => Err(Reject::malformed("empty: neither magic byte nor schema id")),
+        Some(_) if value.starts_with(&SINGLE_OBJECT) => Err(Reject::malformed(
+            "single-object encoding (C3 01), and registry.url is set: let the producer use Confluent's wire format, or \
+             leave registry.url empty",
+        )),
+        Some((first, _)) => Err(Reject::malformed(format!(
+            "the first byte is {first:02X}, not the magic byte 00 of Confluent's wire format"
+        ))),
+    }
+}

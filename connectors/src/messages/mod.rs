@@ -1,0 +1,15 @@
+//! Values of Kafka messages: Confluent's wire format where a schema registry is configured, Avro single-object
+//! encoding where none is. The two tell themselves apart by their first byte, and each names the other when it meets it.
+
+mod confluent;
+mod encode;
+mod single;
+
+pub use confluent::ConfluentMessages;
+pub use encode::MessageEncoder;
+pub use single::SingleObjectMessages;
+
+/// First byte of Confluent's wire format; four bytes of schema id follow, big-endian, then the body.
+const MAGIC: u8 = 0;
+/// First two bytes of single-object encoding; eight bytes of fingerprint follow, then the body.
+const SINGLE_OBJECT: [u8; 2] = [0xc3, 0x01];

@@ -1,0 +1,43 @@
+//! Single-object encoding, for topics without a schema registry.
+
+use async_trait::async_trait;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reject;
+use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+
+use super::MAGIC;
+use crate::avro::{SchemaError, SingleObjects};
+
+/// Decodes messages by the fingerprints in them. What they were written with must be ours.
+#[derive(Debug)]
+pub struct SingleObjectMessages {
+    objects: SingleObjects,
+}
+
+impl SingleObjectMessages {
+    /// Knows our newest schemas and the `older` ones given.
+    ///
+    /// # Errors
+    /// A text is no Avro schema.
+    pub fn new<'t>(older: impl IntoIterator<Item = &'t str>) -> Result<Self, SchemaError> {
+        Ok(Self { objects: SingleObjects::new(older)? })
+    }
+}
+
+#[async_trait]
+impl MessageDecoder for SingleObjectMessages {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        // The magic byte and a whole schema id; shorter ones are damaged in any format.
+        if let [MAGIC, first, second, third, fourth, ..] = value {
+            let id = u32::from_be_bytes([*first, *second, *third, *fourth]);
+            return Err(Undecoded::Reject(Reject::malformed(format!(
+                "Confluent's wire format (00, schema id {id}), and registry.url is empty: name the schema registry there"
+            ))));
+        }
+        self.objects.decode(value).map_err(Undecoded::Reject)
+    }
+
+    async fn fetch(&self, _schema_id: u32) -> Result<(), RegistryError> {
+        Ok(())
+    }
+}

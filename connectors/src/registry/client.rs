@@ -1,0 +1,337 @@
+//! One request, one answer, judged.
+
+use std::path::Path;
+use std::time::Duration;
+
+use prorata_schemas::avsc::{avsc, full_name};
+use prorata_schemas::event::EventKind;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, StatusCode, Url, redirect};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{Password, RegistryFault, Settings};
+use crate::avro::SCHEMA_BYTES_MAX;
+use crate::store::causes;
+
+/// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
+const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
+/// Redirects followed for one request.
+const REDIRECTS_MAX: usize = 5;
+/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they like.
+const TEXT_CHARS_MAX: usize = 300;
+/// Confluent's code for an id that does not exist; other answers of 404 are about the URL.
+const SCHEMA_NOT_FOUND: u32 = 40403;
+
+const ACCEPTED: &str = "application/vnd.schemaregistry.v1+json, application/json";
+const SENT: &str = "application/vnd.schemaregistry.v1+json";
+
+/// What a registry knows of an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The text of an Avro schema.
+    Avro(String),
+    /// Something that is no schema of ours, whatever it holds; why.
+    Unusable(String),
+    /// Nothing.
+    Missing,
+}
+
+/// A client of one registry.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    http: Client,
+    base: Url,
+    username: String,
+    password: Password,
+    timeout: Duration,
+}
+
+/// An answer, read to its end.
+struct Answer {
+    url: Url,
+    status: StatusCode,
+    is_json: bool,
+    /// None: it was longer than it may be.
+    body: Option<Vec<u8>>,
+}
+
+/// The registry's answer about an id.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SchemaAnswer {
+    schema: String,
+    schema_type: Option<String>,
+    references: Option<Vec<Reference>>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct RegisterAnswer {
+    id: u32,
+}
+
+#[derive(Default, Deserialize)]
+struct ErrorAnswer {
+    error_code: Option<u32>,
+    message: Option<String>,
+}
+
+impl Registry {
+    /// A client with these settings. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`RegistryFault::Configuration`] where a setting is wrong or the file of certificates cannot be read.
+    pub fn new(settings: &Settings) -> Result<Self, RegistryFault> {
+        let base = base_url(&settings.url)?;
+        if settings.username.is_empty() && settings.password != Password::default() {
+            return Err(configuration("a password is set and registry.username is not: set both or neither"));
+        }
+        let builder = Client::builder()
+            .timeout(settings.timeout)
+            .connect_timeout(settings.timeout)
+            .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+            .user_agent(concat!("prorata/", env!("CARGO_PKG_VERSION")));
+        let builder = match &settings.ca_file {
+            Some(file) => trust(builder, file)?,
+            None => builder,
+        };
+        let http = builder
+            .build()
+            .map_err(|error| configuration(format!("no client can be made: {}", causes(&error))))?;
+        Ok(Self {
+            http,
+            base,
+            username: settings.username.clone(),
+            password: settings.password.clone(),
+            timeout: settings.timeout,
+        })
+    }
+
+    /// Looks up the schema with this id.
+    ///
+    /// # Errors
+    /// See [`RegistryFault`]. What the registry does not know, and what cannot be used, is no error.
+    pub async fn schema(&self, id: u32) -> Result<Lookup, RegistryFault> {
+        let url = self.url(&["schemas", "ids", &id.to_string()]);
+        let answer = self.ask(self.http.get(url)).await?;
+        if answer.status == StatusCode::NOT_FOUND && answer.error().error_code == Some(SCHEMA_NOT_FOUND) {
+            return Ok(Lookup::Missing);
+        }
+        let answer = answer.succeeded()?;
+        // Whoever may register schemas must not stop those who read them: too long is a property of the schema.
+        if answer.body.is_none() && answer.is_json {
+            let sentence = format!("the registry's schema {id} takes more than {ANSWER_BYTES_MAX} bytes");
+            return Ok(Lookup::Unusable(sentence));
+        }
+        let found: SchemaAnswer = answer.parsed()?;
+        Ok(match (found.schema_type.as_deref(), found.references.unwrap_or_default()) {
+            (Some(other), _) if other != "AVRO" => Lookup::Unusable(format!(
+                "the registry's schema {id} is of type {}; events are Avro records",
+                shortened(other)
+            )),
+            (_, references) if !references.is_empty() => {
+                let names: Vec<&str> = references.iter().map(|reference| reference.name.as_str()).collect();
+                Lookup::Unusable(format!(
+                    "the registry's schema {id} refers to other schemas ({}), which are not followed; register it \
+                     as one whole",
+                    shortened(&names.join(", "))
+                ))
+            }
+            _ => Lookup::Avro(found.schema),
+        })
+    }
+
+    /// Registers an Avro schema under a subject and answers its id: the same id however often it is registered.
+    ///
+    /// # Errors
+    /// See [`RegistryFault`]; a schema that breaks the subject's compatibility is an error of configuration.
+    pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, RegistryFault> {
+        let url = self.url(&["subjects", subject, "versions"]);
+        // Registries from before other schema types refuse to be told the type; Avro is the default of all.
+        let body = json!({ "schema": schema }).to_string();
+        let answer = self.ask(self.http.post(url).header(CONTENT_TYPE, SENT).body(body)).await?;
+        if matches!(answer.status, StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) {
+            return Err(configuration(format!(
+                "it refuses the schema of subject {subject} ({}){}",
+                answer.status,
+                answer.message()
+            )));
+        }
+        let registered: RegisterAnswer = answer.succeeded()?.parsed()?;
+        Ok(registered.id)
+    }
+
+    /// Registers our newest schema of a kind. Many records share a topic, so its subject is the record's name, as
+    /// Confluent's `RecordNameStrategy` has it.
+    ///
+    /// # Errors
+    /// Those of [`Self::register`].
+    pub async fn register_event(&self, kind: EventKind) -> Result<u32, RegistryFault> {
+        self.register(&full_name(kind), avsc(kind).trim_end()).await
+    }
+
+    /// Asks for the list of schema types, which every registry knows: whether it is there and takes the credentials.
+    ///
+    /// # Errors
+    /// See [`RegistryFault`].
+    pub async fn check(&self) -> Result<(), RegistryFault> {
+        let answer = self.ask(self.http.get(self.url(&["schemas", "types"]))).await?;
+        let _types: Vec<String> = answer.succeeded()?.parsed()?;
+        Ok(())
+    }
+
+    fn url(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url
+    }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<Answer, RegistryFault> {
+        let request = request.header(ACCEPT, ACCEPTED);
+        let request = if self.username.is_empty() {
+            request
+        } else {
+            request.basic_auth(&self.username, Some(&self.password.0))
+        };
+        let mut response = request.send().await.map_err(|error| self.fault(error))?;
+        let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_json = header.is_some_and(|kind| kind.contains("json"));
+        let mut answer =
+            Answer { url: response.url().clone(), status: response.status(), is_json, body: None };
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.fault(error))? {
+            if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+                return Ok(answer);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        answer.body = Some(body);
+        Ok(answer)
+    }
+
+    fn fault(&self, error: reqwest::Error) -> RegistryFault {
+        let url = shown(error.url().unwrap_or(&self.base));
+        if error.is_redirect() {
+            return configuration(format!(
+                "{url} redirects without an end; set registry.url to its last URL"
+            ));
+        }
+        if error.is_timeout() {
+            return RegistryFault::Unavailable(format!("{url} does not answer within {:?}", self.timeout));
+        }
+        let cause = shortened(&causes(&error.without_url()));
+        if cause.contains("invalid peer certificate") {
+            return configuration(format!(
+                "{url}: {cause}; name a file with the certificate of its authority as registry.ca_file"
+            ));
+        }
+        RegistryFault::Unavailable(format!("{url}: {cause}"))
+    }
+}
+
+impl Answer {
+    /// The answer, if it is a success.
+    fn succeeded(self) -> Result<Self, RegistryFault> {
+        let (url, status) = (shown(&self.url), self.status);
+        match status.as_u16() {
+            200..=299 => Ok(self),
+            401 | 403 => Err(configuration(format!(
+                "{url} answers {status}: check registry.username and registry.password"
+            ))),
+            408 | 429 | 500..=599 => {
+                Err(RegistryFault::Unavailable(format!("{url} answers {status}{}", self.message())))
+            }
+            _ => Err(configuration(format!(
+                "{url} answers {status}{}; registry.url must be the base URL of Confluent's API",
+                self.message()
+            ))),
+        }
+    }
+
+    fn parsed<T: DeserializeOwned>(&self) -> Result<T, RegistryFault> {
+        let body = self.body.as_deref().unwrap_or_default();
+        serde_json::from_slice(body).map_err(|error| {
+            configuration(format!(
+                "{} answers {} with what is no answer of Confluent's API ({error}); registry.url must be its base URL",
+                shown(&self.url),
+                self.status
+            ))
+        })
+    }
+
+    fn error(&self) -> ErrorAnswer {
+        serde_json::from_slice(self.body.as_deref().unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// What the registry says of its refusal, after a colon; nothing where it says nothing.
+    fn message(&self) -> String {
+        match self.error().message {
+            Some(message) if !message.trim().is_empty() => format!(": {}", shortened(&message)),
+            _ => String::new(),
+        }
+    }
+}
+
+fn configuration(sentence: impl Into<String>) -> RegistryFault {
+    RegistryFault::Configuration(sentence.into())
+}
+
+/// A URL without its query, which may hold the secrets of a proxy.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.to_string()
+}
+
+/// One line that is not too long.
+fn shortened(text: &str) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(TEXT_CHARS_MAX) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
+
+fn base_url(text: &str) -> Result<Url, RegistryFault> {
+    let refused =
+        |why: &str| configuration(format!("registry.url '{text}' {why}, such as https://host:8081"));
+    let url = Url::parse(text).map_err(|error| refused(&format!("is no URL ({error}); name one")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        // The text is not repeated: it holds a secret.
+        return Err(configuration(
+            "registry.url holds a user name or password; set registry.username, and the password in the environment \
+             or a file",
+        ));
+    }
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(refused("must begin with http:// or https://"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refused("must end with its path"));
+    }
+    Ok(url)
+}
+
+/// Trusts the certificates of this file, and no others.
+fn trust(mut builder: ClientBuilder, file: &Path) -> Result<ClientBuilder, RegistryFault> {
+    let named = |why: String| configuration(format!("registry.ca_file '{}' {why}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| named(format!("cannot be read: {error}")))?;
+    let certificates = Certificate::from_pem_bundle(&pem)
+        .map_err(|error| named(format!("is no PEM: {}", causes(&error))))?;
+    if certificates.is_empty() {
+        return Err(named("holds no certificate: it must be PEM (-----BEGIN CERTIFICATE-----)".into()));
+    }
+    for certificate in certificates {
+        builder = builder.add_root_certificate(certificate);
+    }
+    Ok(builder.tls_built_in_root_certs(false))
+}
