@@ -40,6 +40,9 @@ pub struct Checkpoint {
     /// Hours inside the horizon, and those that a table may not hold yet.
     #[serde(with = "hour_map")]
     pub hours: BTreeMap<Hour, HourEntry>,
+    /// Files of dead letters that the dead-letter topic may not have yet.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dead_letters: Vec<String>,
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
@@ -93,6 +96,9 @@ pub struct HourEntry {
     pub snapshot: Option<String>,
     /// Files by table; a table that is missing has no rows in the hour.
     pub tables: BTreeMap<Table, FileEntry>,
+    /// Events that came after the hour had closed, by organization, where any did: a clock column of `hours`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub late_events: BTreeMap<Text, i64>,
     /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
     #[serde(skip)]
     pub held: bool,
@@ -127,6 +133,7 @@ impl Checkpoint {
             dirty: HourSet::default(),
             rules: Vec::new(),
             hours: BTreeMap::new(),
+            dead_letters: Vec::new(),
             revisions: BTreeMap::new(),
         }
     }

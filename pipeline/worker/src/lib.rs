@@ -5,10 +5,13 @@
 
 pub mod archive_index;
 pub mod backfill;
+pub mod bases;
 pub mod checkpoint;
 pub mod claim;
 pub mod contract;
 pub mod error;
+pub mod fold;
+pub mod hour_files;
 pub mod log;
 pub mod memory;
 pub mod names;

@@ -1,12 +1,22 @@
 //! In-memory twins of the ports, for simulation and for embedding: the same promises as the real things, plus faults
 //! on demand.
 
+mod broker;
+mod clock;
 mod codec;
 mod faults;
+mod group;
+mod messages;
+mod random;
+mod source;
 mod store;
 mod tables;
 
+pub use broker::{Ends, MemoryBroker, Record};
+pub use clock::SteppedClock;
 pub use codec::{MemoryArchive, MemoryEncoder, MemoryInput, StoppedClock};
 pub use faults::{Fault, Faults};
+pub use messages::{MemoryMessages, MemoryRegistry};
+pub use source::MemorySource;
 pub use store::MemoryStore;
 pub use tables::MemoryTables;

@@ -6,37 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use prorata_engine::State;
-use prorata_schemas::Text;
-use prorata_schemas::event::EventRecord;
-use prorata_schemas::rows::HourTables;
-use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use tokio::task::JoinHandle;
 
 use super::Run;
-use super::ingest;
-use super::outcome::later;
 use super::plan::{self, Cursor};
 use super::write::{self, Written};
 use crate::error::{Result, WorkerError};
+use crate::fold::{self, FoldedHour, Window};
 use crate::names::{self, Shard};
 use crate::objects;
-use crate::ports::Archive;
-use crate::snapshot::{self, OrganizationState, PackedState, ShardState};
+use crate::snapshot::ShardState;
 
 /// Hours of a shard in one window, at first and at most.
 const WINDOW_FIRST: i64 = 8;
 const WINDOW_MAX: i64 = 96;
-
-/// One organization's folded hour.
-pub(super) struct FoldedHour {
-    pub tables: HourTables,
-    pub packed: PackedState,
-    pub digest: [u8; 32],
-}
 
 /// A shard's folded window.
 pub(super) struct FoldedWindow {
@@ -45,15 +29,6 @@ pub(super) struct FoldedWindow {
     pub emit_from: Hour,
     /// Whether the shard goes on right behind it.
     pub continues: bool,
-}
-
-impl FoldedWindow {
-    /// Digest of the shard's state at the end of one of its hours.
-    pub fn digest(organizations: &[FoldedHour]) -> String {
-        snapshot::shard_digest(
-            organizations.iter().map(|folded| (&folded.packed.organization_id, &folded.digest)),
-        )
-    }
 }
 
 type Pending = JoinHandle<Result<Vec<Written>>>;
@@ -135,21 +110,6 @@ fn next_window(run: &Run, windows: &[FoldedWindow]) -> i64 {
     i64::try_from(fitting).unwrap_or(WINDOW_MAX).clamp(1, WINDOW_MAX)
 }
 
-/// One organization's part of a window.
-struct Item {
-    shard: Shard,
-    organization_id: Text,
-    state: Option<OrganizationState>,
-    events: BTreeMap<Hour, Vec<EventRecord>>,
-}
-
-/// What all organizations of a shard's window share.
-struct Window {
-    hours: Vec<(Hour, Arc<Rules>)>,
-    files: Vec<(Hour, Bytes)>,
-    states: ShardState,
-}
-
 /// Folds the next window of every cursor, and moves it on.
 async fn fold_windows(
     run: &Run,
@@ -167,7 +127,7 @@ async fn fold_windows(
         windows.insert(*shard, loaded);
     }
     let archive = Arc::clone(&run.ports.archive);
-    let fold = move || fold_on_all_cores(&*archive, windows);
+    let fold = move || fold::fold(&*archive, windows);
     let folded =
         tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))??;
     let mut result = Vec::new();
@@ -200,97 +160,7 @@ async fn load_window(run: &Run, shard: Shard, cursor: &mut Cursor, window: i64, 
     let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
     let files = objects::get_all(&*run.ports.store, paths).await?;
     let states = std::mem::take(&mut cursor.states);
-    Ok(Window { hours, files: of.into_iter().zip(files).collect(), states })
-}
-
-type FoldedShard = (BTreeMap<Hour, Vec<FoldedHour>>, ShardState);
-
-fn fold_on_all_cores(
-    archive: &dyn Archive,
-    windows: BTreeMap<Shard, Window>,
-) -> Result<BTreeMap<Shard, FoldedShard>> {
-    let mut items = Vec::new();
-    let mut hours = BTreeMap::new();
-    for (shard, window) in windows {
-        items.extend(organizations(archive, shard, window.files, window.states)?);
-        hours.insert(shard, window.hours);
-    }
-    let folded: Vec<(Item, Vec<FoldedHour>)> = items
-        .into_par_iter()
-        .map(|item| {
-            let hours = hours.get(&item.shard).map(Vec::as_slice).unwrap_or_default();
-            fold_organization(item, hours)
-        })
-        .collect::<Result<_>>()?;
-    let mut shards: BTreeMap<Shard, FoldedShard> =
-        hours.keys().map(|shard| (*shard, FoldedShard::default())).collect();
-    for (item, folded) in folded {
-        let (by_hour, states) = shards.entry(item.shard).or_default();
-        for folded in folded {
-            by_hour.entry(folded.tables.hour).or_default().push(folded);
-        }
-        states.extend(item.state.map(|state| (item.organization_id, state)));
-    }
-    Ok(shards)
-}
-
-/// Decodes a window's archive files, and sorts states and events by organization, ascending.
-fn organizations(
-    archive: &dyn Archive,
-    shard: Shard,
-    files: Vec<(Hour, Bytes)>,
-    states: ShardState,
-) -> Result<Vec<Item>> {
-    let decoded: Vec<(Hour, Vec<EventRecord>)> = files
-        .into_par_iter()
-        .map(|(hour, bytes)| {
-            let mut records = Vec::new();
-            ingest::read_archive(archive, &bytes, |record| records.push(record)).map_err(|cause| {
-                WorkerError::Damaged { object: format!("archive of hour {hour}, shard {shard}"), cause }
-            })?;
-            Ok((hour, records))
-        })
-        .collect::<Result<_>>()?;
-    let new = |organization_id: Text| Item { shard, organization_id, state: None, events: BTreeMap::new() };
-    let mut items: BTreeMap<Text, Item> = BTreeMap::new();
-    for (organization_id, state) in states {
-        items.insert(organization_id.clone(), Item { state: Some(state), ..new(organization_id) });
-    }
-    for (hour, records) in decoded {
-        for record in records {
-            let organization_id = record.event.organization_id.clone();
-            let item = items.entry(organization_id.clone()).or_insert_with(|| new(organization_id));
-            item.events.entry(hour).or_default().push(record);
-        }
-    }
-    Ok(items.into_values().collect())
-}
-
-/// Folds one organization through the hours, from its first event on.
-fn fold_organization(mut item: Item, hours: &[(Hour, Arc<Rules>)]) -> Result<(Item, Vec<FoldedHour>)> {
-    let mut folded = Vec::new();
-    for (hour, rules) in hours {
-        let events = item.events.remove(hour).unwrap_or_default();
-        let before = match item.state.take() {
-            Some(state) => state,
-            None if events.is_empty() => continue,
-            None => {
-                OrganizationState { state: State::new(item.organization_id.clone()), max_event_time: None }
-            }
-        };
-        let (state, tables) =
-            prorata_engine::close_hour(before.state, *hour, events, rules).map_err(|source| {
-                WorkerError::Fold { organization: item.organization_id.to_string(), hour: *hour, source }
-            })?;
-        let max_event_time = later(before.max_event_time, tables.totals.max_event_time);
-        let after = OrganizationState { state, max_event_time };
-        let packed = snapshot::pack(&item.organization_id, &after)
-            .map_err(|error| WorkerError::Task(error.to_string()))?;
-        let digest = snapshot::state_digest(&packed);
-        folded.push(FoldedHour { tables, packed, digest });
-        item.state = Some(after);
-    }
-    Ok((item, folded))
+    Ok(Window { hours, files: of.into_iter().zip(files).collect(), bodies: Vec::new(), states })
 }
 
 /// Ends shards that are through, or whose state is the recorded one again, and leaves the others to go on.
@@ -312,7 +182,7 @@ fn stop_early(
                     draft.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
                 })
             };
-            entry.is_some_and(|entry| entry.state == FoldedWindow::digest(organizations)) && later_base()
+            entry.is_some_and(|entry| entry.state == fold::state_digest(organizations)) && later_base()
         });
         if let Some(stop) = recorded.map(|(hour, _)| *hour) {
             window.hours.split_off(&stop.next());

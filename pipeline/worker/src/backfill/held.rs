@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::time::Timestamp;
 
-use super::write::Stamper;
 use super::{Options, Ports};
 use crate::archive_index::{self, ShardArchive};
 use crate::checkpoint::Checkpoint;
 use crate::claim::{self, Claimant, LEAD, World};
 use crate::error::{Result, WorkerError};
+use crate::hour_files::Stamper;
 use crate::log::{self, Decision};
 use crate::names::Shard;
 use crate::publish;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use sha2::{Digest, Sha256};
@@ -19,6 +19,7 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::archive_index::ArchiveFile;
 use crate::claim::LEAD;
 use crate::error::{Result, WorkerError};
+use crate::fold::{Body, read_archive};
 use crate::names::{self, Shard, Stamp};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile};
@@ -26,8 +27,6 @@ use crate::snapshot::hex;
 
 /// Bytes that an event takes in memory beside its body.
 const EVENT_OVERHEAD: u64 = 64;
-
-type Body = (EventKind, Box<[u8]>);
 
 /// The Avro files of the input, and how many other files it has.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
@@ -213,24 +212,6 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         archive.write(&bodies).map_err(WorkerError::Task)?
     };
     Ok(Encoded { shard, hour, stamp, bytes: bytes.into(), new, known: all - new })
-}
-
-/// Reads a file of our own archive: every record must be an event.
-pub(super) fn read_archive(
-    archive: &dyn Archive,
-    mut bytes: &[u8],
-    mut each: impl FnMut(EventRecord),
-) -> Result<(), String> {
-    let mut damage = None;
-    let read = archive.read(&mut bytes, &mut |position, record| match record {
-        Ok(record) => each(record),
-        Err(rejected) => {
-            let place = position.map_or(String::new(), |position| format!("{position}: "));
-            damage.get_or_insert(format!("{place}{}", rejected.reject));
-        }
-    });
-    read.map_err(|error| error.to_string())?;
-    damage.map_or(Ok(()), Err)
 }
 
 /// Dead letters, and the digests of those that the root holds already.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 
 use crate::ports::DeadLetter;
 
@@ -163,9 +163,4 @@ impl Totals {
 
 fn add(sum: &mut Decimal12, amount: Decimal12) {
     *sum = Decimal12::from_units(sum.units().saturating_add(amount.units()));
-}
-
-/// A later time of two.
-pub(super) fn later(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    one.max(other)
 }

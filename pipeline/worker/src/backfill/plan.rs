@@ -11,11 +11,11 @@ use prorata_schemas::time::Hour;
 
 use super::Run;
 use super::outcome::Ahead;
+use crate::bases;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::ObjectStore;
 use crate::rules;
-use crate::snapshot::{self, ShardState};
+use crate::snapshot::ShardState;
 
 /// Most hours without an event that are closed for the sake of an event in the future: 400 days.
 const AHEAD_HOURS: i64 = 400 * 24;
@@ -107,27 +107,10 @@ pub(super) async fn next_segment(
     {
         return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
     }
-    for (hour, object) in bases {
-        if let Some(states) = load(&*run.ports.store, object).await? {
-            return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
-        }
+    if let Some((hour, states)) = bases::nearest(&*run.ports.store, draft, start).await? {
+        return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
     }
     Ok(Some(Cursor { next: first, emit_from: start, states: ShardState::new() }))
-}
-
-/// A snapshot's state, none when it is not usable: then an older one is.
-async fn load(store: &dyn ObjectStore, object: &str) -> Result<Option<ShardState>> {
-    let Some(bytes) = store.get(object).await? else {
-        tracing::warn!(object, "a snapshot is not there, an older one is used");
-        return Ok(None);
-    };
-    match snapshot::decode(&bytes) {
-        Ok(states) => Ok(Some(states)),
-        Err(error) => {
-            tracing::warn!(object, %error, "a snapshot cannot be used, an older one is");
-            Ok(None)
-        }
-    }
 }
 
 /// Hours between a cursor and the end; more than allowed are taken for a wrong clock.

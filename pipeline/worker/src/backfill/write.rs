@@ -1,32 +1,27 @@
 //! Folded hours into table files and snapshots, and those into the draft of the next checkpoint.
-//!
-//! A table whose content is what it was keeps its file. Only when some table's content has changed does the hour's
-//! revision rise, and `hours` with it: its clock columns alone change nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use prorata_schemas::Text;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use tokio::task::JoinHandle;
 
 use super::Run;
-use super::fold::{FoldedHour, FoldedWindow};
+use super::fold::FoldedWindow;
 use super::outcome::Totals;
 use super::plan::Cursor;
 use crate::checkpoint::{FileEntry, HourEntry};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard, Stamp, TableFile};
+use crate::hour_files::{self, EncodedHour, Job};
+use crate::names::{Shard, TableFile};
 use crate::objects::{self, CONCURRENCY};
-use crate::ports::{HourClock, TableEncoder};
+use crate::ports::TableEncoder;
 use crate::retention;
-use crate::snapshot;
 
 /// A shard's written window, to go into the draft.
 pub(super) struct Written {
@@ -41,33 +36,6 @@ struct WrittenHour {
     restated: bool,
     files: u64,
     totals: BTreeMap<String, Totals>,
-}
-
-/// Gives names to new objects of one shard.
-#[derive(Clone)]
-pub(super) struct Stamper {
-    pub seq: u64,
-    pub owner: Text,
-    pub counter: Arc<AtomicU64>,
-}
-
-impl Stamper {
-    pub fn next(&self) -> Stamp {
-        let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        Stamp { seq: self.seq, owner: Arc::clone(&self.owner), n }
-    }
-}
-
-/// An hour about to be encoded.
-struct Job {
-    shard: Shard,
-    hour: Hour,
-    organizations: Vec<FoldedHour>,
-    /// As it was published before; none when it never was.
-    before: Option<HourEntry>,
-    snapshot: bool,
-    stamper: Stamper,
-    now: Timestamp,
 }
 
 /// An encoded hour with the objects that are yet to be stored.
@@ -195,63 +163,9 @@ pub(super) fn apply(run: &mut Run, windows: Vec<Written>) -> Result<()> {
 }
 
 fn encode_hour(encoder: &dyn TableEncoder, job: Job) -> Result<Encoded> {
-    let Job { shard, hour, organizations, before, snapshot: keep, stamper, now } = job;
-    let state = FoldedWindow::digest(&organizations);
-    let revision = before.as_ref().map_or(0, |before| before.revision + 1);
-    let mut objects = Vec::new();
-    let old_snapshot =
-        before.as_ref().filter(|before| before.state == state).and_then(|before| before.snapshot.clone());
-    let snapshot = match old_snapshot {
-        Some(snapshot) => Some(snapshot),
-        None if keep => {
-            let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
-            let bytes = snapshot::encode(&packed).map_err(|error| WorkerError::Task(error.to_string()))?;
-            let path = names::snapshot(shard, hour, &stamper.next());
-            objects.push((path.clone(), bytes.into()));
-            Some(path)
-        }
-        None => None,
-    };
-    let clock = |folded: &FoldedHour| HourClock {
-        late_events: 0,
-        max_event_time_seen: folded.packed.max_event_time,
-        complete: true,
-        revision,
-        last_updated: now,
-    };
-    let clocks: Vec<HourClock> = organizations.iter().map(clock).collect();
-    let tables: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut files = BTreeMap::new();
-    let mut changed = before.is_none();
-    for table in Table::ALL {
-        let encoded = encoder.encode(table, &tables, &clocks);
-        let encoded = encoded.map_err(|cause| WorkerError::Encode { table, shard, hour, cause })?;
-        let old = before.as_ref().and_then(|before| before.tables.get(&table));
-        let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
-        changed |= !same;
-        let keep_old = if table == Table::Hours { !changed } else { same };
-        match (encoded, old) {
-            (_, Some(old)) if keep_old => {
-                files.insert(table, old.clone());
-            }
-            (Some(file), _) => {
-                let name = TableFile { hour, shard, stamp: stamper.next(), digest: file.digest.clone() };
-                let path = name.path();
-                objects.push((format!("{}/{path}", table.name()), file.bytes.clone()));
-                let bytes = file.bytes.len() as u64;
-                files.insert(table, FileEntry { path, bytes, digest: file.digest, stats: Some(file.stats) });
-            }
-            (None, _) => {}
-        }
-    }
-    let (revision, restated) = match &before {
-        Some(before) if !changed => (before.revision, false),
-        before => (revision, before.is_some()),
-    };
-    let held = !changed && before.is_some_and(|before| before.held);
-    let new_files = objects.iter().filter(|(path, _)| !path.starts_with(names::STATE)).count() as u64;
-    let entry = HourEntry { revision, state, snapshot, tables: files, held };
-    let written = WrittenHour { entry, restated, files: new_files, totals: totals(&tables) };
+    let (shard, hour) = (job.shard, job.hour);
+    let EncodedHour { entry, restated, files, objects, tables, .. } = hour_files::encode(encoder, job)?;
+    let written = WrittenHour { entry, restated, files, totals: totals(&tables) };
     Ok(Encoded { shard, hour, written, objects })
 }
 
