@@ -27,6 +27,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason, in the order of `events.md`.
+    pub const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::UnknownSchema,
+        Self::UnknownEvent,
+        Self::InvalidField,
+        Self::KeyMismatch,
+        Self::CurrencyMismatch,
+        Self::InTheFuture,
+        Self::TooLate,
+    ];
+
     /// The code as it stands in headers, counts and configuration.
     pub const fn code(self) -> &'static str {
         match self {

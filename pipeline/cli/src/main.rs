@@ -5,6 +5,8 @@ mod config;
 mod failure;
 mod generate;
 mod logging;
+#[cfg_attr(not(test), expect(dead_code, reason = "`prorata work` serves it"))]
+mod operations;
 mod progress;
 mod schemas;
 mod summary;

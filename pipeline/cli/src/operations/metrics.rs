@@ -1,0 +1,238 @@
+//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` beside this file lists them, and a test
+//! compares.
+//!
+//! Labels are bounded: shards of the root, configured topics, our event types and reasons. No organization ever is one.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::status::{DURATION_BOUNDS, Durations, ShardStatus};
+
+use super::view::Snapshot;
+
+/// Every name begins with it.
+const PREFIX: &str = "prorata";
+
+type Labels = Vec<(&'static str, String)>;
+
+/// All metrics as text.
+pub(super) fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Out(encoder);
+        self.put_worker(&mut out)?;
+        self.put_ages(&mut out)?;
+        self.put_shards(&mut out)?;
+        self.put_counts(&mut out)?;
+        self.put_durations(&mut out)
+    }
+}
+
+impl Snapshot {
+    fn put_worker(&self, out: &mut Out<'_>) -> fmt::Result {
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        let mut info = out.0.encode_descriptor("build", "The program's version", None, MetricType::Info)?;
+        info.encode_info(&version)?;
+        let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
+        let status = &self.status;
+        let ready = "1 when the group has assigned, all shards are loaded and the worker does not stop";
+        out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
+        let waiting = "1 while the worker waits for a dependency that is down; /status says which";
+        out.gauge("waiting", waiting, None, flag(status.waits_for.is_some()))?;
+        let tick = "Time since the worker's loop last came round; /livez judges by it";
+        out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
+        let loaded = self.loaded();
+        let states = [("loaded", loaded), ("loading", status.shards.len() - loaded)];
+        let states = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
+        out.gauge("shards", "Shards held, by whether their state is loaded", None, states)
+    }
+
+    fn put_ages(&self, out: &mut Out<'_>) -> fmt::Result {
+        let seconds = || Some(Unit::Seconds);
+        let of = |at: fn(&ShardStatus) -> Option<f64>| self.by_shard(at);
+        let age = |at: fn(&ShardStatus) -> Option<Timestamp>| {
+            self.by_shard(move |shard| at(shard).map(|then| self.age_seconds(then)))
+        };
+        let help = "How far the shard's watermark, in event time, is behind the wall clock";
+        out.gauge("watermark_age", help, seconds(), age(|shard| shard.watermark))?;
+        let help = "Time since the shard's last checkpoint was decided";
+        out.gauge("checkpoint_age", help, seconds(), age(|shard| shard.checkpoint_at))?;
+        let help = "Time since the tables were last known to be equal to the shard's checkpoint";
+        out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at))?;
+        let help = "Time since the start of the shard's oldest hour with events that is not closed; none: no such hour";
+        out.gauge(
+            "oldest_open_hour_age",
+            help,
+            seconds(),
+            age(|shard| shard.oldest_open_hour.map(|hour| hour.start())),
+        )?;
+        let help = "End of the last hour that the shard closed, in Unix time";
+        out.gauge(
+            "closed_through_timestamp",
+            help,
+            seconds(),
+            of(|shard| shard.closed_through.map(|hour| hour.end().seconds() as f64)),
+        )?;
+        let lags = self.status.shards.iter().flat_map(|(shard, status)| {
+            status.topics.iter().filter_map(move |(topic, status)| {
+                let labels = vec![("shard", shard.to_string()), ("topic", topic.to_string())];
+                Some((labels, self.lag_seconds(status)?))
+            })
+        });
+        let help = "How far, in event time, the largest event time read of the topic partition is behind the wall \
+                    clock; 0 when its end is reached";
+        out.gauge("lag", help, seconds(), lags)
+    }
+
+    fn put_shards(&self, out: &mut Out<'_>) -> fmt::Result {
+        let bytes = || Some(Unit::Bytes);
+        let help = "Size of the shard's state, as last written";
+        out.gauge("state", help, bytes(), self.by_shard(|shard| Some(shard.state_bytes as f64)))?;
+        let help = "Events of the shard's open hours in memory";
+        out.gauge("open_events", help, bytes(), self.by_shard(|shard| Some(shard.open_bytes as f64)))?;
+        let help = "Organizations in the shard's state";
+        out.gauge("organizations", help, None, self.by_shard(|shard| Some(shard.organizations as f64)))?;
+        let help = "1 while closed hours of the shard wait to be folded again";
+        let dirty = |shard: &ShardStatus| Some(f64::from(u8::from(shard.dirty_from.is_some())));
+        out.gauge("dirty", help, None, self.by_shard(dirty))
+    }
+
+    fn put_counts(&self, out: &mut Out<'_>) -> fmt::Result {
+        let counts = &self.status.counts;
+        let events = EventKind::ALL.map(|kind| {
+            let count = counts.events.get(&kind).copied().unwrap_or_default();
+            (vec![("event", kind.name().to_owned())], count)
+        });
+        out.counter("events", "Events taken, by type", events)?;
+        let letters = Reason::ALL.map(|reason| {
+            let count = counts.dead_letters.get(&reason).copied().unwrap_or_default();
+            (vec![("reason", reason.code().to_owned())], count)
+        });
+        out.counter("dead_letters", "Messages that could not become events, by reason", letters)?;
+        let plain: [(&str, &str, u64); 9] = [
+            (
+                "late_events",
+                "Events that came after their hour had closed, without those known already",
+                counts.late_events,
+            ),
+            (
+                "late_duplicates",
+                "Events of closed hours that the archive held already",
+                counts.late_duplicates,
+            ),
+            ("hours_closed", "Hours closed, once per shard", counts.closed_hours),
+            (
+                "hours_restated",
+                "Hours folded again whose rows changed, once per shard",
+                counts.restated_hours,
+            ),
+            ("checkpoints", "Checkpoints decided", counts.checkpoints),
+            ("commits", "Commits to tables", counts.commits),
+            (
+                "conflicts",
+                "Checkpoints that another owner had decided, and shards that a table's log fenced",
+                counts.conflicts,
+            ),
+            ("rebalances", "Assignments and revocations by the consumer group", counts.rebalances),
+            (
+                "retries",
+                "Failures of storage, Kafka or the schema registry that were tried again",
+                counts.retries,
+            ),
+        ];
+        for (name, help, count) in plain {
+            out.counter(name, help, [(Labels::new(), count)])?;
+        }
+        Ok(())
+    }
+
+    fn put_durations(&self, out: &mut Out<'_>) -> fmt::Result {
+        let counts = &self.status.counts;
+        out.histogram("fold_duration", "Time to fold a window of hours", &counts.fold)?;
+        out.histogram(
+            "checkpoint_duration",
+            "Time from a checkpoint's first write to its decision",
+            &counts.checkpoint,
+        )?;
+        out.histogram(
+            "publish_duration",
+            "Time to make the tables equal to decided checkpoints",
+            &counts.publish,
+        )
+    }
+
+    /// One sample for each shard that has a value.
+    fn by_shard<'a>(
+        &'a self,
+        value: impl Fn(&ShardStatus) -> Option<f64> + 'a,
+    ) -> impl Iterator<Item = (Labels, f64)> + 'a {
+        let shards = self.status.shards.iter();
+        shards.filter_map(move |(shard, status)| Some((vec![("shard", shard.to_string())], value(status)?)))
+    }
+}
+
+/// Writes whole metrics.
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        samples: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        for (labels, value) in samples {
+            labelled(&mut metric, &labels, |sample| sample.encode_gauge(&value))?;
+        }
+        Ok(())
+    }
+
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in samples {
+            labelled(&mut metric, &labels, |sample| {
+                sample.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, durations: &Durations) -> fmt::Result {
+        let unit = Unit::Seconds;
+        let mut metric = self.0.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+        let bounds = DURATION_BOUNDS.into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(durations.buckets).collect();
+        let count = durations.buckets.iter().sum();
+        metric.encode_histogram::<NoLabelSet>(durations.sum, count, &buckets, None)
+    }
+}
+
+/// An empty set of labels is written as none.
+fn labelled(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    put: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { put(metric) } else { put(&mut metric.encode_family(labels)?) }
+}

@@ -1,0 +1,201 @@
+//! Where a worker answers probes, Prometheus and people: `/livez`, `/readyz`, `/metrics` and `/status` on one port.
+//!
+//! Everything is told from [`Status`], which is copied and let go at once; nothing here waits for storage, Kafka or the
+//! worker, so that a dependency that is down never makes the worker look dead.
+
+mod metrics;
+mod page;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::future::Future;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prorata_connectors::adapters::SystemClock;
+use prorata_worker::ports::Clock;
+use prorata_worker::status::Status;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+use view::Snapshot;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// When a worker counts as dead.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most time between two rounds of its loop, and before the first.
+    pub live_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { live_within: Duration::from_secs(60) }
+    }
+}
+
+/// A server that answers until it is stopped.
+#[derive(Debug)]
+pub struct Serving {
+    /// Where it listens: the port is known even where port 0 was asked for.
+    pub address: SocketAddr,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Serving {
+    /// Waits, once the server was told to stop, until the last answer is sent. A client that does not take its answer
+    /// is cut off after `within`.
+    pub async fn finish(mut self, within: Duration) {
+        if tokio::time::timeout(within, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+/// Listens at `listen`, and answers until `stop` comes back.
+///
+/// # Errors
+/// When nothing can listen there; the sentence says how to mend `http.listen`.
+pub async fn serve(
+    listen: &str,
+    status: Arc<Status>,
+    limits: Limits,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<Serving, Failure> {
+    let failure = |error: &std::io::Error| Failure::usage(cannot_listen(listen, error));
+    let listener = TcpListener::bind(listen).await.map_err(|error| failure(&error))?;
+    let address = listener.local_addr().map_err(|error| failure(&error))?;
+    let router = router(status, limits, Arc::new(SystemClock));
+    let serving = axum::serve(listener, router).with_graceful_shutdown(stop);
+    let task = tokio::spawn(async move { serving.await });
+    Ok(Serving { address, task })
+}
+
+fn cannot_listen(listen: &str, error: &std::io::Error) -> String {
+    let mend = "name another in http.listen, or \"\" to answer nowhere";
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!("http.listen '{listen}' is in use by another program; {mend}")
+        }
+        ErrorKind::AddrNotAvailable => {
+            format!(
+                "http.listen '{listen}' is no address of this machine; {mend}, such as 0.0.0.0:8080 for all of its addresses"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!(
+                "http.listen '{listen}' may not be used by this user (ports below 1024 are privileged); {mend}"
+            )
+        }
+        ErrorKind::InvalidInput => {
+            format!("http.listen '{listen}' is no address and port such as 127.0.0.1:8080; {mend}")
+        }
+        _ => format!("http.listen '{listen}' cannot be listened at: {error}; {mend}"),
+    }
+}
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Shared {
+    status: Arc<Status>,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    started: Instant,
+}
+
+impl Shared {
+    fn snapshot(&self) -> Snapshot {
+        // Copied under the lock, and looked at without it: the worker never waits for a reader.
+        let status = self.status.lock().clone();
+        Snapshot::new(status, self.clock.now(), self.started, self.limits)
+    }
+}
+
+fn router(status: Arc<Status>, limits: Limits, clock: Arc<dyn Clock>) -> Router {
+    let shared = Shared { status, limits, clock, started: Instant::now() };
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/status", get(status_page))
+        .fallback(elsewhere)
+        .with_state(shared)
+}
+
+async fn livez(State(shared): State<Shared>) -> Response {
+    probe(shared.snapshot().live())
+}
+
+async fn readyz(State(shared): State<Shared>) -> Response {
+    probe(shared.snapshot().ready())
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    match metrics::text(shared.snapshot()) {
+        Ok(text) => answer(StatusCode::OK, OPEN_METRICS, text),
+        Err(error) => {
+            answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics cannot be written: {error}\n"))
+        }
+    }
+}
+
+async fn status_page(
+    State(shared): State<Shared>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let snapshot = shared.snapshot();
+    if wants_json(query.as_deref(), &headers) {
+        return answer(StatusCode::OK, JSON, format!("{:#}\n", page::json(&snapshot)));
+    }
+    let mut response = answer(StatusCode::OK, HTML, page::html(&snapshot));
+    // The page has no scripts, and none that might be slipped in would run.
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    if let Ok(policy) = policy.parse() {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// The query decides where it says a format; otherwise whichever of the two types `Accept` names first.
+fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
+    let format = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("format="));
+    if let Some(format) = format {
+        return format == "json";
+    }
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match (accept.find(JSON), accept.find("text/html")) {
+        (Some(json), Some(html)) => json < html,
+        (json, _) => json.is_some(),
+    }
+}
+
+async fn elsewhere() -> Response {
+    let sentence = "nothing is here; there are /livez, /readyz, /metrics and /status\n";
+    answer(StatusCode::NOT_FOUND, TEXT, sentence.to_owned())
+}
+
+fn probe(verdict: Result<String, String>) -> Response {
+    match verdict {
+        Ok(sentence) => answer(StatusCode::OK, TEXT, format!("{sentence}\n")),
+        Err(sentence) => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{sentence}\n")),
+    }
+}
+
+fn answer(code: StatusCode, kind: &'static str, body: String) -> Response {
+    (code, [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-store")], body).into_response()
+}

@@ -1,0 +1,354 @@
+//! The four paths, asked without sockets, and once over a real one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::status::{ShardStatus, TopicStatus};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+use super::*;
+
+/// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
+const NOW: Timestamp = Timestamp((498_192 + 12) * 3_600_000_000 + 1_800_000_000);
+
+struct Standing;
+
+#[async_trait::async_trait]
+impl Clock for Standing {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+
+    async fn pause(&self, _duration: Duration) {}
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp(NOW.0 - seconds * 1_000_000)
+}
+
+/// A worker at work: one shard loaded, one not.
+fn working() -> Arc<Status> {
+    let status = Status::default();
+    let mut worker = status.lock();
+    worker.ticked = Some(Instant::now());
+    worker.ready = true;
+    let pods = TopicStatus { next_offset: 42, max_event_time: Some(ago(90)), at_end: false, idle: false };
+    let nodes = TopicStatus { at_end: true, idle: true, ..pods.clone() };
+    let shard = ShardStatus {
+        loaded: true,
+        seq: 7,
+        checkpoint_at: Some(ago(20)),
+        published_at: Some(ago(15)),
+        watermark: Some(ago(390)),
+        closed_through: Some(Hour(498_192 + 11)),
+        oldest_open_hour: Some(Hour(498_192 + 12)),
+        dirty_from: Some(Hour(498_192 + 3)),
+        organizations: 3,
+        state_bytes: 2_048,
+        open_bytes: 4_096,
+        topics: BTreeMap::from([("pods".into(), pods), ("nodes".into(), nodes)]),
+    };
+    worker.shards = BTreeMap::from([(3, shard), (11, ShardStatus::default())]);
+    worker.counts.events.insert(EventKind::PodUsage, 1_000);
+    worker.counts.dead_letters.insert(Reason::TooLate, 2);
+    worker.counts.late_events = 5;
+    worker.counts.fold.observe(Duration::from_millis(30));
+    worker.counts.fold.observe(Duration::from_secs(100));
+    drop(worker);
+    Arc::new(status)
+}
+
+struct Answer {
+    code: u16,
+    kind: String,
+    body: String,
+}
+
+async fn ask_with(status: &Arc<Status>, limits: Limits, path: &str, accept: Option<&str>) -> Answer {
+    let mut request = Request::get(path);
+    if let Some(accept) = accept {
+        request = request.header(ACCEPT, accept);
+    }
+    let router = router(Arc::clone(status), limits, Arc::new(Standing));
+    let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (code, kind) =
+        (response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned());
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    Answer { code, kind, body: String::from_utf8(body.to_vec()).unwrap() }
+}
+
+async fn ask(status: &Arc<Status>, path: &str) -> Answer {
+    ask_with(status, Limits::default(), path, None).await
+}
+
+/// The sample of a metric, named with its labels.
+fn sample(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} has no sample: {text}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_lives_while_its_loop_comes_round() {
+    let status = working();
+    let answer = ask(&status, "/livez").await;
+    assert_eq!((answer.code, &*answer.kind), (200, TEXT));
+    assert_eq!(answer.body, "live: the worker's loop came round 0 s ago\n");
+    let strict = Limits { live_within: Duration::ZERO };
+    let answer = ask_with(&status, strict, "/livez", None).await;
+    assert_eq!(answer.code, 503);
+    assert_eq!(answer.body, "not live: the worker's loop came round 0 s ago; 0 s is the limit\n");
+}
+
+#[tokio::test]
+async fn a_worker_may_take_its_time_before_the_first_round_but_not_for_ever() {
+    let status = Arc::new(Status::default());
+    assert_eq!(ask(&status, "/livez").await.code, 200);
+    let answer = ask_with(&status, Limits { live_within: Duration::ZERO }, "/livez", None).await;
+    assert_eq!(answer.code, 503);
+    assert!(answer.body.contains("has not come round in the 0 s since the start"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn dependencies_that_are_down_do_not_kill_a_worker() {
+    let status = working();
+    {
+        let mut worker = status.lock();
+        worker.ready = false;
+        worker.waits_for = Some("the schema registry at http://registry".into());
+    }
+    assert_eq!(ask(&status, "/livez").await.code, 200);
+    let answer = ask(&status, "/readyz").await;
+    assert_eq!(answer.code, 503);
+    assert_eq!(
+        answer.body,
+        "not ready: 1 of 2 shards are loaded; it waits for the schema registry at http://registry\n"
+    );
+    assert!(ask(&status, "/metrics").await.body.contains("\nprorata_waiting 1.0\n"));
+}
+
+#[tokio::test]
+async fn a_worker_is_ready_from_loaded_to_draining() {
+    let status = Arc::new(Status::default());
+    let answer = ask(&status, "/readyz").await;
+    assert_eq!(answer.code, 503);
+    assert_eq!(answer.body, "not ready: the consumer group has not assigned shards yet\n");
+    let status = working();
+    let answer = ask(&status, "/readyz").await;
+    assert_eq!((answer.code, &*answer.body), (200, "ready: 1 shards are loaded\n"));
+    status.lock().draining = true;
+    let answer = ask(&status, "/readyz").await;
+    assert_eq!((answer.code, &*answer.body), (503, "not ready: the worker is stopping\n"));
+}
+
+#[tokio::test]
+async fn metrics_say_what_the_status_holds() {
+    let answer = ask(&working(), "/metrics").await;
+    assert_eq!((answer.code, &*answer.kind), (200, OPEN_METRICS));
+    let text = answer.body;
+    for (name, value) in [
+        ("prorata_ready", 1.0),
+        ("prorata_waiting", 0.0),
+        ("prorata_shards{state=\"loaded\"}", 1.0),
+        ("prorata_shards{state=\"loading\"}", 1.0),
+        ("prorata_watermark_age_seconds{shard=\"3\"}", 390.0),
+        ("prorata_checkpoint_age_seconds{shard=\"3\"}", 20.0),
+        ("prorata_publish_age_seconds{shard=\"3\"}", 15.0),
+        ("prorata_oldest_open_hour_age_seconds{shard=\"3\"}", 1_800.0),
+        ("prorata_closed_through_timestamp_seconds{shard=\"3\"}", 498_204.0 * 3_600.0),
+        ("prorata_lag_seconds{shard=\"3\",topic=\"pods\"}", 90.0),
+        ("prorata_lag_seconds{shard=\"3\",topic=\"nodes\"}", 0.0),
+        ("prorata_state_bytes{shard=\"3\"}", 2_048.0),
+        ("prorata_open_events_bytes{shard=\"3\"}", 4_096.0),
+        ("prorata_organizations{shard=\"3\"}", 3.0),
+        ("prorata_dirty{shard=\"3\"}", 1.0),
+        ("prorata_dirty{shard=\"11\"}", 0.0),
+        ("prorata_events_total{event=\"PodUsage\"}", 1_000.0),
+        ("prorata_events_total{event=\"RateSet\"}", 0.0),
+        ("prorata_dead_letters_total{reason=\"too_late\"}", 2.0),
+        ("prorata_dead_letters_total{reason=\"malformed\"}", 0.0),
+        ("prorata_late_events_total", 5.0),
+        ("prorata_fold_duration_seconds_bucket{le=\"0.025\"}", 0.0),
+        ("prorata_fold_duration_seconds_bucket{le=\"0.05\"}", 1.0),
+        ("prorata_fold_duration_seconds_bucket{le=\"60.0\"}", 1.0),
+        ("prorata_fold_duration_seconds_bucket{le=\"+Inf\"}", 2.0),
+        ("prorata_fold_duration_seconds_count", 2.0),
+        ("prorata_fold_duration_seconds_sum", 100.03),
+    ] {
+        assert!((sample(&text, name) - value).abs() < 1e-9, "{name} is not {value}: {text}");
+    }
+    assert!(!text.contains("watermark_age_seconds{shard=\"11\"}"), "nothing is known of it: {text}");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn the_table_of_metrics_is_what_there_is() {
+    let text = ask(&working(), "/metrics").await.body;
+    let mut found: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let samples = text.lines().filter(|line| line.starts_with(&format!("{name}{suffix}{{")));
+        let labels = samples.flat_map(|line| {
+            let labels = line.split_once('{').unwrap().1.rsplit_once('}').unwrap().0;
+            labels.split(',').map(|label| label.split_once('=').unwrap().0.to_owned()).collect::<Vec<_>>()
+        });
+        assert!(
+            found.insert(format!("{name}{suffix}"), (kind.to_owned(), labels.collect())).is_none(),
+            "{name} twice"
+        );
+    }
+    let plain = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let rows = include_str!("README.md").lines().filter(|line| line.starts_with("| `prorata_"));
+    let documented: BTreeMap<String, (String, BTreeSet<String>)> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').collect();
+            let labels = cells[3].split(',').map(plain).filter(|label| !label.is_empty()).collect();
+            (plain(cells[1]), (plain(cells[2]), labels))
+        })
+        .collect();
+    assert_eq!(documented, found);
+}
+
+#[tokio::test]
+async fn every_metric_has_help_and_no_unit_is_missing_from_its_name() {
+    let text = ask(&working(), "/metrics").await.body;
+    for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
+        let name = line.split(' ').nth(2).unwrap();
+        let help = text.lines().find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+        assert!(help.is_some_and(|help| help.len() > 10), "{name}");
+    }
+    for line in text.lines().filter_map(|line| line.strip_prefix("# UNIT ")) {
+        let (name, unit) = line.split_once(' ').unwrap();
+        assert!(name.ends_with(unit), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_shard_adds_no_wrong_number() {
+    let status = working();
+    let mut worker = status.lock();
+    let topic = TopicStatus { max_event_time: Some(ago(-500)), ..TopicStatus::default() };
+    let silent = TopicStatus::default();
+    worker.shards.entry(11).or_default().topics =
+        BTreeMap::from([("pods".into(), topic), ("nodes".into(), silent)]);
+    drop(worker);
+    let text = ask(&status, "/metrics").await.body;
+    assert!(sample(&text, "prorata_lag_seconds{shard=\"11\",topic=\"pods\"}").abs() < 1e-9, "never below 0");
+    assert!(!text.contains("prorata_lag_seconds{shard=\"11\",topic=\"nodes\"}"), "unknown: {text}");
+}
+
+#[tokio::test]
+async fn the_page_is_for_people_and_escapes_what_it_shows() {
+    let status = working();
+    status.lock().waits_for = Some("<script>alert('x')</script> & \"more\"".into());
+    let answer = ask(&status, "/status").await;
+    assert_eq!((answer.code, &*answer.kind), (200, HTML));
+    let page = answer.body;
+    assert!(!page.contains("<script"), "{page}");
+    assert!(
+        page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;more&quot;"),
+        "{page}"
+    );
+    for shown in [
+        "<td>2026-11-01 11:00</td>",
+        "<td>2026-11-01 03:00</td>",
+        "<td>2026-11-01 12:23:30</td>",
+        "<td>1 min 30 s</td>",
+        "<td>20 s ago</td>",
+        "<td class=\"n\">2.0 KiB</td>",
+        "<td>reached, idle</td>",
+        "<td>too_late</td><td class=\"n\">2</td>",
+        "<td>loading</td>",
+        "1 of 2",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_json_for_who_asks_for_it() {
+    let status = working();
+    for (path, accept) in [
+        ("/status?format=json", None),
+        ("/status", Some("application/json")),
+        ("/status", Some("application/json, text/html;q=0.5")),
+        ("/status?format=json", Some("text/html")),
+    ] {
+        let answer = ask_with(&status, Limits::default(), path, accept).await;
+        assert_eq!(answer.kind, JSON, "{path} {accept:?}");
+        let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(json["shards"][0]["shard"], 3);
+        assert_eq!(json["shards"][0]["closed_through"], "2026-11-01T11");
+        assert_eq!(json["shards"][0]["topics"][1]["lag_seconds"], 90.0);
+        assert_eq!(json["counts"]["dead_letters"]["too_late"], 2);
+        assert_eq!(json["closed_through"], "2026-11-01T11", "shards that are not loaded do not count");
+        assert_eq!(json["lag_seconds"], 90.0);
+    }
+    for (path, accept) in [
+        ("/status", Some("text/html,application/xhtml+xml,*/*;q=0.8")),
+        ("/status?format=html", Some(JSON)),
+        ("/status", Some("*/*")),
+    ] {
+        assert_eq!(ask_with(&status, Limits::default(), path, accept).await.kind, HTML, "{path} {accept:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_paths_name_those_there_are() {
+    let answer = ask(&working(), "/healthz").await;
+    assert_eq!(answer.code, 404);
+    assert!(answer.body.contains("/livez, /readyz, /metrics and /status"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn it_answers_on_a_real_socket_until_it_is_stopped() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move { drop(stopped.await) };
+    let serving = serve("127.0.0.1:0", working(), Limits::default(), stopped).await.unwrap();
+    let mut stream = TcpStream::connect(serving.address).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("live: the worker's loop came round 0 s ago\n"), "{answer}");
+    // A client that never finishes its request does not keep the worker from stopping.
+    let mut hanging = TcpStream::connect(serving.address).await.unwrap();
+    hanging.write_all(b"GET /livez HT").await.unwrap();
+    let address = serving.address;
+    stop.send(()).unwrap();
+    let begun = Instant::now();
+    serving.finish(Duration::from_millis(200)).await;
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn where_nobody_can_listen_the_sentence_says_how_to_mend_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let holder = TcpListener::bind(taken).await.unwrap();
+    for (listen, sentence) in [
+        (
+            holder.local_addr().unwrap().to_string(),
+            "is in use by another program; name another in http.listen",
+        ),
+        ("8080".into(), "is no address and port such as 127.0.0.1:8080"),
+        ("203.0.113.7:8080".into(), "is no address of this machine"),
+    ] {
+        let failure = serve(&listen, working(), Limits::default(), std::future::pending()).await.unwrap_err();
+        assert!(failure.to_string().contains(&format!("http.listen '{listen}' {sentence}")), "{failure}");
+        assert_eq!(crate::failure::report(&failure.into()), std::process::ExitCode::from(2));
+    }
+}

@@ -1,0 +1,97 @@
+//! A worker's status at one time, with what is computed from it: ages, lags and the verdicts of the probes.
+
+use std::time::{Duration, Instant};
+
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::status::{TopicStatus, WorkerStatus};
+
+use super::Limits;
+
+/// The status and the time at which it was copied.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The status.
+    pub status: WorkerStatus,
+    /// The wall clock's time then.
+    pub now: Timestamp,
+    /// How long ago the loop last came round; before its first time, since the server started.
+    pub tick_age: Duration,
+    limits: Limits,
+}
+
+impl Snapshot {
+    pub(super) fn new(status: WorkerStatus, now: Timestamp, started: Instant, limits: Limits) -> Self {
+        let tick_age = status.ticked.unwrap_or(started).elapsed();
+        Self { status, now, tick_age, limits }
+    }
+
+    /// Whether the loop comes round: its dependencies do not matter.
+    pub(super) fn live(&self) -> Result<String, String> {
+        let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
+        let since = match self.status.ticked {
+            Some(_) => format!("the worker's loop came round {age} s ago"),
+            None => format!("the worker's loop has not come round in the {age} s since the start"),
+        };
+        if self.tick_age <= limit {
+            Ok(format!("live: {since}"))
+        } else {
+            Err(format!("not live: {since}; {} s is the limit", limit.as_secs_f64()))
+        }
+    }
+
+    /// Whether shards are assigned and loaded, and the worker does not stop.
+    pub(super) fn ready(&self) -> Result<String, String> {
+        let status = &self.status;
+        let (loaded, all) = (self.loaded(), status.shards.len());
+        if status.draining {
+            return Err("not ready: the worker is stopping".to_owned());
+        }
+        if status.ready {
+            return Ok(format!("ready: {loaded} shards are loaded"));
+        }
+        let waits = status.waits_for.as_ref().map_or(String::new(), |what| format!("; it waits for {what}"));
+        Err(if all == 0 {
+            format!("not ready: the consumer group has not assigned shards yet{waits}")
+        } else {
+            format!("not ready: {loaded} of {all} shards are loaded{waits}")
+        })
+    }
+
+    /// Number of shards with their state loaded.
+    pub(super) fn loaded(&self) -> usize {
+        self.status.shards.values().filter(|shard| shard.loaded).count()
+    }
+
+    /// Seconds from `then` to now; 0 for what lies ahead of the clock.
+    pub(super) fn age_seconds(&self, then: Timestamp) -> f64 {
+        seconds(self.now.0.saturating_sub(then.0).max(0))
+    }
+
+    /// How far, in event time, a topic partition is behind now: 0 when its end is reached, none while nothing of it
+    /// was seen.
+    pub(super) fn lag_seconds(&self, topic: &TopicStatus) -> Option<f64> {
+        if topic.at_end { Some(0.0) } else { topic.max_event_time.map(|seen| self.age_seconds(seen)) }
+    }
+
+    /// The largest lag of all topic partitions.
+    pub(super) fn lag_max(&self) -> Option<f64> {
+        let topics = self.status.shards.values().flat_map(|shard| shard.topics.values());
+        topics.filter_map(|topic| self.lag_seconds(topic)).max_by(f64::total_cmp)
+    }
+
+    /// The last hour that all loaded shards have closed; none where one has closed none.
+    pub(super) fn closed_through(&self) -> Option<Hour> {
+        let loaded = self.status.shards.values().filter(|shard| shard.loaded);
+        loaded.map(|shard| shard.closed_through).min().flatten()
+    }
+
+    /// The first hour that waits to be folded again, over all shards.
+    pub(super) fn dirty_from(&self) -> Option<Hour> {
+        self.status.shards.values().filter_map(|shard| shard.dirty_from).min()
+    }
+}
+
+/// Microseconds as seconds.
+fn seconds(micros: i64) -> f64 {
+    Duration::from_micros(micros.unsigned_abs()).as_secs_f64()
+}
