@@ -101,9 +101,12 @@ impl Registry {
             Some(file) => trust(builder, file)?,
             None => builder,
         };
-        let http = builder
-            .build()
-            .map_err(|error| configuration(format!("no client can be made: {}", causes(&error))))?;
+        let http = builder.build().map_err(|error| match &settings.ca_file {
+            Some(file) => {
+                configuration(format!("registry.ca_file '{}' is refused: {}", file.display(), causes(&error)))
+            }
+            None => configuration(format!("no client can be made: {}", causes(&error))),
+        })?;
         Ok(Self {
             http,
             base,

@@ -1,0 +1,206 @@
+//! Values into events: both wire formats, every damage, and how often the registry is asked.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages};
+use prorata_schemas::avsc;
+use prorata_schemas::body::encode;
+use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::time::Timestamp;
+use prorata_worker::source::{MessageDecoder, Undecoded};
+use serde_json::json;
+
+use super::client;
+use super::fake::{Fake, Reply};
+
+fn event() -> Event {
+    Event {
+        organization_id: "acme".into(),
+        event_time: Timestamp(1_793_491_200_000_000),
+        payload: Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+    }
+}
+
+/// A message of [`event`] in Confluent's wire format.
+fn message(id: u32) -> Vec<u8> {
+    [&[0][..], &id.to_be_bytes(), &encode(&event())].concat()
+}
+
+fn reject(outcome: Result<EventRecord, Undecoded>) -> Reject {
+    match outcome {
+        Err(Undecoded::Reject(reject)) => reject,
+        other => panic!("expected a reject, got {other:?}"),
+    }
+}
+
+/// Decodes as the worker does: fetches what is needed, once.
+async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    match messages.decode(value) {
+        Err(Undecoded::NeedsSchema(id)) => {
+            messages.fetch(id).await.unwrap();
+            messages.decode(value)
+        }
+        other => other,
+    }
+}
+
+#[tokio::test]
+async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
+    let fake = Fake::registry();
+    let registered = MessageEncoder::registered(&client(&fake.url())).await.unwrap();
+    let confluent = ConfluentMessages::new(client(&fake.url()));
+    let value = registered.encode(EventKind::NodeStopped, &encode(&event()));
+    assert_eq!(value[..5], [0, 0, 0, 0, 2], "the second of all kinds");
+    assert_eq!(decoded(&confluent, &value).await.unwrap().event, event());
+
+    let single = SingleObjectMessages::new([]).unwrap();
+    let value = MessageEncoder::single_object().encode(EventKind::NodeStopped, &encode(&event()));
+    assert_eq!(single.decode(&value).unwrap().event, event());
+    assert_eq!(single.fetch(1).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_schema_is_fetched_once() {
+    let fake = Fake::registry();
+    client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
+    let messages = ConfluentMessages::new(client(&fake.url()));
+    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)));
+    for _ in 0..100 {
+        decoded(&messages, &message(1)).await.unwrap();
+    }
+    messages.fetch(1).await.unwrap();
+    assert_eq!(fake.asked().len(), 2, "one to register, one to fetch");
+}
+
+#[tokio::test]
+async fn an_unknown_id_is_asked_for_again_after_a_while() {
+    let fake = Fake::registry();
+    let messages = ConfluentMessages::with_missing_for(client(&fake.url()), Duration::from_millis(300));
+    for _ in 0..3 {
+        let reject = reject(decoded(&messages, &message(1)).await);
+        assert_eq!(reject.reason, Reason::UnknownSchema);
+        assert!(reject.sentence.contains("knows no schema 1"), "{reject}");
+    }
+    assert_eq!(fake.asked().len(), 1, "asked once for three messages");
+    client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)));
+    decoded(&messages, &message(1)).await.unwrap();
+    assert_eq!(fake.asked().len(), 3, "one more, after the registration");
+}
+
+#[tokio::test]
+async fn an_id_that_no_registry_gives_is_not_asked_for() {
+    let fake = Fake::registry();
+    let messages = ConfluentMessages::new(client(&fake.url()));
+    for id in [1 << 31, u32::MAX] {
+        assert_eq!(reject(messages.decode(&message(id))).reason, Reason::UnknownSchema);
+        messages.fetch(id).await.unwrap();
+    }
+    assert_eq!(fake.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
+    let status = Arc::new(AtomicU16::new(503));
+    let fake = Fake::answering({
+        let status = Arc::clone(&status);
+        move |_| match status.load(Ordering::SeqCst) {
+            200 => Reply::json(200, json!({ "schema": avsc(EventKind::NodeStopped) })),
+            status => Reply::error(status, 50001, "Error in the backend data store"),
+        }
+    });
+    let messages = ConfluentMessages::new(client(&fake.url()));
+    for failing in [503, 401, 404] {
+        status.store(failing, Ordering::SeqCst);
+        let error = messages.fetch(5).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("answers {failing}")), "{error}");
+        assert_eq!(messages.decode(&message(5)), Err(Undecoded::NeedsSchema(5)));
+    }
+    status.store(200, Ordering::SeqCst);
+    decoded(&messages, &message(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn schemas_that_are_none_of_ours_reject_their_messages() {
+    let answers = [
+        (json!({ "schema": "{}", "schemaType": "JSON" }), "is of type JSON"),
+        (json!({ "schema": "not a schema" }), "is not an Avro schema"),
+        (json!({ "schema": "\"null\"" }), "is no record"),
+        (json!({ "schema": "\"x.Y\"", "references": [{ "name": "x.Y" }] }), "refers to other schemas (x.Y)"),
+        (json!({ "schema": "{\"type\":\"record\",\"name\":\"a.B\",\"fields\":[]}" }), "a.B is none of ours"),
+        (json!({ "schema": " ".repeat(3 << 20) }), "takes more than"),
+    ];
+    for (answer, expected) in answers {
+        let fake = Fake::answering(move |_| Reply::json(200, answer.clone()));
+        let messages = ConfluentMessages::new(client(&fake.url()));
+        for _ in 0..2 {
+            let reject = reject(decoded(&messages, &message(3)[..5]).await);
+            assert_eq!(reject.reason, Reason::UnknownEvent, "{expected}: {reject}");
+            assert!(reject.sentence.contains(expected), "{reject}");
+        }
+        assert_eq!(fake.asked().len(), 1, "{expected}: kept");
+    }
+}
+
+#[tokio::test]
+async fn more_schemas_than_are_kept_still_decode() {
+    let calls = Arc::new(Mutex::new(0));
+    let fake = Fake::answering({
+        let calls = Arc::clone(&calls);
+        move |_| {
+            *calls.lock().unwrap() += 1;
+            Reply::json(200, json!({ "schema": avsc(EventKind::NodeStopped) }))
+        }
+    });
+    let messages = ConfluentMessages::new(client(&fake.url()));
+    for id in 1..=1_100 {
+        decoded(&messages, &message(id)).await.unwrap();
+    }
+    assert_eq!(*calls.lock().unwrap(), 1_100);
+    decoded(&messages, &message(1_100)).await.unwrap();
+    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)), "dropped with the first 1024");
+}
+
+#[tokio::test]
+async fn damage_is_told_apart() {
+    let fake = Fake::registry();
+    client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
+    let messages = ConfluentMessages::new(client(&fake.url()));
+    let whole = message(1);
+    decoded(&messages, &whole).await.unwrap();
+    let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, &encode(&event()));
+    let damaged: [(&[u8], &str); 7] = [
+        (b"", "empty: neither magic byte nor schema id"),
+        (&whole[..1], "1 bytes: the magic byte and the schema id"),
+        (&whole[..4], "4 bytes: the magic byte and the schema id"),
+        (&whole[..whole.len() - 1], "NodeStopped"),
+        (&[&whole[..], b"x"].concat(), "1 bytes follow the end of the record"),
+        (b"{\"json\": true}", "the first byte is 7B, not the magic byte 00"),
+        (&single, "single-object encoding (C3 01), and registry.url is set"),
+    ];
+    for (value, expected) in damaged {
+        let reject = reject(messages.decode(value));
+        assert_eq!(reject.reason, Reason::Malformed, "{reject}");
+        assert!(reject.sentence.contains(expected), "{expected}: {reject}");
+    }
+}
+
+#[test]
+fn without_a_registry_the_other_format_is_named() {
+    let messages = SingleObjectMessages::new([]).unwrap();
+    let sentence = reject(messages.decode(&message(12))).sentence;
+    assert!(sentence.contains("Confluent's wire format (00, schema id 12)"), "{sentence}");
+    assert!(sentence.contains("registry.url is empty"), "{sentence}");
+    for short in [&b""[..], &[0], &[0, 0, 0, 1], b"{}", &[0xc3], &[0xc3, 1, 2]] {
+        let reject = reject(messages.decode(short));
+        assert_eq!(reject.reason, Reason::Malformed);
+        assert!(reject.sentence.contains("no single-object header"), "{reject}");
+    }
+    let unknown = [&[0xc3, 1][..], &[9; 8]].concat();
+    assert_eq!(reject(messages.decode(&unknown)).reason, Reason::UnknownSchema);
+}
