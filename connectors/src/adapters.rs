@@ -10,7 +10,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Origin, Rejected, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Rejected, TableEncoder,
 };
 
 use crate::archive::{self, FileError};
@@ -39,39 +39,12 @@ impl Archive for AvroArchive {
     }
 
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
-        let letters: Vec<archive::DeadLetter> = letters.iter().map(to_archive).collect();
-        archive::write_dead_letters(&letters).map_err(|error| error.to_string())
+        archive::write_dead_letters(letters).map_err(|error| error.to_string())
     }
 
     fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
-        let letters = archive::read_dead_letters(bytes).map_err(|error| error.to_string())?;
-        Ok(letters.into_iter().map(from_archive).collect())
+        archive::read_dead_letters(bytes).map_err(|error| error.to_string())
     }
-}
-
-fn to_archive(letter: &DeadLetter) -> archive::DeadLetter {
-    let origin = match letter.origin.clone() {
-        Origin::File { path, position } => archive::Origin::File { file: path, position },
-        Origin::Message { topic, partition, offset, .. } => {
-            archive::Origin::Message { topic, partition, offset }
-        }
-    };
-    archive::DeadLetter {
-        reject: letter.rejected.reject.clone(),
-        bytes: letter.rejected.bytes.clone(),
-        origin,
-        worker_version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
-fn from_archive(letter: archive::DeadLetter) -> DeadLetter {
-    let origin = match letter.origin {
-        archive::Origin::File { file, position } => Origin::File { path: file, position },
-        archive::Origin::Message { topic, partition, offset } => {
-            Origin::Message { topic, partition, offset, timestamp_millis: -1, key: None, headers: Vec::new() }
-        }
-    };
-    DeadLetter { origin, rejected: Rejected { reject: letter.reject, bytes: letter.bytes } }
 }
 
 /// Parquet files.

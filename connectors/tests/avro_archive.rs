@@ -9,7 +9,7 @@ use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value;
 use apache_avro::{Codec, DeflateSettings, Reader, Schema, Writer, ZstandardSettings};
 use prorata_connectors::archive::{
-    BLOCK_BYTES_MAX, DeadLetter, FileError, Origin, Position, Rejected, archive_schema, read_dead_letters,
+    BLOCK_BYTES_MAX, DEAD_LETTER_SCHEMA, FileError, Position, Rejected, archive_schema, read_dead_letters,
     read_events, write_dead_letters, write_events,
 };
 use prorata_schemas::avsc;
@@ -17,6 +17,7 @@ use prorata_schemas::body::encode;
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::ports::{DeadLetter, Origin};
 
 use support::{dice, mutate, samples};
 
@@ -339,22 +340,34 @@ fn the_archives_schema_is_the_union_of_ours() {
     assert_eq!(union.variants().len(), EventKind::ALL.len());
 }
 
+fn letter(reject: Reject, origin: Origin) -> DeadLetter {
+    DeadLetter { origin, rejected: Rejected { reject, bytes: vec![0, 1, 2, 255] } }
+}
+
 fn letters() -> Vec<DeadLetter> {
-    let letter = |reject: Reject, origin| DeadLetter {
-        reject,
-        bytes: vec![0, 1, 2, 255],
-        origin,
-        worker_version: "0.1.0".to_owned(),
-    };
     let position = Some(Position { block: 1, byte: 2, record: Some(3) });
     let damaged = Some(Position { block: 1, byte: 2, record: None });
-    let file = |position| Origin::File { file: "events/a.avro".to_owned(), position };
-    let message = Origin::Message { topic: "pods".to_owned(), partition: 7, offset: i64::MAX };
+    let file = |position| Origin::File { path: "events/a.avro".to_owned(), position };
+    let message = |timestamp_millis, key: Option<&[u8]>, headers| Origin::Message {
+        topic: "pods".to_owned(),
+        partition: 7,
+        offset: i64::MAX,
+        timestamp_millis,
+        key: key.map(<[u8]>::to_vec),
+        headers,
+    };
+    let headers = vec![
+        ("trace".to_owned(), Some(vec![0, 255])),
+        ("trace".to_owned(), None),
+        (String::new(), Some(Vec::new())),
+    ];
     vec![
         letter(Reject::malformed("a"), file(None)),
         letter(Reject::invalid("PodUsage", "cpu_millis", "-1 is negative"), file(position)),
         letter(Reject::malformed(""), file(damaged)),
-        letter(Reject::new(Reason::TooLate, "c"), message),
+        letter(Reject::new(Reason::TooLate, "c"), message(-1, None, Vec::new())),
+        letter(Reject::new(Reason::KeyMismatch, "d"), message(0, Some(b""), headers.clone())),
+        letter(Reject::new(Reason::InTheFuture, "e"), message(1_763_643_600_000, Some(b"acme"), headers)),
     ]
 }
 
@@ -373,20 +386,70 @@ fn dead_letters_survive_the_round_trip() {
 
 #[test]
 fn every_reason_survives_as_a_dead_letter() {
-    let reasons = [
-        Reason::Malformed,
-        Reason::UnknownSchema,
-        Reason::UnknownEvent,
-        Reason::InvalidField,
-        Reason::KeyMismatch,
-        Reason::CurrencyMismatch,
-        Reason::InTheFuture,
-        Reason::TooLate,
-    ];
-    let letters =
-        reasons.map(|reason| DeadLetter { reject: Reject::new(reason, "why"), ..letters().remove(0) });
+    let origin = letters().remove(0).origin;
+    let letters = Reason::ALL.map(|reason| letter(Reject::new(reason, "why"), origin.clone()));
     let read = read_dead_letters(&write_dead_letters(&letters).unwrap()[..]).unwrap();
     assert_eq!(read, letters);
+}
+
+/// What the first release wrote: without keys, timestamps and headers.
+#[test]
+fn dead_letters_of_the_first_release_are_read() {
+    let schema = Schema::parse_str(include_str!("released/dead_letter_1.avsc")).unwrap();
+    let some = |value| Value::Union(1, Box::new(value));
+    let null = || Value::Union(0, Box::new(Value::Null));
+    let record = |fields: Vec<(&str, Value)>| {
+        let mut all = vec![
+            ("reason", Value::String("too_late".into())),
+            ("sentence", Value::String("why".into())),
+            ("bytes", Value::Bytes(vec![0, 1, 2, 255])),
+        ];
+        all.extend(fields);
+        all.push(("worker_version", Value::String("0.0.9".into())));
+        Value::Record(all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    let message = record(vec![
+        ("topic", some(Value::String("pods".into()))),
+        ("partition", some(Value::Int(7))),
+        ("offset", some(Value::Long(42))),
+        ("file", null()),
+        ("position", null()),
+    ]);
+    let file = record(vec![
+        ("topic", null()),
+        ("partition", null()),
+        ("offset", null()),
+        ("file", some(Value::String("a.avro".into()))),
+        ("position", null()),
+    ]);
+    let mut writer = Writer::new(&schema, Vec::new()).unwrap();
+    for value in [message, file] {
+        writer.append_value(value).unwrap();
+    }
+    let read = read_dead_letters(&writer.into_inner().unwrap()[..]).unwrap();
+    let message = Origin::Message {
+        topic: "pods".into(),
+        partition: 7,
+        offset: 42,
+        timestamp_millis: -1,
+        key: None,
+        headers: Vec::new(),
+    };
+    let file = Origin::File { path: "a.avro".into(), position: None };
+    assert_eq!(read, [message, file].map(|origin| letter(Reject::new(Reason::TooLate, "why"), origin)));
+}
+
+/// Whoever reads dead letters with the first release's schema reads those of today.
+#[test]
+fn the_schema_of_dead_letters_grows_both_ways() {
+    let [first, now] = [include_str!("released/dead_letter_1.avsc"), DEAD_LETTER_SCHEMA]
+        .map(|text| Schema::parse_str(text).unwrap());
+    for (writer, reader) in [(&first, &now), (&now, &first)] {
+        apache_avro::schema_compatibility::SchemaCompatibility::can_read(writer, reader).unwrap();
+    }
+    let bytes = write_dead_letters(&letters()).unwrap();
+    let read = Reader::builder(&bytes[..]).reader_schema(&first).build().unwrap();
+    assert_eq!(read.map(Result::unwrap).count(), letters().len());
 }
 
 #[test]

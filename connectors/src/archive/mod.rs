@@ -12,7 +12,7 @@ mod write;
 
 pub use codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX};
 pub use container::FileError;
-pub use dead_letter::{DEAD_LETTER_SCHEMA, DeadLetter, Origin, read_dead_letters, write_dead_letters};
+pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters};
 pub use prorata_worker::ports::{Position, Rejected};
 pub use read::{OnRecord, read_events};
 pub use write::{archive_schema, write_events};
