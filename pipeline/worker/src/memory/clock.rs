@@ -1,6 +1,8 @@
 //! The wall clock of a simulation.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,10 +66,22 @@ impl Clock for SteppedClock {
     }
 
     async fn pause(&self, duration: Duration) {
-        let mut hands = self.lock();
-        hands.pauses.push(duration);
-        if hands.moved_by_pauses {
-            hands.now = later(hands.now, duration);
+        {
+            let mut hands = self.lock();
+            hands.pauses.push(duration);
+            if hands.moved_by_pauses {
+                hands.now = later(hands.now, duration);
+            }
         }
+        // Whoever tries again for ever lets the simulation act in between.
+        let mut paused = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut paused, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 }

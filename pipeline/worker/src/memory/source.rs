@@ -1,12 +1,14 @@
 //! One member's view of the twin of Kafka.
 
 use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
 
 use super::broker::{Cluster, Ends, Log, MemoryBroker};
+use super::faults::Faults;
 use super::group::MemberId;
 use crate::names::Shard;
 use crate::source::{Message, Signal, Source, SourceError, Start};
@@ -20,6 +22,7 @@ pub struct MemorySource {
     broker: MemoryBroker,
     id: MemberId,
     topics: Vec<Text>,
+    faults: Faults,
 }
 
 /// How far a member has read a topic partition.
@@ -62,33 +65,54 @@ impl Reader {
 }
 
 impl MemorySource {
-    pub(super) const fn new(broker: MemoryBroker, id: MemberId, topics: Vec<Text>) -> Self {
-        Self { broker, id, topics }
+    pub(super) fn new(broker: MemoryBroker, id: MemberId, topics: Vec<Text>) -> Self {
+        Self { broker, id, topics, faults: Faults::default() }
+    }
+
+    /// The source of a process with these faults: once that is dead, it does nothing.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// The cluster, where it can be heard.
+    fn reach(&self) -> Result<MutexGuard<'_, Cluster>, SourceError> {
+        let cluster = self.broker.lock();
+        let silent = if self.faults.dead() { Some("the process is dead") } else { None };
+        match silent.or(cluster.down.then_some("no broker answers")) {
+            Some(cause) => Err(SourceError::Unavailable(cause.into())),
+            None => Ok(cluster),
+        }
     }
 }
-
-const UNREACHABLE: &str = "no broker answers";
 
 #[async_trait]
 impl Source for MemorySource {
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
-        let cluster = self.broker.lock();
-        if cluster.down {
-            return Err(SourceError::Unavailable(UNREACHABLE.into()));
-        }
+        let cluster = self.reach()?;
         let count = |topic: &Text| cluster.topics.get(topic).map_or(0, Vec::len);
         let counts = self.topics.iter().map(|topic| (topic.clone(), u32::try_from(count(topic))));
         Ok(counts.map(|(topic, count)| (topic, count.unwrap_or(u32::MAX))).collect())
     }
 
     async fn poll(&mut self, _wait: Duration) -> Result<Vec<Signal>, SourceError> {
-        self.broker.lock().poll(self.id)
+        let unreachable = match self.reach() {
+            Ok(mut cluster) => return cluster.poll(self.id),
+            Err(error) => error,
+        };
+        // A client says at times that no broker answers, and at times just nothing.
+        let silent = self.broker.lock().random.as_mut().is_some_and(|random| random.happens(500_000));
+        if silent { Ok(Vec::new()) } else { Err(unreachable) }
     }
 
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
+        if self.faults.dead() {
+            return Ok(());
+        }
         let mut cluster = self.broker.lock();
         cluster.stop(self.id, &[shard]);
-        // A shard that is not assigned is one whose loss has not been polled yet: nothing of it is told.
+        // Of a shard whose loss was told, or is not told yet, nothing is read.
         if cluster.group.believes(self.id, shard) {
             let readers = from.into_iter().map(|(topic, from)| ((self.id, topic, shard), Reader::new(from)));
             cluster.readers.extend(readers);
@@ -97,42 +121,36 @@ impl Source for MemorySource {
     }
 
     async fn release(&mut self, shards: &[Shard]) {
-        let mut cluster = self.broker.lock();
-        cluster.stop(self.id, shards);
-        cluster.group.release(self.id, shards);
+        if !self.faults.dead() {
+            let mut cluster = self.broker.lock();
+            cluster.stop(self.id, shards);
+            cluster.group.release(self.id, shards);
+        }
     }
 
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
-        let cluster = self.broker.lock();
-        if cluster.down {
-            return Err(SourceError::Unavailable(UNREACHABLE.into()));
-        }
-        cluster.group.assigned(self.id, shard)
+        self.reach()?.group.assigned(self.id, shard)
     }
 
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
-        let mut cluster = self.broker.lock();
-        if !cluster.down && cluster.group.assigned(self.id, shard) == Ok(true) {
+        let Ok(mut cluster) = self.reach() else { return };
+        if cluster.group.assigned(self.id, shard) == Ok(true) {
             let offsets = next.iter().map(|(topic, next)| ((topic.clone(), shard), *next));
             cluster.committed.extend(offsets);
         }
     }
 
     async fn close(&mut self) {
-        let mut cluster = self.broker.lock();
-        let id = self.id;
-        cluster.readers.retain(|(member, _, _), _| *member != id);
-        cluster.group.leave(id);
+        if !self.faults.dead() {
+            let (mut cluster, id) = (self.broker.lock(), self.id);
+            cluster.readers.retain(|(member, _, _), _| *member != id);
+            cluster.group.leave(id);
+        }
     }
 }
 
 impl Cluster {
     fn poll(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
-        if self.down {
-            // The client says so at times, and at times just nothing.
-            let silent = self.random.as_mut().is_some_and(|random| random.happens(500_000));
-            return if silent { Ok(Vec::new()) } else { Err(SourceError::Unavailable(UNREACHABLE.into())) };
-        }
         let mut signals = self.group.signals(id)?;
         for signal in &signals {
             if let Signal::Revoked(shards) | Signal::Lost(shards) = signal {

@@ -1,18 +1,20 @@
 //! Objects in memory.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::faults::{Fate, Faults};
+use super::fault::Effect;
+use super::faults::Faults;
 use crate::ports::{Listed, ObjectStore, Put, StoreError};
 
 /// Objects in memory. Clones share the objects; each process has its own faults.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
+    objects: Objects,
     faults: Faults,
 }
 
@@ -33,54 +35,49 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.objects)
     }
+}
 
-    fn alive(&self, operation: &'static str, path: &str) -> Result<(), StoreError> {
-        self.faults.alive().map_err(|cause| StoreError::new(operation, path, cause))
-    }
+type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
+
+fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+    objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
 impl ObjectStore for MemoryStore {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
-        self.alive("read", path)?;
-        Ok(self.lock().get(path).cloned())
+        let found = self.lock().get(path).cloned();
+        self.faults.read(found).map_err(|cause| StoreError::new("read", path, cause))
     }
 
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
-        let create = || {
-            let mut objects = self.lock();
-            if objects.contains_key(path) {
-                return Put::Exists;
+        let (objects, name) = (Arc::clone(&self.objects), path.to_owned());
+        let create = move || match lock(&objects).entry(name.clone()) {
+            Entry::Occupied(_) => Put::Exists,
+            Entry::Vacant(free) => {
+                free.insert(bytes.clone());
+                Put::Created
             }
-            objects.insert(path.to_owned(), bytes);
-            Put::Created
         };
-        match self.faults.effect() {
-            Fate::Happens => Ok(create()),
-            Fate::HappensUnanswered(cause) => {
-                create();
-                Err(StoreError::new("write", path, cause))
-            }
-            Fate::Fails(cause) => Err(StoreError::new("write", path, cause)),
-        }
+        let put = self.faults.effect(Effect::Write, path, create).await;
+        put.map_err(|cause| StoreError::new("write", path, cause))
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
-        self.alive("list", folder)?;
+        self.faults.look().map_err(|cause| StoreError::new("list", folder, cause))?;
         let objects = self.lock();
         let listed = objects.iter().filter(|(path, _)| path.starts_with(folder));
         Ok(listed.map(|(path, bytes)| Listed { path: path.clone(), bytes: bytes.len() as u64 }).collect())
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
-        let answer = match self.faults.effect() {
-            Fate::Happens => Ok(()),
-            Fate::HappensUnanswered(cause) => Err(StoreError::new("delete", path, cause)),
-            Fate::Fails(cause) => return Err(StoreError::new("delete", path, cause)),
+        let (objects, name) = (Arc::clone(&self.objects), path.to_owned());
+        let remove = move || {
+            lock(&objects).remove(&name);
         };
-        self.lock().remove(path);
-        answer
+        let deleted = self.faults.effect(Effect::Delete, path, remove).await;
+        deleted.map_err(|cause| StoreError::new("delete", path, cause))
     }
 }

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use prorata_schemas::tables::Table;
 
-use super::faults::{Fate, Faults};
+use super::fault::Effect;
+use super::faults::Faults;
 use crate::ports::{LiveFile, LiveTable, TableCommit, TableCommitter, TableError};
 
 /// Table logs in memory. Clones share the logs; each process has its own faults.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTables {
-    logs: Arc<Mutex<BTreeMap<Table, Log>>>,
+    logs: Logs,
     faults: Faults,
 }
 
@@ -50,16 +51,22 @@ impl MemoryTables {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, Log>> {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.logs)
     }
+}
 
-    fn append(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), String> {
-        let mut logs = self.lock();
-        let log = logs.entry(table).or_default();
-        if log.live.version != base {
+type Logs = Arc<Mutex<BTreeMap<Table, Log>>>;
+
+fn lock(logs: &Logs) -> MutexGuard<'_, BTreeMap<Table, Log>> {
+    logs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    fn append(&mut self, base: u64, commit: &TableCommit) -> Result<(), String> {
+        if self.live.version != base {
             return Err(format!("version {} exists", base + 1));
         }
-        let mut files = log.live.files.clone();
+        let mut files = self.live.files.clone();
         for path in &commit.removes {
             let at = files.iter().position(|file| file.path == *path);
             files.remove(at.ok_or_else(|| format!("'{path}' is not live"))?);
@@ -71,9 +78,9 @@ impl MemoryTables {
             files.push(LiveFile { path: add.path.clone(), bytes: add.bytes });
         }
         files.sort();
-        log.live.files = files;
-        log.live.version += 1;
-        log.transactions.extend(commit.transactions.clone());
+        self.live.files = files;
+        self.live.version += 1;
+        self.transactions.extend(commit.transactions.clone());
         Ok(())
     }
 }
@@ -81,7 +88,7 @@ impl MemoryTables {
 #[async_trait]
 impl TableCommitter for MemoryTables {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
-        self.faults.alive().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
+        self.faults.look().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
         Ok(self.lock().entry(table).or_default().live.clone())
     }
 
@@ -91,7 +98,7 @@ impl TableCommitter for MemoryTables {
         base: u64,
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError> {
-        self.faults.alive().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
+        self.faults.look().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
         if log.live.version != base {
@@ -102,14 +109,10 @@ impl TableCommitter for MemoryTables {
     }
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
-        let error = |cause: &str| TableError { table, cause: cause.to_owned() };
-        match self.faults.effect() {
-            Fate::Happens => self.append(table, base, commit).map_err(|cause| error(&cause)),
-            Fate::HappensUnanswered(cause) => {
-                self.append(table, base, commit).map_err(|cause| error(&cause))?;
-                Err(error(cause))
-            }
-            Fate::Fails(cause) => Err(error(cause)),
-        }
+        let (logs, commit) = (Arc::clone(&self.logs), commit.clone());
+        let append = move || lock(&logs).entry(table).or_default().append(base, &commit);
+        let appended = self.faults.effect(Effect::Commit, table.name(), append).await;
+        let error = |cause: String| TableError { table, cause };
+        appended.map_err(|cause| error(cause.to_owned()))?.map_err(error)
     }
 }

@@ -1,0 +1,66 @@
+//! The topic of dead letters in memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::fault::Effect;
+use super::faults::Faults;
+use crate::ports::DeadLetter;
+use crate::source::{DeadLetterTopic, SourceError};
+
+/// The topic of dead letters in memory. Clones share it; each process has its own faults.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDeadLetterTopic {
+    topic: Arc<Mutex<Topic>>,
+    faults: Faults,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    letters: Vec<DeadLetter>,
+    /// How many letters it takes until it answers no more; none: any number.
+    room: Option<usize>,
+}
+
+impl MemoryDeadLetterTopic {
+    /// The same topic, as a process with these faults sends to it.
+    pub fn with_faults(&self, faults: Faults) -> Self {
+        Self { topic: Arc::clone(&self.topic), faults }
+    }
+
+    /// All letters sent so far; one sent twice is there twice.
+    pub fn letters(&self) -> Vec<DeadLetter> {
+        lock(&self.topic).letters.clone()
+    }
+
+    /// Takes this many letters more, in the midst of a call or not, and then fails; none: it does not fail.
+    pub fn set_room(&self, letters: Option<usize>) {
+        lock(&self.topic).room = letters;
+    }
+}
+
+#[async_trait]
+impl DeadLetterTopic for MemoryDeadLetterTopic {
+    async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
+        let (topic, letters) = (Arc::clone(&self.topic), letters.to_vec());
+        let send = move || lock(&topic).take(&letters);
+        let sent = self.faults.effect(Effect::Send, "dead letters", send).await;
+        let unavailable = |cause: &str| SourceError::Unavailable(cause.to_owned());
+        sent.and_then(|all| if all { Ok(()) } else { Err("no broker answers") }).map_err(unavailable)
+    }
+}
+
+impl Topic {
+    /// Keeps what there is room for. Whether that is all.
+    fn take(&mut self, letters: &[DeadLetter]) -> bool {
+        let taken = self.room.map_or(letters.len(), |room| room.min(letters.len()));
+        self.room = self.room.map(|room| room - taken);
+        self.letters.extend(letters.iter().take(taken).cloned());
+        taken == letters.len()
+    }
+}
+
+fn lock(topic: &Mutex<Topic>) -> MutexGuard<'_, Topic> {
+    topic.lock().unwrap_or_else(PoisonError::into_inner)
+}
