@@ -8,10 +8,9 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
+import certificates
 import environment
 from processes import Server, java
 
@@ -64,9 +63,7 @@ class Brokers:
         self.classes = ["-cp", environment.installed("kafka") / "target" / "libs" / "*"]
         self.ids = list(range(1, count + 1))
         self.ports = {(broker, name): next(ports) for broker in self.ids for name in self.listeners}
-        self.certificate = self.folder / "ca.pem"
-        if "TLS" in listeners:
-            self.certify()
+        self.certificates = certificates.make(folder) if "TLS" in listeners else None
         for broker in self.ids:
             self.properties(broker).write_text(self.configuration(broker))
         self.format()
@@ -97,9 +94,9 @@ class Brokers:
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
         }
-        if "TLS" in self.listeners:
+        if self.certificates:
             settings["listener.name.tls.ssl.keystore.type"] = "PEM"
-            settings["listener.name.tls.ssl.keystore.location"] = self.folder / "server.pem"
+            settings["listener.name.tls.ssl.keystore.location"] = self.certificates.both
         sasl = SASL if "SASL" in self.listeners else ""
         return COMMON + sasl + "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -147,33 +144,7 @@ class Brokers:
             found["PRORATA_TEST_KAFKA_SASL"] = self.bootstrap("SASL")
             found["PRORATA_TEST_KAFKA_USER"] = USER
             found["PRORATA_TEST_KAFKA_PASSWORD"] = PASSWORD
-        if "TLS" in self.listeners:
+        if self.certificates:
             found["PRORATA_TEST_KAFKA_TLS"] = self.bootstrap("TLS")
-            found["PRORATA_TEST_KAFKA_CA"] = str(self.certificate)
+            found["PRORATA_TEST_KAFKA_CA"] = str(self.certificates.authority)
         return found
-
-    def certify(self) -> None:
-        """Makes an authority, and a certificate of 127.0.0.1 and localhost that it signs."""
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        def certificate(name: str, key, issuer: str, signer, extensions: list) -> bytes:
-            now = datetime.now(UTC)
-            called = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, who)]) for who in (name, issuer)]
-            builder = x509.CertificateBuilder(
-                *reversed(called), key.public_key(), x509.random_serial_number(), now - timedelta(days=1), now + timedelta(days=2)
-            )
-            for extension in extensions:
-                builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-            return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-        authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-        self.certificate.write_bytes(
-            certificate("tests", authority, "tests", authority, [x509.BasicConstraints(ca=True, path_length=None)])
-        )
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        (self.folder / "server.pem").write_bytes(private + certificate("broker", key, "tests", authority, [names]))

@@ -34,18 +34,21 @@ class Server:
         self.name = name
         self.command = [str(argument) for argument in command]
         self.log = folder / f"{name}.log"
-        with self.log.open("ab") as log:
-            # A session of its own: an interrupt from the terminal reaches the tests first.
-            self.process = subprocess.Popen(
-                self.command,
-                cwd=folder,
-                env={**os.environ, "TMPDIR": str(folder), **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+        try:
+            with self.log.open("ab") as log:
+                # A session of its own: an interrupt from the terminal reaches the tests first.
+                self.process = subprocess.Popen(
+                    self.command,
+                    cwd=folder,
+                    env={**os.environ, "TMPDIR": str(folder), **(environment or {})},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
+        except OSError as error:
+            raise SystemExit(f"{name} cannot be started: {error}") from None
 
     def tail(self) -> str:
         """The end of the log."""

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """Runs a command beside real servers on free loopback ports, in a temporary folder that goes away with them.
 
-usage: servers.py [--kafka N] [--kafka-sasl] [--kafka-tls] [--registry] [--s3] [--azure] [--] COMMAND [ARGUMENT..]
+usage: servers.py [--kafka N] [--kafka-sasl] [--kafka-tls] [--registry] [--registry-auth] [--s3] [--azure] [--]
+       COMMAND [ARGUMENT..]
 
 The command's exit code is passed on; however it ends, the servers end, and so does whatever it left running. It finds
 them in its environment:
 
---kafka N     Apache Kafka, N brokers: PRORATA_TEST_KAFKA (bootstrap servers) and PRORATA_TEST_KAFKA_BROKERS, a JSON
-              file with the id, pid, port, log_dir, log and start command of each broker, for tests that kill and
-              restart one
---kafka-sasl  a listener with PLAIN, SCRAM and unsecured OAUTHBEARER besides: PRORATA_TEST_KAFKA_SASL,
-              PRORATA_TEST_KAFKA_USER, PRORATA_TEST_KAFKA_PASSWORD
---kafka-tls   a listener with TLS besides: PRORATA_TEST_KAFKA_TLS and PRORATA_TEST_KAFKA_CA, its authority's certificate
---registry    Apicurio's Schema Registry: PRORATA_TEST_REGISTRY, the URL of Confluent's API
---s3          S3 that checks signatures: PRORATA_TEST_BUCKET, an empty bucket, and AWS_*
---azure       Azure Blob Storage: PRORATA_TEST_AZURE, an empty container, and AZURE_*
+--kafka N        Apache Kafka, N brokers: PRORATA_TEST_KAFKA (bootstrap servers) and PRORATA_TEST_KAFKA_BROKERS, a JSON
+                 file with the id, pid, port, log_dir, log and start command of each broker, for tests that kill and
+                 restart one
+--kafka-sasl     a listener with PLAIN, SCRAM and unsecured OAUTHBEARER besides: PRORATA_TEST_KAFKA_SASL,
+                 PRORATA_TEST_KAFKA_USER, PRORATA_TEST_KAFKA_PASSWORD
+--kafka-tls      a listener with TLS besides: PRORATA_TEST_KAFKA_TLS, PRORATA_TEST_KAFKA_CA (its authority, PEM)
+--registry       Apicurio's Schema Registry: PRORATA_TEST_REGISTRY, the URL of Confluent's API; with TLS,
+                 PRORATA_TEST_REGISTRY_TLS and PRORATA_TEST_REGISTRY_CA
+--registry-auth  it asks who is there: PRORATA_TEST_REGISTRY_USER, PRORATA_TEST_REGISTRY_PASSWORD
+--s3             S3 that checks signatures: PRORATA_TEST_BUCKET, an empty bucket, and AWS_*
+--azure          Azure Blob Storage: PRORATA_TEST_AZURE, an empty container, and AZURE_*
 """
 
 import argparse
@@ -41,9 +44,9 @@ FOREIGN = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "PRORATA_TEST_", environment
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "), add_help=False)
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "), add_help=False, allow_abbrev=False)
     parser.add_argument("--kafka", type=int, default=0, choices=range(1, 6))
-    for option in ("--kafka-sasl", "--kafka-tls", "--registry", "--s3", "--azure"):
+    for option in ("--kafka-sasl", "--kafka-tls", "--registry", "--registry-auth", "--s3", "--azure"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     found = parser.parse_args()
@@ -53,6 +56,8 @@ def arguments() -> argparse.Namespace:
         parser.error("no command")
     if (found.kafka_sasl or found.kafka_tls) and not found.kafka:
         parser.error("--kafka-sasl and --kafka-tls need --kafka")
+    if found.registry_auth and not found.registry:
+        parser.error("--registry-auth needs --registry")
     return found
 
 
@@ -61,7 +66,7 @@ def start(wanted: argparse.Namespace, folder: Path) -> list:
     ports = processes.free_ports()
     started = []
     if wanted.registry:
-        started.append(Registry(folder, ports))
+        started.append(Registry(folder, ports, wanted.registry_auth))
     if wanted.kafka:
         listeners = {name for name, asked in (("SASL", wanted.kafka_sasl), ("TLS", wanted.kafka_tls)) if asked}
         started.append(Brokers(folder, ports, wanted.kafka, listeners))

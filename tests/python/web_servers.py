@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 
+import certificates
 import environment
 from processes import Server, java
 
@@ -23,10 +24,10 @@ ACCOUNT = "prorata"
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def answers(url: str) -> bool:
+def answers(url: str, headers: dict[str, str] | None = None) -> bool:
     """Whether a server answers there, and well."""
     try:
-        with DIRECT.open(url, timeout=5) as response:
+        with DIRECT.open(urllib.request.Request(url, headers=headers or {}), timeout=5) as response:
             return response.status == 200
     except OSError:
         return False
@@ -35,27 +36,54 @@ def answers(url: str) -> bool:
 class Registry:
     """Apicurio Registry, with its schemas in memory."""
 
-    def __init__(self, folder: Path, ports: Iterator[int]):
-        port = next(ports)
-        program = environment.installed("registry") / "target" / "registry" / "quarkus-run.jar"
+    USER = "prorata"
+    PASSWORD = "only-for-tests"
+
+    def __init__(self, folder: Path, ports: Iterator[int], asks: bool):
+        http, https, management = (next(ports) for _ in range(3))
+        pem = certificates.make(folder)
         settings = {
             "QUARKUS_HTTP_HOST": "127.0.0.1",
-            "QUARKUS_HTTP_PORT": str(port),
+            "QUARKUS_HTTP_PORT": str(http),
+            "QUARKUS_HTTP_SSL_PORT": str(https),
+            "QUARKUS_HTTP_SSL_CERTIFICATE_FILES": str(pem.server),
+            "QUARKUS_HTTP_SSL_CERTIFICATE_KEY_FILES": str(pem.key),
             "QUARKUS_MANAGEMENT_HOST": "127.0.0.1",
-            "QUARKUS_MANAGEMENT_PORT": str(next(ports)),
+            "QUARKUS_MANAGEMENT_PORT": str(management),
             # One line a request is more than anybody reads.
             "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
+            # As Confluent's registry has it; Apicurio takes anything.
+            "APICURIO_RULES_GLOBAL_COMPATIBILITY": "BACKWARD",
         }
+        path = "apis/ccompat/v7"
+        self.found = {
+            "PRORATA_TEST_REGISTRY": f"http://127.0.0.1:{http}/{path}",
+            "PRORATA_TEST_REGISTRY_TLS": f"https://127.0.0.1:{https}/{path}",
+            "PRORATA_TEST_REGISTRY_CA": str(pem.authority),
+        }
+        self.headers = {}
+        if asks:
+            settings |= {
+                "QUARKUS_HTTP_AUTH_BASIC": "true",
+                "QUARKUS_HTTP_AUTH_PERMISSION_ALL_PATHS": "/apis/*",
+                "QUARKUS_HTTP_AUTH_PERMISSION_ALL_POLICY": "authenticated",
+                "QUARKUS_SECURITY_USERS_EMBEDDED_PLAIN_TEXT": "true",
+                f"QUARKUS_SECURITY_USERS_EMBEDDED_USERS_{self.USER.upper()}": self.PASSWORD,
+                f"QUARKUS_SECURITY_USERS_EMBEDDED_ROLES_{self.USER.upper()}": "sr-admin",
+            }
+            self.found |= {"PRORATA_TEST_REGISTRY_USER": self.USER, "PRORATA_TEST_REGISTRY_PASSWORD": self.PASSWORD}
+            who = base64.b64encode(f"{self.USER}:{self.PASSWORD}".encode()).decode()
+            self.headers["Authorization"] = f"Basic {who}"
+        program = environment.installed("registry") / "target" / "registry" / "quarkus-run.jar"
         # Compiled lightly: starting is most of its work.
         options = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
         self.servers = [Server("registry", folder, [*java(folder, options), "-jar", program], settings)]
 
     def wait(self) -> None:
-        self.servers[0].wait(lambda: answers(f"{self.url}/subjects"))
+        self.servers[0].wait(lambda: answers(f"{self.found['PRORATA_TEST_REGISTRY']}/subjects", self.headers))
 
     def environment(self) -> dict[str, str]:
-        return {"PRORATA_TEST_REGISTRY": self.url}
+        return self.found
 
 
 class S3:

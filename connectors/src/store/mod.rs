@@ -3,6 +3,7 @@
 //! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names that
 //! the clouds' own tools read.
 
+mod failure;
 mod input;
 mod local;
 
@@ -17,7 +18,10 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
 use url::Url;
 
+pub(crate) use failure::causes;
 pub use input::open_input;
+
+use failure::failure;
 
 /// Environment variables that configure object stores begin so.
 const ENVIRONMENT: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
@@ -110,10 +114,6 @@ impl Store {
         let relative = Path::from(path);
         Path::from_iter(self.prefix.parts().chain(relative.parts()))
     }
-
-    fn error(operation: &'static str, path: &str, error: &object_store::Error) -> StoreError {
-        StoreError::new(operation, path, causes(error))
-    }
 }
 
 #[async_trait]
@@ -126,7 +126,7 @@ impl ObjectStore for Store {
         match result {
             Ok(bytes) => Ok(Some(bytes)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(Self::error("read", path, &error)),
+            Err(error) => Err(failure("read", path, &error)),
         }
     }
 
@@ -137,7 +137,7 @@ impl ObjectStore for Store {
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 Ok(Put::Exists)
             }
-            Err(error) => Err(Self::error("write", path, &error)),
+            Err(error) => Err(failure("write", path, &error)),
         }
     }
 
@@ -147,7 +147,7 @@ impl ObjectStore for Store {
         let all = match all {
             Ok(all) => all,
             Err(object_store::Error::NotFound { .. }) => Vec::new(),
-            Err(error) => return Err(Self::error("list", folder, &error)),
+            Err(error) => return Err(failure("list", folder, &error)),
         };
         let depth = self.prefix.parts().count();
         let relative =
@@ -162,7 +162,7 @@ impl ObjectStore for Store {
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         match self.root.delete(&self.path(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(Self::error("delete", path, &error)),
+            Err(error) => Err(failure("delete", path, &error)),
         }
     }
 }
@@ -181,18 +181,4 @@ fn with_slash(mut url: Url) -> Url {
         url.set_path(&path);
     }
     url
-}
-
-/// The error and what it stands on, each said once.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = cause.source();
-    }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
