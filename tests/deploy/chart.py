@@ -1,0 +1,136 @@
+"""Renders the chart, and finds one's way in what comes out."""
+
+import functools
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+# Another folder than the repository's is checked to see whether the checks find what is broken there.
+DEPLOY = Path(os.environ.get("PRORATA_DEPLOY") or REPOSITORY / "deploy")
+CHART = DEPLOY / "helm" / "prorata"
+RELEASE = "prorata"
+
+# The oldest version that Chart.yaml allows, one between, and the newest that there are schemas of.
+KUBERNETES = ["1.29.0", "1.31.0", "1.37.0"]
+
+# Sets of values by name; the first is the defaults.
+CASES = {"defaults": None} | {path.stem.removeprefix("values-"): path for path in sorted(HERE.glob("values-*.yaml"))}
+
+
+class Refused(Exception):
+    """Helm refused the values; the text is its reason."""
+
+
+def helm(*arguments: str) -> str:
+    """What a helm command prints."""
+    done = subprocess.run(["helm", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(done.stderr)
+    return done.stdout
+
+
+def text(case: str = "defaults", override: dict | None = None, release: str = RELEASE, kubernetes: str = "1.31.0",
+         chart: Path = CHART) -> str:
+    """The manifests of a case, with some values on top."""
+    return _text(case, json.dumps(override or {}), release, kubernetes, chart)
+
+
+@functools.cache
+def _text(case: str, override: str, release: str, kubernetes: str, chart: Path) -> str:
+    arguments = ["template", release, str(chart), "--namespace", "finops", "--kube-version", kubernetes]
+    if CASES[case]:
+        arguments += ["--values", str(CASES[case])]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(override)
+        file.flush()
+        return helm(*arguments, "--values", file.name)
+
+
+def render(case: str = "defaults", override: dict | None = None, release: str = RELEASE,
+           kubernetes: str = "1.31.0") -> list[dict]:
+    """The objects of a case, with some values on top."""
+    return [document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document]
+
+
+def one(objects: list[dict], kind: str) -> dict:
+    """The only object of its kind."""
+    found = [document for document in objects if document["kind"] == kind]
+    assert len(found) == 1, f"{len(found)} objects are a {kind}"
+    return found[0]
+
+
+def kinds(objects: list[dict]) -> list[str]:
+    """Which kinds there are, sorted."""
+    return sorted(document["kind"] for document in objects)
+
+
+def template(document: dict) -> dict:
+    """The pod template of a StatefulSet or CronJob."""
+    spec = document["spec"]
+    return (spec["jobTemplate"]["spec"] if document["kind"] == "CronJob" else spec)["template"]
+
+
+def pods(objects: list[dict]) -> dict[str, dict]:
+    """Every pod template, by kind of what makes the pods."""
+    return {d["kind"]: template(d) for d in objects if d["kind"] not in
+            ("ConfigMap", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor")}
+
+
+def worker(objects: list[dict]) -> dict:
+    """The worker's container."""
+    return template(one(objects, "StatefulSet"))["spec"]["containers"][0]
+
+
+def backfill(objects: list[dict]) -> dict:
+    """The backfill's container."""
+    return template(one(objects, "CronJob"))["spec"]["containers"][0]
+
+
+def variables(container: dict) -> dict[str, dict]:
+    """A container's environment by name."""
+    return {variable["name"]: variable for variable in container.get("env", [])}
+
+
+def configuration(objects: list[dict]) -> dict:
+    """The configuration file."""
+    return yaml.safe_load(one(objects, "ConfigMap")["data"]["prorata.yaml"])
+
+
+def values(case: str = "defaults") -> dict:
+    """The values of a case: the chart's own under those of the file. A null removes a value."""
+    own = yaml.safe_load((CHART / "values.yaml").read_text())
+    return merged(own, yaml.safe_load(CASES[case].read_text()) if CASES[case] else {})
+
+
+def merged(below: dict, above: dict) -> dict:
+    """Values on top of others, as Helm merges them."""
+    result = dict(below)
+    for key, value in above.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(below.get(key), dict):
+            result[key] = merged(below[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def documented() -> dict:
+    """deploy/prorata.yaml: every key of the configuration with its default."""
+    return yaml.safe_load((DEPLOY / "prorata.yaml").read_text())
+
+
+def seconds(duration: str) -> int:
+    """Seconds of a duration such as 2m."""
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
+
+
+def size(quantity: str) -> int:
+    """Bytes of a quantity such as 2Gi."""
+    return int(quantity[:-2]) * {"Mi": 1 << 20, "Gi": 1 << 30}[quantity[-2:]]

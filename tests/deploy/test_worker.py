@@ -1,0 +1,208 @@
+"""What the worker and the backfill are started with."""
+
+import unittest
+
+from chart import (CASES, CHART, Refused, backfill, configuration, documented, helm, merged, one, pods, render, seconds,
+                   size, template, text, values, variables, worker)
+
+# Whatever a Secret holds reaches pods by reference alone: these are the names in the cases.
+SASL = ["PRORATA_KAFKA__SASL_USERNAME", "PRORATA_KAFKA__SASL_PASSWORD"]
+REGISTRY = ["PRORATA_REGISTRY__USERNAME", "PRORATA_REGISTRY__PASSWORD"]
+
+
+def reference(name: str, secret: str, key: str) -> dict:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+class Configuration(unittest.TestCase):
+    def test_the_file_says_what_the_values_say(self):
+        for case in CASES:
+            with self.subTest(case=case):
+                self.assertEqual(configuration(render(case)), values(case)["config"])
+
+    def test_the_documented_file_comes_through_unchanged(self):
+        listen = {"http": {"listen": "0.0.0.0:8080"}}
+        whole = merged(documented(), listen)
+        self.assertEqual(configuration(render(override={"config": whole})), whole)
+        # Large numbers, and texts that look like something else.
+        rules = {"rules": {"version": "1e3", "weights": {"gpu": "09", "cpu": "1_0"}, "currencies": {"no": "NO", "y": "EUR"}}}
+        whole = merged(merged(listen, rules), {"work": {"memory_limit": 1234567890}, "log": {"level": "info", "format": "json"}})
+        found = configuration(render(override={"config": whole}))
+        self.assertEqual(found, whole)
+        self.assertIn("memory_limit: 1234567890\n", text(override={"config": whole}))
+
+    def test_every_key_that_is_used_is_documented(self):
+        known = documented()
+        for case in CASES:
+            for section, keys in configuration(render(case)).items():
+                self.assertLessEqual(keys.keys(), known[section].keys(), case)
+            for pod in pods(render(case)).values():
+                for name in variables(pod["spec"]["containers"][0]):
+                    if name.startswith("PRORATA_"):
+                        section, key = name.removeprefix("PRORATA_").lower().split("__")
+                        self.assertIn(key, known[section], name)
+
+    def test_both_read_the_file_that_is_mounted(self):
+        objects = render("everything")
+        name = one(objects, "ConfigMap")["metadata"]["name"]
+        for pod in pods(objects).values():
+            container = pod["spec"]["containers"][0]
+            volume = next(volume for volume in pod["spec"]["volumes"] if volume["name"] == "config")
+            self.assertEqual(volume["configMap"], {"name": name})
+            mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "config")
+            at = container["args"].index("--config")
+            self.assertEqual(container["args"][at + 1], f"{mount['mountPath']}/prorata.yaml")
+
+    def test_another_configuration_starts_the_workers_anew(self):
+        def checksum(case, override=None):
+            return template(one(render(case, override), "StatefulSet"))["metadata"]["annotations"]["checksum/config"]
+
+        first = checksum("secrets")
+        self.assertNotEqual(checksum("secrets", {"config": {"log": {"level": "debug"}}}), first)
+        self.assertNotEqual(checksum("secrets", {"config": {"work": {"idle_after": "6m"}}}), first)
+        self.assertEqual(checksum("secrets", {"replicas": 5, "podDisruptionBudget": {"enabled": False}}), first)
+
+
+class Worker(unittest.TestCase):
+    def test_it_is_a_static_member_of_its_group(self):
+        for case in CASES:
+            objects = render(case)
+            spec = one(objects, "StatefulSet")["spec"]
+            self.assertEqual(spec["podManagementPolicy"], "Parallel")
+            self.assertEqual(spec["updateStrategy"], {"type": "RollingUpdate"})
+            self.assertEqual(spec["serviceName"], one(objects, "Service")["metadata"]["name"])
+            self.assertEqual(one(objects, "Service")["spec"]["clusterIP"], "None")
+            self.assertEqual(spec["replicas"], values(case)["replicas"])
+            identity = variables(worker(objects))["PRORATA_KAFKA__GROUP_INSTANCE_ID"]
+            self.assertEqual(identity["valueFrom"], {"fieldRef": {"fieldPath": "metadata.name"}})
+            self.assertEqual(worker(objects)["args"], ["work", "--config", "/etc/prorata/prorata.yaml"])
+
+    def test_it_is_asked_where_it_listens(self):
+        for case in CASES:
+            objects = render(case)
+            port = int(configuration(objects)["http"]["listen"].rsplit(":", 1)[1])
+            container = worker(objects)
+            with self.subTest(case=case):
+                self.assertEqual(container["ports"], [{"name": "http", "containerPort": port, "protocol": "TCP"}])
+                service = one(objects, "Service")["spec"]["ports"][0]
+                self.assertEqual((service["port"], service["targetPort"]), (port, "http"))
+                for probe, path in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]:
+                    timing = dict(container[probe])
+                    self.assertEqual(timing.pop("httpGet"), {"path": path, "port": "http"})
+                    self.assertEqual(timing, values(case)[probe])
+
+    def test_it_can_drain_before_it_is_killed(self):
+        default = documented()["work"]["drain_timeout"]
+        for case in CASES:
+            objects = render(case)
+            drain = seconds(configuration(objects).get("work", {}).get("drain_timeout", default))
+            self.assertGreater(template(one(objects, "StatefulSet"))["spec"]["terminationGracePeriodSeconds"], drain, case)
+
+    def test_its_memory_is_bounded_below_its_limit(self):
+        default = documented()["work"]["memory_limit"]
+        for case in CASES:
+            objects = render(case)
+            limit = configuration(objects).get("work", {}).get("memory_limit", default)
+            resources = worker(objects)["resources"]
+            self.assertGreaterEqual(size(resources["limits"]["memory"]), 2 * limit, case)
+            self.assertEqual(resources["requests"]["memory"], resources["limits"]["memory"], case)
+            self.assertIn("cpu", resources["requests"], case)
+
+    def test_a_drain_takes_one_worker_at_a_time_but_is_not_held_up(self):
+        budget = one(render(), "PodDisruptionBudget")["spec"]
+        self.assertEqual((budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]), (1, "AlwaysAllow"))
+        self.assertEqual(one(render("everything"), "PodDisruptionBudget")["spec"]["maxUnavailable"], "25%")
+
+    def test_the_image_is_the_digest_or_the_tag_or_the_version(self):
+        version = next(line.split('"')[1] for line in (CHART / "Chart.yaml").read_text().splitlines() if "appVersion" in line)
+        self.assertEqual(worker(render())["image"], f"prorata:{version}")
+        self.assertEqual(worker(render(override={"image": {"tag": "7"}}))["image"], "prorata:7")
+        digest = values("everything")["image"]["digest"]
+        for pod in pods(render("everything")).values():
+            self.assertEqual(pod["spec"]["containers"][0]["image"], f"registry.test/finops/prorata@{digest}")
+            self.assertEqual(pod["spec"]["containers"][0]["imagePullPolicy"], "Always")
+
+
+class Secrets(unittest.TestCase):
+    def test_credentials_come_by_reference(self):
+        found = variables(worker(render("secrets")))
+        expected = [reference(SASL[0], "kafka-credentials", "user"), reference(SASL[1], "kafka-credentials", "pass"),
+                    reference(REGISTRY[0], "registry-credentials", "username"),
+                    reference(REGISTRY[1], "registry-credentials", "password")]
+        self.assertEqual([found[variable["name"]] for variable in expected], expected)
+        self.assertEqual(worker(render("secrets"))["envFrom"], [{"secretRef": {"name": "bucket-credentials"}}])
+        self.assertEqual(found["AWS_REGION"]["value"], "eu-central-1")
+
+    def test_without_secrets_nothing_is_asked_for(self):
+        for case in ["defaults", "bare", "backfill"]:
+            manifests = text(case)
+            self.assertNotIn("ecret", manifests)
+            self.assertEqual(set(variables(worker(render(case)))), {"PRORATA_KAFKA__GROUP_INSTANCE_ID"})
+            self.assertNotIn("envFrom", worker(render(case)))
+
+    def test_no_variable_that_holds_a_secret_has_a_value_in_the_manifest(self):
+        for case in CASES:
+            for pod in pods(render(case)).values():
+                for variable in variables(pod["spec"]["containers"][0]).values():
+                    if any(word in variable["name"] for word in ("PASSWORD", "SECRET", "SAS_TOKEN", "USERNAME")):
+                        self.assertEqual(set(variable), {"name", "valueFrom"}, variable)
+
+    def test_the_authority_s_certificate_is_a_mounted_file(self):
+        for case, secret, key in [("secrets", "kafka-authority", "authority.pem"), ("everything", "kafka-certificates", "ca.crt")]:
+            objects = render(case)
+            pod = template(one(objects, "StatefulSet"))["spec"]
+            volume = next(volume for volume in pod["volumes"] if volume["name"] == "kafka-tls")
+            mount = next(mount for mount in worker(objects)["volumeMounts"] if mount["name"] == "kafka-tls")
+            self.assertEqual(volume["secret"], {"secretName": secret})
+            self.assertEqual(variables(worker(objects))["PRORATA_KAFKA__SSL_CA_FILE"]["value"], f"{mount['mountPath']}/{key}")
+
+    def test_the_backfill_is_not_given_what_only_the_worker_needs(self):
+        objects = render("everything")
+        pod, container = template(one(objects, "CronJob"))["spec"], backfill(objects)
+        self.assertEqual(set(variables(container)), set(variables(worker(objects))) - {
+            *SASL, *REGISTRY, "PRORATA_KAFKA__SSL_CA_FILE", "PRORATA_KAFKA__GROUP_INSTANCE_ID"})
+        self.assertNotIn("kafka-tls", [volume["name"] for volume in pod["volumes"]])
+        self.assertEqual(container["envFrom"], worker(objects)["envFrom"])
+
+
+class Backfill(unittest.TestCase):
+    def test_it_folds_what_it_is_told_to_where_it_is_told_to(self):
+        self.assertEqual(backfill(render("backfill"))["args"], [
+            "backfill", "--config", "/etc/prorata/prorata.yaml", "--events", "s3://bucket/lake/events",
+            "--lake", "s3://bucket/again", "--json"])
+        self.assertEqual(backfill(render("everything"))["args"], [
+            "backfill", "--config", "/etc/prorata/prorata.yaml", "--events", "az://container/lake/events",
+            "--lake", "az://container/lake", "--take-over", "--from=2026-11-01T00"])
+
+    def test_it_is_off_rests_and_takes_nothing_over_unless_told_to(self):
+        own = values()["backfill"]
+        self.assertEqual((own["enabled"], own["suspend"], own["takeOver"]), (False, True, False))
+        told = {"backfill": {"enabled": True, "events": "s3://a/events", "lake": "s3://b"}}
+        objects = render(override=told)
+        self.assertIs(one(objects, "CronJob")["spec"]["suspend"], True)
+        self.assertNotIn("--take-over", backfill(objects)["args"])
+        self.assertIs(one(render("backfill"), "CronJob")["spec"]["suspend"], False)
+
+    def test_two_runs_never_overlap_and_none_lasts_for_ever(self):
+        spec = one(render("backfill"), "CronJob")["spec"]
+        self.assertEqual(spec["concurrencyPolicy"], "Forbid")
+        self.assertEqual((spec["schedule"], spec["timeZone"]), ("15 3 * * 0", "Etc/UTC"))
+        self.assertEqual(spec["startingDeadlineSeconds"], 3600)
+        job = spec["jobTemplate"]["spec"]
+        self.assertEqual((job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (21600, 2, 604800))
+        job = one(render("everything"), "CronJob")["spec"]["jobTemplate"]["spec"]
+        self.assertEqual((job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (86400, 0, 3600))
+
+    def test_only_what_may_mend_itself_is_tried_again(self):
+        job = one(render("backfill"), "CronJob")["spec"]["jobTemplate"]["spec"]
+        self.assertEqual(job["template"]["spec"]["restartPolicy"], "Never")
+        stop, evicted = job["podFailurePolicy"]["rules"]
+        self.assertEqual(stop["action"], "FailJob")
+        self.assertEqual(stop["onExitCodes"], {"containerName": backfill(render("backfill"))["name"], "operator": "In", "values": [2, 3]})
+        self.assertEqual((evicted["action"], evicted["onPodConditions"]), ("Ignore", [{"type": "DisruptionTarget", "status": "True"}]))
+
+    def test_it_is_the_worker_s_image_with_bounds_of_its_own(self):
+        objects = render("backfill")
+        self.assertEqual(backfill(objects)["image"], worker(objects)["image"])
+        self.assertEqual(backfill(objects)["resources"], values("backfill")["backfill"]["resources"])
+        self.assertIn("cpu", backfill(objects)["resources"]["limits"])
