@@ -106,7 +106,7 @@ struct Run {
     outcome: Outcome,
     checkpointed: Instant,
     /// Files of old hours, once needed.
-    live: Option<write::LiveHours>,
+    live: Option<crate::hour_files::LiveHours>,
 }
 
 /// Folds foreign events into the root, and makes its tables equal to the result.

@@ -24,6 +24,8 @@ const TRIES_MAX: usize = 8;
 pub struct Claimant {
     /// Random id of the owner to be.
     pub owner: Text,
+    /// What it is.
+    pub kind: OwnerKind,
     /// Whether a shard may be taken from a worker that has not released it.
     pub take_over: bool,
 }
@@ -39,8 +41,8 @@ pub struct World<'a> {
     pub clock: &'a dyn Clock,
 }
 
-/// Takes a shard, and returns the checkpoint that says so. `lead` is the claimant's checkpoint of the lead shard, none
-/// while that is being taken.
+/// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead shard, none
+/// while that is being taken, and for a worker.
 ///
 /// # Errors
 /// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is unavailable.
@@ -66,7 +68,7 @@ pub async fn claim(
         next.owners.push(Owner {
             owner: claimant.owner.clone(),
             seq: next.seq,
-            kind: OwnerKind::Backfill,
+            kind: claimant.kind,
             released: false,
         });
         next.hours_are_held();
@@ -90,7 +92,13 @@ pub async fn still_leads(store: &dyn ObjectStore, seq: u64) -> Result<()> {
 
 fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
     match latest.owner() {
-        Some(owner) if owner.kind == OwnerKind::Worker && !owner.released && !claimant.take_over => {
+        // Between workers the consumer group decides who has the shard.
+        Some(owner)
+            if claimant.kind == OwnerKind::Backfill
+                && owner.kind == OwnerKind::Worker
+                && !owner.released
+                && !claimant.take_over =>
+        {
             Err(WorkerError::Held { shard: latest.shard, owner: owner.owner.to_string() })
         }
         _ => Ok(()),

@@ -6,6 +6,7 @@ use prorata_schemas::time::Hour;
 
 use crate::names::Shard;
 use crate::ports::{StoreError, TableError};
+use crate::source::SourceError;
 
 /// Why a run stopped.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +58,18 @@ pub enum WorkerError {
     )]
     TableRewritten { table: Table, path: String },
 
+    /// Kafka does not have the messages that come next.
+    #[error(
+        "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: restore the \
+         topic, fold its events from elsewhere with 'prorata backfill', or set kafka.offsets_lost: earliest to go on \
+         without"
+    )]
+    OffsetsLost { topic: String, partition: Shard, cause: String },
+
+    /// Kafka did not do what was asked.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+
     /// An object of ours cannot be read.
     #[error("'{object}' is damaged: {cause}; restore it from a copy, or fold its events into a new root")]
     Damaged { object: String, cause: String },
@@ -78,10 +91,16 @@ impl WorkerError {
     /// The exit code that says what kind of remedy it needs (architecture.md, "Command line").
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Configuration(_) | Self::Held { .. } => 2,
-            Self::Store(_) | Self::Tables(_) | Self::Taken { .. } => 4,
+            Self::Configuration(_)
+            | Self::Held { .. }
+            | Self::Source(SourceError::Configuration(_) | SourceError::Fenced(_)) => 2,
+            Self::Store(_)
+            | Self::Tables(_)
+            | Self::Taken { .. }
+            | Self::Source(SourceError::Unavailable(_)) => 4,
             Self::StateBehindTables { .. }
             | Self::TableRewritten { .. }
+            | Self::OffsetsLost { .. }
             | Self::Damaged { .. }
             | Self::Fold { .. }
             | Self::Encode { .. }

@@ -17,7 +17,7 @@ use crate::checkpoint::{FileEntry, HourEntry};
 use crate::error::{Result, WorkerError};
 use crate::fold::{self, FoldedHour};
 use crate::names::{self, Shard, Stamp, TableFile};
-use crate::ports::{HourClock, TableEncoder};
+use crate::ports::{HourClock, TableCommitter, TableEncoder};
 use crate::snapshot;
 
 /// Gives names to new objects of one shard, until its next checkpoint.
@@ -71,6 +71,27 @@ pub struct EncodedHour {
     pub objects: Vec<(String, Bytes)>,
     /// Its rows.
     pub tables: Vec<HourTables>,
+}
+
+/// Files of hours as the tables have them.
+pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
+
+/// Reads from the tables which files every hour has: for hours that have left the checkpoints.
+///
+/// # Errors
+/// When a table's log is unavailable.
+pub async fn live(tables: &dyn TableCommitter) -> Result<LiveHours> {
+    let mut live = LiveHours::new();
+    for table in Table::ALL {
+        for file in tables.load(table).await?.files {
+            if let Some(name) = TableFile::parse(&file.path) {
+                let entry =
+                    FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };
+                live.entry((name.shard, name.hour)).or_default().insert(table, entry);
+            }
+        }
+    }
+    Ok(live)
 }
 
 /// Encodes an hour.

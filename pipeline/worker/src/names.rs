@@ -21,6 +21,12 @@ pub const EVENTS: &str = "events/";
 /// Folder of checkpoints and snapshots.
 pub const STATE: &str = "state/";
 
+/// Folder of dead letters of all shards, and of what is known to be replayed of them.
+pub const DEAD_LETTERS: &str = "dead-letter/";
+
+/// Folder of records of what was replayed.
+pub const REPLAYED: &str = "dead-letter/replayed/";
+
 /// Who wrote an object, and which one of its own it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
@@ -116,6 +122,11 @@ pub fn archive(shard: Shard, hour: Hour, stamp: &Stamp) -> String {
     format!("{EVENTS}date={}/hour={:02}/shard={shard:04}/{stamp}.avro", hour.date(), hour.of_day())
 }
 
+/// Folder of the archive files of an hour's date, all shards.
+pub fn archive_date(hour: Hour) -> String {
+    format!("{EVENTS}date={}/", hour.date())
+}
+
 /// Hour, shard and stamp of an archive file's name.
 pub fn parse_archive(path: &str) -> Option<(Hour, Shard, Stamp)> {
     let mut parts = path.strip_prefix(EVENTS)?.split('/');
@@ -141,6 +152,16 @@ pub fn parse_dead_letters(path: &str) -> Option<(Stamp, String)> {
     let (_, name) = path.rsplit_once('/')?;
     let (stamp, digest) = name.strip_suffix(".avro")?.rsplit_once('-')?;
     Some((Stamp::parse(stamp)?, digest.to_owned()))
+}
+
+/// Shard of a dead-letter file's name.
+pub fn parse_dead_letter_shard(path: &str) -> Option<Shard> {
+    parse_shard(path.strip_prefix(DEAD_LETTERS)?.split_once('/')?.0)
+}
+
+/// A record of letters that were replayed, named by the digest of its content.
+pub fn replayed(digest: &str) -> String {
+    format!("{REPLAYED}{digest}.json")
 }
 
 /// What a table file's name says.
@@ -219,6 +240,8 @@ mod tests {
         assert_eq!(TableFile::parse(&file.path()), Some(file));
         let letters = dead_letters(0, &stamp(), "ff00");
         assert_eq!(parse_dead_letters(&letters), Some((stamp(), "ff00".to_owned())));
+        assert_eq!(parse_dead_letter_shard(&letters), Some(0));
+        assert_eq!(parse_dead_letter_shard(&replayed("ff00")), None);
     }
 
     #[test]

@@ -117,8 +117,8 @@ pub trait Source: Send {
     /// Starts reading of an assigned shard: each of its topic partitions where named.
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
 
-    /// Stops reading of shards, and lets go of them where the group waits for it. A shard that is still assigned, but
-    /// released, may be started again.
+    /// Stops reading of shards, and lets go of them where the group waits for it. Whatever of them was read but not told
+    /// yet is dropped: nothing of it is ever told. A shard that is still assigned, but released, may be started again.
     async fn release(&mut self, shards: &[Shard]);
 
     /// Whether the group, asked anew, still assigns the shard to this member.

@@ -114,6 +114,30 @@ pub struct Counts {
     pub publish: Durations,
 }
 
+impl Counts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: Self) {
+        for (kind, count) in other.events {
+            *self.events.entry(kind).or_default() += count;
+        }
+        for (reason, count) in other.dead_letters {
+            *self.dead_letters.entry(reason).or_default() += count;
+        }
+        self.late_events += other.late_events;
+        self.late_duplicates += other.late_duplicates;
+        self.closed_hours += other.closed_hours;
+        self.restated_hours += other.restated_hours;
+        self.checkpoints += other.checkpoints;
+        self.conflicts += other.conflicts;
+        self.rebalances += other.rebalances;
+        self.commits += other.commits;
+        self.retries += other.retries;
+        self.fold.add(&other.fold);
+        self.checkpoint.add(&other.checkpoint);
+        self.publish.add(&other.publish);
+    }
+}
+
 /// Upper bounds of the buckets of [`Durations`], in seconds; a last bucket holds the rest.
 pub const DURATION_BOUNDS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
@@ -127,6 +151,13 @@ pub struct Durations {
 }
 
 impl Durations {
+    fn add(&mut self, other: &Self) {
+        for (bucket, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += count;
+        }
+        self.sum += other.sum;
+    }
+
     /// Adds one.
     pub fn observe(&mut self, duration: Duration) {
         let seconds = duration.as_secs_f64();

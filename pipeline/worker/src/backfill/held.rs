@@ -8,7 +8,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::{Options, Ports};
 use crate::archive_index::{self, ShardArchive};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, OwnerKind};
 use crate::claim::{self, Claimant, LEAD, World};
 use crate::error::{Result, WorkerError};
 use crate::hour_files::Stamper;
@@ -42,7 +42,11 @@ impl Held {
     /// Holds none yet.
     pub fn new(options: &Options) -> Self {
         Self {
-            claimant: Claimant { owner: options.owner.clone(), take_over: options.take_over },
+            claimant: Claimant {
+                owner: options.owner.clone(),
+                kind: OwnerKind::Backfill,
+                take_over: options.take_over,
+            },
             shards: BTreeMap::new(),
             counter: Arc::default(),
             rules: RuleBook::default(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use tokio::task::JoinHandle;
@@ -15,10 +14,10 @@ use super::Run;
 use super::fold::FoldedWindow;
 use super::outcome::Totals;
 use super::plan::Cursor;
-use crate::checkpoint::{FileEntry, HourEntry};
+use crate::checkpoint::HourEntry;
 use crate::error::{Result, WorkerError};
 use crate::hour_files::{self, EncodedHour, Job};
-use crate::names::{Shard, TableFile};
+use crate::names::Shard;
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::TableEncoder;
 use crate::retention;
@@ -46,9 +45,6 @@ struct Encoded {
     objects: Vec<(String, Bytes)>,
 }
 
-/// Files of hours that have left the checkpoints, as the tables have them.
-pub(super) type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
-
 /// Reads from the tables which files old hours have, once such an hour is to be folded again.
 pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) -> Result<()> {
     let forgotten = cursors.iter().any(|(shard, cursor)| {
@@ -63,16 +59,7 @@ pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) 
     if !forgotten || run.live.is_some() {
         return Ok(());
     }
-    let mut live = LiveHours::new();
-    for table in Table::ALL {
-        for file in run.ports.tables.load(table).await?.files {
-            if let Some(name) = TableFile::parse(&file.path) {
-                let entry =
-                    FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };
-                live.entry((name.shard, name.hour)).or_default().insert(table, entry);
-            }
-        }
-    }
+    let live = hour_files::live(&*run.ports.tables).await?;
     run.live = Some(live);
     Ok(())
 }

@@ -1,0 +1,240 @@
+//! Second part of a checkpoint: hours that are folded, those to be folded again first, then those that the watermark
+//! lets close.
+//!
+//! Folding again runs aside, a slice per checkpoint: it starts from the newest snapshot before the first dirty hour,
+//! moves the dirty mark behind each slice, and ends where the state at an hour's end is the recorded one and no later
+//! hour is dirty. Meanwhile hours go on closing from the state at hand; they lie behind the mark, so they are folded
+//! again where that state was not the right one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prorata_schemas::time::{Hour, Timestamp};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+
+use super::Ports;
+use super::shard::{LiveShard, Refold};
+use crate::bases;
+use crate::checkpoint::{HourEntry, RulesFrom};
+use crate::error::{Result, WorkerError};
+use crate::fold::{self, Body, FoldedHour, FoldedShard, Window};
+use crate::hour_files::{self, EncodedHour, Job, Stamper};
+use crate::names;
+use crate::objects;
+use crate::retention;
+use crate::rules::RuleBook;
+use crate::snapshot::ShardState;
+use crate::status::Counts;
+
+/// Most hours of one window.
+const WINDOW_MAX: i64 = 96;
+
+/// What folding takes beside the shard.
+pub(super) struct Folding<'a> {
+    pub ports: &'a Ports,
+    pub stamper: &'a Stamper,
+    pub rules: &'a mut RuleBook,
+    /// The configured rules, for a shard that has none yet.
+    pub configured: &'a prorata_schemas::rules::Rules,
+    pub now: Timestamp,
+    /// Rows to hold in memory at a time.
+    pub rows_in_flight: u64,
+    /// Bytes of archive files to hold in memory at a time.
+    pub bytes_in_flight: u64,
+    pub counts: &'a mut Counts,
+}
+
+impl Folding<'_> {
+    /// Folds one slice again where hours are dirty. Events that came since the last checkpoint must not be among the
+    /// dirty hours': they are not readable yet.
+    pub async fn slice(&mut self, shard: &mut LiveShard) -> Result<()> {
+        let (Some(dirty), Some(closed)) = (shard.draft.dirty.first(), shard.draft.closed_through) else {
+            return Ok(());
+        };
+        if shard.refold.is_none() {
+            shard.refold = Some(self.begin(shard, dirty).await?);
+        }
+        let Some((next, emit_from)) = shard.refold.as_ref().map(|refold| (refold.next, refold.emit_from))
+        else {
+            return Ok(());
+        };
+        let last = Hour(closed.0.min(next.0 + shard.window - 1));
+        let (hours, files) = self.read(shard, next, last, |_| true).await?;
+        let last = hours.last().map_or(last, |(hour, _)| *hour);
+        let states = shard.refold.take().map(|refold| refold.states).unwrap_or_default();
+        let window = Window { hours, files, bodies: Vec::new(), states };
+        let (mut folded, states) = self.fold(shard, window).await?;
+        let stop = shard.states.as_ref().and_then(|_| converged(shard, &folded, emit_from));
+        if let Some(stop) = stop {
+            folded.split_off(&stop.next());
+        }
+        let through = stop.unwrap_or(last);
+        folded.retain(|hour, _| *hour >= emit_from);
+        self.emit(shard, folded, |hour| retention::keeps_snapshot(hour, closed) || hour == through).await?;
+        shard.draft.dirty.clear_through(through);
+        if stop.is_none() && last < closed {
+            shard.draft.dirty.insert(last.next());
+            shard.refold = Some(Refold { next: last.next(), emit_from: last.next().max(emit_from), states });
+        } else if stop.is_none() {
+            shard.states = Some(states);
+        }
+        shard.news = true;
+        Ok(())
+    }
+
+    /// Closes the next hours that the watermark lets close, one window of them.
+    pub async fn close(&mut self, shard: &mut LiveShard) -> Result<()> {
+        let (Some(first), Some(closable)) = (shard.next_hour(), shard.closable()) else { return Ok(()) };
+        self.list_rules(shard, first).await?;
+        let last = Hour(closable.0.min(first.0 + shard.window - 1));
+        shard.archive.ensure(&*self.ports.store, &shard.draft, (first, last)).await?;
+        shard.note_archived(first, last);
+        let spilled: Vec<Hour> =
+            shard.open.range(first..=last).filter(|(_, open)| open.spilled).map(|(hour, _)| *hour).collect();
+        let (hours, files) = self.read(shard, first, last, |hour| spilled.contains(&hour)).await?;
+        let last = hours.last().map_or(last, |(hour, _)| *hour);
+        let later = shard.open.split_off(&last.next());
+        let open = std::mem::replace(&mut shard.open, later);
+        let bodies: Vec<(Hour, Vec<Body>)> =
+            open.into_iter().map(|(hour, open)| (hour, open.events)).collect();
+        let states = shard.states.take().unwrap_or_default();
+        let (folded, states) = self.fold(shard, Window { hours, files, bodies, states }).await?;
+        self.counts.closed_hours += folded.len() as u64;
+        self.emit(shard, folded, |hour| retention::keeps_snapshot(hour, closable) || hour == last).await?;
+        shard.states = Some(states);
+        shard.draft.closed_through = Some(last);
+        shard.news = true;
+        Ok(())
+    }
+
+    /// Where folding of a dirty hour begins.
+    async fn begin(&self, shard: &mut LiveShard, dirty: Hour) -> Result<Refold> {
+        let store = &*self.ports.store;
+        if let Some((hour, states)) = bases::nearest(store, &shard.draft, dirty).await? {
+            return Ok(Refold { next: hour.next(), emit_from: dirty, states });
+        }
+        shard.archive.ensure_all(store, &shard.draft).await?;
+        let first = shard.archive.hours().next().map_or(dirty, |first| first.min(dirty));
+        Ok(Refold { next: first, emit_from: dirty, states: ShardState::new() })
+    }
+
+    /// Rules of hours, and the archive files of those of them that are wanted, as many hours as fit.
+    async fn read(
+        &self,
+        shard: &mut LiveShard,
+        first: Hour,
+        last: Hour,
+        wanted: impl Fn(Hour) -> bool,
+    ) -> Result<(Vec<(Hour, Arc<prorata_schemas::rules::Rules>)>, Vec<(Hour, bytes::Bytes)>)> {
+        let store = &*self.ports.store;
+        shard.archive.ensure(store, &shard.draft, (first, last)).await?;
+        let (mut hours, mut paths, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for hour in (first.0..=last.0).map(Hour) {
+            let files = if wanted(hour) { shard.archive.files(hour) } else { &[] };
+            bytes += files.iter().map(|file| file.bytes).sum::<u64>();
+            if bytes > self.bytes_in_flight && !hours.is_empty() {
+                break;
+            }
+            hours.push((hour, self.rules.of(&shard.draft, hour)?));
+            paths.extend(files.iter().map(|file| (hour, names::archive(shard.shard, hour, &file.stamp))));
+        }
+        let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
+        let files = objects::get_all(store, paths).await?;
+        Ok((hours, of.into_iter().zip(files).collect()))
+    }
+
+    async fn fold(&mut self, shard: &mut LiveShard, window: Window) -> Result<FoldedShard> {
+        let started = Instant::now();
+        let (id, archive) = (shard.shard, Arc::clone(&self.ports.archive));
+        let fold = move || fold::fold(&*archive, BTreeMap::from([(id, window)]));
+        let folded =
+            tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))?;
+        let folded = folded?.remove(&id).unwrap_or_default();
+        self.counts.fold.observe(started.elapsed());
+        let rows: usize = folded.0.values().flatten().map(|folded| folded.tables.cost_allocation.len()).sum();
+        let rows_an_hour = (rows / folded.0.len().max(1) + 1) as u64;
+        let fitting = i64::try_from(self.rows_in_flight / rows_an_hour).unwrap_or(WINDOW_MAX);
+        shard.window = fitting.clamp(1, WINDOW_MAX);
+        Ok(folded)
+    }
+
+    /// Encodes folded hours, and takes them into the draft.
+    async fn emit(
+        &mut self,
+        shard: &mut LiveShard,
+        folded: BTreeMap<Hour, Vec<FoldedHour>>,
+        keeps: impl Fn(Hour) -> bool,
+    ) -> Result<()> {
+        let forgotten = self.forgotten(shard, &folded).await?;
+        let jobs: Vec<Job> = folded
+            .into_iter()
+            .map(|(hour, organizations)| Job {
+                shard: shard.shard,
+                hour,
+                organizations,
+                before: shard.draft.hours.get(&hour).or(forgotten.get(&hour)).cloned(),
+                snapshot: keeps(hour),
+                stamper: self.stamper.clone(),
+                now: self.now,
+            })
+            .collect();
+        let encoder = Arc::clone(&self.ports.encoder);
+        let encode = move || -> Result<Vec<(Hour, EncodedHour)>> {
+            jobs.into_par_iter().map(|job| Ok((job.hour, hour_files::encode(&*encoder, job)?))).collect()
+        };
+        let encoded = tokio::task::spawn_blocking(encode).await;
+        for (hour, encoded) in encoded.map_err(|error| WorkerError::Task(error.to_string()))?? {
+            self.counts.restated_hours += u64::from(encoded.restated);
+            shard.state_bytes = encoded.state_bytes;
+            shard.unpublished |= !encoded.entry.held;
+            shard.objects.extend(encoded.objects);
+            shard.draft.hours.insert(hour, encoded.entry);
+        }
+        Ok(())
+    }
+
+    /// Entries of closed hours that have left the checkpoint, as far as tables have them.
+    async fn forgotten(
+        &self,
+        shard: &LiveShard,
+        folded: &BTreeMap<Hour, Vec<FoldedHour>>,
+    ) -> Result<BTreeMap<Hour, HourEntry>> {
+        let missing = |hour: &Hour| shard.is_closed(*hour) && !shard.draft.hours.contains_key(hour);
+        if !folded.keys().any(missing) {
+            return Ok(BTreeMap::new());
+        }
+        let live = hour_files::live(&*self.ports.tables).await?;
+        let entries = folded.keys().filter(|hour| missing(hour)).filter_map(|hour| {
+            let tables = live.get(&(shard.shard, *hour))?.clone();
+            let revision = shard.draft.revision_of(*hour);
+            Some((*hour, HourEntry { revision, tables, held: true, ..HourEntry::default() }))
+        });
+        Ok(entries.collect())
+    }
+
+    /// A shard's first hour brings the configured rules.
+    async fn list_rules(&mut self, shard: &mut LiveShard, first: Hour) -> Result<()> {
+        if shard.draft.rules.is_empty() {
+            self.rules.store(&*self.ports.store, self.configured).await?;
+            let version = self.configured.version.clone();
+            shard.draft.rules.push(RulesFrom { from: first, version });
+        }
+        Ok(())
+    }
+}
+
+/// The hour at whose end the state is the recorded one, and behind which nothing is dirty that lacks a base of its own.
+fn converged(shard: &LiveShard, folded: &BTreeMap<Hour, Vec<FoldedHour>>, emit_from: Hour) -> Option<Hour> {
+    let draft = &shard.draft;
+    let recorded = folded.iter().filter(|(hour, _)| **hour >= emit_from).find(|(hour, organizations)| {
+        let entry = draft.hours.get(hour);
+        let later_base = || {
+            draft.dirty.first_after(**hour).is_none_or(|dirty| {
+                draft.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
+            })
+        };
+        entry.is_some_and(|entry| entry.state == fold::state_digest(organizations)) && later_base()
+    });
+    recorded.map(|(hour, _)| *hour)
+}

@@ -1,0 +1,169 @@
+//! First part of a checkpoint: new events and rejected messages as objects.
+//!
+//! An event of a closed hour that the archive holds already is dropped; any other makes its hour dirty.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::EventKind;
+use prorata_schemas::time::Hour;
+use sha2::{Digest, Sha256};
+
+use super::Ports;
+use super::shard::LiveShard;
+use crate::error::{Result, WorkerError};
+use crate::fold::{Body, read_archive};
+use crate::hour_files::Stamper;
+use crate::names;
+use crate::objects;
+use crate::ports::Archive;
+use crate::snapshot::hex;
+use crate::status::Counts;
+
+/// Most closed hours of one checkpoint whose archive is read to tell known events from new ones; events of further
+/// hours are taken for new, which costs a fold but changes nothing.
+const KNOWN_HOURS_MAX: usize = 64;
+
+/// Most bytes that are read for that.
+const KNOWN_BYTES_MAX: u64 = 256 << 20;
+
+/// Turns what is new into objects of the next checkpoint. After an error it can be called again.
+pub(super) async fn flush(
+    ports: &Ports,
+    shard: &mut LiveShard,
+    stamper: &Stamper,
+    counts: &mut Counts,
+) -> Result<()> {
+    flush_open(ports, shard, stamper).await?;
+    flush_late(ports, shard, stamper, counts).await?;
+    flush_letters(ports, shard, stamper)
+}
+
+async fn flush_open(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
+    let due: Vec<Hour> = shard
+        .open
+        .iter()
+        .filter(|(_, open)| open.flushed < open.events.len())
+        .map(|(hour, _)| *hour)
+        .collect();
+    for hour in due {
+        let Some(open) = shard.open.get_mut(&hour) else { continue };
+        let events = std::mem::take(&mut open.events);
+        let (from, archive) = (open.flushed, Arc::clone(&ports.archive));
+        let encode = move || {
+            let fresh = events.get(from..).unwrap_or_default();
+            let bytes = write_sorted(&*archive, fresh.iter().collect());
+            (bytes, events)
+        };
+        let (bytes, events) = tokio::task::spawn_blocking(encode)
+            .await
+            .map_err(|error| WorkerError::Task(error.to_string()))?;
+        let Some(open) = shard.open.get_mut(&hour) else { continue };
+        open.flushed = events.len();
+        open.events = events;
+        add_archive(shard, stamper, hour, bytes?);
+    }
+    Ok(())
+}
+
+/// An archive file of these events, each once, in the order of their bodies.
+fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
+    events.sort_unstable();
+    events.dedup();
+    let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();
+    archive.write(&bodies).map_err(WorkerError::Task)
+}
+
+fn add_archive(shard: &mut LiveShard, stamper: &Stamper, hour: Hour, bytes: Vec<u8>) {
+    let stamp = stamper.next();
+    shard.archived.push((hour, stamp.clone(), bytes.len() as u64));
+    shard.objects.push((names::archive(shard.shard, hour, &stamp), bytes.into()));
+}
+
+async fn flush_late(
+    ports: &Ports,
+    shard: &mut LiveShard,
+    stamper: &Stamper,
+    counts: &mut Counts,
+) -> Result<()> {
+    let hours: Vec<Hour> = shard.late.keys().copied().collect();
+    let mut read = 0;
+    for (index, hour) in hours.into_iter().enumerate() {
+        shard.archive.ensure(&*ports.store, &shard.draft, (hour, hour)).await?;
+        let files = shard.archive.files(hour);
+        read += files.iter().map(|file| file.bytes).sum::<u64>();
+        let known = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
+            let paths = files.iter().map(|file| names::archive(shard.shard, hour, &file.stamp)).collect();
+            known_events(&*ports.archive, objects::get_all(&*ports.store, paths).await?, hour, shard.shard)?
+        } else {
+            BTreeSet::new()
+        };
+        let Some(mut events) = shard.late.remove(&hour) else { continue };
+        let all = events.len() as u64;
+        events.sort_unstable();
+        events.dedup();
+        events.retain(|event| !known.contains(event));
+        counts.late_events += events.len() as u64;
+        counts.late_duplicates += all - events.len() as u64;
+        if events.is_empty() {
+            continue;
+        }
+        let bytes = write_sorted(&*ports.archive, events.iter().collect())?;
+        add_archive(shard, stamper, hour, bytes);
+        mark(shard, hour, &events);
+    }
+    Ok(())
+}
+
+/// Makes an hour dirty: what was folded from it on is folded again.
+fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
+    shard.draft.dirty.insert(hour);
+    if shard.refold.as_ref().is_some_and(|refold| refold.next > hour) {
+        shard.refold = None;
+    }
+    let Some(entry) = shard.draft.hours.get_mut(&hour) else { return };
+    let mut late: BTreeMap<Text, i64> = BTreeMap::new();
+    for (kind, body) in events {
+        if let Ok(event) = prorata_schemas::body::decode(*kind, body) {
+            *late.entry(event.organization_id).or_default() += 1;
+        }
+    }
+    for (organization, count) in late {
+        *entry.late_events.entry(organization).or_default() += count;
+    }
+}
+
+fn known_events(
+    archive: &dyn Archive,
+    files: Vec<bytes::Bytes>,
+    hour: Hour,
+    shard: names::Shard,
+) -> Result<BTreeSet<Body>> {
+    let mut known = BTreeSet::new();
+    for bytes in files {
+        read_archive(archive, &bytes, |record| {
+            known.insert((record.event.payload.kind(), record.body));
+        })
+        .map_err(|cause| WorkerError::Damaged {
+            object: format!("archive of hour {hour}, shard {shard}"),
+            cause,
+        })?;
+    }
+    Ok(known)
+}
+
+fn flush_letters(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
+    if !shard.letters.is_empty() {
+        let letters = std::mem::take(&mut shard.letters);
+        let bytes = ports.archive.write_dead_letters(&letters).map_err(WorkerError::Task)?;
+        let digest = hex(&Sha256::digest(&bytes)[..16]);
+        let path = names::dead_letters(shard.shard, &stamper.next(), &digest);
+        if ports.letters.is_some() {
+            shard.draft.dead_letters.push(path.clone());
+        }
+        shard.objects.push((path, bytes.into()));
+    }
+    shard.aside_bytes = 0;
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! One message after another: is it the next, what does it decode to, and may it count?
+//!
+//! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final, and
+//! whoever reads the archive never judges again.
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Timestamp;
+
+use super::progress::LastRecord;
+use super::shard::LiveShard;
+use crate::ports::{DeadLetter, Origin, Rejected};
+use crate::root::Root;
+use crate::source::{Message, MessageDecoder, Undecoded};
+use crate::status::Counts;
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is in the shard now, or was before.
+    Done,
+    /// It waits for a schema, and is handed back.
+    NeedsSchema(Box<Message>, u32),
+    /// It is not the record that was there before.
+    Differs(String),
+}
+
+/// What judging a message takes.
+pub(super) struct Intake<'a> {
+    pub root: &'a Root,
+    pub decoder: &'a dyn MessageDecoder,
+    /// The rules that say an organization's currency.
+    pub rules: &'a Rules,
+    pub now: Timestamp,
+    /// How far an event may lie in the future, in microseconds.
+    pub max_clock_skew: i64,
+}
+
+impl Intake<'_> {
+    /// Takes a message of this shard.
+    pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Taken {
+        let Some(topic) = shard.topics.get_mut(&message.topic) else { return Taken::Done };
+        if let Some(before) = topic.verify.take() {
+            let found = LastRecord::of(&message);
+            if found.offset == before.offset && found != before {
+                return Taken::Differs(format!(
+                    "the record at offset {} is not the one that was read before: the topic was made anew, or its log \
+                     has diverged",
+                    found.offset
+                ));
+            }
+        }
+        if topic.offsets.next.is_some_and(|next| message.offset < next) {
+            return Taken::Done;
+        }
+        let verdict = match self.judge(&message) {
+            Err(Undecoded::NeedsSchema(schema)) => return Taken::NeedsSchema(Box::new(message), schema),
+            Err(Undecoded::Reject(reject)) => Err(reject),
+            Ok(record) => Ok(record),
+        };
+        topic.offsets.next = Some(message.offset + 1);
+        shard.news = true;
+        match verdict {
+            Ok(record) => self.accept(shard, &message, record, counts),
+            Err(reject) => self.reject(shard, &message, reject, counts),
+        }
+        if let Some(topic) = shard.topics.get_mut(&message.topic) {
+            topic.last = Some(message);
+        }
+        Taken::Done
+    }
+
+    fn judge(&self, message: &Message) -> Result<EventRecord, Undecoded> {
+        let Some(value) = &message.value else {
+            return Err(Undecoded::Reject(Reject::malformed("a message without a value is no event")));
+        };
+        let record = self.decoder.decode(value)?;
+        self.check(message, &record).map_err(Undecoded::Reject)?;
+        Ok(record)
+    }
+
+    fn check(&self, message: &Message, record: &EventRecord) -> Result<(), Reject> {
+        let organization = &*record.event.organization_id;
+        if message.key.as_deref() != Some(organization.as_bytes()) {
+            let key = message.key.as_deref().map(String::from_utf8_lossy);
+            let key = key
+                .map_or("none".to_owned(), |key| format!("'{}'", key.chars().take(100).collect::<String>()));
+            let sentence =
+                format!("the message key is {key}, its organization_id '{organization}'; they must be equal");
+            return Err(Reject::new(Reason::KeyMismatch, sentence));
+        }
+        let belongs = self.root.shard_of(organization);
+        if belongs != message.partition {
+            let sentence = format!(
+                "organization '{organization}' belongs on partition {belongs} of {}, not {}; set \
+                 partitioner=murmur2_random on librdkafka producers",
+                self.root.shards, message.partition
+            );
+            return Err(Reject::new(Reason::KeyMismatch, sentence));
+        }
+        self.rules.check_currency(&record.event)?;
+        let ahead = record.event.event_time.0.saturating_sub(self.now.0);
+        if ahead > self.max_clock_skew {
+            let sentence =
+                format!("event_time lies {} s in the future; mend the producer's clock", ahead / 1_000_000);
+            return Err(Reject::new(Reason::InTheFuture, sentence));
+        }
+        Ok(())
+    }
+
+    fn accept(&self, shard: &mut LiveShard, message: &Message, record: EventRecord, counts: &mut Counts) {
+        let (time, kind) = (record.event.event_time, record.event.payload.kind());
+        let hour = time.hour();
+        if shard.is_too_late(hour) {
+            let sentence = format!(
+                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata dead-letters \
+                 --replay'"
+            );
+            return self.reject(shard, message, Reject::new(Reason::TooLate, sentence), counts);
+        }
+        *counts.events.entry(kind).or_default() += 1;
+        if let Some(topic) = shard.topics.get_mut(&message.topic) {
+            topic.saw(time, self.now);
+        }
+        if shard.is_closed(hour) {
+            shard.push_late(hour, (kind, record.body));
+        } else {
+            shard.push_open(hour, (kind, record.body));
+        }
+    }
+
+    fn reject(&self, shard: &mut LiveShard, message: &Message, reject: Reject, counts: &mut Counts) {
+        *counts.dead_letters.entry(reject.reason).or_default() += 1;
+        let origin = Origin::Message {
+            topic: message.topic.to_string(),
+            partition: message.partition.into(),
+            offset: message.offset,
+            timestamp_millis: message.timestamp_millis,
+            key: message.key.clone(),
+            headers: message.headers.clone(),
+        };
+        let bytes = message.value.clone().unwrap_or_default();
+        shard.push_letter(DeadLetter { origin, rejected: Rejected { reject, bytes } });
+    }
+}

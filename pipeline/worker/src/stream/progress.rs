@@ -1,0 +1,229 @@
+//! Progress of a shard's topic partitions, and the watermark that follows from it.
+//!
+//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). A partition is
+//! idle, and left out, when a broker has confirmed that its end is reached and nothing newer has come for `idle_after`.
+//! At its end it never holds the watermark more than `max_hold` behind the wall clock. It decides when hours close and
+//! nothing else: what closes too early is mended by restatement.
+
+use prorata_schemas::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::snapshot::hex;
+use crate::source::{Message, Start};
+
+/// How long a broker's word counts that a partition's end is reached, in microseconds: the source asks every few
+/// seconds, and a broker that does not answer is not an end.
+const CONFIRMED_MICROS: i64 = 30_000_000;
+
+/// How the watermark is found, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatermarkRule {
+    /// How far events of one topic partition may be out of order.
+    pub out_of_orderness: i64,
+    /// How long a partition at its end may bring nothing newer before it is idle.
+    pub idle_after: i64,
+    /// How far a partition at its end may hold the watermark behind the wall clock.
+    pub max_hold: i64,
+}
+
+/// The last record taken from a topic partition: what tells a topic that was made anew, or whose log diverged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastRecord {
+    /// Its offset.
+    pub offset: i64,
+    /// Its timestamp in milliseconds.
+    pub timestamp_millis: i64,
+    /// Digest of its key and value.
+    pub checksum: String,
+}
+
+impl LastRecord {
+    /// Of a message.
+    pub fn of(message: &Message) -> Self {
+        let mut hash = Sha256::new();
+        for part in [&message.key, &message.value] {
+            let length = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
+            hash.update(length.to_le_bytes());
+            hash.update(part.as_deref().unwrap_or_default());
+        }
+        let checksum = hex(&hash.finalize()[..8]);
+        Self { offset: message.offset, timestamp_millis: message.timestamp_millis, checksum }
+    }
+}
+
+/// A topic partition as a checkpoint has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Offsets {
+    /// The next offset to read; none: the earliest.
+    pub next: Option<i64>,
+    /// The record before it.
+    pub last: Option<LastRecord>,
+    /// The largest event time taken.
+    pub max_event_time: Option<Timestamp>,
+}
+
+/// A topic partition as it is read.
+#[derive(Clone, Debug, Default)]
+pub struct TopicProgress {
+    /// As the next checkpoint will have it, but for `last`.
+    pub offsets: Offsets,
+    /// The last message taken since then.
+    pub last: Option<Message>,
+    /// The record with which reading must begin, while nothing has been read.
+    pub verify: Option<LastRecord>,
+    /// When the largest event time last grew, by the wall clock, or reading began.
+    grown_at: Timestamp,
+    /// The end of the partition, and when a broker last confirmed it.
+    end: Option<(i64, Timestamp)>,
+}
+
+impl TopicProgress {
+    /// Of a checkpoint, to be read from now on.
+    pub fn new(offsets: Offsets, now: Timestamp) -> Self {
+        let verify = offsets.last.clone();
+        Self { offsets, last: None, verify, grown_at: now, end: None }
+    }
+
+    /// Where reading starts: at the record before the next, where one is known, to see that it is the same.
+    pub fn start(&self) -> Start {
+        match (&self.verify, self.offsets.next) {
+            (Some(last), _) => Start::At(last.offset),
+            (None, Some(next)) => Start::At(next),
+            (None, None) => Start::Earliest,
+        }
+    }
+
+    /// Notes that an event of this time was taken.
+    pub fn saw(&mut self, event_time: Timestamp, now: Timestamp) {
+        if self.offsets.max_event_time.is_none_or(|max| event_time > max) {
+            self.offsets.max_event_time = Some(event_time);
+            self.grown_at = now;
+        }
+    }
+
+    /// Notes that a broker has confirmed the end.
+    pub fn confirm_end(&mut self, offset: i64, now: Timestamp) {
+        self.end = Some((offset, now));
+        // All before the end is told: what lies between are offsets without a record.
+        if self.offsets.next.is_none_or(|next| offset > next) {
+            self.offsets.next = Some(offset);
+            self.verify = None;
+        }
+    }
+
+    /// Whether the end is reached, as a broker has lately confirmed.
+    pub fn at_end(&self, now: Timestamp) -> bool {
+        let read = |end: i64| end == 0 || self.offsets.next.is_some_and(|next| next >= end);
+        self.end.is_some_and(|(end, confirmed)| read(end) && now.0 - confirmed.0 <= CONFIRMED_MICROS)
+    }
+
+    /// Whether it does not count for the watermark.
+    pub fn idle(&self, now: Timestamp, rule: &WatermarkRule) -> bool {
+        self.at_end(now) && now.0 - self.grown_at.0 >= rule.idle_after
+    }
+
+    /// How far this partition has come.
+    fn progress(&self, now: Timestamp, rule: &WatermarkRule) -> Option<Timestamp> {
+        let seen =
+            self.offsets.max_event_time.map(|max| Timestamp(max.0.saturating_sub(rule.out_of_orderness)));
+        let held = self.at_end(now).then(|| Timestamp(now.0 - rule.max_hold));
+        seen.max(held)
+    }
+}
+
+/// The watermark over a shard's topic partitions, none while one of them has not begun.
+pub fn watermark<'a>(
+    topics: impl Iterator<Item = &'a TopicProgress> + Clone,
+    now: Timestamp,
+    rule: &WatermarkRule,
+) -> Option<Timestamp> {
+    let busy = topics.clone().filter(|topic| !topic.idle(now, rule));
+    // None, which has not begun, is the least.
+    let least = busy.map(|topic| topic.progress(now, rule)).min();
+    // All are idle: nothing is known to come, but hours stay open for a while for what may.
+    least.unwrap_or_else(|| topics.map(|topic| topic.progress(now, rule)).max().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: WatermarkRule =
+        WatermarkRule { out_of_orderness: 5_000_000, idle_after: 10_000_000, max_hold: 60_000_000 };
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * 1_000_000)
+    }
+
+    fn topic(next: i64, seen: Option<i64>) -> TopicProgress {
+        let offsets = Offsets { next: Some(next), last: None, max_event_time: seen.map(at) };
+        TopicProgress::new(offsets, at(1_000))
+    }
+
+    fn of(topics: &[TopicProgress], now: i64) -> Option<i64> {
+        watermark(topics.iter(), at(now), &RULE).map(|time| time.0 / 1_000_000)
+    }
+
+    #[test]
+    fn the_slowest_topic_holds_it() {
+        assert_eq!(of(&[topic(3, Some(990)), topic(3, Some(500))], 1_000), Some(495));
+        assert_eq!(of(&[topic(3, Some(990)), topic(3, None)], 1_000), None);
+    }
+
+    #[test]
+    fn a_quiet_topic_is_left_out_only_when_a_broker_says_that_its_end_is_reached() {
+        let mut quiet = topic(3, Some(500));
+        let busy = topic(3, Some(990));
+        assert_eq!(of(&[busy.clone(), quiet.clone()], 1_050), Some(495), "no broker has said so");
+        quiet.confirm_end(3, at(1_049));
+        assert_eq!(of(&[busy.clone(), quiet.clone()], 1_050), Some(990), "the hold passes what was seen");
+        assert_eq!(of(&[busy.clone(), quiet.clone()], 1_005), Some(945), "not quiet for long enough");
+        quiet.confirm_end(4, at(1_050));
+        assert_eq!(quiet.offsets.next, Some(4), "an end behind offsets without records");
+        quiet.confirm_end(5, at(1_050));
+        quiet.offsets.next = Some(4);
+        assert_eq!(of(&[busy.clone(), quiet.clone()], 1_051), Some(495), "there is more to read");
+    }
+
+    #[test]
+    fn an_unreachable_broker_is_not_an_end() {
+        let mut quiet = topic(3, Some(500));
+        quiet.confirm_end(3, at(1_000));
+        assert!(quiet.at_end(at(1_030)) && !quiet.at_end(at(1_031)));
+        assert_eq!(of(&[topic(1, Some(2_000)), quiet], 2_000), Some(495));
+    }
+
+    #[test]
+    fn an_event_that_brings_nothing_newer_does_not_keep_a_topic_awake() {
+        let mut quiet = topic(3, Some(500));
+        quiet.confirm_end(3, at(1_010));
+        quiet.saw(at(499), at(1_010));
+        assert!(quiet.idle(at(1_010), &RULE));
+        quiet.saw(at(501), at(1_010));
+        assert!(!quiet.idle(at(1_011), &RULE));
+    }
+
+    #[test]
+    fn when_all_are_idle_hours_stay_open_for_the_hold() {
+        let mut one = topic(3, Some(990));
+        let mut other = topic(0, None);
+        one.confirm_end(3, at(1_020));
+        other.confirm_end(0, at(1_020));
+        assert_eq!(of(&[one.clone(), other.clone()], 1_020), Some(985));
+        one.confirm_end(3, at(1_100));
+        other.confirm_end(0, at(1_100));
+        assert_eq!(of(&[one, other], 1_100), Some(1_040));
+    }
+
+    #[test]
+    fn reading_starts_at_the_record_before_to_compare_it() {
+        let mut known = topic(7, None);
+        assert_eq!(known.start(), Start::At(7));
+        known.verify = Some(LastRecord { offset: 5, timestamp_millis: 0, checksum: String::new() });
+        assert_eq!(known.start(), Start::At(5));
+        assert_eq!(TopicProgress::default().start(), Start::Earliest);
+    }
+}

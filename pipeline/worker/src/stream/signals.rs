@@ -1,0 +1,240 @@
+//! What the source tells: shards that come and go, messages, ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prorata_schemas::Text;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::intake::{Intake, Taken};
+use super::recover::Recovery;
+use super::{Item, Slot, Worker, backoff_micros, check_partitions};
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::source::{Signal, Source, SourceError, Start};
+
+/// Schemas asked for in one step, at most.
+const FETCHES_MAX: usize = 16;
+
+impl<S: Source> Worker<S> {
+    /// Takes what the source tells.
+    pub(super) async fn listen(&mut self, wait: Duration) -> Result<()> {
+        let signals = match self.source.poll(wait).await {
+            Ok(signals) => signals,
+            Err(SourceError::Unavailable(cause)) => {
+                tracing::warn!(cause, "Kafka is unavailable, it is asked again");
+                self.ports.status.lock().counts.retries += 1;
+                self.ports.clock.pause(Duration::from_millis(500)).await;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for signal in signals {
+            self.heed(signal).await?;
+        }
+        Ok(())
+    }
+
+    async fn heed(&mut self, signal: Signal) -> Result<()> {
+        match signal {
+            Signal::Assigned(shards) => self.assign(shards).await?,
+            Signal::Revoked(shards) => {
+                tracing::info!(?shards, "the group takes shards back");
+                self.ports.status.lock().counts.rebalances += 1;
+                self.let_go(&shards).await;
+                self.source.release(&shards).await;
+            }
+            Signal::Lost(shards) => {
+                tracing::warn!(?shards, "the group has given shards to others");
+                self.ports.status.lock().counts.rebalances += 1;
+                shards.iter().for_each(|shard| self.forget(*shard));
+                self.source.release(&shards).await;
+            }
+            Signal::Messages(messages) => self.backlog.extend(messages.into_iter().map(Item::Message)),
+            Signal::End { topic, partition, offset } => {
+                self.backlog.push_back(Item::End { topic, shard: partition, offset });
+            }
+            Signal::OffsetsLost { topic, partition, cause } => {
+                self.offsets_lost(topic, partition, cause).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
+        tracing::info!(?shards, "the group assigns shards");
+        self.assigned = true;
+        self.ports.status.lock().counts.rebalances += 1;
+        match self.source.partitions().await {
+            Ok(topics) => check_partitions(&topics, &self.root)?,
+            // They are compared at the next assignment; a message on a wrong partition is rejected anyway.
+            Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "partitions cannot be counted"),
+            Err(error) => return Err(error.into()),
+        }
+        let now = self.ports.clock.now();
+        for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
+            self.slots.entry(shard).or_insert(Slot::Waiting { retry_at: now, failures: 0 });
+        }
+        Ok(())
+    }
+
+    /// Drops a shard's memory.
+    pub(super) fn forget(&mut self, shard: Shard) {
+        self.slots.remove(&shard);
+        self.backlog.retain(|item| match item {
+            Item::Message(message) => message.partition != shard,
+            Item::End { shard: of, .. } => *of != shard,
+        });
+    }
+
+    /// Another owner has the shard. Where the group, asked anew, still assigns it to us, it is taken again.
+    pub(super) async fn conflict(&mut self, shard: Shard) -> Result<()> {
+        tracing::warn!(shard, "another owner has decided, the shard is dropped");
+        self.ports.status.lock().counts.conflicts += 1;
+        self.forget(shard);
+        self.source.release(&[shard]).await;
+        if self.source.assigned(shard).await.unwrap_or(true) {
+            let retry_at = self.ports.clock.now();
+            let retry_at = Timestamp(retry_at.0 + backoff_micros(3));
+            self.slots.insert(shard, Slot::Waiting { retry_at, failures: 0 });
+        }
+        Ok(())
+    }
+
+    /// Claims and loads shards that wait for it, and starts reading them.
+    pub(super) async fn load_waiting(&mut self) -> Result<()> {
+        let now = self.ports.clock.now();
+        let due: Vec<(Shard, u32)> = self
+            .slots
+            .iter()
+            .filter_map(|(shard, slot)| match slot {
+                Slot::Waiting { retry_at, failures } if *retry_at <= now => Some((*shard, *failures)),
+                _ => None,
+            })
+            .collect();
+        for (shard, failures) in due {
+            self.claims += 1;
+            let mut recovery = Recovery {
+                ports: &self.ports,
+                owner: format!("{}c{}", self.options.owner, self.claims).into(),
+                rules: &mut self.rules,
+                configured: &self.options.rules,
+                topics: &self.topics,
+            };
+            let slot = match recovery.take(shard).await {
+                Ok(live) => {
+                    tracing::info!(shard, seq = live.draft.seq, closed_through = ?live.draft.closed_through, "loaded");
+                    self.source.start(shard, live.starts()).await?;
+                    Slot::Live(Box::new(live))
+                }
+                Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_) | WorkerError::Taken { .. })) => {
+                    tracing::warn!(shard, %error, "a shard cannot be loaded yet");
+                    self.ports.status.lock().counts.retries += 1;
+                    let now = self.ports.clock.now();
+                    let retry_at = Timestamp(now.0 + backoff_micros(failures));
+                    Slot::Waiting { retry_at, failures: failures + 1 }
+                }
+                Err(error) => return Err(error),
+            };
+            self.slots.insert(shard, slot);
+        }
+        Ok(())
+    }
+
+    /// Takes what waits, until the registry is needed and does not answer.
+    pub(super) async fn take_backlog(&mut self) -> Result<()> {
+        let mut fetches = 0;
+        while let Some(item) = self.backlog.pop_front() {
+            match item {
+                Item::End { topic, shard, offset } => {
+                    let now = self.ports.clock.now();
+                    let live = self.live_mut(shard);
+                    if let Some(topic) = live.and_then(|live| live.topics.get_mut(&topic)) {
+                        topic.confirm_end(offset, now);
+                    }
+                }
+                Item::Message(message) => {
+                    let (topic, shard) = (message.topic.clone(), message.partition);
+                    match self.take(message)? {
+                        Taken::Done => {}
+                        Taken::Differs(cause) => self.offsets_lost(topic, shard, cause).await?,
+                        Taken::NeedsSchema(message, schema) => {
+                            self.backlog.push_front(Item::Message(*message));
+                            fetches += 1;
+                            if fetches > FETCHES_MAX || !self.fetch(schema).await {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: crate::source::Message) -> Result<Taken> {
+        let Some(Slot::Live(live)) = self.slots.get_mut(&message.partition) else { return Ok(Taken::Done) };
+        let listed = match live.draft.rules.is_empty() {
+            true => None,
+            false => Some(self.rules.of(&live.draft, Hour(i64::MAX))?),
+        };
+        let intake = Intake {
+            root: &self.root,
+            decoder: &*self.ports.decoder,
+            rules: listed.as_deref().unwrap_or(&self.options.rules),
+            now: self.ports.clock.now(),
+            max_clock_skew: i64::try_from(self.options.max_clock_skew.as_micros()).unwrap_or(i64::MAX),
+        };
+        Ok(intake.take(live, message, &mut self.ports.status.lock().counts))
+    }
+
+    /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
+    async fn fetch(&mut self, schema: u32) -> bool {
+        let now = self.ports.clock.now();
+        if now < self.registry_at {
+            return false;
+        }
+        match self.ports.decoder.fetch(schema).await {
+            Ok(()) => {
+                self.registry_failures = 0;
+                self.ports.status.lock().waits_for = None;
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, schema, "messages wait for the schema registry");
+                self.registry_at = Timestamp(now.0 + backoff_micros(self.registry_failures));
+                self.registry_failures += 1;
+                let mut status = self.ports.status.lock();
+                status.counts.retries += 1;
+                status.waits_for = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Kafka does not have the next message. The record before it may be gone without harm; then reading starts behind
+    /// it. Anything else is a loud stop, unless configured otherwise.
+    async fn offsets_lost(&mut self, topic: Text, shard: Shard, cause: String) -> Result<()> {
+        let go_on = self.options.go_on_without_lost;
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let Some(progress) = live.topics.get_mut(&topic) else { return Ok(()) };
+        if progress.verify.take().is_some() && progress.last.is_none() {
+            tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts behind it");
+        } else if go_on {
+            tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the earliest");
+            progress.offsets.next = None;
+            progress.offsets.last = None;
+            live.news = true;
+        } else {
+            return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
+        }
+        let starts: BTreeMap<Text, Start> = live.starts();
+        self.backlog.retain(|item| match item {
+            Item::Message(message) => message.partition != shard,
+            Item::End { shard: of, .. } => *of != shard,
+        });
+        self.source.release(&[shard]).await;
+        self.source.start(shard, starts).await?;
+        Ok(())
+    }
+}
