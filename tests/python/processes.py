@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Longest that a server may take till ready, in seconds: seconds on an idle machine, but builds may run beside it.
@@ -85,7 +85,7 @@ def adopt_orphans() -> None:
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def free_ports() -> "itertools.chain[int]":
+def free_ports() -> Iterator[int]:
     """Free loopback ports, below those that the kernel gives to outgoing connections: a server that is stopped and
     started again gets its port back."""
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
