@@ -1,0 +1,60 @@
+//! One worker that nothing happens to.
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::time::Hour;
+
+use crate::harness::*;
+use crate::world::World;
+
+/// Asserts that the lake is what a plain fold of these events through the trace's end gives.
+fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
+    assert_content(&world.lake, &expected(events, TRACE_END, shard_of, rules), context);
+}
+
+#[tokio::test]
+async fn a_worker_writes_what_a_plain_fold_gives() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a").await;
+    member.settle(&world).await.unwrap();
+    assert_folded(&world, &trace(), "");
+    let status = member.status.lock().clone();
+    assert!(status.ready);
+    assert_eq!(status.counts.events.values().sum::<u64>(), 10);
+    assert_eq!(status.shards[&0].closed_through, Some(Hour(START + 5)));
+}
+
+#[tokio::test]
+async fn a_late_event_mends_what_it_touches() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a").await;
+    member.settle(&world).await.unwrap();
+    let late = [pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)];
+    world.produce(&late);
+    member.settle(&world).await.unwrap();
+    assert_folded(&world, &[trace(), late.to_vec()].concat(), "");
+    assert_eq!(member.status.lock().counts.late_events, 3);
+    world.produce(&late);
+    let before = world.lake.files();
+    member.settle(&world).await.unwrap();
+    assert_eq!(world.lake.files(), before, "an event that the archive holds changes nothing");
+    let counts = member.status.lock().counts.clone();
+    assert_eq!((counts.late_events, counts.late_duplicates), (3, 3));
+}
+
+#[tokio::test]
+async fn a_second_worker_goes_on_where_the_first_stopped() {
+    let world = World::default();
+    let (first, second) = (&trace()[..5], &trace()[5..]);
+    world.produce(first);
+    let mut member = world.member("a").await;
+    member.settle(&world).await.unwrap();
+    member.worker.drain().await;
+    drop(member);
+    world.produce(second);
+    let mut member = world.member("b").await;
+    member.settle(&world).await.unwrap();
+    assert_folded(&world, &trace(), "");
+    assert_eq!(member.status.lock().counts.events.values().sum::<u64>(), 5);
+}

@@ -1,0 +1,9 @@
+//! The stream worker on in-memory twins.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod basics;
+#[path = "../backfill/harness.rs"]
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod harness;
+mod world;
