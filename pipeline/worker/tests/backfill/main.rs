@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod crash;
+mod dead_letters;
 mod harness;
 mod input;
 mod laws;

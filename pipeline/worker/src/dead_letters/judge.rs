@@ -1,0 +1,194 @@
+//! What may become of a dead letter now: pure, given what its bytes decode to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_schemas::Text;
+use prorata_schemas::body;
+use prorata_schemas::body::wire::put_long;
+use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::Result;
+use crate::names::Shard;
+use crate::ports::{DeadLetter, ObjectStore, Origin};
+use crate::root::Root;
+use crate::rules::RuleBook;
+
+/// What may become of a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its message goes back to its topic as it came: the worker will take it.
+    Send,
+    /// Its event goes through a backfill.
+    Fold(EventRecord),
+    /// It would be rejected again; why.
+    Fails(String),
+}
+
+/// Which currency an organization's prices must have.
+#[derive(Clone, Debug)]
+pub struct Currencies {
+    configured: Arc<Rules>,
+    /// The last rules on each shard's list.
+    listed: BTreeMap<Shard, Arc<Rules>>,
+    /// Shards whose worker, under the configured rules, would judge by them.
+    renewed: BTreeSet<Shard>,
+}
+
+impl Currencies {
+    /// Reads the last rules of every shard. `given` says whether `configured` was said, and is not just the default.
+    ///
+    /// # Errors
+    /// When storage is unavailable, or rules cannot be read.
+    pub async fn load(
+        store: &dyn ObjectStore,
+        checkpoints: &BTreeMap<Shard, Checkpoint>,
+        configured: &Rules,
+        given: bool,
+    ) -> Result<Self> {
+        let mut book = RuleBook::default();
+        let mut currencies = Self {
+            configured: Arc::new(configured.clone()),
+            listed: BTreeMap::new(),
+            renewed: BTreeSet::new(),
+        };
+        for (shard, checkpoint) in checkpoints {
+            let Some(last) = checkpoint.rules.last() else { continue };
+            book.load(store, std::slice::from_ref(last)).await?;
+            currencies.listed.insert(*shard, book.of(checkpoint, Hour(i64::MAX))?);
+            // A worker keeps the last version on the list, unless its own is new.
+            if given && checkpoint.rules.iter().all(|rules| rules.version != configured.version) {
+                currencies.renewed.insert(*shard);
+            }
+        }
+        Ok(currencies)
+    }
+
+    /// Those of one set of rules, for roots without any.
+    pub fn of(rules: Rules) -> Self {
+        Self { configured: Arc::new(rules), listed: BTreeMap::new(), renewed: BTreeSet::new() }
+    }
+
+    /// The rules by which a backfill judges.
+    fn of_backfill(&self, shard: Shard) -> &Rules {
+        self.listed.get(&shard).unwrap_or(&self.configured)
+    }
+
+    /// The rules by which a worker with this configuration judges.
+    fn of_worker(&self, shard: Shard) -> &Rules {
+        if self.renewed.contains(&shard) { &self.configured } else { self.of_backfill(shard) }
+    }
+}
+
+/// Judges letters.
+#[derive(Clone, Debug)]
+pub struct Judge<'a> {
+    /// The root's choices.
+    pub root: &'a Root,
+    /// Its currencies.
+    pub currencies: &'a Currencies,
+    /// Topics that workers read.
+    pub topics: &'a [Text],
+    /// The wall clock's time.
+    pub now: Timestamp,
+    /// How far an event may lie in the future.
+    pub max_clock_skew: Duration,
+}
+
+impl Judge<'_> {
+    /// What may become of a letter whose bytes decode so.
+    pub fn judge(&self, letter: &DeadLetter, decoded: Result<EventRecord, Reject>) -> Verdict {
+        let verdict = match &letter.origin {
+            Origin::File { .. } => {
+                decoded.map_err(|reject| reject.to_string()).and_then(|record| self.fold(record))
+            }
+            Origin::Message { topic, key, .. } => self.message(letter, topic, key.as_deref(), decoded),
+        };
+        verdict.unwrap_or_else(Verdict::Fails)
+    }
+
+    fn message(
+        &self,
+        letter: &DeadLetter,
+        topic: &str,
+        key: Option<&[u8]>,
+        decoded: Result<EventRecord, Reject>,
+    ) -> Result<Verdict, String> {
+        let reason = letter.rejected.reject.reason;
+        if reason == Reason::KeyMismatch {
+            let sentence = &letter.rejected.reject.sentence;
+            return Err(format!("{sentence}; mend the producer, and let it send the event again"));
+        }
+        let record = decoded.map_err(|reject| reject.to_string())?;
+        if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
+            let ahead = record.event.event_time.0.saturating_sub(self.now.0);
+            let skew = i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX);
+            if ahead > skew {
+                return Err(format!(
+                    "event_time still lies {} s in the future; mend the producer's clock, and let it send the event again",
+                    ahead / 1_000_000
+                ));
+            }
+            return self.fold(record);
+        }
+        if !self.topics.iter().any(|read| &**read == topic) {
+            return Err(format!(
+                "topic '{topic}' is none of kafka.topics, so nobody would read it; name it in the configuration, and the \
+                 configuration with --config"
+            ));
+        }
+        let organization = &*record.event.organization_id;
+        if key != Some(organization.as_bytes()) {
+            return Err(format!(
+                "its key is not its organization_id '{organization}'; mend the producer, and let it send the event again"
+            ));
+        }
+        let rules = self.currencies.of_worker(self.root.shard_of(organization));
+        check_currency(rules, &record.event)?;
+        Ok(Verdict::Send)
+    }
+
+    fn fold(&self, record: EventRecord) -> Result<Verdict, String> {
+        let rules = self.currencies.of_backfill(self.root.shard_of(&record.event.organization_id));
+        check_currency(rules, &record.event)?;
+        Ok(Verdict::Fold(record))
+    }
+}
+
+fn check_currency(rules: &Rules, event: &Event) -> Result<(), String> {
+    rules.check_currency(event).map_err(|reject| reject.to_string())
+}
+
+/// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts only if it is
+/// the canonical body of an event of the type that its sentence names, with or without a branch of the archive's union.
+///
+/// # Errors
+/// Why it is none, and how to mend the file instead.
+pub fn decode_file_letter(letter: &DeadLetter) -> Result<EventRecord, Reject> {
+    let reject = &letter.rejected.reject;
+    let again = || {
+        let Origin::File { path, .. } = &letter.origin else { return reject.clone() };
+        let sentence = format!(
+            "{}; mend '{path}' where it came from, and fold it again with 'prorata backfill --events'",
+            reject.sentence
+        );
+        Reject::new(reject.reason, sentence)
+    };
+    let named = reject.sentence.split('.').next().unwrap_or_default();
+    let kind = EventKind::ALL.into_iter().find(|kind| kind.name() == named).ok_or_else(again)?;
+    let bytes = &*letter.rejected.bytes;
+    let mut branch = Vec::new();
+    put_long(&mut branch, kind as i64);
+    let bodies = [Some(bytes), bytes.strip_prefix(&*branch)];
+    bodies.into_iter().flatten().find_map(|body| canonical(kind, body)).ok_or_else(again)
+}
+
+fn canonical(kind: EventKind, bytes: &[u8]) -> Option<EventRecord> {
+    let record = EventRecord::new(body::decode(kind, bytes).ok()?);
+    (*record.body == *bytes).then_some(record)
+}

@@ -1,0 +1,165 @@
+//! Which dead letters a root holds, and which of them were replayed.
+//!
+//! A file counts only if the latest checkpoint of its shard admits its stamp. Which of its letters were replayed stands
+//! in records under `dead-letter/replayed/`, each created once after a replay and never changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::{Result, WorkerError};
+use crate::log;
+use crate::names::{self, Shard};
+use crate::objects::{self, CONCURRENCY};
+use crate::ports::{Archive, DeadLetter, ObjectStore};
+use crate::snapshot::hex;
+
+/// Version of the records of what was replayed.
+const FORMAT: u32 = 1;
+
+/// An object with dead letters that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterFile {
+    /// The shard that wrote it: the lead shard for letters out of files.
+    pub shard: Shard,
+    /// Its path under the root.
+    pub path: String,
+}
+
+/// A dead letter and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Its place in its file, from 0.
+    pub index: u64,
+    /// Itself.
+    pub letter: DeadLetter,
+    /// Whether it was replayed before.
+    pub replayed: bool,
+}
+
+/// What a root holds of dead letters, without the letters.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    /// The objects that count, in ascending order of path.
+    pub files: Vec<LetterFile>,
+    /// The latest checkpoint of every shard, without its hours.
+    pub checkpoints: BTreeMap<Shard, Checkpoint>,
+    replayed: BTreeMap<String, BTreeSet<u64>>,
+}
+
+/// Letters of one file that were replayed at one time.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    format: u32,
+    file: String,
+    /// First and last of each range of places.
+    letters: Vec<(u64, u64)>,
+}
+
+impl DeadLetters {
+    /// Looks what there is.
+    ///
+    /// # Errors
+    /// When storage is unavailable, or an object of ours cannot be read.
+    pub async fn load(store: &dyn ObjectStore) -> Result<Self> {
+        // Files first: what a checkpoint decides meanwhile is at worst seen the next time.
+        let listed = store.list(names::DEAD_LETTERS).await?;
+        let checkpoints = checkpoints(store).await?;
+        let mut files = Vec::new();
+        let mut records = Vec::new();
+        for object in listed {
+            if object.path.starts_with(names::REPLAYED) {
+                records.push(object.path);
+                continue;
+            }
+            let shard = names::parse_dead_letter_shard(&object.path);
+            let Some((shard, (stamp, _))) = shard.zip(names::parse_dead_letters(&object.path)) else {
+                continue;
+            };
+            if checkpoints.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp)) {
+                files.push(LetterFile { shard, path: object.path });
+            }
+        }
+        let replayed = replayed(store, records).await?;
+        Ok(Self { files, checkpoints, replayed })
+    }
+
+    /// The letters of a file.
+    ///
+    /// # Errors
+    /// When storage is unavailable, or the object cannot be read.
+    pub async fn read(
+        &self,
+        store: &dyn ObjectStore,
+        archive: &dyn Archive,
+        file: &LetterFile,
+    ) -> Result<Vec<Letter>> {
+        let damaged = |cause| WorkerError::Damaged { object: file.path.clone(), cause };
+        let bytes = store.get(&file.path).await?;
+        let bytes = bytes.ok_or_else(|| damaged("it is listed but not there".to_owned()))?;
+        let letters = archive.read_dead_letters(&bytes).map_err(damaged)?;
+        let replayed = self.replayed.get(&file.path);
+        let letters = (0..).zip(letters).map(|(index, letter)| Letter {
+            index,
+            letter,
+            replayed: replayed.is_some_and(|replayed| replayed.contains(&index)),
+        });
+        Ok(letters.collect())
+    }
+}
+
+/// Notes that letters of a file were replayed; `places` ascend.
+///
+/// # Errors
+/// When storage is unavailable: then they may be replayed again, which changes nothing.
+pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &[u64]) -> Result<()> {
+    let mut letters: Vec<(u64, u64)> = Vec::new();
+    for place in places {
+        match letters.last_mut() {
+            Some((_, last)) if *last + 1 == *place => *last = *place,
+            _ => letters.push((*place, *place)),
+        }
+    }
+    let record = Record { format: FORMAT, file: file.to_owned(), letters };
+    let json = serde_json::to_vec(&record).map_err(|error| WorkerError::Task(error.to_string()))?;
+    // Named by its content: the same note twice is one object.
+    let digest = Sha256::digest(&json);
+    let path = names::replayed(&hex(digest.get(..16).unwrap_or_default()));
+    Ok(objects::put(store, path, Bytes::from(json)).await?)
+}
+
+async fn checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Checkpoint>> {
+    let latest = log::latest_seqs(store).await?;
+    let reads = latest.into_iter().map(|(shard, seq)| async move {
+        let mut checkpoint = log::read(store, shard, seq).await?;
+        // Their files are the bulk of it, and nobody asks for them here.
+        checkpoint.hours.clear();
+        checkpoint.revisions.clear();
+        Ok::<_, WorkerError>((shard, checkpoint))
+    });
+    stream::iter(reads.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
+}
+
+async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTreeMap<String, BTreeSet<u64>>> {
+    let contents = objects::get_all(store, records.clone()).await?;
+    let mut replayed: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for (object, content) in records.into_iter().zip(contents) {
+        let damaged = |cause| WorkerError::Damaged { object: object.clone(), cause };
+        let record: Record = serde_json::from_slice(&content).map_err(|error| damaged(error.to_string()))?;
+        if record.format != FORMAT {
+            let format = record.format;
+            return Err(WorkerError::Configuration(format!(
+                "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer \
+                 one"
+            )));
+        }
+        let places = replayed.entry(record.file).or_default();
+        record.letters.iter().for_each(|(first, last)| places.extend(*first..=*last));
+    }
+    Ok(replayed)
+}
