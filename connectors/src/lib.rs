@@ -4,6 +4,7 @@ pub mod adapters;
 pub mod archive;
 pub mod avro;
 pub mod delta;
+pub mod kafka;
 pub mod messages;
 pub mod registry;
 pub mod store;

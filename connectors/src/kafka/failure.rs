@@ -1,0 +1,73 @@
+//! What the brokers' errors mean: whether to try again, and if not, a sentence that says what, where and how to mend it.
+
+use prorata_worker::source::SourceError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+use super::settings::{Connection, KafkaSettings, wrong};
+
+/// An error of a client, before the first answer of a broker: credentials that do not work now never have.
+pub(super) fn at_start(connection: &Connection, code: Code, reason: &str) -> SourceError {
+    let brokers = &connection.brokers;
+    match code {
+        Code::Authentication
+        | Code::SaslAuthenticationFailed
+        | Code::UnsupportedSASLMechanism
+        | Code::IllegalSASLState => {
+            let mechanism = connection.security.login.mechanism().unwrap_or("none");
+            wrong(format!(
+                "Kafka at {brokers} refuses the login by {mechanism}: {reason}; check kafka.sasl_mechanism, \
+                 kafka.sasl_username and its password, or the token"
+            ))
+        }
+        Code::SSL => wrong(format!(
+            "no encrypted connection to Kafka at {brokers}: {reason}; check kafka.security_protocol and kafka.ssl_ca_file"
+        )),
+        _ => running(connection, code, reason),
+    }
+}
+
+/// An error of a client that has worked before.
+pub(super) fn running(connection: &Connection, code: Code, reason: &str) -> SourceError {
+    let brokers = &connection.brokers;
+    match code {
+        Code::TopicAuthorizationFailed => wrong(format!(
+            "Kafka at {brokers} does not let this user read a topic: {reason}; grant it READ and DESCRIBE on every topic \
+             of kafka.topics"
+        )),
+        Code::GroupAuthorizationFailed => wrong(format!(
+            "Kafka at {brokers} does not let this user join the consumer group: {reason}; grant it READ on the group of \
+             kafka.group_id"
+        )),
+        Code::ClusterAuthorizationFailed => {
+            wrong(format!("Kafka at {brokers} does not let this user in: {reason}; grant it what it needs"))
+        }
+        Code::InconsistentGroupProtocol => wrong(format!(
+            "the consumer group has members that are no workers of prorata: {reason}; give kafka.group_id a group of its own"
+        )),
+        Code::InvalidGroupId => wrong(format!("kafka.group_id is no valid group: {reason}")),
+        Code::InvalidSessionTimeout => wrong(format!(
+            "kafka.session_timeout is outside what the brokers allow: {reason}; see group.min.session.timeout.ms and \
+             group.max.session.timeout.ms there"
+        )),
+        _ => SourceError::Unavailable(format!("{brokers}: {reason}")),
+    }
+}
+
+/// An error after which a group member does nothing any more.
+pub(super) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> SourceError {
+    match code {
+        Code::FencedInstanceId => SourceError::Fenced(settings.instance.clone().unwrap_or_default()),
+        _ => match running(&settings.connection, code, reason) {
+            SourceError::Unavailable(reason) => wrong(format!("the Kafka client has given up: {reason}")),
+            other => other,
+        },
+    }
+}
+
+/// A client could not be made of its configuration. Never tells a value: it may be a secret.
+pub(super) fn creation(error: &KafkaError) -> SourceError {
+    match error {
+        KafkaError::ClientConfig(_, what, key, _) => wrong(format!("Kafka: {key}: {what}")),
+        other => wrong(format!("Kafka: {other}")),
+    }
+}

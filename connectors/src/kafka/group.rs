@@ -1,0 +1,527 @@
+//! The thread that owns the consumer: it polls, answers the group, assigns and reads, in turn, and never waits long for
+//! anything.
+//!
+//! Assignment is eager: the group takes everything back before it gives anything anew. What it assigns is first
+//! answered by reading nothing; a shard is read when the worker starts it, from the offsets the worker names, never
+//! from the group's. What the group takes back it gets when the worker has released it or its time is over; till then
+//! the library is polled as ever, so that the member stays one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, SourceError, Start};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::Message as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+
+use super::batch::{Batch, Raw, Read};
+use super::context::{Committed, Member, Rebalance};
+use super::failure;
+use super::probe::Asker;
+use super::queue::Queue;
+use super::reading::{Question, Tracks};
+use super::settings::KafkaSettings;
+
+/// How long one round waits for messages.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Most commands of one round.
+const COMMANDS_MAX: usize = 1_024;
+
+/// Events that one round takes from the library: each costs next to nothing where there is none.
+const EVENTS: usize = 8;
+
+/// What the worker's side asks.
+pub(super) enum Command {
+    /// Read a shard under this number.
+    Start { shard: Shard, reading: u64, from: BTreeMap<Text, Start> },
+    /// Stop reading of shards, and let go of them if the group waits for it.
+    Release(Vec<Shard>),
+    /// Tell the group how far a shard is read.
+    Commit { shard: Shard, next: BTreeMap<Text, i64> },
+    /// Ask the group whether a shard is still ours; with offsets to commit where none are known.
+    Assigned { shard: Shard, or_else: BTreeMap<Text, i64>, answer: Answer },
+    /// Leave the group, and end.
+    Close,
+}
+
+pub(super) type Answer = oneshot::Sender<Result<bool, SourceError>>;
+
+/// Shards that the group takes back.
+struct Revoking {
+    waiting: BTreeSet<Shard>,
+    until: Instant,
+}
+
+/// Whether a shard is ours is answered by the answer to a commit.
+struct Check {
+    shard: Shard,
+    until: Instant,
+    answer: Answer,
+}
+
+/// The thread's state.
+pub(super) struct Group<'c> {
+    settings: &'c KafkaSettings,
+    consumer: &'c BaseConsumer<Member>,
+    batch: Batch<'c, Member>,
+    queue: Arc<Queue>,
+    commands: Receiver<Command>,
+    asker: Asker,
+    answers: (Sender<Vec<(Question, bool)>>, Receiver<Vec<(Question, bool)>>),
+    asking: bool,
+    assigned: BTreeSet<Shard>,
+    revoking: Option<Revoking>,
+    tracks: Tracks,
+    /// The library's assignment is not what `tracks` says.
+    stale: bool,
+    /// Next offsets as last told to the group.
+    committed: BTreeMap<Shard, BTreeMap<Text, i64>>,
+    checks: Vec<Check>,
+    failed: bool,
+}
+
+impl<'c> Group<'c> {
+    /// The state of a member that has nothing yet; none when the library has no memory.
+    pub(super) fn new(
+        settings: &'c KafkaSettings,
+        consumer: &'c BaseConsumer<Member>,
+        queue: Arc<Queue>,
+        commands: Receiver<Command>,
+        asker: Asker,
+    ) -> Option<Self> {
+        Some(Self {
+            settings,
+            consumer,
+            batch: Batch::new(consumer)?,
+            queue,
+            commands,
+            asker,
+            answers: std::sync::mpsc::channel(),
+            asking: false,
+            assigned: BTreeSet::new(),
+            revoking: None,
+            tracks: Tracks::default(),
+            stale: false,
+            committed: BTreeMap::new(),
+            checks: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// Runs until the worker closes or is gone. Afterwards the consumer holds nothing, and can be dropped.
+    pub(super) fn run(mut self) {
+        while self.commands() {
+            self.events();
+            self.rebalance();
+            self.finish_revocation();
+            self.assign();
+            if self.queue.has_room() {
+                self.read();
+            } else if !self.wait() {
+                break;
+            }
+            self.ends();
+            self.expire_checks();
+        }
+        self.consumer.context().close();
+        // The group may wait for the answer to an assignment, or to a revocation.
+        for answered in [self.consumer.assign(&TopicPartitionList::new()), self.consumer.unassign()] {
+            if let Err(error) = answered {
+                tracing::debug!("while closing: {error}");
+            }
+        }
+    }
+
+    /// Does what was asked. Answers whether to go on.
+    fn commands(&mut self) -> bool {
+        for _ in 0..COMMANDS_MAX {
+            match self.commands.try_recv() {
+                Ok(command) => {
+                    if !self.obey(command) {
+                        return false;
+                    }
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    /// Waits for a command, or for room. Answers whether to go on.
+    fn wait(&mut self) -> bool {
+        match self.commands.recv_timeout(ROUND / 2) {
+            Ok(command) => self.obey(command),
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+        }
+    }
+
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Start { shard, reading, from } => {
+                if self.holds(shard) {
+                    for (topic, start) in &from {
+                        if let Start::At(offset) = start {
+                            self.committed.entry(shard).or_default().entry(topic.clone()).or_insert(*offset);
+                        }
+                        self.batch.include(topic, i32::from(shard));
+                    }
+                    self.tracks.begin(shard, reading, from);
+                    self.stale = true;
+                }
+            }
+            Command::Release(shards) => {
+                for shard in shards {
+                    self.stale |= self.tracks.end(shard);
+                    if let Some(revoking) = &mut self.revoking {
+                        revoking.waiting.remove(&shard);
+                    }
+                }
+            }
+            Command::Commit { shard, next } => {
+                if self.assigned.contains(&shard) {
+                    self.commit(shard, &next);
+                    self.committed.insert(shard, next);
+                }
+            }
+            Command::Assigned { shard, or_else, answer } => self.check(shard, or_else, answer),
+            Command::Close => return false,
+        }
+        true
+    }
+
+    /// Whether the group assigns a shard, and does not want it back.
+    fn holds(&self, shard: Shard) -> bool {
+        self.assigned.contains(&shard) && self.revoking.is_none() && !self.failed
+    }
+
+    /// Lets the library tell what has happened.
+    fn events(&mut self) {
+        for _ in 0..EVENTS {
+            // Messages come by the batch alone, as their partitions are forwarded before they are assigned. Should one
+            // come here all the same, it is read again. Errors the context has noted.
+            if let Some(Ok(message)) = self.consumer.poll(Duration::ZERO)
+                && let Some((_, track)) = self.tracks.get_mut(message.topic(), message.partition())
+            {
+                track.fail(Instant::now());
+            }
+        }
+        let member = self.consumer.context().clone();
+        for (code, reason) in member.watch.errors() {
+            self.error(code, &reason);
+        }
+        for answers in member.committed() {
+            self.committed(&answers);
+        }
+    }
+
+    fn error(&mut self, code: Code, reason: &str) {
+        if let Some((code, reason)) = self.consumer.client().fatal_error() {
+            if !self.failed {
+                self.failed = true;
+                self.lose();
+                self.queue.fail(failure::fatal(self.settings, code, &reason));
+            }
+            return;
+        }
+        match failure::running(&self.settings.connection, code, reason) {
+            SourceError::Unavailable(_) if code == Code::PollExceeded => {}
+            unavailable @ SourceError::Unavailable(_) => self.queue.complain(unavailable),
+            failure => self.queue.fail(failure),
+        }
+    }
+
+    /// Answers the group's changes.
+    fn rebalance(&mut self) {
+        while let Some(rebalance) = self.consumer.context().rebalance() {
+            match rebalance {
+                Rebalance::Assign(partitions) => self.take(&partitions),
+                Rebalance::Revoke if self.consumer.assignment_lost() => {
+                    self.lose();
+                    self.let_go();
+                }
+                Rebalance::Revoke => self.give_back(),
+            }
+        }
+        if self.revoking.is_some() && self.consumer.assignment_lost() {
+            self.lose();
+            self.let_go();
+        }
+    }
+
+    /// The group has assigned: shards are the partition numbers that we have of every topic.
+    fn take(&mut self, partitions: &[(String, i32)]) {
+        let mut topics: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
+        for (topic, partition) in partitions {
+            topics.entry(*partition).or_default().insert(topic);
+        }
+        let whole = |topics: &BTreeSet<&str>| {
+            self.settings.topics.iter().all(|topic| topics.contains(topic.as_str()))
+        };
+        let whole = topics.iter().filter(|(_, topics)| whole(topics));
+        self.assigned = whole.filter_map(|(partition, _)| Shard::try_from(*partition).ok()).collect();
+        if self.assigned.len() < topics.len() {
+            tracing::warn!(
+                "of {} partitions assigned, {} are assigned of every topic",
+                topics.len(),
+                self.assigned.len()
+            );
+        }
+        self.tracks.clear();
+        self.stale = false;
+        self.revoking = None;
+        if let Err(error) = self.consumer.assign(&TopicPartitionList::new()) {
+            self.refused(&error);
+        }
+        self.queue.tell(Signal::Assigned(self.assigned.iter().copied().collect()));
+    }
+
+    /// The group wants everything back.
+    fn give_back(&mut self) {
+        let shards: Vec<Shard> = self.assigned.iter().copied().collect();
+        self.tracks.clear();
+        self.stale = false;
+        if !shards.is_empty() {
+            self.queue.end_with(&shards, Signal::Revoked(shards.clone()));
+        }
+        let until = Instant::now() + self.settings.revoke_timeout;
+        self.revoking = Some(Revoking { waiting: shards.into_iter().collect(), until });
+    }
+
+    /// Gives back what is released, or what takes too long.
+    fn finish_revocation(&mut self) {
+        let Some(revoking) = &self.revoking else { return };
+        if revoking.waiting.is_empty() {
+            self.let_go();
+        } else if Instant::now() >= revoking.until {
+            tracing::warn!("shards {:?} were not released in time: the group takes them", revoking.waiting);
+            self.let_go();
+        }
+    }
+
+    /// The group has taken everything already.
+    fn lose(&mut self) {
+        let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
+        self.tracks.clear();
+        self.stale = false;
+        self.committed.clear();
+        if !shards.is_empty() {
+            self.queue.end_with(&shards, Signal::Lost(shards.clone()));
+        }
+    }
+
+    /// Answers a revocation.
+    fn let_go(&mut self) {
+        self.revoking = None;
+        self.assigned.clear();
+        self.committed.clear();
+        if let Err(error) = self.consumer.unassign() {
+            self.refused(&error);
+        }
+        self.batch.clear();
+    }
+
+    fn refused(&self, error: &KafkaError) {
+        let reason = format!("{}: {error}", self.settings.connection.brokers);
+        self.queue.complain(SourceError::Unavailable(reason));
+    }
+
+    /// Assigns what is to be read, all of it anew: each from behind what it has brought. Nothing is ever sought.
+    fn assign(&mut self) {
+        self.stale |= self.tracks.fails(Instant::now());
+        if !self.stale || self.revoking.is_some() || self.failed {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        for (topic, shard, next) in self.tracks.assignment() {
+            let offset = match next {
+                Start::Earliest => Offset::Beginning,
+                Start::At(next) => Offset::Offset(next),
+            };
+            if let Err(error) = list.add_partition_offset(topic, i32::from(shard), offset) {
+                self.refused(&error);
+            }
+        }
+        self.stale = false;
+        match self.consumer.assign(&list) {
+            Ok(()) => self.tracks.assigned(),
+            Err(error) => self.refused(&error),
+        }
+    }
+
+    /// Reads messages into the queue.
+    fn read(&mut self) {
+        let Self { batch, tracks, queue, settings, stale, .. } = self;
+        batch.forward();
+        batch.read(ROUND, &mut |topic, partition, read| {
+            let Some((topic, track)) = tracks.get_mut(topic, partition) else { return };
+            if track.lost || track.again_at.is_some() {
+                return;
+            }
+            let (shard, reading) = (track.shard, track.reading);
+            match read {
+                Read::Messages(raws) => {
+                    let fresh = raws.iter().filter(|raw| track.takes(raw.offset()));
+                    let messages: Vec<Message> = fresh.map(|raw| message(&topic, shard, raw)).collect();
+                    let Some(last) = messages.last() else { return };
+                    track.next = Start::At(last.offset + 1);
+                    (track.end, track.failures) = (None, 0);
+                    queue.read(shard, reading, Signal::Messages(messages));
+                }
+                Read::Event { code: Code::PartitionEOF, offset, .. } => {
+                    (track.end, track.asked) = (Some(offset), None);
+                    track.failures = 0;
+                }
+                Read::Event { code: Code::AutoOffsetReset | Code::OffsetOutOfRange, .. }
+                    if track.next == Start::Earliest =>
+                {
+                    // Retention has moved the beginning meanwhile.
+                    track.fail(Instant::now());
+                }
+                Read::Event {
+                    code: Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation,
+                    reason,
+                    ..
+                } => {
+                    (track.lost, *stale) = (true, true);
+                    let signal =
+                        Signal::OffsetsLost { topic, partition: shard, cause: cause(track.next, &reason) };
+                    queue.read(shard, reading, signal);
+                }
+                Read::Event { code, reason, .. } => {
+                    // The library may go on behind what it could not read: we do not.
+                    track.fail(Instant::now());
+                    let reason = format!("topic {topic}, partition {shard}: {reason}");
+                    match failure::running(&settings.connection, code, &reason) {
+                        unavailable @ SourceError::Unavailable(_) => queue.complain(unavailable),
+                        failure => queue.fail(failure),
+                    }
+                }
+            }
+        });
+    }
+
+    /// Lets the brokers confirm ends, and tells those they do.
+    fn ends(&mut self) {
+        while let Ok(answers) = self.answers.1.try_recv() {
+            self.asking = false;
+            for (question, confirmed) in answers {
+                if confirmed && self.tracks.still_ends(&question) {
+                    let Question { topic, shard, reading, end } = question;
+                    self.queue.read(shard, reading, Signal::End { topic, partition: shard, offset: end });
+                }
+            }
+        }
+        if self.asking || self.tracks.is_empty() {
+            return;
+        }
+        let questions = self.tracks.questions(Instant::now(), self.settings.end_every);
+        if questions.is_empty() {
+            return;
+        }
+        let answers = self.answers.0.clone();
+        self.asking = self.asker.tell(move |probe| {
+            let of: Vec<(Text, i32)> =
+                questions.iter().map(|one| (one.topic.clone(), i32::from(one.shard))).collect();
+            let ends = probe.ends(&of);
+            let confirmed = questions.into_iter().zip(ends).map(|(question, end)| {
+                let confirmed = end == Some(question.end);
+                (question, confirmed)
+            });
+            // The thread that asked may have ended.
+            let _ = answers.send(confirmed.collect());
+        });
+    }
+
+    fn commit(&self, shard: Shard, next: &BTreeMap<Text, i64>) -> bool {
+        let mut list = TopicPartitionList::new();
+        for (topic, next) in next {
+            if let Err(error) = list.add_partition_offset(topic, i32::from(shard), Offset::Offset(*next)) {
+                tracing::warn!(
+                    "offset {next} of topic {topic}, partition {shard} cannot be committed: {error}"
+                );
+            }
+        }
+        match self.consumer.commit(&list, CommitMode::Async) {
+            Ok(()) => list.count() > 0,
+            Err(error) => {
+                tracing::info!("offsets of shard {shard} were not committed: {error}");
+                false
+            }
+        }
+    }
+
+    /// Asks the group whether a shard is ours: it takes commits from none but its members.
+    fn check(&mut self, shard: Shard, or_else: BTreeMap<Text, i64>, answer: Answer) {
+        // Whoever asked may have gone: wherever an answer is sent.
+        if !self.holds(shard) || self.consumer.assignment_lost() {
+            let _ = answer.send(Ok(false));
+            return;
+        }
+        let next = self.committed.get(&shard).cloned().unwrap_or(or_else);
+        if self.commit(shard, &next) {
+            let until = Instant::now() + self.settings.connection.timeout;
+            self.checks.push(Check { shard, until, answer });
+        } else {
+            let _ = answer.send(Err(SourceError::Unavailable("the group could not be asked".into())));
+        }
+    }
+
+    /// The group has answered a commit.
+    fn committed(&mut self, answers: &Committed) {
+        for (partition, code) in answers {
+            if let Some(code) = code {
+                tracing::info!("offsets of partition {partition} were not committed: {code}");
+            }
+            let checks = std::mem::take(&mut self.checks).into_iter();
+            let (answered, others) = checks.partition(|check| i32::from(check.shard) == *partition);
+            self.checks = others;
+            for Check { shard, answer, .. } in answered {
+                let _ = answer.send(match code {
+                    None | Some(Code::RebalanceInProgress) => Ok(self.holds(shard)),
+                    Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::FencedInstanceId) => {
+                        Ok(false)
+                    }
+                    Some(code) => Err(SourceError::Unavailable(format!("the group did not answer: {code}"))),
+                });
+            }
+        }
+    }
+
+    fn expire_checks(&mut self) {
+        let now = Instant::now();
+        let checks = std::mem::take(&mut self.checks).into_iter();
+        let (expired, others): (Vec<Check>, _) = checks.partition(|check| check.until <= now);
+        self.checks = others;
+        for Check { answer, .. } in expired {
+            let _ = answer.send(Err(SourceError::Unavailable("the group did not answer in time".into())));
+        }
+    }
+}
+
+fn message(topic: &Text, partition: Shard, raw: &Raw<'_>) -> Message {
+    Message {
+        topic: topic.clone(),
+        partition,
+        offset: raw.offset(),
+        timestamp_millis: raw.timestamp_millis(),
+        key: raw.key(),
+        value: raw.value(),
+        headers: raw.headers(),
+    }
+}
+
+fn cause(next: Start, reason: &str) -> String {
+    match next {
+        Start::Earliest => reason.to_owned(),
+        Start::At(next) => format!("offset {next}: {reason}"),
+    }
+}

@@ -1,0 +1,24 @@
+//! Kafka: messages of the shards that a consumer group assigns, the topic of dead letters, and a producer.
+//!
+//! One thread of its own owns the consumer ([`KafkaSource`]): it polls, assigns and reads, and so keeps membership of
+//! the group alive however long the worker takes. A second one asks the brokers where partitions begin and end, as
+//! their answers may take seconds. What the first has read waits in a queue that is bounded by bytes; while it is
+//! full, nothing more is taken from the client library, whose own queue then fills, and it stops to fetch.
+
+mod batch;
+mod context;
+mod dead_letters;
+mod failure;
+mod group;
+mod probe;
+mod producer;
+mod queue;
+mod reading;
+mod settings;
+mod source;
+mod token;
+
+pub use dead_letters::KafkaDeadLetters;
+pub use producer::{KafkaProducer, create_topics};
+pub use settings::{Connection, KafkaSettings, Login, Password, Security};
+pub use source::KafkaSource;

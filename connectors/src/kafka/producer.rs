@@ -1,0 +1,304 @@
+//! Sending: each message to the partition of its key as Kafka's own clients do (murmur2), and nothing is done until the
+//! brokers have it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use prorata_worker::source::{Header, SourceError};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::{ClientContext, OAuthToken};
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::{DeliveryResult, Header as Sent, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
+use tokio::sync::Notify;
+
+use super::context::{Watch, lock};
+use super::failure;
+use super::settings::{Connection, wrong};
+
+/// How long a full queue is waited for at a time.
+const FULL: Duration = Duration::from_millis(5);
+
+/// Messages whose answers are waited for together.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    waiting: AtomicU64,
+    sent: AtomicU64,
+    failed: AtomicU64,
+    first: std::sync::Mutex<Option<(Code, String)>>,
+    done: Notify,
+}
+
+impl Delivery {
+    /// One message more is waited for.
+    pub(super) fn expect(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One was never sent.
+    pub(super) fn forget(&self) {
+        self.answered(None);
+    }
+
+    fn answered(&self, failure: Option<(Code, String)>) {
+        if let Some(failure) = failure {
+            self.failed.fetch_add(1, Ordering::AcqRel);
+            lock(&self.first).get_or_insert(failure);
+        }
+        if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.notify_one();
+        }
+    }
+
+    /// Whether all are answered.
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until all are answered.
+    pub(super) async fn done(&self) {
+        while !self.is_done() {
+            self.done.notified().await;
+        }
+    }
+
+    /// The first failure, and how many there were.
+    pub(super) fn failure(&self) -> Option<(Code, String, u64)> {
+        let (code, reason) = lock(&self.first).clone()?;
+        Some((code, reason, self.failed.load(Ordering::Acquire)))
+    }
+}
+
+/// What a producer needs.
+pub(super) struct Sending(Watch);
+
+impl ClientContext for Sending {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.0.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.0.error(error, reason);
+    }
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.0.generate_oauth_token(config)
+    }
+}
+
+impl ProducerContext<NoCustomPartitioner> for Sending {
+    type DeliveryOpaque = Arc<Delivery>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, delivery: Arc<Delivery>) {
+        delivery.answered(result.as_ref().err().map(|(error, message)| {
+            let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+            (code, format!("topic {}: {code}", message.topic()))
+        }));
+    }
+}
+
+/// A message to send.
+pub(super) struct Record<'r> {
+    pub(super) topic: &'r str,
+    pub(super) key: Option<&'r [u8]>,
+    pub(super) value: Option<&'r [u8]>,
+    pub(super) headers: &'r [Header],
+    /// Milliseconds since the epoch; none: now.
+    pub(super) timestamp_millis: Option<i64>,
+}
+
+/// The library's producer with our configuration.
+pub(super) struct Sender {
+    producer: ThreadedProducer<Sending>,
+    connection: Connection,
+}
+
+impl Sender {
+    /// Makes the producer; it connects by itself.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`].
+    pub(super) fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
+        let mut config = connection.client()?;
+        for (key, value) in [
+            ("acks", "all"),
+            ("enable.idempotence", "true"),
+            ("partitioner", "murmur2_random"),
+            ("compression.type", "lz4"),
+            ("linger.ms", "20"),
+            ("message.timeout.ms", &patience.as_millis().to_string()),
+            // How large a message may be is the brokers' affair.
+            ("message.max.bytes", "1000000000"),
+            ("batch.size", "1000000"),
+            ("queue.buffering.max.messages", "200000"),
+            ("queue.buffering.max.kbytes", "65536"),
+        ] {
+            config.set(key, value);
+        }
+        let context = Sending(Watch::new(connection));
+        let producer = ThreadedProducer::from_config_and_context(&config, context);
+        Ok(Self {
+            producer: producer.map_err(|error| failure::creation(&error))?,
+            connection: connection.clone(),
+        })
+    }
+
+    /// Hands a message to the library. Answers whether its queue had room.
+    pub(super) fn offer(&self, record: &Record<'_>, delivery: &Arc<Delivery>) -> Result<bool, SourceError> {
+        delivery.expect();
+        let mut base = BaseRecord::with_opaque_to(record.topic, Arc::clone(delivery));
+        base.key = record.key;
+        base.payload = record.value;
+        base.timestamp = record.timestamp_millis;
+        if !record.headers.is_empty() {
+            let headers = OwnedHeaders::new_with_capacity(record.headers.len());
+            base.headers =
+                Some(record.headers.iter().fold(headers, |headers, (key, value)| {
+                    headers.insert(Sent { key, value: value.as_ref() })
+                }));
+        }
+        let Err((error, _)) = self.producer.send(base) else { return Ok(true) };
+        delivery.forget();
+        match error.rdkafka_error_code() {
+            Some(Code::QueueFull) => Ok(false),
+            code => {
+                Err(self.meaning(code.unwrap_or(Code::Unknown), &format!("topic {}: {error}", record.topic)))
+            }
+        }
+    }
+
+    /// What a failure to send means.
+    pub(super) fn meaning(&self, code: Code, reason: &str) -> SourceError {
+        match code {
+            Code::MessageSizeTooLarge => wrong(format!("{reason}: raise max.message.bytes of the topic")),
+            Code::UnknownTopicOrPartition | Code::UnknownTopic => {
+                wrong(format!("Kafka at {} has no such topic: {reason}; create it", self.connection.brokers))
+            }
+            Code::TopicAuthorizationFailed => wrong(format!(
+                "Kafka at {} does not let this user write to a topic: {reason}; grant it WRITE",
+                self.connection.brokers
+            )),
+            // A message that waits too long hides why no broker takes it.
+            Code::MessageTimedOut => {
+                let errors = self.producer.context().0.errors();
+                let told = errors.into_iter().rev().find(|(code, _)| *code != Code::AllBrokersDown);
+                let (code, reason) = told.unwrap_or((code, reason.to_owned()));
+                failure::at_start(&self.connection, code, &reason)
+            }
+            _ => failure::running(&self.connection, code, reason),
+        }
+    }
+
+    /// Whether the producer has given up for good, and must be made anew.
+    pub(super) fn is_dead(&self) -> bool {
+        self.producer.client().fatal_error().is_some()
+    }
+}
+
+/// Sends generated events.
+pub struct KafkaProducer {
+    sender: Sender,
+    delivery: Arc<Delivery>,
+    patience: Duration,
+}
+
+impl KafkaProducer {
+    /// Makes a producer. A message that no broker has taken after `patience` has failed.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`].
+    pub fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
+        Ok(Self { sender: Sender::new(connection, patience)?, delivery: Arc::default(), patience })
+    }
+
+    /// Sends a message to the partition of its key. Waits while too many are under way; may be called by several
+    /// threads at a time, but not from asynchronous code.
+    ///
+    /// # Errors
+    /// The first failure of any message so far.
+    pub fn send(&self, topic: &str, key: &[u8], value: &[u8]) -> Result<(), SourceError> {
+        self.send_with_headers(topic, key, value, &[])
+    }
+
+    /// The same with headers.
+    ///
+    /// # Errors
+    /// The first failure of any message so far.
+    pub fn send_with_headers(
+        &self,
+        topic: &str,
+        key: &[u8],
+        value: &[u8],
+        headers: &[Header],
+    ) -> Result<(), SourceError> {
+        let record = Record { topic, key: Some(key), value: Some(value), headers, timestamp_millis: None };
+        loop {
+            self.check()?;
+            if self.sender.offer(&record, &self.delivery)? {
+                self.delivery.sent.fetch_add(1, Ordering::AcqRel);
+                return Ok(());
+            }
+            thread::sleep(FULL);
+        }
+    }
+
+    /// Waits until the brokers have everything. Answers how many messages that were.
+    ///
+    /// # Errors
+    /// The first failure of any message, with their number, or that brokers do not answer.
+    pub fn flush(&self) -> Result<u64, SourceError> {
+        // The library gives each message up after `patience`: this only bounds what it forgets.
+        let deadline = Instant::now() + self.patience + FULL * 1_000;
+        while !self.delivery.is_done() {
+            if Instant::now() >= deadline {
+                return Err(SourceError::Unavailable("brokers do not answer to what was sent".into()));
+            }
+            thread::sleep(FULL);
+        }
+        self.check()?;
+        Ok(self.delivery.sent.load(Ordering::Acquire))
+    }
+
+    fn check(&self) -> Result<(), SourceError> {
+        self.delivery.failure().map_or(Ok(()), |(code, reason, failed)| {
+            Err(self.sender.meaning(code, &format!("{reason} ({failed} messages were not sent)")))
+        })
+    }
+}
+
+/// Creates topics; those that are there stay as they are.
+///
+/// # Errors
+/// When a topic cannot be created, or no broker answers in time.
+pub async fn create_topics(
+    connection: &Connection,
+    names: &[&str],
+    partitions: i32,
+    replication: i32,
+) -> Result<(), SourceError> {
+    let config = connection.client()?;
+    let admin = AdminClient::from_config_and_context(&config, Watch::new(connection));
+    let admin = admin.map_err(|error| failure::creation(&error))?;
+    let topics: Vec<NewTopic<'_>> = names
+        .iter()
+        .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replication)))
+        .collect();
+    let timeout = Some(connection.timeout);
+    let options = AdminOptions::new().request_timeout(timeout).operation_timeout(timeout);
+    let created = admin.create_topics(&topics, &options).await.map_err(|error| {
+        let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+        failure::at_start(connection, code, &error.to_string())
+    })?;
+    for topic in created {
+        match topic {
+            Ok(_) | Err((_, Code::TopicAlreadyExists)) => {}
+            Err((name, code)) => return Err(wrong(format!("topic {name} cannot be created: {code}"))),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! What has been read and not yet polled, in order: between the thread that reads and the worker.
+//!
+//! Every reading of a shard has a number. Messages enter under the number of their reading, and when it ends they go:
+//! whatever is read of a shard after it was taken away, or released, or started anew, cannot come out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, SourceError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::context::lock;
+
+/// Bytes of messages that one poll takes, about.
+const POLL_BYTES: u64 = 4 << 20;
+
+/// Most signals that one poll takes.
+const POLL_SIGNALS: usize = 4_096;
+
+#[derive(Debug, Default)]
+struct State {
+    signals: VecDeque<(Signal, u64)>,
+    /// Bytes of their messages.
+    bytes: u64,
+    /// The shards that are read, and the number of their reading.
+    reading: BTreeMap<Shard, u64>,
+    /// Number of the last reading.
+    readings: u64,
+    /// Partitions with an end that waits to be polled.
+    ends: BTreeSet<(Shard, Text)>,
+    /// What keeps Kafka from answering just now.
+    unavailable: Option<SourceError>,
+    /// Why nothing will come any more.
+    failed: Option<SourceError>,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    news: Notify,
+    /// Bytes of messages above which nothing more should be read.
+    limit: u64,
+}
+
+impl Queue {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { state: Mutex::default(), news: Notify::new(), limit }
+    }
+
+    /// Begins a reading of a shard, and ends the one before. Answers its number.
+    pub(super) fn begin(&self, shard: Shard) -> u64 {
+        let mut state = lock(&self.state);
+        state.purge(&[shard]);
+        state.readings += 1;
+        let reading = state.readings;
+        state.reading.insert(shard, reading);
+        reading
+    }
+
+    /// Ends readings: nothing of them comes out any more.
+    pub(super) fn end(&self, shards: &[Shard]) {
+        lock(&self.state).purge(shards);
+    }
+
+    /// Ends readings, and tells why.
+    pub(super) fn end_with(&self, shards: &[Shard], signal: Signal) {
+        let mut state = lock(&self.state);
+        state.purge(shards);
+        state.signals.push_back((signal, 0));
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// Adds what a reading brought. Answers whether it is still going on: if not, it brought nothing.
+    pub(super) fn read(&self, shard: Shard, reading: u64, signal: Signal) -> bool {
+        let mut state = lock(&self.state);
+        if state.reading.get(&shard) != Some(&reading) {
+            return false;
+        }
+        state.push(signal);
+        drop(state);
+        self.news.notify_one();
+        true
+    }
+
+    /// Tells what belongs to no reading.
+    pub(super) fn tell(&self, signal: Signal) {
+        lock(&self.state).signals.push_back((signal, 0));
+        self.news.notify_one();
+    }
+
+    /// Kafka does not answer just now: told once, when there is nothing else to tell.
+    pub(super) fn complain(&self, error: SourceError) {
+        lock(&self.state).unavailable = Some(error);
+        self.news.notify_one();
+    }
+
+    /// Nothing will come any more: told again and again, after all else. The first reason counts.
+    pub(super) fn fail(&self, error: SourceError) {
+        lock(&self.state).failed.get_or_insert(error);
+        self.news.notify_one();
+    }
+
+    /// Whether more should be read.
+    pub(super) fn has_room(&self) -> bool {
+        lock(&self.state).bytes < self.limit
+    }
+
+    /// Takes what is there, or waits for it.
+    pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+        let deadline = Instant::now() + wait;
+        loop {
+            if let Some(taken) = self.take() {
+                return taken;
+            }
+            if timeout_at(deadline, self.news.notified()).await.is_err() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Result<Vec<Signal>, SourceError>> {
+        let mut state = lock(&self.state);
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < POLL_BYTES && taken.len() < POLL_SIGNALS {
+            let Some((signal, size)) = state.signals.pop_front() else { break };
+            if let Signal::End { topic, partition, .. } = &signal {
+                state.ends.remove(&(*partition, topic.clone()));
+            }
+            bytes += size;
+            taken.push(signal);
+        }
+        state.bytes = state.bytes.saturating_sub(bytes);
+        if !taken.is_empty() {
+            return Some(Ok(taken));
+        }
+        state.failed.clone().or_else(|| state.unavailable.take()).map(Err)
+    }
+}
+
+impl State {
+    fn push(&mut self, signal: Signal) {
+        let bytes = match &signal {
+            Signal::Messages(messages) => messages.iter().map(Message::bytes).sum(),
+            Signal::End { topic, partition, .. } => {
+                self.only_end(topic, *partition);
+                0
+            }
+            _ => 0,
+        };
+        self.bytes += bytes;
+        self.signals.push_back((signal, bytes));
+    }
+
+    /// Ends are told again and again: only the last one waits.
+    fn only_end(&mut self, topic: &Text, partition: Shard) {
+        if self.ends.insert((partition, topic.clone())) {
+            return;
+        }
+        self.signals.retain(|(signal, _)| match signal {
+            Signal::End { topic: of, partition: at, .. } => (of, *at) != (topic, partition),
+            _ => true,
+        });
+    }
+
+    /// Ends readings, and drops what they brought.
+    fn purge(&mut self, shards: &[Shard]) {
+        for shard in shards {
+            self.reading.remove(shard);
+        }
+        let mut dropped = 0;
+        self.signals.retain(|(signal, bytes)| {
+            let stays = shard_of(signal).is_none_or(|shard| !shards.contains(&shard));
+            dropped += if stays { 0 } else { *bytes };
+            stays
+        });
+        self.bytes = self.bytes.saturating_sub(dropped);
+        self.ends.retain(|(shard, _)| !shards.contains(shard));
+    }
+}
+
+/// The shard whose reading brought it.
+fn shard_of(signal: &Signal) -> Option<Shard> {
+    match signal {
+        Signal::Assigned(_) | Signal::Revoked(_) | Signal::Lost(_) => None,
+        Signal::Messages(messages) => messages.first().map(|message| message.partition),
+        Signal::End { partition, .. } | Signal::OffsetsLost { partition, .. } => Some(*partition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests may")]
+
+    use super::*;
+
+    fn message(shard: Shard, offset: i64) -> Signal {
+        Signal::Messages(vec![Message {
+            topic: "t".into(),
+            partition: shard,
+            offset,
+            timestamp_millis: -1,
+            key: None,
+            value: Some(vec![0; 872]),
+            headers: Vec::new(),
+        }])
+    }
+
+    fn end(shard: Shard, offset: i64) -> Signal {
+        Signal::End { topic: "t".into(), partition: shard, offset }
+    }
+
+    fn taken(queue: &Queue) -> Vec<Signal> {
+        queue.take().map_or_else(Vec::new, Result::unwrap)
+    }
+
+    #[test]
+    fn nothing_of_a_shard_follows_its_revocation() {
+        let queue = Queue::new(u64::MAX);
+        let (one, two) = (queue.begin(1), queue.begin(2));
+        assert!(queue.read(1, one, message(1, 0)) && queue.read(2, two, message(2, 0)));
+        queue.end_with(&[1], Signal::Revoked(vec![1]));
+        assert!(!queue.read(1, one, message(1, 1)));
+        assert_eq!(taken(&queue), [message(2, 0), Signal::Revoked(vec![1])]);
+    }
+
+    #[test]
+    fn a_reading_brings_nothing_once_the_shard_was_started_anew() {
+        let queue = Queue::new(u64::MAX);
+        let first = queue.begin(1);
+        queue.read(1, first, message(1, 5));
+        let second = queue.begin(1);
+        assert!(!queue.read(1, first, message(1, 6)) && queue.read(1, second, message(1, 0)));
+        assert_eq!(taken(&queue), [message(1, 0)]);
+    }
+
+    #[test]
+    fn it_is_full_by_bytes_and_has_room_again_when_polled_or_purged() {
+        let queue = Queue::new(1_500);
+        let reading = queue.begin(1);
+        for offset in 0..2 {
+            assert!(queue.has_room());
+            queue.read(1, reading, message(1, offset));
+        }
+        assert!(!queue.has_room());
+        taken(&queue);
+        assert!(queue.has_room());
+        queue.read(1, reading, message(1, 2));
+        queue.read(1, reading, message(1, 3));
+        queue.end(&[1]);
+        assert!(queue.has_room() && queue.take().is_none());
+    }
+
+    #[test]
+    fn only_the_last_end_of_a_partition_waits() {
+        let queue = Queue::new(u64::MAX);
+        let reading = queue.begin(1);
+        for offset in 0..1_000 {
+            queue.read(1, reading, end(1, offset));
+        }
+        assert_eq!(taken(&queue), [end(1, 999)]);
+        queue.read(1, reading, end(1, 999));
+        assert_eq!(taken(&queue), [end(1, 999)]);
+    }
+
+    #[test]
+    fn one_poll_takes_a_few_mebibytes() {
+        let queue = Queue::new(u64::MAX);
+        let reading = queue.begin(1);
+        for offset in 0..10_000 {
+            queue.read(1, reading, message(1, offset));
+        }
+        let first = taken(&queue).len() as u64;
+        assert_eq!(first, POLL_BYTES.div_ceil(1_000).min(POLL_SIGNALS as u64));
+    }
+
+    #[test]
+    fn errors_come_after_signals_and_a_failure_stays() {
+        let queue = Queue::new(u64::MAX);
+        queue.complain(SourceError::Unavailable("down".into()));
+        queue.tell(Signal::Assigned(vec![1]));
+        assert_eq!(taken(&queue), [Signal::Assigned(vec![1])]);
+        assert_eq!(queue.take().unwrap(), Err(SourceError::Unavailable("down".into())));
+        assert!(queue.take().is_none());
+        queue.fail(SourceError::Fenced("a".into()));
+        queue.fail(SourceError::Unavailable("later".into()));
+        for _ in 0..2 {
+            assert_eq!(queue.take().unwrap(), Err(SourceError::Fenced("a".into())));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How far each topic partition is read: from where it goes on when all are assigned anew, and whether its end was
+//! reached.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::Start;
+
+/// A topic partition under a reading.
+#[derive(Debug)]
+pub(super) struct Track {
+    /// Its shard.
+    pub(super) shard: Shard,
+    /// Number of the reading.
+    pub(super) reading: u64,
+    /// Where it goes on: behind the last message that was handed over.
+    pub(super) next: Start,
+    /// Where its end was, with everything before it handed over; none as long as more comes.
+    pub(super) end: Option<i64>,
+    /// When the brokers were last asked whether that still is the end.
+    pub(super) asked: Option<Instant>,
+    /// Whether its offset is lost: it is not read any more.
+    pub(super) lost: bool,
+    /// Reading has failed: nothing is taken before it is assigned anew, at this time.
+    pub(super) again_at: Option<Instant>,
+    /// How often in a row.
+    pub(super) failures: u32,
+}
+
+impl Track {
+    fn new(shard: Shard, reading: u64, next: Start) -> Self {
+        Self { shard, reading, next, end: None, asked: None, lost: false, again_at: None, failures: 0 }
+    }
+
+    /// Whether a message at this offset is the next, or comes after it.
+    pub(super) const fn takes(&self, offset: i64) -> bool {
+        match self.next {
+            Start::Earliest => true,
+            Start::At(next) => offset >= next,
+        }
+    }
+
+    /// Reading has failed: try again, and wait twice as long each time.
+    pub(super) fn fail(&mut self, now: Instant) {
+        let wait = Duration::from_secs(1 << self.failures.min(5));
+        self.failures += 1;
+        self.again_at = Some(now + wait);
+        self.end = None;
+    }
+}
+
+/// Whether an end is one still: where, in which reading, and which offset it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) topic: Text,
+    pub(super) shard: Shard,
+    pub(super) reading: u64,
+    pub(super) end: i64,
+}
+
+/// All topic partitions that are read, by partition number and topic.
+#[derive(Debug, Default)]
+pub(super) struct Tracks(BTreeMap<Shard, BTreeMap<Text, Track>>);
+
+impl Tracks {
+    /// Begins a reading of a shard; the one before is over.
+    pub(super) fn begin(&mut self, shard: Shard, reading: u64, from: BTreeMap<Text, Start>) {
+        let tracks = from.into_iter().map(|(topic, next)| (topic, Track::new(shard, reading, next)));
+        self.0.insert(shard, tracks.collect());
+    }
+
+    /// Ends the reading of a shard. Answers whether there was one.
+    pub(super) fn end(&mut self, shard: Shard) -> bool {
+        self.0.remove(&shard).is_some()
+    }
+
+    /// Ends all.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether nothing is read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A topic partition, by its topic as the one who asks holds it.
+    pub(super) fn get_mut(&mut self, topic: &str, partition: i32) -> Option<(Text, &mut Track)> {
+        let tracks = self.0.get_mut(&Shard::try_from(partition).ok()?)?;
+        let topic = tracks.get_key_value(topic)?.0.clone();
+        let track = tracks.get_mut(&topic)?;
+        Some((topic, track))
+    }
+
+    /// All that are read, and from where.
+    pub(super) fn assignment(&self) -> impl Iterator<Item = (&Text, Shard, Start)> {
+        self.0.iter().flat_map(|(shard, tracks)| {
+            tracks.iter().filter(|(_, track)| !track.lost).map(|(topic, track)| (topic, *shard, track.next))
+        })
+    }
+
+    /// All have been assigned anew: they bring their ends again.
+    pub(super) fn assigned(&mut self) {
+        for track in self.0.values_mut().flat_map(BTreeMap::values_mut) {
+            track.again_at = None;
+        }
+    }
+
+    /// Whether one waits to be assigned anew, and its time has come.
+    pub(super) fn fails(&self, now: Instant) -> bool {
+        let mut tracks = self.0.values().flat_map(BTreeMap::values);
+        tracks.any(|track| track.again_at.is_some_and(|at| at <= now))
+    }
+
+    /// Ends that the brokers were not asked about for so long.
+    pub(super) fn questions(&mut self, now: Instant, every: Duration) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for (topic, track) in self.0.values_mut().flatten() {
+            let due = track.asked.is_none_or(|asked| now.duration_since(asked) >= every);
+            let Some(end) = track.end.filter(|_| due && !track.lost) else { continue };
+            track.asked = Some(now);
+            questions.push(Question {
+                topic: topic.clone(),
+                shard: track.shard,
+                reading: track.reading,
+                end,
+            });
+        }
+        questions
+    }
+
+    /// Whether an end is what it was when the brokers were asked.
+    pub(super) fn still_ends(&self, question: &Question) -> bool {
+        let track = self.0.get(&question.shard).and_then(|tracks| tracks.get(&question.topic));
+        track.is_some_and(|track| track.reading == question.reading && track.end == Some(question.end))
+    }
+}

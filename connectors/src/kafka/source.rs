@@ -1,0 +1,199 @@
+//! The worker's side of a group member.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Signal, Source, SourceError, Start};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::context::Member;
+use super::failure;
+use super::group::{Command, Group};
+use super::probe::Asker;
+use super::queue::Queue;
+use super::settings::{KafkaSettings, wrong};
+
+/// How long closing may take: the library waits for brokers that may be gone.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+
+/// Before offsets are called lost, the brokers are asked once more, this much later: right after a change of leaders
+/// an answer may be old.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Messages of the shards that a consumer group on Kafka assigns.
+pub struct KafkaSource {
+    topics: Vec<Text>,
+    queue: Arc<Queue>,
+    commands: Sender<Command>,
+    asker: Asker,
+    /// Answered when the thread has ended.
+    ended: Option<oneshot::Receiver<()>>,
+}
+
+impl KafkaSource {
+    /// Connects, checks that the topics are there, and joins the group.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`] for what can never work: wrong credentials, a topic that is not there.
+    /// [`SourceError::Unavailable`] when no broker answers in time.
+    pub async fn connect(settings: KafkaSettings) -> Result<Self, SourceError> {
+        let config = settings.member()?;
+        let topics: Vec<Text> = settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+        let asker = Asker::start(&settings.connection)?;
+        let asked = topics.clone();
+        let found = asker.ask(move |probe| probe.partitions(&asked)).await?;
+        if let Some((topic, _)) = found.iter().find(|(_, partitions)| **partitions == 0) {
+            return Err(wrong(format!(
+                "Kafka at {} has no topic {topic}: create it with as many partitions as root.shards, or correct kafka.topics",
+                settings.connection.brokers
+            )));
+        }
+        let member = Member::new(&settings.connection);
+        let consumer: BaseConsumer<Member> =
+            config.create_with_context(member).map_err(|error| failure::creation(&error))?;
+        let names: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&names).map_err(|error| failure::creation(&error))?;
+        Self::spawn(settings, topics, asker, consumer)
+    }
+
+    fn spawn(
+        settings: KafkaSettings,
+        topics: Vec<Text>,
+        asker: Asker,
+        consumer: BaseConsumer<Member>,
+    ) -> Result<Self, SourceError> {
+        let queue = Arc::new(Queue::new(settings.queue_bytes));
+        let (commands, received) = mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        let (to, of) = (Arc::clone(&queue), asker.clone());
+        let run = move || {
+            // Whatever ends the thread, the worker hears of it.
+            let ending = Ending(Arc::clone(&to));
+            match Group::new(&settings, &consumer, to, received, of) {
+                Some(group) => group.run(),
+                None => consumer.context().close(),
+            }
+            drop(ending);
+            drop(consumer);
+            // Nobody may wait for it.
+            let _ = end.send(());
+        };
+        let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
+        spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
+        Ok(Self { topics, queue, commands, asker, ended: Some(ended) })
+    }
+
+    /// Tells the thread. When it has ended, polling says so.
+    fn tell(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            tracing::debug!("the thread that reads Kafka has ended");
+        }
+    }
+
+    /// Where topic partitions of a shard begin and end.
+    async fn ranges(
+        &self,
+        shard: Shard,
+        topics: Vec<Text>,
+    ) -> Result<BTreeMap<Text, (i64, i64)>, SourceError> {
+        self.asker
+            .ask(move |probe| {
+                let range = |topic: Text| probe.range(&topic, i32::from(shard)).map(|range| (topic, range));
+                topics.into_iter().map(range).collect()
+            })
+            .await
+    }
+
+    /// What of it Kafka does not have.
+    async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<(Text, String)>, SourceError> {
+        let ranges = self.ranges(shard, at.keys().cloned().collect()).await?;
+        let lost = at.iter().filter_map(|(topic, at)| {
+            let (low, high) = ranges.get(topic)?;
+            let outside = at < low || at > high;
+            outside.then(|| {
+                (topic.clone(), format!("offset {at} is not there any more: Kafka has {low} to {high}"))
+            })
+        });
+        Ok(lost.collect())
+    }
+}
+
+/// Says that nothing will come any more.
+struct Ending(Arc<Queue>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.fail(SourceError::Unavailable("the source is closed".into()));
+    }
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
+        let topics = self.topics.clone();
+        self.asker.ask(move |probe| probe.partitions(&topics)).await
+    }
+
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+        self.queue.poll(wait).await
+    }
+
+    async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
+        if let Some(topic) = from.keys().find(|topic| !self.topics.contains(*topic)) {
+            return Err(wrong(format!(
+                "topic {topic} is not among kafka.topics, but shard {shard} was read of it: add it"
+            )));
+        }
+        let at = from.iter().filter_map(|(topic, start)| match start {
+            Start::Earliest => None,
+            Start::At(offset) => Some((topic.clone(), *offset)),
+        });
+        let at: BTreeMap<Text, i64> = at.collect();
+        let mut lost = self.lost(shard, &at).await?;
+        if !lost.is_empty() {
+            sleep(ASK_AGAIN).await;
+            lost = self.lost(shard, &at).await?;
+        }
+        let reading = self.queue.begin(shard);
+        if lost.is_empty() {
+            self.tell(Command::Start { shard, reading, from });
+        }
+        for (topic, cause) in lost {
+            self.queue.read(shard, reading, Signal::OffsetsLost { topic, partition: shard, cause });
+        }
+        Ok(())
+    }
+
+    async fn release(&mut self, shards: &[Shard]) {
+        self.queue.end(shards);
+        self.tell(Command::Release(shards.to_vec()));
+    }
+
+    async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
+        let ranges = self.ranges(shard, self.topics.clone()).await?;
+        let or_else = ranges.into_iter().map(|(topic, (low, _))| (topic, low)).collect();
+        let (answer, answered) = oneshot::channel();
+        self.tell(Command::Assigned { shard, or_else, answer });
+        answered.await.unwrap_or_else(|_| Err(SourceError::Unavailable("the source is closed".into())))
+    }
+
+    fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
+        self.tell(Command::Commit { shard, next: next.clone() });
+    }
+
+    async fn close(&mut self) {
+        self.tell(Command::Close);
+        let Some(ended) = self.ended.take() else { return };
+        if timeout(CLOSE_MAX, ended).await.is_err() {
+            tracing::warn!("Kafka did not answer while the group was left: it will notice by itself");
+        }
+    }
+}
