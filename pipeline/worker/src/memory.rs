@@ -24,3 +24,6 @@ pub use messages::{MemoryMessages, MemoryRegistry};
 pub use source::MemorySource;
 pub use store::MemoryStore;
 pub use tables::MemoryTables;
+
+#[cfg(test)]
+mod tests;
