@@ -73,6 +73,7 @@ pub async fn source(harness: &dyn Harness) -> Result<Vec<&'static str>, String> 
         check.run(&mut stage).await.map_err(|broken| format!("{name}: {broken}"))?;
         left_out.append(&mut stage.left_out);
     }
+    left_out.dedup();
     Ok(left_out)
 }
 

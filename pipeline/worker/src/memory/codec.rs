@@ -22,7 +22,7 @@ use crate::ports::{
 use crate::snapshot::hex;
 use crate::source::Header;
 
-/// Archive files as a list of kinds and bodies.
+/// Archive files as a list of kinds and bodies behind its digest: no damage goes unseen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryArchive;
 
@@ -30,10 +30,10 @@ impl Archive for MemoryArchive {
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let records = match postcard::from_bytes::<Vec<(EventKind, Vec<u8>)>>(&bytes) {
+        let records = match unseal::<Vec<(EventKind, Vec<u8>)>>(&bytes) {
             Ok(records) => records,
-            Err(error) => {
-                each(None, Err(Rejected { reject: Reject::malformed(error.to_string()), bytes }));
+            Err(cause) => {
+                each(None, Err(Rejected { reject: Reject::malformed(cause), bytes }));
                 return Ok(());
             }
         };
@@ -49,18 +49,35 @@ impl Archive for MemoryArchive {
     }
 
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
-        postcard::to_stdvec(events).map_err(|error| error.to_string())
+        seal(events)
     }
 
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
         let letters: Vec<Letter> = letters.iter().cloned().map(Letter::from).collect();
-        postcard::to_stdvec(&letters).map_err(|error| error.to_string())
+        seal(&letters)
     }
 
     fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
-        let letters: Vec<Letter> = postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
+        let letters: Vec<Letter> = unseal(bytes)?;
         Ok(letters.into_iter().map(DeadLetter::from).collect())
     }
+}
+
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+fn seal<T: Serialize + ?Sized>(content: &T) -> Result<Vec<u8>, String> {
+    let bytes = postcard::to_stdvec(content).map_err(|error| error.to_string())?;
+    Ok([&Sha256::digest(&bytes)[..], &bytes].concat())
+}
+
+fn unseal<T: for<'de> Deserialize<'de>>(sealed: &[u8]) -> Result<T, String> {
+    let (digest, bytes) =
+        sealed.split_first_chunk::<DIGEST>().ok_or("the file is too short for its digest")?;
+    if Sha256::digest(bytes)[..] != digest[..] {
+        return Err("the file is not what its digest says".into());
+    }
+    postcard::from_bytes(bytes).map_err(|error| error.to_string())
 }
 
 /// A dead letter in the twin's files.

@@ -104,3 +104,15 @@ async fn a_crash_while_recovering_from_a_crash_is_mended() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_client_that_asks_again_by_itself_needs_no_second_run() {
+    survives(Fault::Retry, false, |fault, outcome| assert!(outcome.is_ok(), "{fault:?}: {outcome:?}")).await;
+}
+
+#[tokio::test]
+async fn an_object_cut_short_or_missing_at_any_read_never_reaches_a_table() {
+    for damage in [Fault::Truncated, Fault::Missing, Fault::ReadFails] {
+        survives(damage, false, |_, _| {}).await;
+    }
+}
