@@ -15,6 +15,7 @@ use prorata_schemas::time::Hour;
 use prorata_worker::backfill::{self, Options, Outcome, Ports};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
+use tokio::runtime::Runtime;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
@@ -54,12 +55,7 @@ pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;
-    let threads = match loaded.config.backfill.threads {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        threads => threads,
-    };
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let (runtime, threads) = runtime(&loaded)?;
     let outcome = runtime.block_on(fold(args, &loaded, threads))?;
     let text = if args.json {
         summary::json(&outcome, started.elapsed())?
@@ -71,6 +67,20 @@ pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     Ok(if outcome.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+}
+
+/// The runtime of a fold, and its number of threads; rayon has as many.
+///
+/// # Errors
+/// When threads cannot be started.
+pub fn runtime(loaded: &Loaded) -> anyhow::Result<(Runtime, usize)> {
+    let threads = match loaded.config.backfill.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    Ok((runtime, threads))
 }
 
 async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::Result<Outcome> {
@@ -89,7 +99,8 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
     Ok(backfill::run(ports, options(args, loaded, threads)).await?)
 }
 
-fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options {
+/// How the configuration has a fold run.
+pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options {
     let config = &loaded.config;
     let owner = format!("{:016x}", rand::random::<u64>());
     Options {

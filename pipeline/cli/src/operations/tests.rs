@@ -7,6 +7,7 @@ use axum::http::Request;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::memory::StoppedClock;
 use prorata_worker::status::{ShardStatus, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,17 +18,6 @@ use super::*;
 
 /// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
 const NOW: Timestamp = Timestamp((498_192 + 12) * 3_600_000_000 + 1_800_000_000);
-
-struct Standing;
-
-#[async_trait::async_trait]
-impl Clock for Standing {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-
-    async fn pause(&self, _duration: Duration) {}
-}
 
 fn ago(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 - seconds * 1_000_000)
@@ -76,7 +66,7 @@ async fn ask_with(status: &Arc<Status>, limits: Limits, path: &str, accept: Opti
     if let Some(accept) = accept {
         request = request.header(ACCEPT, accept);
     }
-    let router = router(Arc::clone(status), limits, Arc::new(Standing));
+    let router = router(Arc::clone(status), limits, Arc::new(StoppedClock(NOW)));
     let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let (code, kind) =
         (response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned());

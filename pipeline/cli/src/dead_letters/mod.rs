@@ -1,0 +1,176 @@
+//! `prorata dead-letters`: what could not become an event, by reason, and its replay after a mend.
+
+mod report;
+mod topics;
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::store::Store;
+use prorata_schemas::reject::Reason;
+use prorata_worker::backfill::Ports;
+use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::MemoryInput;
+use prorata_worker::names;
+use prorata_worker::ports::{ObjectStore, Silent};
+use prorata_worker::source::MessageDecoder;
+
+use crate::backfill::{self, BackfillArgs};
+use crate::config::{self, Loaded};
+use crate::failure::{DEAD_LETTERED, Failure};
+use crate::{logging, registry};
+use report::{Listing, Report};
+use topics::KafkaTopics;
+
+/// Arguments of `prorata dead-letters`.
+#[derive(Clone, Debug, Args)]
+pub struct DeadLettersArgs {
+    /// Configuration file; its root.url names the lake, and a replay needs its sections kafka and registry
+    #[arg(long, value_name = "FILE", required_unless_present = "lake")]
+    pub config: Option<PathBuf>,
+    /// Folder or URL of the lake (s3://, gs://, az://, file://), instead of the configuration's root.url
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub lake: Option<String>,
+    /// Only letters with this reason, such as too_late
+    #[arg(long, value_name = "REASON", value_parser = parse_reason)]
+    pub reason: Option<Reason>,
+    /// Print one JSON document instead of lines for people
+    #[arg(long)]
+    pub json: bool,
+    /// Replay what can count now: messages go back to their topics, events that came too late and records of files
+    /// through a backfill. What was replayed is noted in the lake and not replayed again
+    #[arg(long)]
+    pub replay: bool,
+    /// Take shards from a worker that holds them and has not released them, where events are folded
+    #[arg(long, requires = "replay")]
+    pub take_over: bool,
+}
+
+/// Lists or replays, and prints what there is and what was done.
+///
+/// # Errors
+/// When there is no lake, or something that is needed is wrong or unavailable.
+pub fn run(args: &DeadLettersArgs) -> anyhow::Result<ExitCode> {
+    let loaded = config::load(args.config.as_deref())?;
+    logging::start(&loaded.config.log)?;
+    let (runtime, threads) = backfill::runtime(&loaded)?;
+    runtime.block_on(list_and_replay(args, &loaded, threads))
+}
+
+async fn list_and_replay(
+    args: &DeadLettersArgs,
+    loaded: &Loaded,
+    threads: usize,
+) -> anyhow::Result<ExitCode> {
+    let lake = args.lake.as_ref().unwrap_or(&loaded.config.root.url);
+    if lake.is_empty() {
+        let sentence = "no lake is named: give --lake, or root.url in the file that --config names";
+        return Err(Failure::usage(sentence).into());
+    }
+    let store = Store::open(lake).map_err(Failure::usage)?;
+    if store.get(names::ROOT).await.map_err(WorkerError::Store)?.is_none() {
+        let sentence =
+            format!("'{lake}' holds no {}: it is no lake of prorata; name the folder that is", names::ROOT);
+        return Err(Failure::usage(sentence).into());
+    }
+    let letters = DeadLetters::load(&store).await?;
+    let mut listing = Listing::default();
+    for file in &letters.files {
+        for letter in letters.read(&store, &AvroArchive, file).await? {
+            if args.reason.is_none_or(|reason| reason == letter.letter.rejected.reject.reason) {
+                listing.add(&letter);
+            }
+        }
+    }
+    let mut report = Report { lake, listing, replayed: None };
+    let mut result = Ok(());
+    if args.replay {
+        let mut done = Replayed::default();
+        result = replay(args, loaded, threads, store, &letters, &mut done).await;
+        report.replayed = Some(done);
+    }
+    // What was replayed before an error is replayed.
+    print(&report, args.json)?;
+    result?;
+    let failing = report.replayed.as_ref().map_or(0, Replayed::failing_all);
+    Ok(if failing == 0 { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+}
+
+async fn replay(
+    args: &DeadLettersArgs,
+    loaded: &Loaded,
+    threads: usize,
+    store: Store,
+    letters: &DeadLetters,
+    done: &mut Replayed,
+) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    store.probe().await.map_err(WorkerError::Store)?;
+    let folding = BackfillArgs {
+        events: String::new(),
+        lake: String::new(),
+        from: None,
+        to: None,
+        config: None,
+        json: false,
+        take_over: args.take_over,
+    };
+    let mut options = backfill::options(&folding, loaded, threads);
+    // A replay adds events; it rates nothing anew.
+    options.rewrite_rules = false;
+    let replay = Replay {
+        ports: Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(DeltaTables::new(store)),
+            archive: Arc::new(AvroArchive),
+            encoder: Arc::new(ParquetEncoder),
+            input: Arc::new(MemoryInput::default()),
+            clock: Arc::new(SystemClock),
+            progress: Arc::new(Silent),
+        },
+        decoder: &*decoder(config)?,
+        topics: &KafkaTopics::new(&config.kafka),
+        options: ReplayOptions {
+            reason: args.reason,
+            topics: config.kafka.topics.iter().map(|topic| topic.as_str().into()).collect(),
+            max_clock_skew: config.work.max_clock_skew.0,
+            rules_given: loaded.rules_given,
+            backfill: options,
+        },
+    };
+    replay.run(letters, done).await.map_err(|error| match error {
+        ReplayError::Worker(error) => error.into(),
+        ReplayError::Registry(error) => Failure::storage(error).into(),
+        ReplayError::Topics(error) => topics::failure(&error).into(),
+    })
+}
+
+/// The decoder that workers have.
+fn decoder(config: &config::Config) -> anyhow::Result<Box<dyn MessageDecoder>> {
+    Ok(match registry::open(&config.registry)? {
+        Some(registry) => Box::new(ConfluentMessages::new(registry)),
+        None => Box::new(SingleObjectMessages::new()?),
+    })
+}
+
+fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
+    let text = if json { report.json()? } else { report.text() };
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error).into()),
+        _ => Ok(()),
+    }
+}
+
+fn parse_reason(text: &str) -> Result<Reason, String> {
+    Reason::ALL.into_iter().find(|reason| reason.code() == text).ok_or_else(|| {
+        let codes = Reason::ALL.map(Reason::code);
+        format!("no reason of dead letters; they are {}", codes.join(", "))
+    })
+}

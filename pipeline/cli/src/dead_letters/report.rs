@@ -1,0 +1,292 @@
+//! What `prorata dead-letters` prints: for people, or as one JSON document.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use prorata_schemas::reject::Reason;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::dead_letters::{Letter, Replayed};
+use prorata_worker::ports::Origin;
+use serde_json::{Map, Value, json};
+
+/// Letters kept as examples, by reason.
+const EXAMPLES_MAX: usize = 5;
+
+/// Dead letters of a lake, counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing(BTreeMap<Reason, Counted>);
+
+/// Letters with one reason.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    letters: u64,
+    replayed: u64,
+    examples: Vec<Example>,
+}
+
+#[derive(Clone, Debug)]
+struct Example {
+    origin: String,
+    /// The message's timestamp.
+    time: Option<String>,
+    sentence: String,
+}
+
+impl Listing {
+    /// Counts a letter.
+    pub(super) fn add(&mut self, letter: &Letter) {
+        let rejected = &letter.letter.rejected;
+        let counted = self.0.entry(rejected.reject.reason).or_default();
+        counted.letters += 1;
+        counted.replayed += u64::from(letter.replayed);
+        // Examples are of what is left to mend.
+        if !letter.replayed && counted.examples.len() < EXAMPLES_MAX {
+            counted.examples.push(Example {
+                origin: letter.letter.origin.to_string(),
+                time: time(&letter.letter.origin),
+                sentence: rejected.reject.sentence.clone(),
+            });
+        }
+    }
+
+    fn letters(&self) -> u64 {
+        self.0.values().map(|counted| counted.letters).sum()
+    }
+
+    fn replayed(&self) -> u64 {
+        self.0.values().map(|counted| counted.replayed).sum()
+    }
+}
+
+fn time(origin: &Origin) -> Option<String> {
+    match origin {
+        Origin::Message { timestamp_millis, .. } if *timestamp_millis >= 0 => {
+            Some(Timestamp(timestamp_millis.saturating_mul(1_000)).to_string())
+        }
+        _ => None,
+    }
+}
+
+/// What is printed.
+#[derive(Clone, Debug)]
+pub(super) struct Report<'a> {
+    /// The lake, as it was named.
+    pub(super) lake: &'a str,
+    /// What it held.
+    pub(super) listing: Listing,
+    /// What a replay did.
+    pub(super) replayed: Option<Replayed>,
+}
+
+impl Report<'_> {
+    /// One JSON document.
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        let reasons = self.listing.0.iter().map(|(reason, counted)| {
+            let examples = counted.examples.iter().map(
+                |example| json!({ "origin": example.origin, "time": example.time, "sentence": example.sentence }),
+            );
+            let counted = json!({
+                "letters": counted.letters,
+                "replayed_before": counted.replayed,
+                "examples": examples.collect::<Vec<_>>(),
+            });
+            (reason.code().to_owned(), counted)
+        });
+        serde_json::to_string_pretty(&json!({
+            "lake": self.lake,
+            "letters": self.listing.letters(),
+            "replayed_before": self.listing.replayed(),
+            "reasons": reasons.collect::<Map<String, Value>>(),
+            "replay": self.replayed.as_ref().map(json_replay),
+        }))
+    }
+
+    /// Lines for people.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string never fails.
+        let _infallible = self.write_text(&mut text);
+        text.trim_end().to_owned()
+    }
+
+    fn write_text(&self, out: &mut String) -> fmt::Result {
+        let (letters, before) = (self.listing.letters(), self.listing.replayed());
+        if letters == 0 {
+            writeln!(out, "No dead letters in {}.", self.lake)?;
+        } else {
+            let counts = self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted.letters));
+            write!(out, "{letters} dead letters in {}: {}.", self.lake, named(counts))?;
+            if before > 0 {
+                write!(out, " {before} of them were replayed before.")?;
+            }
+            out.push('\n');
+        }
+        match &self.replayed {
+            None => self.write_examples(out),
+            Some(replayed) => write_replay(out, replayed),
+        }
+    }
+
+    fn write_examples(&self, out: &mut String) -> fmt::Result {
+        for (reason, counted) in &self.listing.0 {
+            let left = counted.letters - counted.replayed;
+            if left == 0 {
+                continue;
+            }
+            writeln!(out, "\n{reason}: {left}")?;
+            for Example { origin, time, sentence } in &counted.examples {
+                let time = time.as_ref().map_or(String::new(), |time| format!(", {time}"));
+                writeln!(out, "  {}{time}: {}", plain(origin), plain(sentence))?;
+            }
+            write_more(out, left, counted.examples.len())?;
+        }
+        Ok(())
+    }
+}
+
+fn json_replay(replayed: &Replayed) -> Value {
+    let failing = replayed.failing.iter().map(|(reason, failing)| {
+        let examples = failing.examples.iter();
+        let examples = examples.map(|(origin, why)| json!({ "origin": origin, "sentence": why }));
+        let failing = json!({ "letters": failing.letters, "examples": examples.collect::<Vec<_>>() });
+        (reason.code().to_owned(), failing)
+    });
+    json!({
+        "sent": replayed.sent,
+        "folded": replayed.folded.as_ref().map(|folded| json!({
+            "events": folded.events,
+            "new": folded.new,
+            "hours_restated": folded.hours_restated,
+        })),
+        "failing": failing.collect::<Map<String, Value>>(),
+    })
+}
+
+fn write_replay(out: &mut String, replayed: &Replayed) -> fmt::Result {
+    if replayed.sent.is_empty() && replayed.folded.is_none() {
+        writeln!(out, "Nothing was replayed.")?;
+    }
+    if !replayed.sent.is_empty() {
+        let topics = replayed.sent.iter().map(|(topic, count)| (topic.as_str(), *count));
+        writeln!(out, "Sent back to their topics: {}.", named(topics))?;
+    }
+    if let Some(folded) = &replayed.folded {
+        let (events, new, hours) = (folded.events, folded.new, folded.hours_restated);
+        writeln!(out, "Folded: {events} events, {new} of them new; {hours} published hours have changed.")?;
+    }
+    if replayed.failing.is_empty() {
+        return Ok(());
+    }
+    let counts = replayed.failing.iter().map(|(reason, failing)| (reason.code(), failing.letters));
+    writeln!(out, "{} still fail: {}.", replayed.failing_all(), named(counts))?;
+    for (reason, failing) in &replayed.failing {
+        writeln!(out, "\n{reason}: {}", failing.letters)?;
+        for (origin, why) in &failing.examples {
+            writeln!(out, "  {}: {}", plain(origin), plain(why))?;
+        }
+        write_more(out, failing.letters, failing.examples.len())?;
+    }
+    Ok(())
+}
+
+fn write_more(out: &mut String, all: u64, shown: usize) -> fmt::Result {
+    match all - (shown as u64).min(all) {
+        0 => Ok(()),
+        more => writeln!(out, "  … and {more} more"),
+    }
+}
+
+fn named<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
+    counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Text from outside, without what a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::reject::Reject;
+    use prorata_worker::dead_letters::{Failing, Folded};
+    use prorata_worker::ports::{DeadLetter, Rejected};
+
+    use super::*;
+
+    fn letter(index: u64, reason: Reason, timestamp_millis: i64, sentence: &str, replayed: bool) -> Letter {
+        let origin = Origin::Message {
+            topic: "pods".into(),
+            partition: 3,
+            offset: 17,
+            timestamp_millis,
+            key: None,
+            headers: Vec::new(),
+        };
+        let rejected = Rejected { reject: Reject::new(reason, sentence), bytes: Vec::new() };
+        Letter { index, letter: DeadLetter { origin, rejected }, replayed }
+    }
+
+    fn listing() -> Listing {
+        let mut listing = Listing::default();
+        for index in 0..8 {
+            listing.add(&letter(index, Reason::TooLate, -1, "hour 2026-10-01T00 is closed", index == 0));
+        }
+        listing.add(&letter(8, Reason::Malformed, 1_763_643_600_000, "bell\u{7} and \u{1b}[2J", false));
+        listing
+    }
+
+    #[test]
+    fn letters_are_listed_by_reason_with_some_examples() {
+        let text = Report { lake: "lake", listing: listing(), replayed: None }.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "9 dead letters in lake: malformed 1, too_late 8. 1 of them were replayed before."
+        );
+        assert!(
+            text.contains(
+                "\nmalformed: 1\n  topic pods, partition 3, offset 17, 2025-11-20T13:00:00.000000Z: bell\u{fffd} and \
+                 \u{fffd}[2J\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("\ntoo_late: 7\n  topic pods, partition 3, offset 17: hour "), "{text}");
+        assert_eq!(lines.last(), Some(&"  … and 2 more"));
+        let none = Report { lake: "lake", listing: Listing::default(), replayed: None };
+        assert_eq!(none.text(), "No dead letters in lake.");
+    }
+
+    #[test]
+    fn a_replay_says_what_it_did_and_what_still_fails() {
+        let failing =
+            Failing { letters: 7, examples: vec![("a.avro".to_owned(), "mend the file".to_owned())] };
+        let replayed = Replayed {
+            sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
+            folded: Some(Folded { events: 3, new: 2, hours_restated: 4 }),
+            failing: BTreeMap::from([(Reason::InvalidField, failing)]),
+        };
+        let report = Report { lake: "lake", listing: listing(), replayed: Some(replayed) };
+        let text = report.text();
+        for line in [
+            "Sent back to their topics: nodes 1, pods 2.",
+            "Folded: 3 events, 2 of them new; 4 published hours have changed.",
+            "7 still fail: invalid_field 7.",
+            "  a.avro: mend the file",
+            "  … and 6 more",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+        assert_eq!(json["reasons"]["too_late"]["letters"], 8);
+        assert_eq!(json["reasons"]["too_late"]["replayed_before"], 1);
+        assert_eq!(json["reasons"]["malformed"]["examples"][0]["time"], "2025-11-20T13:00:00.000000Z");
+        assert_eq!(json["replay"]["sent"]["pods"], 2);
+        assert_eq!(json["replay"]["folded"]["new"], 2);
+        assert_eq!(json["replay"]["failing"]["invalid_field"]["letters"], 7);
+        let nothing =
+            Report { lake: "lake", listing: Listing::default(), replayed: Some(Replayed::default()) };
+        assert!(nothing.text().ends_with("Nothing was replayed."), "{}", nothing.text());
+    }
+}
