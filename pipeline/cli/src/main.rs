@@ -2,22 +2,22 @@
 
 mod backfill;
 mod config;
+mod dead_letters;
 mod failure;
 mod generate;
+mod kafka;
 mod logging;
-#[cfg_attr(not(test), expect(dead_code, reason = "`prorata work` serves it"))]
 mod operations;
 mod progress;
+mod registry;
 mod schemas;
 mod summary;
+mod work;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
-
-use failure::Failure;
-use generate::GenerateError;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -37,10 +37,14 @@ struct Arguments {
 enum Command {
     /// Folds archived events into hourly tables
     Backfill(backfill::BackfillArgs),
-    /// Writes realistic load, reproducible
+    /// Lists what could not become events, and replays it after a mend
+    DeadLetters(dead_letters::DeadLettersArgs),
+    /// Writes realistic load, reproducible, to files or Kafka
     Generate(generate::GenerateArgs),
-    /// Prints the Avro schemas of the events
+    /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
+    /// Folds events from Kafka into hourly tables, until it is told to stop
+    Work(work::WorkArgs),
 }
 
 fn main() -> ExitCode {
@@ -48,13 +52,10 @@ fn main() -> ExitCode {
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Arguments::parse().command {
         Command::Backfill(args) => backfill::run(&args),
-        Command::Generate(args) => {
-            generate::run(&args).map(|()| ExitCode::SUCCESS).map_err(|error| match error {
-                GenerateError::FolderNotEmpty(_) => Failure::usage(error).into(),
-                GenerateError::Write(_) => Failure::storage(error).into(),
-            })
-        }
+        Command::DeadLetters(args) => dead_letters::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Schemas(args) => schemas::run(&args),
+        Command::Work(args) => work::run(&args),
     };
     outcome.unwrap_or_else(|error| failure::report(&error))
 }

@@ -1,0 +1,185 @@
+//! `prorata work`: wiring of the stream worker, its probes, and its clean stop.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::registry::RegistryFault;
+use prorata_connectors::store::Store;
+use prorata_worker::error::WorkerError;
+use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
+use prorata_worker::status::Status;
+use prorata_worker::stream::{Options, Ports, WatermarkRule, Worker};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::{self, Config, Loaded, OffsetsLost, Span};
+use crate::failure::Failure;
+use crate::{kafka, logging, operations, registry};
+
+/// How long the last answer of the probes may take at a clean stop.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+
+/// Arguments of `prorata work`.
+#[derive(Clone, Debug, Args)]
+pub struct WorkArgs {
+    /// Configuration file: it names the root, Kafka and the topics
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// Runs a worker until it is told to stop.
+///
+/// # Errors
+/// See [`WorkerError`].
+pub fn run(args: &WorkArgs) -> anyhow::Result<ExitCode> {
+    let loaded = load(&args.config)?;
+    logging::start(&loaded.config.log)?;
+    let threads = match loaded.config.work.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    runtime.block_on(work(&loaded))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(file: &Path) -> Result<Loaded, Failure> {
+    let loaded = config::load(Some(file))?;
+    let needed = [
+        ("root.url", loaded.config.root.url.is_empty(), "the folder or URL of the lake"),
+        ("kafka.bootstrap_servers", loaded.config.kafka.bootstrap_servers.is_empty(), "brokers as host:port"),
+        ("kafka.topics", loaded.config.kafka.topics.is_empty(), "the topics with events"),
+    ];
+    match needed.iter().find(|(_, missing, _)| *missing) {
+        Some((key, _, what)) => {
+            let file = file.display();
+            Err(Failure::usage(format!("{key} is not set; name {what} in '{file}' or in the environment")))
+        }
+        None => Ok(loaded),
+    }
+}
+
+async fn work(loaded: &Loaded) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    let status = Arc::new(Status::default());
+    let (stop, stopped) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(false));
+    let mut watch = stopped.subscribe();
+    let serving = match config.http.listen.as_str() {
+        "" => None,
+        listen => {
+            let ended = async move { while !*watch.borrow_and_update() && watch.changed().await.is_ok() {} };
+            let limits = operations::Limits::default();
+            Some(operations::serve(listen, Arc::clone(&status), limits, ended).await?)
+        }
+    };
+    if let Some(serving) = &serving {
+        tracing::info!(address = %serving.address, "probes, metrics and status");
+    }
+    stop_on_signals(&stop)?;
+    let outcome = stream(loaded, Arc::clone(&status), &stop).await;
+    let _nobody_listens = stopped.send(true);
+    if let Some(serving) = serving {
+        serving.finish(LAST_ANSWER).await;
+    }
+    outcome
+}
+
+async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    let store = Store::open(&config.root.url).map_err(Failure::usage)?;
+    store.probe().await.map_err(WorkerError::Store)?;
+    let decoder: Arc<dyn MessageDecoder> = match registry::open(&config.registry)? {
+        Some(registry) => {
+            match registry.check().await {
+                Ok(()) => {}
+                // The worker waits for it where it needs it.
+                Err(fault @ RegistryFault::Unavailable(_)) => {
+                    tracing::warn!(%fault, "the registry does not answer yet")
+                }
+                Err(fault) => return Err(registry::failure(fault).into()),
+            }
+            Arc::new(ConfluentMessages::new(registry))
+        }
+        None => Arc::new(SingleObjectMessages::new()?),
+    };
+    let connection = kafka::connection(&config.kafka)?;
+    let letters: Option<Arc<dyn DeadLetterTopic>> = match config.kafka.dead_letter_topic.as_str() {
+        "" => None,
+        topic => {
+            let letters = KafkaDeadLetters::connect(connection.clone(), topic).await;
+            Some(Arc::new(letters.map_err(WorkerError::Source)?))
+        }
+    };
+    let mut settings = KafkaSettings::new(connection, config.kafka.topics.clone(), &*config.kafka.group_id);
+    settings.instance =
+        (!config.kafka.group_instance_id.is_empty()).then(|| config.kafka.group_instance_id.clone());
+    settings.session_timeout = config.kafka.session_timeout.0;
+    settings.revoke_timeout = config.work.drain_timeout.0;
+    settings.queue_bytes = config.kafka.queue_bytes;
+    let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
+    let ports = Ports {
+        store: Arc::new(store.clone()),
+        tables: Arc::new(DeltaTables::new(store)),
+        archive: Arc::new(AvroArchive),
+        encoder: Arc::new(ParquetEncoder),
+        decoder,
+        letters,
+        clock: Arc::new(SystemClock),
+        status,
+    };
+    let worker = Worker::open(source, ports, options(config, loaded.shards_given)).await?;
+    worker.run(stop).await?;
+    Ok(())
+}
+
+fn options(config: &Config, shards_given: bool) -> Options {
+    let work = &config.work;
+    let micros = |span: Span| i64::try_from(span.0.as_micros()).unwrap_or(i64::MAX);
+    let owner = format!("{:016x}", rand::random::<u64>());
+    Options {
+        shards: shards_given.then_some(config.root.shards),
+        rules: config.rules.clone(),
+        watermark: WatermarkRule {
+            out_of_orderness: micros(work.out_of_orderness),
+            idle_after: micros(work.idle_after),
+            max_hold: micros(work.max_hold),
+        },
+        max_clock_skew: work.max_clock_skew.0,
+        checkpoint_every: work.checkpoint_every.0,
+        checkpoint_bytes: work.checkpoint_bytes,
+        memory_limit: work.memory_limit,
+        rows_in_flight: work.rows_in_flight,
+        go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
+        drain_timeout: work.drain_timeout.0,
+        ..Options::new(owner.into())
+    }
+}
+
+/// The first SIGTERM or SIGINT asks for a clean stop, the second ends the process.
+fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = Arc::clone(stop);
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            tracing::info!("stopping cleanly; once more to stop at once");
+        }
+    });
+    Ok(())
+}
