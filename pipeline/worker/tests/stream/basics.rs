@@ -15,7 +15,7 @@ fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
 async fn a_worker_writes_what_a_plain_fold_gives() {
     let world = World::default();
     world.produce(&trace());
-    let mut member = world.member("a").await;
+    let mut member = world.member("a");
     member.settle(&world).await.unwrap();
     assert_folded(&world, &trace(), "");
     let status = member.status.lock().clone();
@@ -28,7 +28,7 @@ async fn a_worker_writes_what_a_plain_fold_gives() {
 async fn a_late_event_mends_what_it_touches() {
     let world = World::default();
     world.produce(&trace());
-    let mut member = world.member("a").await;
+    let mut member = world.member("a");
     member.settle(&world).await.unwrap();
     let late = [pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)];
     world.produce(&late);
@@ -48,12 +48,12 @@ async fn a_second_worker_goes_on_where_the_first_stopped() {
     let world = World::default();
     let (first, second) = (&trace()[..5], &trace()[5..]);
     world.produce(first);
-    let mut member = world.member("a").await;
+    let mut member = world.member("a");
     member.settle(&world).await.unwrap();
-    member.worker.drain().await;
+    member.drain().await;
     drop(member);
     world.produce(second);
-    let mut member = world.member("b").await;
+    let mut member = world.member("b");
     member.settle(&world).await.unwrap();
     assert_folded(&world, &trace(), "");
     assert_eq!(member.status.lock().counts.events.values().sum::<u64>(), 5);

@@ -2,8 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
+mod audit;
 mod basics;
+mod cluster;
+mod crash;
 #[path = "../backfill/harness.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod harness;
+mod member;
+mod oracle;
+mod script;
 mod world;

@@ -1,20 +1,27 @@
-//! Kafka, registry, root and clock in memory, and the workers that live in them.
+//! Kafka, registry, root and clock in memory, everything that was ever sent, and the workers that live in it.
 
-use std::sync::Arc;
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use prorata_schemas::event::{EventRecord, Payload};
+use prorata_schemas::event::{EventKind, EventRecord, Payload};
+use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::{Hour, Timestamp};
-use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{
     Faults, MemoryArchive, MemoryBroker, MemoryDeadLetterTopic, MemoryEncoder, MemoryMessages,
-    MemoryRegistry, MemorySource, Record, SteppedClock,
+    MemoryRegistry, MemorySource, Record, Resume, SteppedClock,
 };
-use prorata_worker::ports::Clock;
+use prorata_worker::names::Shard;
+use prorata_worker::ports::{Archive, Clock, DeadLetter, EachRecord, Rejected};
+use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{Options, Ports, Worker};
+use sha2::{Digest, Sha256};
 
-use crate::harness::{Lake, START, shard_of};
+use crate::audit::{Audit, AuditedStore, AuditedTables};
+use crate::harness::{Lake, START};
+use crate::member::Member;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 
@@ -29,75 +36,125 @@ pub struct World {
     pub registry: MemoryRegistry,
     pub letters: MemoryDeadLetterTopic,
     pub clock: SteppedClock,
+    pub audit: Audit,
+    pub shards: Shard,
+    sent: Arc<Mutex<Vec<Sent>>>,
+    processes: Arc<AtomicU64>,
 }
 
-/// A worker and what tests want of it.
-pub struct Member {
-    pub worker: Worker<MemorySource>,
-    pub status: Arc<Status>,
-    pub faults: Faults,
+/// A message that was produced.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub topic: &'static str,
+    pub partition: Shard,
+    pub offset: i64,
+    pub what: What,
+}
+
+/// What it is.
+#[derive(Clone, Debug)]
+pub enum What {
+    Event(EventRecord),
+    /// It must be rejected for this reason.
+    Bad(Reason),
+    /// An event whose schema the registry learns later, or never.
+    Unregistered(EventRecord),
 }
 
 impl Default for World {
     fn default() -> Self {
-        Self::on(MemoryBroker::default())
+        Self::on(MemoryBroker::default(), 2)
     }
 }
 
 impl World {
-    /// Two topics of two partitions; it is seven hours after the start of every trace, so that six may close.
-    pub fn on(broker: MemoryBroker) -> Self {
-        TOPICS.iter().for_each(|topic| broker.set_partitions(topic, 2));
+    /// Two topics; it is seven hours after the start of every trace, so that six may close.
+    pub fn on(broker: MemoryBroker, shards: Shard) -> Self {
+        TOPICS.iter().for_each(|topic| broker.set_partitions(topic, shards));
+        let lake = Lake::default();
         Self {
-            lake: Lake::default(),
+            audit: Audit::of(&lake),
+            lake,
             broker,
             registry: MemoryRegistry::with([SCHEMA]),
             letters: MemoryDeadLetterTopic::default(),
             clock: SteppedClock::new(Hour(START + 7).start()),
+            shards,
+            sent: Arc::default(),
+            processes: Arc::default(),
         }
+    }
+
+    pub fn shard_of(&self, organization: &str) -> Shard {
+        Root { format: 1, shards: self.shards, key_hash: KeyHash::Murmur2 }.shard_of(organization)
     }
 
     /// Sends these events as a good producer does.
     pub fn produce(&self, events: &[EventRecord]) {
         for event in events {
-            let organization = event.event.organization_id.to_string();
-            let record = Record {
-                timestamp_millis: event.event.event_time.0 / 1_000,
-                key: Some(organization.clone().into_bytes()),
-                value: Some(MemoryMessages::encode(SCHEMA, event)),
-                headers: vec![("origin".into(), Some(b"test".to_vec()))],
-            };
-            self.broker.produce(topic_of(event), shard_of(&organization), record).unwrap();
+            let value = MemoryMessages::encode(SCHEMA, event);
+            self.send_event(event, value, What::Event(event.clone()));
         }
     }
 
-    pub async fn member(&self, name: &str) -> Member {
-        self.member_with(name, Faults::default(), |_| {}).await.unwrap()
+    /// Sends a value under an event's key to where the event belongs.
+    pub fn send_event(&self, event: &EventRecord, value: Vec<u8>, what: What) {
+        let organization = event.event.organization_id.to_string();
+        let shard = self.shard_of(&organization);
+        self.send(topic_of(event), shard, Some(organization.into_bytes()), Some(value), what);
     }
 
-    pub async fn member_with(
+    /// Sends anything.
+    pub fn send(
         &self,
-        name: &str,
-        faults: Faults,
-        change: impl FnOnce(&mut Options),
-    ) -> Result<Member, WorkerError> {
+        topic: &'static str,
+        partition: Shard,
+        key: Option<Vec<u8>>,
+        value: Option<Vec<u8>>,
+        what: What,
+    ) {
+        let headers = vec![("origin".into(), Some(b"test".to_vec()))];
+        let record = Record { timestamp_millis: self.now().0 / 1_000, key, value, headers };
+        let offset = self.broker.produce(topic, partition, record).unwrap();
+        self.sent.lock().unwrap().push(Sent { topic, partition, offset, what });
+    }
+
+    /// All messages so far.
+    pub fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// A new process: a member of the group once it steps.
+    pub fn start(&self, name: &str, faults: Faults, change: impl FnOnce(&mut Options)) -> Member {
         let status = Arc::new(Status::default());
         let ports = Ports {
-            store: Arc::new(self.lake.store.with_faults(faults.clone())),
-            tables: Arc::new(self.lake.tables.with_faults(faults.clone())),
-            archive: Arc::new(MemoryArchive),
+            store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
+            tables: Arc::new(AuditedTables::new(self.lake.tables.with_faults(faults.clone()), &self.audit)),
+            archive: Arc::new(SummedArchive),
             encoder: Arc::new(MemoryEncoder),
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
             clock: Arc::new(self.clock.clone()),
             status: Arc::clone(&status),
         };
-        let mut options = Options::new(name.into());
-        options.shards = Some(2);
+        let process = self.processes.fetch_add(1, Ordering::Relaxed);
+        let mut options = Options::new(format!("{name}{process}x").into());
+        options.shards = Some(self.shards);
         change(&mut options);
-        let source = self.broker.source(name, &TOPICS);
-        let worker = Worker::open(source, ports, options).await?;
-        Ok(Member { worker, status, faults })
+        let source: MemorySource = self.broker.source(name, &TOPICS).with_faults(faults.clone());
+        Member::new(name, status, faults, Box::pin(Worker::open(source, ports, options)))
+    }
+
+    /// A process that nothing happens to.
+    pub fn member(&self, name: &str) -> Member {
+        self.start(name, Faults::default(), |_| {})
+    }
+
+    /// Ends the wait of an effect, and looks at what it made. Whether it waited.
+    pub fn resume(&self, faults: &Faults, effect: u64, how: Resume) -> bool {
+        let waited = faults.resume(effect, how);
+        self.audit.look();
+        waited
     }
 
     /// Lets time pass.
@@ -108,6 +165,11 @@ impl World {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+
+    /// Sets the clock to this many minutes after the start.
+    pub fn set_minutes(&self, minutes: i64) {
+        self.clock.set(Timestamp(Hour(START).start().0 + minutes * 60_000_000));
+    }
 }
 
 pub fn topic_of(event: &EventRecord) -> &'static str {
@@ -117,27 +179,43 @@ pub fn topic_of(event: &EventRecord) -> &'static str {
     }
 }
 
-impl Member {
-    /// One step without waiting.
-    pub async fn step(&mut self) -> Result<bool, WorkerError> {
-        self.worker.step(Duration::ZERO).await
+/// The twin's archive with a checksum, as real files have one in every block.
+#[derive(Clone, Copy, Debug)]
+pub struct SummedArchive;
+
+fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&sum[..8]);
+    bytes
+}
+
+fn without_sum(bytes: &[u8]) -> Result<&[u8], String> {
+    let (content, sum) = bytes.split_last_chunk::<8>().ok_or("it is too short")?;
+    if Sha256::digest(content)[..8] == sum[..] { Ok(content) } else { Err("the checksum differs".into()) }
+}
+
+impl Archive for SummedArchive {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        match without_sum(&bytes) {
+            Ok(mut content) => MemoryArchive.read(&mut content, each),
+            Err(sentence) => {
+                each(None, Err(Rejected { reject: Reject::malformed(sentence), bytes }));
+                Ok(())
+            }
+        }
     }
 
-    /// Steps until there is nothing to do, a second each; then a minute passes, so that all that is new is decided.
-    pub async fn settle(&mut self, world: &World) -> Result<(), WorkerError> {
-        for _ in 0..2 {
-            for _ in 0..12 {
-                self.step().await?;
-                world.pass(Duration::from_secs(1));
-            }
-            world.pass(Duration::from_secs(60));
-        }
-        for _ in 0..200 {
-            world.pass(Duration::from_secs(1));
-            if !self.step().await? {
-                return Ok(());
-            }
-        }
-        panic!("the worker does not settle");
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
+        MemoryArchive.write(events).map(summed)
+    }
+
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
+        MemoryArchive.write_dead_letters(letters).map(summed)
+    }
+
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
+        MemoryArchive.read_dead_letters(without_sum(bytes)?)
     }
 }

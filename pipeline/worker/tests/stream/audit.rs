@@ -1,0 +1,252 @@
+//! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every moment.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::checkpoint::Checkpoint;
+use prorata_worker::memory::{MemoryStore, MemoryTables};
+use prorata_worker::names::{self, Shard, TableFile};
+use prorata_worker::ports::{
+    Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+};
+
+use crate::harness::Lake;
+
+/// What was seen so far. Clones share it.
+#[derive(Clone)]
+pub struct Audit {
+    store: MemoryStore,
+    tables: MemoryTables,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    versions: BTreeMap<Table, u64>,
+    files: BTreeMap<Table, BTreeMap<(Shard, Hour), String>>,
+    revisions: BTreeMap<(Shard, Hour), i64>,
+    checkpoints: BTreeMap<(Shard, u64), Arc<Checkpoint>>,
+    /// Offsets may go back: messages were lost on purpose.
+    offsets_free: bool,
+}
+
+impl Audit {
+    pub fn of(lake: &Lake) -> Self {
+        Self { store: lake.store.clone(), tables: lake.tables.clone(), seen: Arc::default() }
+    }
+
+    /// From now on offsets may go back.
+    pub fn free_offsets(&self) {
+        self.seen.lock().unwrap().offsets_free = true;
+    }
+
+    /// Every checkpoint decided so far.
+    pub fn checkpoints(&self) -> BTreeMap<(Shard, u64), Arc<Checkpoint>> {
+        self.seen.lock().unwrap().checkpoints.clone()
+    }
+
+    /// The newest checkpoint of every shard.
+    pub fn latest(&self) -> BTreeMap<Shard, Arc<Checkpoint>> {
+        self.checkpoints().into_iter().map(|((shard, _), checkpoint)| (shard, checkpoint)).collect()
+    }
+
+    /// Looks at whatever is new.
+    pub fn look(&self) {
+        let mut seen = self.seen.lock().unwrap();
+        for path in self.store.objects().into_keys() {
+            self.look_at_object(&mut seen, &path);
+        }
+        for (table, log) in self.tables.tables() {
+            self.look_at_table(&mut seen, table, &log.live);
+        }
+    }
+
+    fn object(&self, path: &str) -> Option<Bytes> {
+        now(self.store.get(path)).unwrap()
+    }
+
+    fn look_at_object(&self, seen: &mut Seen, path: &str) {
+        let Some((shard, seq)) = names::parse_checkpoint(path) else { return };
+        if seen.checkpoints.contains_key(&(shard, seq)) {
+            return;
+        }
+        let Some(bytes) = self.object(path) else { return };
+        if seq > 1 {
+            // Another process may have decided it unseen.
+            self.look_at_object(seen, &names::checkpoint(shard, seq - 1));
+        }
+        let checkpoint: Checkpoint = serde_json::from_slice(&bytes).unwrap();
+        let fallback = Checkpoint::unowned(shard);
+        let before = seen.checkpoints.get(&(shard, seq - 1)).map_or(&fallback, |before| &**before);
+        assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");
+        check_succession(before, &checkpoint, seen.offsets_free);
+        self.check_objects(before, &checkpoint);
+        seen.checkpoints.insert((shard, seq), Arc::new(checkpoint));
+    }
+
+    /// What a checkpoint names is stored before it is decided.
+    fn check_objects(&self, before: &Checkpoint, checkpoint: &Checkpoint) {
+        let stored = |path: &str| self.object(path).is_some();
+        let what = |hour: &Hour| format!("hour {hour} of shard {} at {}", checkpoint.shard, checkpoint.seq);
+        for (hour, entry) in &checkpoint.hours {
+            let old = before.hours.get(hour);
+            for (table, file) in &entry.tables {
+                let known =
+                    old.and_then(|old| old.tables.get(table)).is_some_and(|old| old.path == file.path);
+                let path = format!("{}/{}", table.name(), file.path);
+                assert!(known || stored(&path), "{path} is named, not stored: {}", what(hour));
+            }
+            let known = old.and_then(|old| old.snapshot.as_ref());
+            if let Some(snapshot) = entry.snapshot.as_ref().filter(|snapshot| known != Some(snapshot)) {
+                assert!(stored(snapshot), "{snapshot} is named, not stored: {}", what(hour));
+            }
+        }
+        for path in checkpoint.dead_letters.iter().filter(|path| !before.dead_letters.contains(path)) {
+            assert!(stored(path), "{path} is named, not stored");
+        }
+    }
+
+    fn look_at_table(&self, seen: &mut Seen, table: Table, live: &LiveTable) {
+        if seen.versions.insert(table, live.version) == Some(live.version) {
+            return;
+        }
+        let mut files: BTreeMap<(Shard, Hour), String> = BTreeMap::new();
+        for file in &live.files {
+            let Some(name) = TableFile::parse(&file.path) else { continue };
+            let before = files.insert((name.shard, name.hour), file.path.clone());
+            assert_eq!(before, None, "{table:?} has two files of hour {}", name.hour);
+        }
+        let old = seen.files.insert(table, files.clone()).unwrap_or_default();
+        for (key, path) in files.iter().filter(|(key, path)| old.get(key) != Some(*path)) {
+            let bytes = self.object(&format!("{}/{path}", table.name()));
+            let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
+            if table == Table::Hours {
+                check_revision(seen, *key, &String::from_utf8_lossy(&bytes));
+                check_whole(seen, *key, path);
+            }
+        }
+        if table == Table::Hours {
+            let gone = old.keys().find(|key| !files.contains_key(key));
+            assert_eq!(gone, None, "an hour has left the tables");
+        }
+    }
+}
+
+/// Each checkpoint carries on what the one before it says.
+fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool) {
+    let what = format!("shard {} at {}", after.shard, after.seq);
+    assert!(before.closed_through <= after.closed_through, "an hour opens again: {what}");
+    let ids = |checkpoint: &Checkpoint| -> Vec<_> {
+        checkpoint.owners.iter().map(|owner| (owner.owner.clone(), owner.seq)).collect()
+    };
+    assert!(ids(after).starts_with(&ids(before)), "an owner is gone: {what}");
+    for (topic, old) in &before.offsets {
+        let new = after.offsets.get(topic).unwrap_or_else(|| panic!("no offsets of {topic}: {what}"));
+        let went_back = new["next"].as_i64() < old["next"].as_i64();
+        assert!(offsets_free || !went_back, "offsets of {topic} go back from {old} to {new}: {what}");
+    }
+    for hour in before.hours.keys().chain(before.revisions.keys()) {
+        let (old, new) = (before.revision_of(*hour), after.revision_of(*hour));
+        assert!(old <= new, "revision of hour {hour} goes back from {old} to {new}: {what}");
+    }
+}
+
+/// Revisions in `hours` never decrease.
+fn check_revision(seen: &mut Seen, key: (Shard, Hour), text: &str) {
+    let clocks = text.lines().last().unwrap();
+    let (_, revision) = clocks.split_once("revision: ").unwrap();
+    let revision: i64 = revision.split_once(',').unwrap().0.parse().unwrap();
+    let newest = seen.revisions.entry(key).or_insert(revision);
+    assert!(revision >= *newest, "the revision of {key:?} goes back from {newest} to {revision}");
+    *newest = revision;
+}
+
+/// When `hours` says that an hour has changed, all its other tables are there.
+fn check_whole(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) {
+    let seq = TableFile::parse(path).unwrap().stamp.seq;
+    let checkpoint = seen.checkpoints.get(&(shard, seq));
+    let checkpoint = checkpoint.unwrap_or_else(|| panic!("{path} is live, but {seq} is not decided"));
+    let entry = &checkpoint.hours[&hour];
+    for table in Table::ALL {
+        let live = seen.files.get(&table).and_then(|files| files.get(&(shard, hour)));
+        let named = entry.tables.get(&table).map(|file| &file.path);
+        assert_eq!(live, named, "hour {hour} of shard {shard} is torn: {table:?}, {path}");
+    }
+}
+
+/// Twins without faults answer at once.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    futures::executor::block_on(future)
+}
+
+/// A store whose every new checkpoint is looked at.
+pub struct AuditedStore {
+    inner: MemoryStore,
+    audit: Audit,
+}
+
+impl AuditedStore {
+    pub fn new(inner: MemoryStore, audit: &Audit) -> Self {
+        Self { inner, audit: audit.clone() }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for AuditedStore {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
+        self.inner.get(path).await
+    }
+
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+        let put = self.inner.put_if_absent(path, bytes).await;
+        self.audit.look_at_object(&mut self.audit.seen.lock().unwrap(), path);
+        put
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+        self.inner.list(folder).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), StoreError> {
+        self.inner.delete(path).await
+    }
+}
+
+/// Tables whose every new version is looked at.
+pub struct AuditedTables {
+    inner: MemoryTables,
+    audit: Audit,
+}
+
+impl AuditedTables {
+    pub fn new(inner: MemoryTables, audit: &Audit) -> Self {
+        Self { inner, audit: audit.clone() }
+    }
+}
+
+#[async_trait]
+impl TableCommitter for AuditedTables {
+    async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
+        self.inner.load(table).await
+    }
+
+    async fn transactions(
+        &self,
+        table: Table,
+        base: u64,
+        names: &[String],
+    ) -> Result<BTreeMap<String, u64>, TableError> {
+        self.inner.transactions(table, base, names).await
+    }
+
+    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+        let committed = self.inner.commit(table, base, commit).await;
+        let live = now(self.audit.tables.load(table)).unwrap();
+        self.audit.look_at_table(&mut self.audit.seen.lock().unwrap(), table, &live);
+        committed
+    }
+}

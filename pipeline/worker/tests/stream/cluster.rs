@@ -1,0 +1,101 @@
+//! Members that step in turn; one that dies is started anew.
+
+use std::time::Duration;
+
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::Faults;
+use prorata_worker::stream::Options;
+
+use crate::member::{Member, Stepped};
+use crate::world::World;
+
+/// Time between two rounds.
+pub const ROUND: Duration = Duration::from_secs(5);
+
+/// Rounds without any effect until a cluster counts as settled: longer than a checkpoint waits.
+const QUIET_ROUNDS: u32 = 14;
+
+/// All members of the group.
+pub struct Cluster {
+    pub world: World,
+    pub members: Vec<Member>,
+    pub tune: fn(&mut Options),
+    /// Loud stops so far.
+    pub stops: Vec<WorkerError>,
+    /// Processes that died, or stopped because storage was unavailable, and were started anew.
+    pub restarts: u32,
+}
+
+impl Cluster {
+    pub fn new(world: &World, tune: fn(&mut Options)) -> Self {
+        Self { world: world.clone(), members: Vec::new(), tune, stops: Vec::new(), restarts: 0 }
+    }
+
+    /// Starts a member.
+    pub fn start(&mut self, name: &str, faults: Faults) {
+        let member = self.world.start(name, faults, self.tune);
+        self.members.push(member);
+    }
+
+    /// Each member steps once. What has died starts anew under its name, without faults; what stops with an error that
+    /// says "run it again" starts anew with its faults. What hangs stays so.
+    pub async fn round(&mut self) -> bool {
+        let mut quiet = true;
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            let before = member.faults.effects();
+            let stepped = member.step().await;
+            quiet &= member.faults.effects() == before;
+            let (name, faults) = (member.name.clone(), member.faults.clone());
+            match stepped {
+                Stepped::Done(more) => quiet &= !more,
+                Stepped::Paused => quiet = false,
+                Stepped::Dead => {
+                    self.restarts += 1;
+                    self.members[index] = self.world.start(&name, Faults::default(), self.tune);
+                    quiet = false;
+                }
+                Stepped::Stopped(Some(error)) if error.exit_code() == 4 => {
+                    self.restarts += 1;
+                    self.members[index] = self.world.start(&name, faults, self.tune);
+                    quiet = false;
+                }
+                Stepped::Stopped(Some(error)) => {
+                    self.stops.push(error);
+                    self.members[index] = self.world.start(&name, Faults::default(), self.tune);
+                    quiet = false;
+                }
+                Stepped::Stopped(None) => {}
+            }
+        }
+        self.world.pass(ROUND);
+        quiet
+    }
+
+    /// Rounds until nothing has happened for a while.
+    pub async fn settle(&mut self, context: &str) {
+        let mut quiet = 0;
+        for _ in 0..2_000 {
+            quiet = if self.round().await { quiet + 1 } else { 0 };
+            if quiet >= QUIET_ROUNDS {
+                return;
+            }
+        }
+        panic!("{context}: it does not settle");
+    }
+
+    /// Rounds until it has settled, or a member hangs; whether one does.
+    pub async fn settle_or_hang(&mut self, context: &str) -> bool {
+        let mut quiet = 0;
+        for _ in 0..2_000 {
+            quiet = if self.round().await { quiet + 1 } else { 0 };
+            if self.members.iter().any(Member::hangs) {
+                return true;
+            }
+            if quiet >= QUIET_ROUNDS {
+                return false;
+            }
+        }
+        panic!("{context}: it does not settle");
+    }
+}

@@ -1,0 +1,158 @@
+//! What must be there in the end: every message sent is in the archive or a dead letter, each once, and the tables are
+//! what a plain fold of the archived events gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::Reason;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+use prorata_worker::checkpoint::Checkpoint;
+use prorata_worker::names::{self, Shard};
+use prorata_worker::ports::{Archive, DeadLetter, Origin};
+
+use crate::harness::{assert_content, expected};
+use crate::world::{Sent, SummedArchive, What, World};
+
+/// Where a message was.
+pub type Place = (String, Shard, i64);
+
+/// What the root holds that its checkpoints admit.
+pub struct Held {
+    pub events: BTreeSet<(EventKind, Box<[u8]>)>,
+    pub letters: BTreeMap<Place, Reason>,
+}
+
+/// What may differ from a run that is all worker.
+#[derive(Default)]
+pub struct Also {
+    /// Events that did not come through Kafka.
+    pub foreign: Vec<EventRecord>,
+    /// Offsets that Kafka lost, so that nobody can have read them.
+    pub lost: BTreeSet<Place>,
+}
+
+/// Reads archive and dead letters.
+pub fn held(world: &World) -> Held {
+    let latest = world.audit.latest();
+    let mut held = Held { events: BTreeSet::new(), letters: BTreeMap::new() };
+    for (path, bytes) in world.lake.store.objects() {
+        if let Some((_, shard, stamp)) = names::parse_archive(&path) {
+            if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp)) {
+                continue;
+            }
+            let each = &mut |_, record: Result<EventRecord, _>| {
+                let record = record.unwrap();
+                held.events.insert((record.event.payload.kind(), record.body));
+            };
+            SummedArchive.read(&mut &bytes[..], each).unwrap();
+        }
+        if let (Some((stamp, _)), Some(shard)) =
+            (names::parse_dead_letters(&path), names::parse_dead_letter_shard(&path))
+            && latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp))
+        {
+            for letter in SummedArchive.read_dead_letters(&bytes).unwrap() {
+                let Some(place) = place(&letter) else { continue };
+                let before = held.letters.insert(place.clone(), letter.rejected.reject.reason);
+                assert_eq!(before, None, "{place:?} is a dead letter twice");
+            }
+        }
+    }
+    held
+}
+
+fn place(letter: &DeadLetter) -> Option<Place> {
+    match &letter.origin {
+        Origin::Message { topic, partition, offset, .. } => {
+            Some((topic.clone(), Shard::try_from(*partition).unwrap(), *offset))
+        }
+        Origin::File { .. } => None,
+    }
+}
+
+/// Asserts all of it once everything has settled. Returns the dead letters by place.
+pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, context: &str) -> Held {
+    world.audit.look();
+    let held = held(world);
+    let accepted = account(world, &held, also, context);
+    check_topic(world, &held, context);
+    let latest = world.audit.latest();
+    let mut content = BTreeMap::new();
+    for (shard, checkpoint) in &latest {
+        assert!(checkpoint.dirty.is_empty(), "{context}: shard {shard} is dirty: {:?}", checkpoint.dirty);
+        assert_eq!(checkpoint.dead_letters, Vec::<String>::new(), "{context}: letters wait in shard {shard}");
+        let Some(closed) = checkpoint.closed_through else { continue };
+        let of_shard = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == *shard;
+        let within = |event: &&EventRecord| event.event.event_time.hour() <= closed;
+        let events: Vec<EventRecord> = accepted.iter().filter(of_shard).filter(within).cloned().collect();
+        content.extend(expected(&events, closed, |_| *shard, |hour| rules(*shard, hour)));
+    }
+    assert_content(&world.lake, &content, context);
+    check_tables_are_the_checkpoints(world, &latest, context);
+    held
+}
+
+/// Every message is accounted for once. Returns the events that count.
+fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventRecord> {
+    let mut accepted: Vec<EventRecord> = also.foreign.clone();
+    let mut letters = held.letters.clone();
+    for Sent { topic, partition, offset, what } in world.sent() {
+        let place = (topic.to_owned(), partition, offset);
+        if also.lost.contains(&place) {
+            letters.remove(&place);
+            continue;
+        }
+        let rejected = letters.remove(&place);
+        match (&what, rejected) {
+            (What::Event(_) | What::Unregistered(_), Some(Reason::InTheFuture | Reason::TooLate))
+            | (What::Unregistered(_), Some(Reason::UnknownSchema)) => {}
+            (What::Event(event) | What::Unregistered(event), None) => accepted.push(event.clone()),
+            (What::Bad(reason), Some(found)) if *reason == found => {}
+            other => panic!("{context}: {place:?} came out wrong: {other:?}"),
+        }
+    }
+    assert!(letters.is_empty(), "{context}: dead letters of messages that nobody sent: {letters:?}");
+    let key = |event: &EventRecord| (event.event.payload.kind(), event.body.clone());
+    let wanted: BTreeSet<_> = accepted.iter().map(key).collect();
+    let lost = wanted.difference(&held.events).count();
+    assert_eq!(lost, 0, "{context}: events are not in the archive");
+    // What Kafka lost may have been read before.
+    let of_lost = |sent: &Sent| also.lost.contains(&(sent.topic.to_owned(), sent.partition, sent.offset));
+    let mut foreign: BTreeSet<_> = held.events.difference(&wanted).cloned().collect();
+    for sent in world.sent().iter().filter(|sent| of_lost(sent)) {
+        if let What::Event(event) | What::Unregistered(event) = &sent.what
+            && foreign.remove(&key(event))
+        {
+            accepted.push(event.clone());
+        }
+    }
+    assert_eq!(foreign.len(), 0, "{context}: the archive holds events that do not count");
+    // Equal events of two messages count once.
+    let mut once = BTreeSet::new();
+    accepted.retain(|event| once.insert(key(event)));
+    accepted
+}
+
+/// The topic of dead letters has each at least once, and nothing else.
+fn check_topic(world: &World, held: &Held, context: &str) {
+    let fed: BTreeSet<Place> = world.letters.letters().iter().filter_map(place).collect();
+    let filed: BTreeSet<Place> = held.letters.keys().cloned().collect();
+    assert_eq!(fed, filed, "{context}: dead letters on the topic, and in files");
+}
+
+/// Every hour that a checkpoint names is in the tables as it names it.
+fn check_tables_are_the_checkpoints(
+    world: &World,
+    latest: &BTreeMap<Shard, std::sync::Arc<Checkpoint>>,
+    context: &str,
+) {
+    let live = world.lake.files();
+    for checkpoint in latest.values() {
+        for (hour, entry) in &checkpoint.hours {
+            for (table, file) in &entry.tables {
+                let there = live.get(table).is_some_and(|files| files.contains(&file.path));
+                assert!(there, "{context}: {table:?} lacks hour {hour} of shard {}", checkpoint.shard);
+            }
+        }
+    }
+}

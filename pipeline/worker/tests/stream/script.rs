@@ -1,0 +1,92 @@
+//! A short story with everything in it: hours that close one after another, late events, dead letters, a clean stop.
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reason;
+use prorata_worker::memory::{Faults, MemoryMessages};
+use prorata_worker::stream::Options;
+
+use crate::cluster::Cluster;
+use crate::harness::*;
+use crate::oracle::{self, Also};
+use crate::world::{SCHEMA, What, World};
+
+/// Parts of the story.
+pub const PARTS: usize = 4;
+
+/// Late events of part 2.
+pub fn late() -> Vec<EventRecord> {
+    vec![pod("acme", 70, "late", 1), pod_stop("acme", 170, "late"), node("hooli", 200, 8)]
+}
+
+/// Lets the events of a part come.
+pub fn tell(world: &World, part: usize) {
+    let between = |from: i64, to: i64| -> Vec<EventRecord> {
+        let minutes = |event: &EventRecord| (event.event.event_time.0 / 60_000_000) - START * 60;
+        trace().into_iter().filter(|event| (from..to).contains(&minutes(event))).collect()
+    };
+    match part {
+        0 => {
+            world.set_minutes(180);
+            world.produce(&between(0, 180));
+            bad(world, "acme", Reason::Malformed);
+        }
+        1 => {
+            world.set_minutes(300);
+            world.produce(&between(180, 300));
+        }
+        2 => {
+            world.set_minutes(370);
+            world.produce(&between(300, 400));
+            world.produce(&late());
+            world.produce(&between(0, 60));
+            bad(world, "hooli", Reason::UnknownEvent);
+        }
+        _ => {
+            world.set_minutes(425);
+            world.produce(&[pod("gamma", 320, "g2", 1), node("acme", 365, 12)]);
+        }
+    }
+}
+
+fn bad(world: &World, organization: &str, reason: Reason) {
+    let event = node(organization, 10, 1);
+    let value = match reason {
+        Reason::Malformed => vec![1, 2],
+        _ => {
+            let mut value = MemoryMessages::encode(SCHEMA, &event);
+            value[4] = 200;
+            value
+        }
+    };
+    world.send_event(&event, value, What::Bad(reason));
+}
+
+/// Small everything, so that hours close one by one, and events are dropped from memory and read back.
+pub fn hurried(options: &mut Options) {
+    options.rows_in_flight = 1;
+    options.memory_limit = 700;
+    options.checkpoint_bytes = 300;
+}
+
+pub fn easy(_options: &mut Options) {}
+
+/// Asserts that all is well after the whole story.
+pub fn check(world: &World, context: &str) {
+    oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
+    for (shard, checkpoint) in world.audit.latest() {
+        assert!(checkpoint.closed_through >= Some(TRACE_END), "{context}: shard {shard} is not closed");
+    }
+    assert_eq!(world.audit.latest().len(), 2, "{context}");
+}
+
+/// One worker lives through it, with these faults; where it dies it is started anew.
+pub async fn live(faults: Faults, tune: fn(&mut Options), context: &str) -> Cluster {
+    let world = World::default();
+    let mut cluster = Cluster::new(&world, tune);
+    cluster.start("a", faults);
+    for part in 0..PARTS {
+        tell(&world, part);
+        cluster.settle(context).await;
+    }
+    cluster
+}
