@@ -10,7 +10,7 @@ use apache_avro::Schema;
 use apache_avro::schema::SchemaKind;
 use apache_avro::schema_compatibility::SchemaCompatibility;
 use prorata_schemas::avsc;
-use prorata_schemas::avsc::{full_name, kind_of};
+use prorata_schemas::avsc::{OLDER, full_name, kind_of};
 use prorata_schemas::event::EventKind;
 use serde_json::{Value as Json, json};
 
@@ -108,6 +108,15 @@ fn every_newest_schema_is_released() {
             "{}: copy events/*.avsc to a new folder of released/ with the change",
             full_name(kind)
         );
+    }
+}
+
+#[test]
+fn every_released_schema_is_the_newest_or_among_the_older_ones() {
+    let known: Vec<Json> =
+        EventKind::ALL.iter().map(|kind| avsc(*kind)).chain(OLDER.iter().copied()).map(json_of).collect();
+    for (version, name, text) in released() {
+        assert!(known.contains(&json_of(&text)), "released/{version}/{name}: add it to OLDER in src/avsc.rs");
     }
 }
 

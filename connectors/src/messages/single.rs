@@ -1,6 +1,7 @@
 //! Single-object encoding, for topics without a schema registry.
 
 use async_trait::async_trait;
+use prorata_schemas::avsc::OLDER;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
@@ -15,12 +16,12 @@ pub struct SingleObjectMessages {
 }
 
 impl SingleObjectMessages {
-    /// Knows our newest schemas and the `older` ones given.
+    /// Knows our newest schemas, and those that were released before.
     ///
     /// # Errors
-    /// A text is no Avro schema.
-    pub fn new<'t>(older: impl IntoIterator<Item = &'t str>) -> Result<Self, SchemaError> {
-        Ok(Self { objects: SingleObjects::new(older)? })
+    /// One of them is no Avro schema, which a test rules out.
+    pub fn new() -> Result<Self, SchemaError> {
+        Ok(Self { objects: SingleObjects::new(OLDER.iter().copied())? })
     }
 }
 

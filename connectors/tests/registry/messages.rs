@@ -57,7 +57,7 @@ async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
     assert_eq!(value[..5], [0, 0, 0, 0, 2], "the second of all kinds");
     assert_eq!(decoded(&confluent, &value).await.unwrap().event, event());
 
-    let single = SingleObjectMessages::new([]).unwrap();
+    let single = SingleObjectMessages::new().unwrap();
     let value = MessageEncoder::single_object().encode(EventKind::NodeStopped, &encode(&event()));
     assert_eq!(single.decode(&value).unwrap().event, event());
     assert_eq!(single.fetch(1).await, Ok(()));
@@ -192,7 +192,7 @@ async fn damage_is_told_apart() {
 
 #[test]
 fn without_a_registry_the_other_format_is_named() {
-    let messages = SingleObjectMessages::new([]).unwrap();
+    let messages = SingleObjectMessages::new().unwrap();
     let sentence = reject(messages.decode(&message(12))).sentence;
     assert!(sentence.contains("Confluent's wire format (00, schema id 12)"), "{sentence}");
     assert!(sentence.contains("registry.url is empty"), "{sentence}");

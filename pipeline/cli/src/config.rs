@@ -17,9 +17,12 @@ use crate::failure::Failure;
 
 mod stream;
 
-pub use stream::{Http, Kafka, Registry, Work};
+pub use stream::{Http, Kafka, OffsetsLost, Registry, SaslMechanism, Secret, SecurityProtocol, Work};
 
 const PREFIX: &str = "PRORATA_";
+
+/// Keys that are never written into the file.
+const SECRETS: [&str; 2] = ["kafka.sasl_password", "registry.password"];
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +175,7 @@ fn load_from(file: Option<&Path>, variables: Vec<(String, String)>) -> Result<Lo
             Failure::usage(format!("--config '{}' cannot be read: {error}", file.display()))
         })?;
         said = said.merge(Yaml::string(&text));
+        refuse_secrets(file, &said)?;
     }
     let rules_given = said.contains("rules");
     let environment = Environment { variables };
@@ -185,6 +189,39 @@ fn load_from(file: Option<&Path>, variables: Vec<(String, String)>) -> Result<Lo
         return Err(Failure::usage("rules.currency is empty; name an ISO 4217 code such as USD"));
     }
     Ok(Loaded { config, shards_given, rules_given })
+}
+
+/// Files are copied, mounted and read by many; what is secret comes from elsewhere.
+fn refuse_secrets(file: &Path, said: &Figment) -> Result<(), Failure> {
+    let written = |key: &&str| said.find_value(key).is_ok_and(|value| value.as_str() != Some(""));
+    let Some(key) = SECRETS.into_iter().find(written) else { return Ok(()) };
+    let variable = key.to_ascii_uppercase().replace('.', "__");
+    Err(Failure::usage(format!(
+        "{key} is written in '{}'; set {PREFIX}{variable} in the environment, or name a file that holds it as \
+         {key}_file",
+        file.display()
+    )))
+}
+
+/// A secret: as it was set, else what its file holds but for one line end; none where neither is given.
+///
+/// # Errors
+/// When the file cannot be read or holds nothing.
+pub fn secret(secret: &Secret, file: &str) -> Result<Option<String>, Failure> {
+    if !secret.0.is_empty() {
+        return Ok(Some(secret.0.clone()));
+    }
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("the password file '{file}' cannot be read: {error}")))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.is_empty() {
+        return Err(Failure::usage(format!("the password file '{file}' is empty")));
+    }
+    Ok(Some(line.to_owned()))
 }
 
 /// What is wrong, where, and how to mend it.
@@ -305,6 +342,42 @@ mod tests {
         assert!(loaded.shards_given && loaded.rules_given);
         let nothing = with("log:\n  level: info\n", &[]).unwrap();
         assert!(!nothing.shards_given && !nothing.rules_given);
+    }
+
+    #[test]
+    fn a_password_in_the_file_is_refused_with_where_it_belongs() {
+        for (key, variable) in [
+            ("kafka:\n  sasl_password: s3cret\n", "PRORATA_KAFKA__SASL_PASSWORD"),
+            ("registry:\n  password: 12345\n", "PRORATA_REGISTRY__PASSWORD"),
+        ] {
+            let sentence = with(key, &[]).unwrap_err();
+            assert!(sentence.contains(&format!("set {variable} in the environment")), "{sentence}");
+            assert!(sentence.contains("password_file"), "{sentence}");
+            assert!(!sentence.contains("s3cret") && !sentence.contains("12345"), "{sentence}");
+        }
+        let loaded =
+            with("registry:\n  password: \"\"\n", &[("PRORATA_REGISTRY__PASSWORD", "12345")]).unwrap();
+        assert_eq!(loaded.config.registry.password.0, "12345");
+        assert!(!format!("{loaded:?}").contains("12345"));
+    }
+
+    #[test]
+    fn a_secret_comes_from_the_environment_or_its_file_without_the_line_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let file = path.to_str().unwrap();
+        let none = Secret::default();
+        assert_eq!(secret(&none, "").unwrap(), None);
+        assert_eq!(secret(&Secret("set".into()), "no/such/file").unwrap().as_deref(), Some("set"));
+        for (text, expected) in [("a b", "a b"), ("x\n", "x"), ("x\r\n", "x"), ("x\n\n", "x\n"), (" x", " x")]
+        {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(secret(&none, file).unwrap().as_deref(), Some(expected), "{text:?}");
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret(&none, file).unwrap_err().to_string().contains("is empty"));
+        let sentence = secret(&none, "no/such/file").unwrap_err().to_string();
+        assert!(sentence.contains("'no/such/file' cannot be read"), "{sentence}");
     }
 
     #[test]

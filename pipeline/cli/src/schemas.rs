@@ -1,13 +1,17 @@
-//! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`.
+//! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`, printed or registered.
 
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use prorata_schemas::avsc::avsc;
+use prorata_schemas::avsc::{avsc, full_name};
 use prorata_schemas::event::EventKind;
+use serde_json::json;
 
+use crate::config;
 use crate::failure::Failure;
+use crate::registry;
 
 /// Arguments of `prorata schemas`.
 #[derive(Clone, Debug, Args)]
@@ -15,16 +19,36 @@ pub struct SchemasArgs {
     /// Only this event type, such as PodStarted; by default all, as one JSON array
     #[arg(value_name = "EVENT")]
     pub event: Option<String>,
+    /// Register the schemas at this base URL of Confluent's API, and print their ids
+    ///
+    /// Subjects are the names of the records, such as prorata.events.PodStarted: many records share a topic, so
+    /// producers must use RecordNameStrategy. Registering again changes nothing and prints the same ids.
+    #[arg(long, value_name = "URL")]
+    pub register: Option<String>,
+    /// Configuration file, for credentials and certificates in its section `registry`
+    #[arg(long, value_name = "FILE", requires = "register")]
+    pub config: Option<PathBuf>,
+    /// Print the ids as one JSON document
+    #[arg(long, requires = "register")]
+    pub json: bool,
 }
 
-/// Prints one schema, or all.
+/// Prints or registers one schema, or all.
 ///
 /// # Errors
-/// When there is no such event type.
+/// When there is no such event type, or the registry does not take a schema.
 pub fn run(args: &SchemasArgs) -> anyhow::Result<ExitCode> {
-    let text = match &args.event {
-        Some(name) => avsc(named(name)?).trim_end().to_owned(),
-        None => format!("[\n{}\n]", EventKind::ALL.map(|kind| avsc(kind).trim_end()).join(",\n")),
+    let kinds = match &args.event {
+        Some(name) => vec![named(name)?],
+        None => EventKind::ALL.to_vec(),
+    };
+    let text = match (&args.register, kinds.as_slice()) {
+        (Some(url), kinds) => ids_text(&register(args, url, kinds)?, args.json),
+        (None, [kind]) => avsc(*kind).trim_end().to_owned(),
+        (None, kinds) => {
+            let texts: Vec<&str> = kinds.iter().map(|kind| avsc(*kind).trim_end()).collect();
+            format!("[\n{}\n]", texts.join(",\n"))
+        }
     };
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error).into()),
@@ -38,4 +62,31 @@ fn named(name: &str) -> Result<EventKind, Failure> {
         let names = EventKind::ALL.map(EventKind::name);
         Failure::usage(format!("'{name}' is no event type; they are {}", names.join(", ")))
     })
+}
+
+fn register(args: &SchemasArgs, url: &str, kinds: &[EventKind]) -> anyhow::Result<Vec<(EventKind, u32)>> {
+    if url.is_empty() {
+        return Err(Failure::usage("--register names no URL; it is the base URL of Confluent's API").into());
+    }
+    let mut section = config::load(args.config.as_deref())?.config.registry;
+    section.url = url.to_owned();
+    let Some(registry) = registry::open(&section)? else { return Ok(Vec::new()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut ids = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            ids.push((*kind, registry.register_event(*kind).await.map_err(registry::failure)?));
+        }
+        Ok(ids)
+    })
+}
+
+fn ids_text(ids: &[(EventKind, u32)], as_json: bool) -> String {
+    if as_json {
+        let ids = ids.iter().map(|(kind, id)| json!({ "subject": full_name(*kind), "id": id }));
+        return format!("{:#}", json!({ "schemas": ids.collect::<Vec<_>>() }));
+    }
+    let widest = ids.iter().map(|(kind, _)| full_name(*kind).len()).max().unwrap_or_default();
+    let lines = ids.iter().map(|(kind, id)| format!("{:widest$}  {id}", full_name(*kind)));
+    lines.collect::<Vec<_>>().join("\n")
 }

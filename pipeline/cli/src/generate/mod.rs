@@ -5,10 +5,14 @@
 
 mod actions;
 mod agreements;
+mod arrivals;
 mod catalogue;
 mod disorder;
 mod estate;
 mod fleet;
+mod kafka;
+#[cfg(test)]
+mod kafka_tests;
 mod oddity;
 mod organization;
 mod pods;
@@ -20,6 +24,7 @@ mod workload;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -28,11 +33,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::time::{Date, Hour};
 
+use crate::failure::Failure;
 use agreements::Run;
 use disorder::{Disorder, Rates};
+use kafka::KafkaArgs;
 use organization::Organization;
 use text::MINUTE;
 use write::{EncodeFile, Files, WriteError, Written};
+
+/// What `--to` names instead of a folder.
+const KAFKA: &str = "kafka";
 
 /// Most pods that may run at once in one organization.
 const PODS_MAX: u64 = 10_000_000;
@@ -54,8 +64,8 @@ pub struct GenerateArgs {
     /// Seed of everything random: equal arguments make equal files
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Folder for the files; it must be empty or not exist
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder for the files, which must be empty or not exist; or `kafka` (a folder of that name is ./kafka)
+    #[arg(long, value_name = "FOLDER|kafka")]
     pub to: PathBuf,
     /// First hour, in UTC
     #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00", value_parser = parse_hour)]
@@ -69,6 +79,9 @@ pub struct GenerateArgs {
     /// Most events in one file
     #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub events_per_file: u32,
+    /// Where and how fast to send.
+    #[command(flatten)]
+    pub kafka: KafkaArgs,
 }
 
 /// Why nothing, or not everything, was generated.
@@ -82,15 +95,28 @@ pub enum GenerateError {
     Write(#[from] WriteError),
 }
 
-/// Writes the events and says how many there are.
+/// Writes or sends the events and says how many there are.
 ///
 /// # Errors
-/// See [`GenerateError`]: a folder that is not empty is an error of usage, the others are of storage.
-pub fn run(args: &GenerateArgs) -> Result<(), GenerateError> {
-    let written = generate(args, &prorata_connectors::archive::write_events)?;
+/// See [`GenerateError`]: a folder that is not empty is an error of usage, the others are of storage. See
+/// [`kafka::run`] besides.
+pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
+    if args.to.as_os_str() == KAFKA {
+        return kafka::run(args);
+    }
+    if args.kafka != KafkaArgs::default() {
+        let sentence =
+            "--config, --bootstrap-servers, --topic and --rate are for --to kafka; leave them out for files";
+        return Err(Failure::usage(sentence).into());
+    }
+    let written = generate(args, &prorata_connectors::archive::write_events);
+    let written = written.map_err(|error| match error {
+        GenerateError::FolderNotEmpty(_) => Failure::usage(error),
+        GenerateError::Write(_) => Failure::storage(error),
+    })?;
     let (events, files, bytes) = (written.events, written.files, written.bytes);
     println!("{events} events in {files} files, {bytes} bytes, in {}", args.to.display());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the events with this encoder of files.
@@ -130,12 +156,9 @@ fn one_organization(
     progress: &ProgressBar,
 ) -> Result<Written, GenerateError> {
     let start = args.start.start().0;
-    let end = start + i64::try_from(args.hours).unwrap_or(i64::MAX) * 60 * MINUTE;
-    let organization = Organization::new(number, args.seed, Run { start, end, pods: args.pods });
     let per_file = usize::try_from(args.events_per_file).unwrap_or(usize::MAX);
-    let mut files = Files::create(&args.to, organization.id(), encode, per_file)?;
-    let rates = Rates { late: args.late_rate, duplicate: args.duplicate_rate };
-    let mut events = Disorder::new(organization, rates, args.seed, number);
+    let mut events = events_of(args, number);
+    let mut files = Files::create(&args.to, events.source().id(), encode, per_file)?;
     let mut hours_shown = 0;
     while let Some(event) = events.next() {
         files.push(&event)?;
@@ -147,6 +170,15 @@ fn one_organization(
     }
     progress.inc(args.hours.saturating_sub(hours_shown));
     Ok(files.finish()?)
+}
+
+/// Events of the organization with this number, in the order in which they are sent.
+fn events_of(args: &GenerateArgs, number: u64) -> Disorder<Organization> {
+    let start = args.start.start().0;
+    let end = start + i64::try_from(args.hours).unwrap_or(i64::MAX) * 60 * MINUTE;
+    let organization = Organization::new(number, args.seed, Run { start, end, pods: args.pods });
+    let rates = Rates { late: args.late_rate, duplicate: args.duplicate_rate };
+    Disorder::new(organization, rates, args.seed, number)
 }
 
 fn refuse_a_full_folder(folder: &Path) -> Result<(), GenerateError> {

@@ -19,7 +19,7 @@ fn joined(bodies: &[(EventKind, &[u8])]) -> std::io::Result<Vec<u8>> {
     Ok(bodies.iter().flat_map(|(_, body)| body.iter().copied()).collect())
 }
 
-fn args(to: &Path) -> GenerateArgs {
+pub(super) fn args(to: &Path) -> GenerateArgs {
     GenerateArgs {
         organizations: 3,
         pods: 12,
@@ -30,6 +30,7 @@ fn args(to: &Path) -> GenerateArgs {
         late_rate: 20_000,
         duplicate_rate: 20_000,
         events_per_file: 100,
+        kafka: KafkaArgs::default(),
     }
 }
 

@@ -1,0 +1,173 @@
+//! A schema registry as others run it, Apicurio: what the program registers there the decoders read, and what it does
+//! not know it says so.
+//!
+//! The server is started by `tests/python/servers.py --registry`, so these tests stand behind the feature `servers`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder};
+use prorata_connectors::registry::{Lookup, Password, Registry, RegistryFault, Settings};
+use prorata_schemas::avsc;
+use prorata_schemas::body::encode;
+use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
+use prorata_schemas::reject::Reason;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::source::{MessageDecoder, Undecoded};
+use serde_json::json;
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run tests/python/servers.py --registry --registry-auth cargo test ..")
+    })
+}
+
+fn settings() -> Settings {
+    Settings {
+        url: variable("PRORATA_TEST_REGISTRY"),
+        username: std::env::var("PRORATA_TEST_REGISTRY_USER").unwrap_or_default(),
+        password: Password::new(std::env::var("PRORATA_TEST_REGISTRY_PASSWORD").unwrap_or_default()),
+        timeout: Duration::from_secs(30),
+        ..Settings::default()
+    }
+}
+
+fn registry() -> Registry {
+    Registry::new(&settings()).unwrap()
+}
+
+/// A subject that no other test uses.
+fn subject() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("tests.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn event() -> Event {
+    Event {
+        organization_id: "acme".into(),
+        event_time: Timestamp(1_793_491_200_000_000),
+        payload: Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+    }
+}
+
+/// Decodes as the worker does: fetches what is needed, once.
+async fn decoded(messages: &ConfluentMessages, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    match messages.decode(value) {
+        Err(Undecoded::NeedsSchema(id)) => {
+            messages.fetch(id).await.unwrap();
+            messages.decode(value)
+        }
+        other => other,
+    }
+}
+
+fn message(id: u32, body: &[u8]) -> Vec<u8> {
+    [&[0][..], &id.to_be_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn it_is_there_and_takes_the_credentials() {
+    assert_eq!(registry().check().await, Ok(()));
+}
+
+#[tokio::test]
+async fn every_schema_is_registered_once_and_read_back_as_it_was() {
+    let registry = registry();
+    let mut ids = Vec::new();
+    for kind in EventKind::ALL {
+        let id = registry.register_event(kind).await.unwrap();
+        assert_eq!(registry.register_event(kind).await, Ok(id), "{kind:?} again");
+        let Lookup::Avro(text) = registry.schema(id).await.unwrap() else { panic!("{kind:?} is not there") };
+        let [sent, found] = [avsc(kind), &text].map(|text| serde_json::from_str::<serde_json::Value>(text));
+        assert_eq!(found.unwrap(), sent.unwrap());
+        ids.push(id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), EventKind::ALL.len());
+}
+
+#[tokio::test]
+async fn messages_of_a_registered_schema_are_decoded() {
+    let encoder = MessageEncoder::registered(&registry()).await.unwrap();
+    let messages = ConfluentMessages::new(registry());
+    let value = encoder.encode(EventKind::NodeStopped, &encode(&event()));
+    assert_eq!(decoded(&messages, &value).await.unwrap().event, event());
+}
+
+#[tokio::test]
+async fn an_unknown_id_is_unknown() {
+    let messages = ConfluentMessages::new(registry());
+    for id in [0, 999_999, i32::MAX as u32, u32::MAX] {
+        let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &encode(&event()))).await else {
+            panic!("{id} was decoded")
+        };
+        assert_eq!(reject.reason, Reason::UnknownSchema, "{id}: {reject}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_that_are_none_of_ours_reject_their_messages() {
+    let registry = registry();
+    let other =
+        json!({ "type": "record", "name": "tests.Other", "fields": [{ "name": "x", "type": "string" }] });
+    let id = registry.register(&subject(), &other.to_string()).await.unwrap();
+    let messages = ConfluentMessages::new(registry);
+    let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &[2, b'x'])).await else {
+        panic!("it was decoded")
+    };
+    assert_eq!(reject.reason, Reason::UnknownEvent);
+    assert!(reject.sentence.contains("record tests.Other is none of ours"), "{reject}");
+}
+
+#[tokio::test]
+async fn what_is_no_schema_is_refused() {
+    let refused = registry().register(&subject(), "{\"type\": \"nonsense\"}").await;
+    let Err(RegistryFault::Configuration(sentence)) = refused else { panic!("{refused:?}") };
+    assert!(sentence.contains("refuses the schema of subject tests."), "{sentence}");
+}
+
+#[tokio::test]
+async fn a_wrong_path_is_no_unknown_schema() {
+    let wrong = Settings { url: format!("{}/nowhere", settings().url), ..settings() };
+    let found = Registry::new(&wrong).unwrap().schema(1).await;
+    let Err(RegistryFault::Configuration(sentence)) = found else { panic!("{found:?}") };
+    assert!(sentence.contains("registry.url must be the base URL"), "{sentence}");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told() {
+    let user = variable("PRORATA_TEST_REGISTRY_USER");
+    for (username, password) in [(user.as_str(), "wrong"), ("nobody", "wrong"), ("", "")] {
+        let wrong = Settings { username: username.into(), password: Password::new(password), ..settings() };
+        let registry = Registry::new(&wrong).unwrap();
+        let outcomes = [
+            registry.check().await,
+            registry.schema(1).await.map(drop),
+            registry.register_event(EventKind::PodUsage).await.map(drop),
+        ];
+        for outcome in outcomes {
+            let Err(RegistryFault::Configuration(sentence)) = outcome else {
+                panic!("{username:?}: {outcome:?}")
+            };
+            assert!(sentence.contains("check registry.username"), "{sentence}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn encryption_is_by_the_authority_that_is_named() {
+    let url = variable("PRORATA_TEST_REGISTRY_TLS");
+    let ca_file = Some(PathBuf::from(variable("PRORATA_TEST_REGISTRY_CA")));
+    let trusting = Settings { url: url.clone(), ca_file, ..settings() };
+    assert_eq!(Registry::new(&trusting).unwrap().check().await, Ok(()));
+    let strange = Registry::new(&Settings { url, ..settings() }).unwrap().check().await;
+    let Err(RegistryFault::Configuration(sentence)) = strange else { panic!("{strange:?}") };
+    assert!(
+        sentence.contains("name a file with the certificate of its authority as registry.ca_file"),
+        "{sentence}"
+    );
+}
