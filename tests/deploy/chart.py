@@ -35,8 +35,13 @@ def helm(*arguments: str) -> str:
     return done.stdout
 
 
-def text(case: str = "defaults", override: dict | None = None, release: str = RELEASE, kubernetes: str = "1.31.0",
-         chart: Path = CHART) -> str:
+def text(
+    case: str = "defaults",
+    override: dict | None = None,
+    release: str = RELEASE,
+    kubernetes: str = "1.31.0",
+    chart: Path = CHART,
+) -> str:
     """The manifests of a case, with some values on top."""
     return _text(case, json.dumps(override or {}), release, kubernetes, chart)
 
@@ -52,8 +57,9 @@ def _text(case: str, override: str, release: str, kubernetes: str, chart: Path) 
         return helm(*arguments, "--values", file.name)
 
 
-def render(case: str = "defaults", override: dict | None = None, release: str = RELEASE,
-           kubernetes: str = "1.31.0") -> list[dict]:
+def render(
+    case: str = "defaults", override: dict | None = None, release: str = RELEASE, kubernetes: str = "1.31.0"
+) -> list[dict]:
     """The objects of a case, with some values on top."""
     return [document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document]
 
@@ -78,8 +84,12 @@ def template(document: dict) -> dict:
 
 def pods(objects: list[dict]) -> dict[str, dict]:
     """Every pod template, by kind of what makes the pods."""
-    return {d["kind"]: template(d) for d in objects if d["kind"] not in
-            ("ConfigMap", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor")}
+    return {
+        d["kind"]: template(d)
+        for d in objects
+        if d["kind"]
+        not in ("ConfigMap", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor")
+    }
 
 
 def worker(objects: list[dict]) -> dict:

@@ -93,12 +93,16 @@ class Recipe(unittest.TestCase):
     def test_the_certificates_that_are_copied_are_the_ones_that_are_read(self):
         _, _, runtime = stages()
         self.assertIn("SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt", of(runtime, "ENV"))
-        self.assertIn("--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt", of(runtime, "COPY"))
+        self.assertIn(
+            "--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt", of(runtime, "COPY")
+        )
 
     def test_nothing_comes_from_elsewhere_and_no_secret_goes_in(self):
         names = [name for name, _ in instructions()]
         self.assertNotIn("ADD", names)
-        self.assertLessEqual(set(names), {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "LABEL", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"})
+        self.assertLessEqual(
+            set(names), {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "LABEL", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
+        )
         text = "\n".join(f"{name} {arguments}" for name, arguments in instructions())
         self.assertIsNone(re.search(r"(?i)password|secret|token|credential|_key\b|curl|wget|https?://", text))
         _, _, runtime = stages()
@@ -132,7 +136,12 @@ class Context(unittest.TestCase):
         for file in ["Cargo.toml", "Cargo.lock", "LICENSE"]:
             self.assertTrue(self.sent(file), file)
         for crate in self.crates():
-            sources = [crate / "Cargo.toml", *crate.glob("src/**/*.rs"), *crate.glob("benches/*.rs"), *crate.glob("tests/*.rs")]
+            sources = [
+                crate / "Cargo.toml",
+                *crate.glob("src/**/*.rs"),
+                *crate.glob("benches/*.rs"),
+                *crate.glob("tests/*.rs"),
+            ]
             self.assertGreater(len(sources), 1, crate)
             for source in sources:
                 name = str(source.relative_to(REPOSITORY))
@@ -150,6 +159,18 @@ class Context(unittest.TestCase):
 
     def test_nothing_else_is_sent(self):
         self.assertEqual(self.patterns[0], "*")
-        for path in [".git/config", "target/debug/prorata", "lake/root.json", ".env", "pipeline/cli/.env", "connectors/target/x",
-                     "deploy/helm/prorata/values.yaml", "README.md", "tests/python/install", "testdata/README.md", "id_rsa", "tests/deploy/check"]:
+        for path in [
+            ".git/config",
+            "target/debug/prorata",
+            "lake/root.json",
+            ".env",
+            "pipeline/cli/.env",
+            "connectors/target/x",
+            "deploy/helm/prorata/values.yaml",
+            "README.md",
+            "tests/python/install",
+            "testdata/README.md",
+            "id_rsa",
+            "tests/deploy/check",
+        ]:
             self.assertFalse(self.sent(path), path)

@@ -40,13 +40,17 @@ class Validity(unittest.TestCase):
         for case, path in CASES.items():
             with self.subTest(case=case):
                 files = ["--values", str(path)] if path else []
-                self.assertIn("0 chart(s) failed", helm("lint", "--strict", str(CHART), "--kube-version", "1.31.0", *files))
+                self.assertIn(
+                    "0 chart(s) failed", helm("lint", "--strict", str(CHART), "--kube-version", "1.31.0", *files)
+                )
 
     def test_every_object_is_valid_in_old_and_new_kubernetes(self):
         for case in CASES:
             for version in KUBERNETES:
                 with self.subTest(case=case, version=version):
-                    documents = [document for document in render(case, kubernetes=version) if document["kind"] != FOREIGN]
+                    documents = [
+                        document for document in render(case, kubernetes=version) if document["kind"] != FOREIGN
+                    ]
                     self.assertEqual([fault for document in documents for fault in faults(document, version)], [])
 
     def test_an_invalid_object_would_be_found(self):
@@ -89,13 +93,16 @@ class Security(unittest.TestCase):
             self.assertEqual(pod["securityContext"]["runAsNonRoot"], True)
             self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
             for container in pod["containers"] + pod.get("initContainers", []):
-                self.assertEqual(container["securityContext"], {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "privileged": False,
-                    "readOnlyRootFilesystem": True,
-                    "runAsNonRoot": True,
-                })
+                self.assertEqual(
+                    container["securityContext"],
+                    {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                        "privileged": False,
+                        "readOnlyRootFilesystem": True,
+                        "runAsNonRoot": True,
+                    },
+                )
             for shared in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"]:
                 self.assertFalse(pod.get(shared))
 
@@ -105,6 +112,9 @@ class Security(unittest.TestCase):
             context = pod["securityContext"]
             found = tuple(context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup"))
             self.assertEqual(found, expected.get(case, (65532, 65532, 65532)))
+        for key in ["runAsUser", "runAsGroup", "fsGroup"]:
+            without = template(one(render(override={"podSecurity": {key: None}}), "StatefulSet"))["spec"]
+            self.assertNotIn(key, without["securityContext"])
 
     def test_no_token_of_the_kubernetes_api_is_mounted(self):
         for case, pod in self.every_pod():
@@ -119,6 +129,11 @@ class Security(unittest.TestCase):
     def test_services_of_the_namespace_cannot_configure_the_program(self):
         for _, pod in self.every_pod():
             self.assertIs(pod["enableServiceLinks"], False)
+
+    def test_why_a_container_stopped_stands_in_its_status(self):
+        for _, pod in self.every_pod():
+            for container in pod["containers"]:
+                self.assertEqual(container["terminationMessagePolicy"], "FallbackToLogsOnError")
 
     def test_only_tmp_can_be_written(self):
         for _, pod in self.every_pod():
@@ -145,14 +160,19 @@ class Connections(unittest.TestCase):
         for case in CASES:
             objects = render(case)
             labels = {kind: pod["metadata"]["labels"].items() for kind, pod in pods(objects).items()}
-            selectors = [one(objects, "StatefulSet")["spec"]["selector"]["matchLabels"], one(objects, "Service")["spec"]["selector"]]
+            selectors = [
+                one(objects, "StatefulSet")["spec"]["selector"]["matchLabels"],
+                one(objects, "Service")["spec"]["selector"],
+            ]
             selectors += [d["spec"]["selector"]["matchLabels"] for d in objects if d["kind"] == "PodDisruptionBudget"]
             for selector in selectors:
                 with self.subTest(case=case, selector=selector):
                     self.assertLessEqual(selector.items(), labels["StatefulSet"])
                     self.assertFalse(selector.items() <= labels.get("CronJob", {"nothing": ""}.items()))
                     # A selector cannot be changed by an upgrade.
-                    self.assertEqual(selector.keys(), {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")})
+                    self.assertEqual(
+                        selector.keys(), {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")}
+                    )
 
     def test_the_policy_is_for_all_pods(self):
         objects = render("everything")
@@ -184,7 +204,9 @@ class Connections(unittest.TestCase):
         long = render("backfill", release="a" * 53)
         for document in long:
             self.assertLessEqual(len(document["metadata"]["name"]), 52)
-        self.assertEqual(one(render("backfill", release="finops"), "CronJob")["metadata"]["name"], "finops-prorata-backfill")
+        self.assertEqual(
+            one(render("backfill", release="finops"), "CronJob")["metadata"]["name"], "finops-prorata-backfill"
+        )
         self.assertEqual(one(render("backfill"), "CronJob")["metadata"]["name"], "prorata-backfill")
         self.assertEqual(one(render("everything"), "StatefulSet")["metadata"]["name"], "cost-allocation")
 

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 import yaml
-from chart import CHART, REPOSITORY, Refused, documented, render, text, values
+from chart import CHART, REPOSITORY, Refused, documented, one, render, text, values
 
 FILLED = {"enabled": True, "events": "s3://bucket/lake/events", "lake": "s3://other/lake"}
 
@@ -51,12 +51,18 @@ REFUSED = [
     ({"config": {"work": {"memory_limit": 2147483648}}}, "leaves nothing beside config.work.memory_limit"),
     ({"resources": {"limits": {"memory": "1024Mi"}}}, "leaves nothing beside config.work.memory_limit"),
     ({"replicas": 17, "config": {"root": {"shards": 16}}}, "17 workers for 16 shards"),
-    ({"config": {"root": {"url": "s3://other/lake/"}}, "backfill": FILLED | {"suspend": False}}, "workers hold the shards"),
+    (
+        {"config": {"root": {"url": "s3://other/lake/"}}, "backfill": FILLED | {"suspend": False}},
+        "workers hold the shards",
+    ),
     # Secrets where they do not belong.
     ({"config": {"kafka": {"sasl_password": "hunter2"}}}, "config.kafka.sasl_password would stand in a ConfigMap"),
     ({"config": {"registry": {"password": "hunter2"}}}, "config.registry.password would stand in a ConfigMap"),
     ({"config": {"root": {"aws_secret_access_key": "hunter2"}}}, "config.root.aws_secret_access_key would stand"),
-    ({"config": {"registry": {"url": "https://user:hunter2@registry"}}}, "config.registry.url has a password in its URL"),
+    (
+        {"config": {"registry": {"url": "https://user:hunter2@registry"}}},
+        "config.registry.url has a password in its URL",
+    ),
     ({"config": {"kafka": {"brokers": [{"token": "hunter2"}]}}}, "config.kafka.brokers.0.token would stand"),
 ]
 
@@ -68,10 +74,22 @@ ACCEPTED = [
     {"config": {"work": {"memory_limit": 2147483647}}},
     {"replicas": 16, "config": {"root": {"shards": 16}}},
     {"replicas": 0},
-    {"config": {"kafka": {"sasl_password": "", "sasl_password_file": "/etc/kafka/password", "sasl_token_file": "/etc/token"}}},
+    {
+        "config": {
+            "kafka": {"sasl_password": "", "sasl_password_file": "/etc/kafka/password", "sasl_token_file": "/etc/token"}
+        }
+    },
     {"config": {"rules": {"currencies": {"password": "EUR"}}}},
     {"config": {"http": {"listen": "[::]:8080"}}},
-    {"objectStore": {"env": {"AWS_WEB_IDENTITY_TOKEN_FILE": "/t", "GOOGLE_APPLICATION_CREDENTIALS": "/g", "AWS_SSE_KMS_KEY_ID": "k"}}},
+    {
+        "objectStore": {
+            "env": {
+                "AWS_WEB_IDENTITY_TOKEN_FILE": "/t",
+                "GOOGLE_APPLICATION_CREDENTIALS": "/g",
+                "AWS_SSE_KMS_KEY_ID": "k",
+            }
+        }
+    },
     {"extraEnv": [{"name": "PRORATA_KAFKA__SASL_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]},
     {"config": {"root": {"url": "s3://other/lake"}}, "backfill": FILLED},
     {"config": {"root": {"url": "s3://other/lake"}}, "replicas": 0, "backfill": FILLED | {"suspend": False}},
@@ -111,7 +129,7 @@ class Documentation(unittest.TestCase):
         for line in lines:
             key = re.match(r"^( *)([A-Za-z]+):", line)
             if key:
-                path[len(key[1]) // 2:] = [key[2]]
+                path[len(key[1]) // 2 :] = [key[2]]
                 yield tuple(path), commented
             commented = line.lstrip().startswith("# ")
 
@@ -139,12 +157,25 @@ class Documentation(unittest.TestCase):
 
         free = {("global",), *((probe, "initialDelaySeconds") for probe in KNOWN if probe.endswith("Probe"))}
         in_schema = set(known(schema)) - free
-        in_values = {path for path in present(values()) if path[0] != "config" and not {"requests", "limits"} & set(path[:-1])}
+        in_values = {
+            path for path in present(values()) if path[0] != "config" and not {"requests", "limits"} & set(path[:-1])
+        }
         self.assertEqual({path for path in in_schema if path[0] != "config"}, in_values)
 
     def test_the_chart_s_version_of_the_program_is_the_program_s(self):
         cargo = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())
-        self.assertEqual(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"], cargo["workspace"]["package"]["version"])
+        self.assertEqual(
+            yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"], cargo["workspace"]["package"]["version"]
+        )
+
+    def test_the_example_of_the_readme_is_right(self):
+        readme = (REPOSITORY / "README.md").read_text()
+        example = yaml.safe_load(readme.split("## Deploy\n")[1].split("```yaml\n")[1].split("```")[0])
+        objects = render(override=example)
+        self.assertEqual(one(objects, "StatefulSet")["spec"]["replicas"], example["replicas"])
+        for section, keys in example["config"].items():
+            self.assertLessEqual(keys.keys(), documented()[section].keys())
+        self.assertNotIn("Not set", self.notes("defaults", example))
 
     def notes(self, case, override=None):
         """What is shown after an installation: NOTES.txt, in a copy of the chart where it is an object's text."""
@@ -152,7 +183,9 @@ class Documentation(unittest.TestCase):
             copy = Path(folder) / "prorata"
             shutil.copytree(CHART, copy)
             notes = (copy / "templates" / "NOTES.txt").read_text()
-            notes = f'{{{{- define "notes" }}}}{notes}{{{{ end -}}}}\nkind: Notes\ntext: {{{{ include "notes" . | toJson }}}}\n'
+            notes = (
+                '{{- define "notes" }}' + notes + '{{ end -}}\nkind: Notes\ntext: {{ include "notes" . | toJson }}\n'
+            )
             (copy / "templates" / "notes.yaml").write_text(notes)
             documents = yaml.safe_load_all(text(case, override, chart=copy))
             return next(document["text"] for document in documents if document and document["kind"] == "Notes")

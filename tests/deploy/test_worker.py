@@ -2,8 +2,24 @@
 
 import unittest
 
-from chart import (CASES, CHART, Refused, backfill, configuration, documented, helm, merged, one, pods, render, seconds,
-                   size, template, text, values, variables, worker)
+from chart import (
+    CASES,
+    CHART,
+    backfill,
+    configuration,
+    documented,
+    merged,
+    one,
+    pods,
+    render,
+    seconds,
+    size,
+    template,
+    text,
+    values,
+    variables,
+    worker,
+)
 
 # Whatever a Secret holds reaches pods by reference alone: these are the names in the cases.
 SASL = ["PRORATA_KAFKA__SASL_USERNAME", "PRORATA_KAFKA__SASL_PASSWORD"]
@@ -25,8 +41,12 @@ class Configuration(unittest.TestCase):
         whole = merged(documented(), listen)
         self.assertEqual(configuration(render(override={"config": whole})), whole)
         # Large numbers, and texts that look like something else.
-        rules = {"rules": {"version": "1e3", "weights": {"gpu": "09", "cpu": "1_0"}, "currencies": {"no": "NO", "y": "EUR"}}}
-        whole = merged(merged(listen, rules), {"work": {"memory_limit": 1234567890}, "log": {"level": "info", "format": "json"}})
+        rules = {
+            "rules": {"version": "1e3", "weights": {"gpu": "09", "cpu": "1_0"}, "currencies": {"no": "NO", "y": "EUR"}}
+        }
+        whole = merged(
+            merged(listen, rules), {"work": {"memory_limit": 1234567890}, "log": {"level": "info", "format": "json"}}
+        )
         found = configuration(render(override={"config": whole}))
         self.assertEqual(found, whole)
         self.assertIn("memory_limit: 1234567890\n", text(override={"config": whole}))
@@ -86,7 +106,11 @@ class Worker(unittest.TestCase):
                 self.assertEqual(container["ports"], [{"name": "http", "containerPort": port, "protocol": "TCP"}])
                 service = one(objects, "Service")["spec"]["ports"][0]
                 self.assertEqual((service["port"], service["targetPort"]), (port, "http"))
-                for probe, path in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]:
+                for probe, path in [
+                    ("startupProbe", "/livez"),
+                    ("livenessProbe", "/livez"),
+                    ("readinessProbe", "/readyz"),
+                ]:
                     timing = dict(container[probe])
                     self.assertEqual(timing.pop("httpGet"), {"path": path, "port": "http"})
                     self.assertEqual(timing, values(case)[probe])
@@ -96,7 +120,9 @@ class Worker(unittest.TestCase):
         for case in CASES:
             objects = render(case)
             drain = seconds(configuration(objects).get("work", {}).get("drain_timeout", default))
-            self.assertGreater(template(one(objects, "StatefulSet"))["spec"]["terminationGracePeriodSeconds"], drain, case)
+            self.assertGreater(
+                template(one(objects, "StatefulSet"))["spec"]["terminationGracePeriodSeconds"], drain, case
+            )
 
     def test_its_memory_is_bounded_below_its_limit(self):
         default = documented()["work"]["memory_limit"]
@@ -114,7 +140,9 @@ class Worker(unittest.TestCase):
         self.assertEqual(one(render("everything"), "PodDisruptionBudget")["spec"]["maxUnavailable"], "25%")
 
     def test_the_image_is_the_digest_or_the_tag_or_the_version(self):
-        version = next(line.split('"')[1] for line in (CHART / "Chart.yaml").read_text().splitlines() if "appVersion" in line)
+        version = next(
+            line.split('"')[1] for line in (CHART / "Chart.yaml").read_text().splitlines() if "appVersion" in line
+        )
         self.assertEqual(worker(render())["image"], f"prorata:{version}")
         self.assertEqual(worker(render(override={"image": {"tag": "7"}}))["image"], "prorata:7")
         digest = values("everything")["image"]["digest"]
@@ -126,9 +154,12 @@ class Worker(unittest.TestCase):
 class Secrets(unittest.TestCase):
     def test_credentials_come_by_reference(self):
         found = variables(worker(render("secrets")))
-        expected = [reference(SASL[0], "kafka-credentials", "user"), reference(SASL[1], "kafka-credentials", "pass"),
-                    reference(REGISTRY[0], "registry-credentials", "username"),
-                    reference(REGISTRY[1], "registry-credentials", "password")]
+        expected = [
+            reference(SASL[0], "kafka-credentials", "user"),
+            reference(SASL[1], "kafka-credentials", "pass"),
+            reference(REGISTRY[0], "registry-credentials", "username"),
+            reference(REGISTRY[1], "registry-credentials", "password"),
+        ]
         self.assertEqual([found[variable["name"]] for variable in expected], expected)
         self.assertEqual(worker(render("secrets"))["envFrom"], [{"secretRef": {"name": "bucket-credentials"}}])
         self.assertEqual(found["AWS_REGION"]["value"], "eu-central-1")
@@ -148,31 +179,60 @@ class Secrets(unittest.TestCase):
                         self.assertEqual(set(variable), {"name", "valueFrom"}, variable)
 
     def test_the_authority_s_certificate_is_a_mounted_file(self):
-        for case, secret, key in [("secrets", "kafka-authority", "authority.pem"), ("everything", "kafka-certificates", "ca.crt")]:
+        for case, secret, key in [
+            ("secrets", "kafka-authority", "authority.pem"),
+            ("everything", "kafka-certificates", "ca.crt"),
+        ]:
             objects = render(case)
             pod = template(one(objects, "StatefulSet"))["spec"]
             volume = next(volume for volume in pod["volumes"] if volume["name"] == "kafka-tls")
             mount = next(mount for mount in worker(objects)["volumeMounts"] if mount["name"] == "kafka-tls")
             self.assertEqual(volume["secret"], {"secretName": secret})
-            self.assertEqual(variables(worker(objects))["PRORATA_KAFKA__SSL_CA_FILE"]["value"], f"{mount['mountPath']}/{key}")
+            self.assertEqual(
+                variables(worker(objects))["PRORATA_KAFKA__SSL_CA_FILE"]["value"], f"{mount['mountPath']}/{key}"
+            )
 
     def test_the_backfill_is_not_given_what_only_the_worker_needs(self):
         objects = render("everything")
         pod, container = template(one(objects, "CronJob"))["spec"], backfill(objects)
-        self.assertEqual(set(variables(container)), set(variables(worker(objects))) - {
-            *SASL, *REGISTRY, "PRORATA_KAFKA__SSL_CA_FILE", "PRORATA_KAFKA__GROUP_INSTANCE_ID"})
+        self.assertEqual(
+            set(variables(container)),
+            set(variables(worker(objects)))
+            - {*SASL, *REGISTRY, "PRORATA_KAFKA__SSL_CA_FILE", "PRORATA_KAFKA__GROUP_INSTANCE_ID"},
+        )
         self.assertNotIn("kafka-tls", [volume["name"] for volume in pod["volumes"]])
         self.assertEqual(container["envFrom"], worker(objects)["envFrom"])
 
 
 class Backfill(unittest.TestCase):
     def test_it_folds_what_it_is_told_to_where_it_is_told_to(self):
-        self.assertEqual(backfill(render("backfill"))["args"], [
-            "backfill", "--config", "/etc/prorata/prorata.yaml", "--events", "s3://bucket/lake/events",
-            "--lake", "s3://bucket/again", "--json"])
-        self.assertEqual(backfill(render("everything"))["args"], [
-            "backfill", "--config", "/etc/prorata/prorata.yaml", "--events", "az://container/lake/events",
-            "--lake", "az://container/lake", "--take-over", "--from=2026-11-01T00"])
+        self.assertEqual(
+            backfill(render("backfill"))["args"],
+            [
+                "backfill",
+                "--config",
+                "/etc/prorata/prorata.yaml",
+                "--events",
+                "s3://bucket/lake/events",
+                "--lake",
+                "s3://bucket/again",
+                "--json",
+            ],
+        )
+        self.assertEqual(
+            backfill(render("everything"))["args"],
+            [
+                "backfill",
+                "--config",
+                "/etc/prorata/prorata.yaml",
+                "--events",
+                "az://container/lake/events",
+                "--lake",
+                "az://container/lake",
+                "--take-over",
+                "--from=2026-11-01T00",
+            ],
+        )
 
     def test_it_is_off_rests_and_takes_nothing_over_unless_told_to(self):
         own = values()["backfill"]
@@ -189,17 +249,27 @@ class Backfill(unittest.TestCase):
         self.assertEqual((spec["schedule"], spec["timeZone"]), ("15 3 * * 0", "Etc/UTC"))
         self.assertEqual(spec["startingDeadlineSeconds"], 3600)
         job = spec["jobTemplate"]["spec"]
-        self.assertEqual((job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (21600, 2, 604800))
+        self.assertEqual(
+            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (21600, 2, 604800)
+        )
         job = one(render("everything"), "CronJob")["spec"]["jobTemplate"]["spec"]
-        self.assertEqual((job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (86400, 0, 3600))
+        self.assertEqual(
+            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (86400, 0, 3600)
+        )
 
     def test_only_what_may_mend_itself_is_tried_again(self):
         job = one(render("backfill"), "CronJob")["spec"]["jobTemplate"]["spec"]
         self.assertEqual(job["template"]["spec"]["restartPolicy"], "Never")
         stop, evicted = job["podFailurePolicy"]["rules"]
         self.assertEqual(stop["action"], "FailJob")
-        self.assertEqual(stop["onExitCodes"], {"containerName": backfill(render("backfill"))["name"], "operator": "In", "values": [2, 3]})
-        self.assertEqual((evicted["action"], evicted["onPodConditions"]), ("Ignore", [{"type": "DisruptionTarget", "status": "True"}]))
+        self.assertEqual(
+            stop["onExitCodes"],
+            {"containerName": backfill(render("backfill"))["name"], "operator": "In", "values": [2, 3]},
+        )
+        self.assertEqual(
+            (evicted["action"], evicted["onPodConditions"]),
+            ("Ignore", [{"type": "DisruptionTarget", "status": "True"}]),
+        )
 
     def test_it_is_the_worker_s_image_with_bounds_of_its_own(self):
         objects = render("backfill")

@@ -73,7 +73,6 @@ securityContext:
   {{- end }}
   {{- if not (kindIs "invalid" .fsGroup) }}
   fsGroup: {{ int64 .fsGroup }}
-  fsGroupChangePolicy: OnRootMismatch
   {{- end }}
   {{- end }}
   seccompProfile:

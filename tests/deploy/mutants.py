@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Breaks a copy of deploy/ in one way after the other, and tells which breakage the checks do not find.
+
+`check --mutants [FILE]` starts it, for all files or those whose path has FILE in it. Every line below says a file, a
+part of it, and what stands there instead.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+CHART = "helm/prorata/"
+TEMPLATES = CHART + "templates/"
+WORKER, BACKFILL, HELPERS, CHECKS = (
+    TEMPLATES + name for name in ("statefulset.yaml", "backfill.yaml", "_helpers.tpl", "_checks.tpl")
+)
+SCHEMA, VALUES = CHART + "values.schema.json", CHART + "values.yaml"
+
+MUTANTS = [
+    (WORKER, "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady"),
+    (WORKER, "type: RollingUpdate", "type: OnDelete"),
+    (WORKER, "FallbackToLogsOnError", "File"),
+    (WORKER, "fieldPath: metadata.name", "fieldPath: metadata.uid"),
+    (WORKER, "PRORATA_KAFKA__GROUP_INSTANCE_ID", "PRORATA_KAFKA__INSTANCE_ID"),
+    (WORKER, "            - work\n", "            - worker\n"),
+    (
+        WORKER,
+        "checksum/config: {{ toYaml .Values.config | sha256sum }}",
+        "checksum/config: {{ .Chart.Version | sha256sum }}",
+    ),
+    (WORKER, "toYaml .Values.config | sha256sum", "toYaml .Values | sha256sum"),
+    (
+        WORKER,
+        "terminationGracePeriodSeconds: {{ int64 .Values.terminationGracePeriodSeconds }}",
+        "terminationGracePeriodSeconds: 30",
+    ),
+    (WORKER, "path: /readyz", "path: /livez"),
+    (WORKER, 'containerPort: {{ include "prorata.port" . }}', "containerPort: 8080"),
+    (
+        WORKER,
+        "          startupProbe:\n            httpGet:\n              path: /livez",
+        "          startupProbe:\n            httpGet:\n              path: /",
+    ),
+    (
+        WORKER,
+        "              path: /livez\n              port: http\n            {{- toYaml .Values.livenessProbe",
+        "              path: /livez\n              port: metrics\n            {{- toYaml .Values.livenessProbe",
+    ),
+    (
+        WORKER,
+        'serviceName: {{ include "prorata.fullname" . }}',
+        'serviceName: {{ include "prorata.fullname" . }}-headless',
+    ),
+    (
+        WORKER,
+        '"PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .passwordKey',
+        '"PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .usernameKey',
+    ),
+    (WORKER, '"PRORATA_REGISTRY__PASSWORD"', '"PRORATA_REGISTRY__PASSWD"'),
+    (WORKER, "secretName: {{ . }}", "secretName: kafka-authority"),
+    (
+        WORKER,
+        "              mountPath: /etc/prorata-tls/kafka\n              readOnly: true\n",
+        "              mountPath: /etc/prorata-tls/kafka\n",
+    ),
+    (WORKER, "mountPath: /etc/prorata-tls/kafka", "mountPath: /etc/prorata/tls"),
+    (
+        WORKER,
+        "        app.kubernetes.io/component: worker\n        {{- with .Values.podLabels }}",
+        "        {{- with .Values.podLabels }}",
+    ),
+    (WORKER, '          securityContext:\n            {{- include "prorata.securityContext" . | nindent 12 }}\n', ""),
+    (WORKER, "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n", ""),
+    (WORKER, "topologySpreadConstraints:\n        {{- toYaml . | nindent 8 }}", "topologySpreadConstraints: []"),
+    (HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+    (HELPERS, "    - ALL", "    - NET_RAW"),
+    (HELPERS, "type: RuntimeDefault", "type: Unconfined"),
+    (HELPERS, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true"),
+    (HELPERS, "automountServiceAccountToken: false", "automountServiceAccountToken: true"),
+    (HELPERS, "enableServiceLinks: false\n", ""),
+    (HELPERS, "runAsUser: {{ int64 .runAsUser }}", "runAsUser: 0"),
+    (HELPERS, '{{- if not (kindIs "invalid" .fsGroup) }}', "{{- if true }}"),
+    (HELPERS, "mountPath: /tmp", "mountPath: /var/tmp"),
+    (HELPERS, "  mountPath: /etc/prorata\n  readOnly: true", "  mountPath: /etc/prorata"),
+    (HELPERS, "mountPath: /etc/prorata\n", "mountPath: /etc/cost\n"),
+    (HELPERS, "    sizeLimit: {{ .Values.tmp.sizeLimit }}", "    medium: Memory"),
+    (HELPERS, '{{- printf "%s@%s" .repository .digest -}}', '{{- printf "%s:%s" .repository .tag -}}'),
+    (HELPERS, "trunc 43", "trunc 63"),
+    (
+        HELPERS,
+        "app.kubernetes.io/instance: {{ .Release.Name | quote }}",
+        "app.kubernetes.io/instance: {{ .Release.Name | quote }}\napp.kubernetes.io/version: {{ .Chart.AppVersion | quote }}",
+    ),
+    (HELPERS, "{{- with .Values.tolerations }}", "{{- with .Values.nothing }}"),
+    (BACKFILL, "concurrencyPolicy: Forbid", "concurrencyPolicy: Allow"),
+    (BACKFILL, "timeZone: Etc/UTC\n", "\n"),
+    (BACKFILL, "suspend: {{ .Values.backfill.suspend }}", "suspend: false"),
+    (BACKFILL, "values: [2, 3]", "values: [2]"),
+    (BACKFILL, "containerName: backfill", "containerName: worker"),
+    (BACKFILL, "- action: Ignore", "- action: Count"),
+    (BACKFILL, "restartPolicy: Never", "restartPolicy: OnFailure"),
+    (BACKFILL, "{{- if .Values.backfill.takeOver }}", "{{- if true }}"),
+    (BACKFILL, "activeDeadlineSeconds: {{ int64 .Values.backfill.activeDeadlineSeconds }}\n", "\n"),
+    (BACKFILL, "startingDeadlineSeconds: {{ int64 .Values.backfill.startingDeadlineSeconds }}\n", "\n"),
+    (BACKFILL, "- {{ .Values.backfill.lake | quote }}", "- {{ .Values.backfill.events | quote }}"),
+    (
+        BACKFILL,
+        "            app.kubernetes.io/component: backfill\n            {{- with",
+        "            app.kubernetes.io/component: worker\n            {{- with",
+    ),
+    (
+        BACKFILL,
+        'securityContext:\n                {{- include "prorata.securityContext" . | nindent 16 }}',
+        "securityContext: {}",
+    ),
+    (
+        BACKFILL,
+        "              {{- with .Values.objectStore.existingSecret }}",
+        "              {{- with .Values.kafka.sasl.existingSecret }}",
+    ),
+    (BACKFILL, "{{- toYaml .Values.backfill.resources", "{{- toYaml .Values.resources"),
+    (TEMPLATES + "configmap.yaml", '{{- include "prorata.check" . -}}\n', ""),
+    (TEMPLATES + "configmap.yaml", "{{- toYaml .Values.config", "{{- toYaml .Values"),
+    (
+        TEMPLATES + "configmap.yaml",
+        "{{- toYaml .Values.config | nindent 4 }}",
+        "{{- range $key, $value := .Values.config.work }}\n    {{ $key }}: {{ $value }}{{ end }}",
+    ),
+    (TEMPLATES + "service.yaml", "clusterIP: None", 'clusterIP: ""'),
+    (TEMPLATES + "service.yaml", "name: http", "name: metrics"),
+    (TEMPLATES + "service.yaml", "    app.kubernetes.io/component: worker\n", ""),
+    (TEMPLATES + "service.yaml", "publishNotReadyAddresses", "publishNotReadyAdresses"),
+    (TEMPLATES + "serviceaccount.yaml", "automountServiceAccountToken: false\n", ""),
+    (TEMPLATES + "serviceaccount.yaml", ".Values.serviceAccount.annotations", ".Values.podAnnotations"),
+    (TEMPLATES + "poddisruptionbudget.yaml", "unhealthyPodEvictionPolicy: AlwaysAllow\n", "\n"),
+    (TEMPLATES + "poddisruptionbudget.yaml", "      app.kubernetes.io/component: worker\n", ""),
+    (
+        TEMPLATES + "poddisruptionbudget.yaml",
+        "maxUnavailable: {{ .Values.podDisruptionBudget.maxUnavailable }}",
+        "minAvailable: 1",
+    ),
+    (
+        TEMPLATES + "networkpolicy.yaml",
+        "    - Ingress\n    {{- if .Values.networkPolicy.egress }}\n    - Egress\n    {{- end }}",
+        "    - Ingress\n    - Egress",
+    ),
+    (TEMPLATES + "networkpolicy.yaml", "protocol: UDP", "protocol: TCP"),
+    (TEMPLATES + "servicemonitor.yaml", "path: /metrics", "path: /status"),
+    (
+        TEMPLATES + "servicemonitor.yaml",
+        "      app.kubernetes.io/component: worker\n",
+        "      app.kubernetes.io/component: workers\n",
+    ),
+    (TEMPLATES + "NOTES.txt", 'dig "root" "url"', 'dig "work" "lake"'),
+    (
+        CHECKS,
+        "le (int64 .Values.terminationGracePeriodSeconds) $seconds",
+        "lt (int64 .Values.terminationGracePeriodSeconds) $seconds",
+    ),
+    (CHECKS, "{{- div (add $number 999) 1000 -}}", "{{- div $number 1000 -}}"),
+    (CHECKS, '"m" 60', '"m" 1'),
+    (CHECKS, '"drain_timeout" "30s"', '"drain_timeout" "20s"'),
+    (CHECKS, "{{- if ge $memory", "{{- if gt $memory"),
+    (CHECKS, "gt (int64 .Values.replicas) $shards", "ge (int64 .Values.replicas) $shards"),
+    (CHECKS, "|token|", "|tokens|"),
+    (CHECKS, '(omit .Values.config "rules")', ".Values.config"),
+    (CHECKS, "not .suspend", "true"),
+    (CHECKS, '"://[^/@]*:[^/@]*@"', '"://:@"'),
+    (SCHEMA, '"minimum": 1\n    },\n    "basic"', '"minimum": 0\n    },\n    "basic"'),
+    (SCHEMA, "(SECRET|PASSWORD|TOKEN|(ACCESS|ACCOUNT", "(PASSWORD|TOKEN|(ACCOUNT"),
+    (SCHEMA, '"then": {"description": "A secret comes from valueFrom", "not": {"required": ["value"]}}', '"then": {}'),
+    (SCHEMA, "^(0\\\\.0\\\\.0\\\\.0|", "^([0-9.]+|"),
+    (SCHEMA, '"replicas": {"type": "integer", "minimum": 0}', '"replicas": {"type": ["integer", "string"]}'),
+    (SCHEMA, '"then": {"properties": {"events": {"minLength": 1}, "lake": {"minLength": 1}}}', '"then": {}'),
+    (SCHEMA, '"type": "object",\n  "additionalProperties": false', '"type": "object",\n  "additionalProperties": true'),
+    (SCHEMA, '"tolerations"', '"tolerances"'),
+    (VALUES, "# Taints of nodes that pods tolerate.\n", ""),
+    (VALUES, "  # Its key with the password.\n", ""),
+    (VALUES, "takeOver: false", "takeOver: true"),
+    (VALUES, "suspend: true", "suspend: false"),
+    (VALUES, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 30"),
+    (VALUES, "  limits:\n    memory: 2Gi", "  limits:\n    memory: 1536Mi"),
+    (VALUES, "listen: 0.0.0.0:8080", "listen: 0.0.0.0:8081"),
+    (VALUES, "    format: json", "    style: json"),
+    (VALUES, "runAsUser: 65532", "runAsUser: 1000"),
+    (CHART + "Chart.yaml", 'appVersion: "0.1.0"', 'appVersion: "0.2.0"'),
+    (CHART + "Chart.yaml", ">=1.29.0-0", ">=1.20.0-0"),
+    ("prorata.yaml", "drain_timeout: 30s", "drain_timeout: 45s"),
+    ("prorata.yaml", "group_instance_id:", "group_instance:"),
+    ("Dockerfile", "USER 65532:65532", "USER prorata"),
+    ("Dockerfile", "USER 65532:65532\n", ""),
+    ("Dockerfile", "@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f", ""),
+    ("Dockerfile", "debian:trixie-20261005-slim", "debian:bookworm-20261005-slim"),
+    ("Dockerfile", "rust:1.95.0", "rust:1.94.0"),
+    ("Dockerfile", "perl \\", "perl cmake \\"),
+    ("Dockerfile", "--locked ", ""),
+    ("Dockerfile", "tls-vendored", "ssl-vendored"),
+    ("Dockerfile", 'ENTRYPOINT ["/usr/local/bin/prorata"]', "ENTRYPOINT prorata"),
+    ("Dockerfile", "WORKDIR /src\n", "WORKDIR /src\nADD https://example.test/x /x\n"),
+    ("Dockerfile", "ARG REVISION=unknown", "ARG REVISION=unknown\nENV AWS_SECRET_ACCESS_KEY=x"),
+    ("Dockerfile", "ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt\n", ""),
+    ("Dockerfile", "EXPOSE 8080", "EXPOSE"),
+    ("dockerignore", "*\n!Cargo.toml", "target\n!Cargo.toml"),
+    ("dockerignore", "!schemas\n", ""),
+    ("dockerignore", "**/.env\n", ""),
+]
+
+
+def found(file: str, part: str, instead: str) -> bool:
+    """Whether the checks fail on a copy in which a part of a file is something else."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "deploy"
+        shutil.copytree(REPOSITORY / "deploy", copy)
+        shutil.copy(REPOSITORY / ".dockerignore", copy / "dockerignore")
+        text = (copy / file).read_text()
+        if part not in text:
+            sys.exit(f"{file} has no part {part!r}: mend the list of mutants")
+        (copy / file).write_text(text.replace(part, instead))
+        environment = {**os.environ, "PRORATA_DEPLOY": str(copy)}
+        return (
+            subprocess.run(
+                [HERE / "checks.py", "--failfast"], env=environment, capture_output=True, check=False
+            ).returncode
+            == 1
+        )
+
+
+def main() -> int:
+    if not found("Dockerfile", "USER 65532:65532", "USER 0:0") or found("Dockerfile", "# The image", "# The Image"):
+        sys.exit("the checks do not tell a broken copy from a whole one: run tests/deploy/check first")
+    chosen = [mutant for mutant in MUTANTS if len(sys.argv) < 2 or sys.argv[1] in mutant[0]]
+    missed = 0
+    for file, part, instead in chosen:
+        ok = found(file, part, instead)
+        missed += not ok
+        print(f"{'found ' if ok else 'MISSED'} {file}: {part!r} -> {instead!r}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The program takes what the chart gives it: the file, the variables, the arguments."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from chart import CASES, backfill, one, render, variables, worker
+
+PROGRAM = Path(os.environ["PRORATA_BINARY"])
+FILE = "/etc/prorata/prorata.yaml"
+
+
+def run(objects: list[dict], container: dict, changes: dict[str, str]) -> tuple[int, str]:
+    """Starts the program as a container would, and gives its exit code and what it says. References to Secrets become
+    texts that look like numbers; `changes` replaces arguments."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prorata.yaml"
+        file.write_text(one(objects, "ConfigMap")["data"]["prorata.yaml"])
+        changes = changes | {FILE: str(file)}
+        arguments = [changes.get(argument, argument) for argument in container["args"]]
+        environment = {name: variable.get("value", "12345") for name, variable in variables(container).items()}
+        done = subprocess.run(
+            [PROGRAM, *arguments], env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stderr
+
+
+class Program(unittest.TestCase):
+    def test_the_worker_takes_the_file_and_misses_only_what_the_notes_say(self):
+        for case in ["defaults", "bare"]:
+            objects = render(case)
+            code, sentence = run(objects, worker(objects), {})
+            self.assertEqual(code, 2, sentence)
+            self.assertIn("root.url is not set", sentence)
+
+    def test_every_file_and_variable_is_known(self):
+        # A backfill reads the whole configuration, and then looks for its events.
+        for case in CASES:
+            objects = render(case)
+            container = worker(objects) | {
+                "args": ["backfill", "--config", FILE, "--events", "nowhere", "--lake", "lake"]
+            }
+            code, sentence = run(objects, container, {})
+            self.assertEqual(
+                (code, sentence), (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"), case
+            )
+
+    def test_a_key_that_is_not_known_would_be_found(self):
+        objects = render(override={"config": {"work": {"drain_timeuot": "30s"}}})
+        code, sentence = run(objects, worker(objects), {})
+        self.assertEqual(code, 2)
+        self.assertIn("unknown key work.drain_timeuot", sentence)
+
+    def test_the_backfill_takes_its_arguments(self):
+        for case in ["backfill", "everything"]:
+            objects = render(case)
+            container = backfill(objects)
+            at = container["args"].index("--events")
+            code, sentence = run(objects, container, {container["args"][at + 1]: "nowhere"})
+            self.assertEqual(
+                (code, sentence), (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"), case
+            )
