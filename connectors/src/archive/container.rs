@@ -273,7 +273,10 @@ impl ContainerWriter {
     fn end_block(&mut self) -> io::Result<()> {
         if self.records > 0 {
             put_long(&mut self.out, self.records);
-            put_bytes(&mut self.out, &zstd::bulk::compress(&self.block, Self::LEVEL)?);
+            let mut zstd = zstd::bulk::Compressor::new(Self::LEVEL)?;
+            // A flipped bit must not become another event.
+            zstd.include_checksum(true)?;
+            put_bytes(&mut self.out, &zstd.compress(&self.block)?);
             self.out.extend_from_slice(&self.sync);
             self.block.clear();
             self.records = 0;

@@ -68,8 +68,8 @@ pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<B
     let mut items = Vec::new();
     let mut hours = BTreeMap::new();
     for (shard, window) in windows {
-        items.extend(organizations(archive, shard, (window.files, window.bodies), window.states)?);
-        hours.insert(shard, window.hours);
+        hours.insert(shard, window.hours.clone());
+        items.extend(organizations(archive, shard, window)?);
     }
     let folded: Vec<(Item, Vec<FoldedHour>)> = items
         .into_par_iter()
@@ -91,12 +91,8 @@ pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<B
 }
 
 /// Decodes a window's events, and sorts states and events by organization, ascending.
-fn organizations(
-    archive: &dyn Archive,
-    shard: Shard,
-    (files, bodies): (Vec<(Hour, Bytes)>, Vec<(Hour, Vec<Body>)>),
-    states: ShardState,
-) -> Result<Vec<Item>> {
+fn organizations(archive: &dyn Archive, shard: Shard, window: Window) -> Result<Vec<Item>> {
+    let Window { files, bodies, states, .. } = window;
     let damaged = |hour: Hour, cause: String| WorkerError::Damaged {
         object: format!("archive of hour {hour}, shard {shard}"),
         cause,

@@ -23,6 +23,7 @@ pub mod publish;
 pub mod retention;
 pub mod root;
 pub mod rules;
+pub mod sealed;
 pub mod snapshot;
 pub mod source;
 pub mod status;

@@ -9,6 +9,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::ObjectStore;
+use crate::sealed;
 
 /// How a decision came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,8 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Che
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
-    let checkpoint: Checkpoint =
-        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let json = sealed::open_json(&bytes).map_err(|broken| damaged(broken.to_string()))?;
+    let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
     if checkpoint.format != FORMAT {
         let format = checkpoint.format;
         return Err(WorkerError::Configuration(format!(
@@ -78,7 +79,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Che
 pub async fn decide(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Decision> {
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
     let json = serde_json::to_vec(checkpoint).map_err(|error| WorkerError::Task(error.to_string()))?;
-    let bytes = Bytes::from(json);
+    let bytes = Bytes::from(sealed::seal_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
     Ok(if found == bytes { Decision::Ours } else { Decision::Anothers })
 }

@@ -9,6 +9,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::ObjectStore;
+use crate::sealed;
 
 /// Shards of a root that nobody configured otherwise.
 pub const SHARDS_DEFAULT: Shard = 16;
@@ -54,10 +55,9 @@ impl Root {
             Some(found) => found,
             None => objects::create(store, names::ROOT, &wanted.to_json()?).await?,
         };
-        let root: Self = serde_json::from_slice(&found).map_err(|error| WorkerError::Damaged {
-            object: names::ROOT.to_owned(),
-            cause: error.to_string(),
-        })?;
+        let damaged = |cause: String| WorkerError::Damaged { object: names::ROOT.to_owned(), cause };
+        let json = sealed::open_json(&found).map_err(|broken| damaged(broken.to_string()))?;
+        let root: Self = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         root.check(shards)?;
         Ok(root)
     }
@@ -90,7 +90,8 @@ impl Root {
     }
 
     fn to_json(&self) -> Result<Bytes> {
-        serde_json::to_vec_pretty(self).map(Bytes::from).map_err(|error| WorkerError::Task(error.to_string()))
+        let json = serde_json::to_vec(self).map_err(|error| WorkerError::Task(error.to_string()))?;
+        Ok(sealed::seal_json(&json).into())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::objects;
 use crate::ports::ObjectStore;
+use crate::sealed;
 
 /// A version of the rules as it stands in the root: with the meaning that the engine gave them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ impl RuleBook {
         let object = names::rules(version);
         let stored = Stored { meaning: MEANING, rules: rules.clone() };
         let yaml = serde_yaml::to_string(&stored).map_err(|error| WorkerError::Task(error.to_string()))?;
-        let found = objects::create(store, &object, &Bytes::from(yaml)).await?;
+        let found = objects::create(store, &object, &Bytes::from(sealed::seal_yaml(yaml.as_bytes()))).await?;
         if parse(&object, &found)? != *rules {
             return Err(WorkerError::Configuration(format!(
                 "rules.version '{version}' is in the root with other rules ('{object}'); \
@@ -91,11 +92,9 @@ async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
 }
 
 fn parse(object: &str, yaml: &[u8]) -> Result<Rules> {
-    let damaged = |error: serde_yaml::Error| WorkerError::Damaged {
-        object: object.to_owned(),
-        cause: error.to_string(),
-    };
-    let stored: Stored = serde_yaml::from_slice(yaml).map_err(damaged)?;
+    let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
+    let yaml = sealed::open_yaml(yaml).map_err(|broken| damaged(broken.to_string()))?;
+    let stored: Stored = serde_yaml::from_slice(yaml).map_err(|error| damaged(error.to_string()))?;
     if stored.meaning != MEANING {
         let meaning = stored.meaning;
         return Err(WorkerError::Configuration(format!(

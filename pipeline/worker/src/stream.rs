@@ -144,6 +144,8 @@ pub struct Worker<S> {
     feed_failures: u32,
     /// Whether the group has assigned anything yet, be it nothing.
     assigned: bool,
+    /// Since when Kafka has been unavailable without a break.
+    deaf_since: Option<Timestamp>,
 }
 
 impl<S: Source> Worker<S> {
@@ -177,6 +179,7 @@ impl<S: Source> Worker<S> {
             feed_at: now,
             feed_failures: 0,
             assigned: false,
+            deaf_since: None,
         })
     }
 

@@ -16,22 +16,34 @@ use crate::source::{Signal, Source, SourceError, Start};
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
 
+/// How long Kafka may be unavailable without a break before the worker gives up, in microseconds: 10 minutes.
+const DEAF_MICROS: i64 = 600_000_000;
+
 impl<S: Source> Worker<S> {
     /// Takes what the source tells.
     pub(super) async fn listen(&mut self, wait: Duration) -> Result<()> {
         let signals = match self.source.poll(wait).await {
             Ok(signals) => signals,
-            Err(SourceError::Unavailable(cause)) => {
-                tracing::warn!(cause, "Kafka is unavailable, it is asked again");
-                self.ports.status.lock().counts.retries += 1;
-                self.ports.clock.pause(Duration::from_millis(500)).await;
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => return self.endure(error).await,
         };
+        self.deaf_since = None;
         for signal in signals {
             self.heed(signal).await?;
         }
+        Ok(())
+    }
+
+    /// Waits a little where Kafka is only unavailable, but not for ever: a new process may find what this one does not.
+    async fn endure(&mut self, error: SourceError) -> Result<()> {
+        let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
+        let now = self.ports.clock.now();
+        let since = *self.deaf_since.get_or_insert(now);
+        if now.0 - since.0 > DEAF_MICROS {
+            return Err(error.into());
+        }
+        tracing::warn!(cause, "Kafka is unavailable, it is asked again");
+        self.ports.status.lock().counts.retries += 1;
+        self.ports.clock.pause(Duration::from_millis(500)).await;
         Ok(())
     }
 
@@ -121,13 +133,23 @@ impl<S: Source> Worker<S> {
                 configured: &self.options.rules,
                 topics: &self.topics,
             };
-            let slot = match recovery.take(shard).await {
+            let loaded = match recovery.take(shard).await {
+                Ok(live) => {
+                    self.source.start(shard, live.starts()).await.map(|()| live).map_err(WorkerError::from)
+                }
+                Err(error) => Err(error),
+            };
+            let slot = match loaded {
                 Ok(live) => {
                     tracing::info!(shard, seq = live.draft.seq, closed_through = ?live.draft.closed_through, "loaded");
-                    self.source.start(shard, live.starts()).await?;
                     Slot::Live(Box::new(live))
                 }
-                Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_) | WorkerError::Taken { .. })) => {
+                Err(
+                    error @ (WorkerError::Store(_)
+                    | WorkerError::Tables(_)
+                    | WorkerError::Taken { .. }
+                    | WorkerError::Source(SourceError::Unavailable(_))),
+                ) => {
                     tracing::warn!(shard, %error, "a shard cannot be loaded yet");
                     self.ports.status.lock().counts.retries += 1;
                     let now = self.ports.clock.now();
@@ -234,7 +256,15 @@ impl<S: Source> Worker<S> {
             Item::End { shard: of, .. } => *of != shard,
         });
         self.source.release(&[shard]).await;
-        self.source.start(shard, starts).await?;
-        Ok(())
+        match self.source.start(shard, starts).await {
+            Err(SourceError::Unavailable(cause)) => {
+                tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
+                self.forget(shard);
+                let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(0));
+                self.slots.insert(shard, Slot::Waiting { retry_at, failures: 1 });
+                Ok(())
+            }
+            started => Ok(started?),
+        }
     }
 }

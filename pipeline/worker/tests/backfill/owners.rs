@@ -13,6 +13,7 @@ use prorata_worker::names;
 use prorata_worker::ports::{
     Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
 };
+use prorata_worker::sealed;
 
 use crate::harness::*;
 
@@ -127,7 +128,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
     let path =
         lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-")).unwrap();
     let bytes = lake.store.get(&path).await.unwrap().unwrap();
-    let mut checkpoint: Checkpoint = serde_json::from_slice(&bytes).unwrap();
+    let mut checkpoint: Checkpoint = serde_json::from_slice(&sealed::open_json(&bytes).unwrap()).unwrap();
     checkpoint.seq += 1;
     checkpoint.owners.push(Owner {
         owner: "ww".into(),
@@ -136,7 +137,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
         released,
     });
     checkpoint.offsets.insert("pods/0".into(), serde_json::json!({"next": 17}));
-    let bytes = serde_json::to_vec(&checkpoint).unwrap();
+    let bytes = sealed::seal_json(&serde_json::to_vec(&checkpoint).unwrap());
     lake.store.overwrite(&names::checkpoint(0, checkpoint.seq), bytes.into());
 }
 
@@ -153,7 +154,7 @@ async fn a_shard_of_a_worker_is_taken_only_when_released_or_told_to() {
             let newest =
                 lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-"));
             let bytes = lake.store.get(&newest.unwrap()).await.unwrap().unwrap();
-            let checkpoint: Checkpoint = serde_json::from_slice(&bytes).unwrap();
+            let checkpoint: Checkpoint = serde_json::from_slice(&sealed::open_json(&bytes).unwrap()).unwrap();
             assert_eq!(
                 checkpoint.offsets["pods/0"],
                 serde_json::json!({"next": 17}),
