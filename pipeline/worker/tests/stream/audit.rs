@@ -8,6 +8,7 @@ use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_worker::checkpoint::Checkpoint;
+use prorata_worker::log;
 use prorata_worker::memory::{MemoryStore, MemoryTables};
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{
@@ -74,12 +75,14 @@ impl Audit {
         if seen.checkpoints.contains_key(&(shard, seq)) {
             return;
         }
-        let Some(bytes) = self.object(path) else { return };
+        if self.object(path).is_none() {
+            return;
+        }
         if seq > 1 {
             // Another process may have decided it unseen.
             self.look_at_object(seen, &names::checkpoint(shard, seq - 1));
         }
-        let checkpoint: Checkpoint = serde_json::from_slice(&bytes).unwrap();
+        let checkpoint = now(log::read(&self.store, shard, seq)).unwrap();
         let fallback = Checkpoint::unowned(shard);
         let before = seen.checkpoints.get(&(shard, seq - 1)).map_or(&fallback, |before| &**before);
         assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");

@@ -1,5 +1,6 @@
 //! Members that step in turn; one that dies is started anew.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use prorata_worker::error::WorkerError;
@@ -24,11 +25,20 @@ pub struct Cluster {
     pub stops: Vec<WorkerError>,
     /// Processes that died, or stopped because storage was unavailable, and were started anew.
     pub restarts: u32,
+    /// Faults of the next processes that are started anew.
+    pub next_faults: VecDeque<Faults>,
 }
 
 impl Cluster {
     pub fn new(world: &World, tune: fn(&mut Options)) -> Self {
-        Self { world: world.clone(), members: Vec::new(), tune, stops: Vec::new(), restarts: 0 }
+        Self {
+            world: world.clone(),
+            members: Vec::new(),
+            tune,
+            stops: Vec::new(),
+            restarts: 0,
+            next_faults: VecDeque::new(),
+        }
     }
 
     /// Starts a member.
@@ -49,10 +59,11 @@ impl Cluster {
             let (name, faults) = (member.name.clone(), member.faults.clone());
             match stepped {
                 Stepped::Done(more) => quiet &= !more,
-                Stepped::Paused => quiet = false,
+                Stepped::Paused | Stepped::Stopped(None) => {}
                 Stepped::Dead => {
                     self.restarts += 1;
-                    self.members[index] = self.world.start(&name, Faults::default(), self.tune);
+                    let faults = self.next_faults.pop_front().unwrap_or_default();
+                    self.members[index] = self.world.start(&name, faults, self.tune);
                     quiet = false;
                 }
                 Stepped::Stopped(Some(error)) if error.exit_code() == 4 => {
@@ -65,7 +76,6 @@ impl Cluster {
                     self.members[index] = self.world.start(&name, Faults::default(), self.tune);
                     quiet = false;
                 }
-                Stepped::Stopped(None) => {}
             }
         }
         self.world.pass(ROUND);
@@ -82,6 +92,16 @@ impl Cluster {
             }
         }
         panic!("{context}: it does not settle");
+    }
+
+    /// A member stops cleanly, and a new process takes its place with the same faults.
+    pub async fn replace(&mut self, index: usize) {
+        self.members[index].stop();
+        self.round().await;
+        let (name, faults) = (self.members[index].name.clone(), self.members[index].faults.clone());
+        if self.members[index].is_gone() {
+            self.members[index] = self.world.start(&name, faults, self.tune);
+        }
     }
 
     /// Rounds until it has settled, or a member hangs; whether one does.

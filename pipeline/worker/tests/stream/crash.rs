@@ -3,7 +3,9 @@
 use prorata_worker::memory::{Fault, Faults};
 use prorata_worker::stream::Options;
 
-use crate::script::{check, easy, hurried, live};
+use crate::cluster::Cluster;
+use crate::script::{PARTS, check, easy, hurried, live, tell};
+use crate::world::World;
 
 /// Effects of a life without faults.
 async fn effects(tune: fn(&mut Options)) -> u64 {
@@ -54,4 +56,47 @@ async fn a_refusal_at_any_effect_is_tried_again() {
 async fn an_effect_that_a_client_repeats_counts_once() {
     survives(Fault::Retry, easy, false).await;
     survives(Fault::Retry, hurried, false).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_from_any_effect_on_is_waited_for() {
+    for effect in 0..effects(easy).await {
+        let context = format!("full from effect {effect} on");
+        let world = World::default();
+        let mut cluster = Cluster::new(&world, easy);
+        let faults = Faults::with(Fault::Full(effect));
+        cluster.start("a", faults.clone());
+        for part in 0..PARTS {
+            tell(&world, part);
+            for _ in 0..20 {
+                cluster.round().await;
+            }
+            if faults.counts().contains_key("full") {
+                faults.calm();
+            }
+            cluster.settle(&context).await;
+        }
+        assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
+        check(&world, &context);
+    }
+}
+
+#[tokio::test]
+async fn a_crash_while_recovering_from_a_crash_is_mended() {
+    for one in 0..effects(easy).await {
+        for other in (one % 3..14).step_by(3) {
+            let context = format!("after effect {one}, then before effect {other}, then after the next");
+            let world = World::default();
+            let mut cluster = Cluster::new(&world, easy);
+            cluster.start("a", Faults::with(Fault::CrashAfter(one)));
+            cluster.next_faults.push_back(Faults::with(Fault::CrashBefore(other)));
+            cluster.next_faults.push_back(Faults::with(Fault::CrashAfter(other)));
+            for part in 0..PARTS {
+                tell(&world, part);
+                cluster.settle(&context).await;
+            }
+            assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
+            check(&world, &context);
+        }
+    }
 }

@@ -11,5 +11,8 @@ mod crash;
 mod harness;
 mod member;
 mod oracle;
+mod reads;
+mod rebalance;
 mod script;
 mod world;
+mod zombie;

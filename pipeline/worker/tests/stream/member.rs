@@ -56,6 +56,11 @@ impl Member {
         !self.faults.paused().is_empty()
     }
 
+    /// Whether it has stopped.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone)
+    }
+
     /// One step, or the rest of one that was left hanging.
     pub async fn step(&mut self) -> Stepped {
         let stepped = self.advance().await;

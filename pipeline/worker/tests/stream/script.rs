@@ -79,7 +79,7 @@ pub fn check(world: &World, context: &str) {
     assert_eq!(world.audit.latest().len(), 2, "{context}");
 }
 
-/// One worker lives through it, with these faults; where it dies it is started anew.
+/// One worker lives through it, with these faults and one clean stop; where it dies it is started anew.
 pub async fn live(faults: Faults, tune: fn(&mut Options), context: &str) -> Cluster {
     let world = World::default();
     let mut cluster = Cluster::new(&world, tune);
@@ -87,6 +87,9 @@ pub async fn live(faults: Faults, tune: fn(&mut Options), context: &str) -> Clus
     for part in 0..PARTS {
         tell(&world, part);
         cluster.settle(context).await;
+        if part == 1 {
+            cluster.replace(0).await;
+        }
     }
     cluster
 }

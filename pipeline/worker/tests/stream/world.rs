@@ -1,23 +1,21 @@
 //! Kafka, registry, root and clock in memory, everything that was ever sent, and the workers that live in it.
 
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use prorata_schemas::event::{EventKind, EventRecord, Payload};
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::event::{EventRecord, Payload};
+use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_worker::memory::{
     Faults, MemoryArchive, MemoryBroker, MemoryDeadLetterTopic, MemoryEncoder, MemoryMessages,
     MemoryRegistry, MemorySource, Record, Resume, SteppedClock,
 };
 use prorata_worker::names::Shard;
-use prorata_worker::ports::{Archive, Clock, DeadLetter, EachRecord, Rejected};
+use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{Options, Ports, Worker};
-use sha2::{Digest, Sha256};
 
 use crate::audit::{Audit, AuditedStore, AuditedTables};
 use crate::harness::{Lake, START};
@@ -130,7 +128,7 @@ impl World {
         let ports = Ports {
             store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
             tables: Arc::new(AuditedTables::new(self.lake.tables.with_faults(faults.clone()), &self.audit)),
-            archive: Arc::new(SummedArchive),
+            archive: Arc::new(MemoryArchive),
             encoder: Arc::new(MemoryEncoder),
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
@@ -176,46 +174,5 @@ pub fn topic_of(event: &EventRecord) -> &'static str {
     match event.event.payload {
         Payload::PodStarted(_) | Payload::PodStopped(_) | Payload::PodUsage(_) => "pods",
         _ => "nodes",
-    }
-}
-
-/// The twin's archive with a checksum, as real files have one in every block.
-#[derive(Clone, Copy, Debug)]
-pub struct SummedArchive;
-
-fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = Sha256::digest(&bytes);
-    bytes.extend_from_slice(&sum[..8]);
-    bytes
-}
-
-fn without_sum(bytes: &[u8]) -> Result<&[u8], String> {
-    let (content, sum) = bytes.split_last_chunk::<8>().ok_or("it is too short")?;
-    if Sha256::digest(content)[..8] == sum[..] { Ok(content) } else { Err("the checksum differs".into()) }
-}
-
-impl Archive for SummedArchive {
-    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        match without_sum(&bytes) {
-            Ok(mut content) => MemoryArchive.read(&mut content, each),
-            Err(sentence) => {
-                each(None, Err(Rejected { reject: Reject::malformed(sentence), bytes }));
-                Ok(())
-            }
-        }
-    }
-
-    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
-        MemoryArchive.write(events).map(summed)
-    }
-
-    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
-        MemoryArchive.write_dead_letters(letters).map(summed)
-    }
-
-    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
-        MemoryArchive.read_dead_letters(without_sum(bytes)?)
     }
 }

@@ -1,0 +1,52 @@
+//! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a loud stop,
+//! and never are tables wrong.
+
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::{Fault, Faults};
+use prorata_worker::stream::Options;
+
+use crate::script::{check, easy, hurried, live};
+
+/// Lives with each fault of a read, one by one. Returns how many loud stops there were.
+async fn survives(fault: impl Fn(u64) -> Fault, tune: fn(&mut Options)) -> usize {
+    let faults = Faults::default();
+    live(faults.clone(), tune, "untouched").await;
+    let reads = faults.reads();
+    assert!(reads > 60, "{reads} reads");
+    let mut stops = 0;
+    for read in 0..reads {
+        let context = format!("{:?}", fault(read));
+        let cluster = live(Faults::with(fault(read)), tune, &context).await;
+        for stop in &cluster.stops {
+            let loud = matches!(stop, WorkerError::Damaged { .. } | WorkerError::Configuration(_));
+            assert!(loud, "{context}: {stop}");
+        }
+        stops += cluster.stops.len();
+        check(&cluster.world, &context);
+    }
+    stops
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_tried_again() {
+    assert_eq!(survives(Fault::ReadFails, easy).await, 0);
+    assert_eq!(survives(Fault::ReadFails, hurried).await, 0);
+}
+
+#[tokio::test]
+async fn a_truncated_object_is_noticed() {
+    assert!(survives(Fault::Truncated, easy).await > 0);
+    assert!(survives(Fault::Truncated, hurried).await > 0);
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_noticed() {
+    assert!(survives(Fault::Flipped, easy).await > 0);
+    assert!(survives(Fault::Flipped, hurried).await > 0);
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_is_noticed() {
+    assert!(survives(Fault::Missing, easy).await > 0);
+    assert!(survives(Fault::Missing, hurried).await > 0);
+}

@@ -1,0 +1,102 @@
+//! Shards that come and go at every single step.
+
+use prorata_worker::memory::Faults;
+
+use crate::cluster::Cluster;
+use crate::script::{PARTS, check, easy, hurried, tell};
+use crate::world::World;
+
+/// Rounds of each part in which something may happen: afterwards all is quiet.
+const ROUNDS: usize = 10;
+
+/// Two members, `second` of them from the start, live through the story; in one round something happens to the group,
+/// and a few rounds later it is undone.
+async fn survives(second: bool, happens: impl Fn(&mut Cluster), undone: impl Fn(&mut Cluster)) {
+    for tune in [easy, hurried] {
+        for at in 0..PARTS * ROUNDS {
+            let context = format!("in round {} of part {}", at % ROUNDS, at / ROUNDS);
+            let world = World::default();
+            let mut cluster = Cluster::new(&world, tune);
+            cluster.start("b", Faults::default());
+            if second {
+                cluster.start("c", Faults::default());
+            }
+            for part in 0..PARTS {
+                tell(&world, part);
+                for round in 0..ROUNDS {
+                    if part * ROUNDS + round == at {
+                        happens(&mut cluster);
+                    }
+                    if part * ROUNDS + round == at + 3 {
+                        undone(&mut cluster);
+                    }
+                    cluster.round().await;
+                }
+                cluster.settle(&context).await;
+            }
+            undone(&mut cluster);
+            cluster.settle(&context).await;
+            assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
+            check(&world, &context);
+        }
+    }
+}
+
+fn nothing(_cluster: &mut Cluster) {}
+
+#[tokio::test]
+async fn a_member_that_joins_takes_a_shard_over() {
+    survives(false, |cluster| cluster.start("a", Faults::default()), nothing).await;
+}
+
+#[tokio::test]
+async fn a_group_that_takes_everything_from_everybody_first_loses_nothing() {
+    let join = |cluster: &mut Cluster| {
+        cluster.world.broker.set_eager(true);
+        cluster.start("a", Faults::default());
+    };
+    survives(true, join, |cluster| cluster.world.broker.rebalance()).await;
+}
+
+#[tokio::test]
+async fn a_member_whose_session_ends_comes_back() {
+    let expire = |cluster: &mut Cluster| {
+        cluster.world.broker.expire("b");
+    };
+    survives(true, expire, nothing).await;
+    survives(false, expire, nothing).await;
+}
+
+#[tokio::test]
+async fn a_member_cut_off_from_the_group_is_a_zombie_until_it_hears_of_it() {
+    let cut = |cluster: &mut Cluster| {
+        cluster.world.broker.isolate("b", true);
+        cluster.world.broker.expire("b");
+    };
+    survives(true, cut, |cluster| cluster.world.broker.isolate("b", false)).await;
+}
+
+#[tokio::test]
+async fn a_revocation_that_runs_out_makes_two_owners_for_a_while() {
+    let join = |cluster: &mut Cluster| {
+        cluster.start("a", Faults::default());
+        let newcomer = cluster.members.pop().unwrap();
+        cluster.members.insert(0, newcomer);
+    };
+    // The newcomer steps first: its shard is revoked from the other, which has not heard of it yet.
+    survives(true, join, |cluster| cluster.world.broker.run_out("b")).await;
+    let at_once = |cluster: &mut Cluster| {
+        cluster.world.broker.isolate("b", true);
+        cluster.start("a", Faults::default());
+    };
+    let late = |cluster: &mut Cluster| {
+        cluster.world.broker.run_out("b");
+        cluster.world.broker.isolate("b", false);
+    };
+    survives(true, at_once, late).await;
+}
+
+#[tokio::test]
+async fn a_member_that_stops_cleanly_leaves_nothing_behind() {
+    survives(true, |cluster| cluster.members[1].stop(), nothing).await;
+}

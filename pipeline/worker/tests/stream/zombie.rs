@@ -1,0 +1,116 @@
+//! An owner that is held up at any effect, and whose effect happens after another has taken its shards.
+
+use prorata_worker::memory::{Fault, Faults, Resume};
+use prorata_worker::stream::Options;
+
+use crate::cluster::Cluster;
+use crate::script::{PARTS, check, easy, hurried, live, tell};
+use crate::world::World;
+
+/// What becomes of the one that was held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It wakes up.
+    Wakes,
+    /// It is dead; what it had asked for happens all the same.
+    Dead,
+}
+
+/// How long the other one has had when the effect happens.
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    /// It has settled, and so has what came meanwhile.
+    Settled,
+    /// It is held up itself, at this effect.
+    At(u64),
+}
+
+/// Until the worker hangs at `effect`; then another takes over, then the effect happens.
+async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, tune: fn(&mut Options)) -> bool {
+    let context = format!("{effect} {other:?} {fate:?} {how:?}");
+    let world = World::default();
+    let mut cluster = Cluster::new(&world, tune);
+    let (held_up, second) = (Faults::with(Fault::Pause(effect)), Faults::default());
+    cluster.start("a", held_up.clone());
+    let mut hung = false;
+    for part in 0..PARTS {
+        tell(&world, part);
+        if hung || !cluster.settle_or_hang(&context).await {
+            cluster.settle(&context).await;
+            continue;
+        }
+        hung = true;
+        world.broker.expire("a");
+        if fate == Fate::Dead {
+            held_up.kill();
+            cluster.members.clear();
+        }
+        if let Other::At(number) = other {
+            second.add(Fault::Pause(number));
+        }
+        cluster.start("b", second.clone());
+        cluster.settle_or_hang(&context).await;
+        settle_but_one(&mut cluster, &second, &context).await;
+        assert!(world.resume(&held_up, effect, how), "{context}: it does not wait");
+        for number in second.paused() {
+            // The other one may hear of it or not, as it was asked first.
+            world.resume(&second, number, Resume::Happen);
+        }
+        cluster.settle(&context).await;
+    }
+    for number in second.paused() {
+        world.resume(&second, number, Resume::Happen);
+    }
+    cluster.settle(&context).await;
+    assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
+    check(&world, &context);
+    hung
+}
+
+/// Lets the second go on until it hangs or has nothing to do, though the first hangs.
+async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
+    let mut quiet = 0;
+    for _ in 0..200 {
+        if !second.paused().is_empty() || quiet > 14 {
+            return;
+        }
+        quiet = if cluster.round().await { quiet + 1 } else { 0 };
+    }
+    panic!("{context}: it does not settle");
+}
+
+async fn survives(cases: &[(Other, Fate, Resume)], tune: fn(&mut Options), every: usize) {
+    let faults = Faults::default();
+    live(faults.clone(), tune, "untouched").await;
+    let mut hung = 0;
+    for effect in (0..faults.effects()).step_by(every) {
+        for (other, fate, how) in cases {
+            hung += u64::from(takes_over(effect, *other, *fate, *how, tune).await);
+        }
+    }
+    assert!(hung * 10 > faults.effects() * cases.len() as u64 / every as u64 * 8, "it hung {hung} times");
+}
+
+#[tokio::test]
+async fn an_owner_that_was_asleep_loses_and_lets_go() {
+    let wakes = |how| (Other::Settled, Fate::Wakes, how);
+    let cases = [wakes(Resume::Happen), wakes(Resume::HappenUnanswered), wakes(Resume::Fail)];
+    survives(&cases, easy, 1).await;
+    survives(&cases, hurried, 2).await;
+}
+
+#[tokio::test]
+async fn what_a_dead_owner_had_asked_for_harms_nobody() {
+    let cases = [(Other::Settled, Fate::Dead, Resume::Happen)];
+    survives(&cases, easy, 1).await;
+    survives(&cases, hurried, 1).await;
+}
+
+#[tokio::test]
+async fn an_effect_that_happens_while_another_takes_over_harms_nobody() {
+    for number in 0..6 {
+        let at = |fate| (Other::At(number), fate, Resume::Happen);
+        survives(&[at(Fate::Wakes), at(Fate::Dead)], easy, 3).await;
+        survives(&[at(Fate::Wakes)], hurried, 5).await;
+    }
+}
