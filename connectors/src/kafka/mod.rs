@@ -18,7 +18,21 @@ mod settings;
 mod source;
 mod token;
 
+use std::collections::BTreeMap;
+
+use prorata_schemas::Text;
+use prorata_worker::source::SourceError;
+
 pub use dead_letters::KafkaDeadLetters;
 pub use producer::{KafkaProducer, create_topics};
 pub use settings::{Connection, KafkaSettings, Login, Password, Security};
 pub use source::KafkaSource;
+
+/// Number of partitions of each topic; 0: there is no such topic. Waits for an answer up to the connection's timeout,
+/// so not for asynchronous code.
+///
+/// # Errors
+/// [`SourceError::Unavailable`] when there was no answer in time, [`SourceError::Configuration`] when there can be none.
+pub fn partitions(connection: &Connection, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
+    probe::Probe::new(connection)?.partitions(topics)
+}

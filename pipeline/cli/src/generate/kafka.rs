@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use prorata_connectors::kafka::KafkaProducer;
+use prorata_connectors::kafka::{Connection, KafkaProducer};
 use prorata_connectors::messages::MessageEncoder;
-use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
+use prorata_schemas::{Text, body};
 
 use super::arrivals::Arrivals;
 use super::text::HOUR;
@@ -84,6 +84,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     }
     let connection = kafka::connection(&config.kafka)?;
     let encoder = encoder(&config)?;
+    check_topics(&connection, &topics)?;
     let mut producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
     let sent = send(args, &topics, &encoder, &mut producer)?;
     println!("{} events, {} bytes, to {}", sent.events, sent.bytes, topics.join(", "));
@@ -113,6 +114,28 @@ fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
         return Err(Failure::usage("no topic: name one with --topic, or in kafka.topics with --config"));
     }
     Ok(topics)
+}
+
+/// What no producer is told before its messages have waited for long: whether brokers let it in and have the topics. And
+/// what readers refuse: one organization's events on several partition numbers.
+fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
+    let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
+    let partitions = prorata_connectors::kafka::partitions(connection, &names).map_err(kafka::failure)?;
+    let brokers = &connection.brokers;
+    if let Some((topic, _)) = partitions.iter().find(|(_, count)| **count == 0) {
+        return Err(Failure::usage(format!(
+            "Kafka at {brokers} has no topic {topic}: create it, or correct --topic"
+        )));
+    }
+    let mut counts = partitions.iter();
+    let Some((first, count)) = counts.next() else { return Ok(()) };
+    match counts.find(|(_, other)| *other != count) {
+        None => Ok(()),
+        Some((topic, other)) => Err(Failure::usage(format!(
+            "topic {first} has {count} partitions and {topic} has {other}: give all topics as many, so that an \
+             organization has one partition number"
+        ))),
+    }
 }
 
 /// In the wire format that readers expect: with a registry, schemas are registered there first.
