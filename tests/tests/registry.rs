@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use prorata_connectors::avro::fingerprint;
 use prorata_connectors::messages::{ConfluentMessages, MessageEncoder};
 use prorata_connectors::registry::{Lookup, Password, Registry, RegistryFault, Settings};
 use prorata_schemas::avsc;
@@ -81,8 +82,8 @@ async fn every_schema_is_registered_once_and_read_back_as_it_was() {
         let id = registry.register_event(kind).await.unwrap();
         assert_eq!(registry.register_event(kind).await, Ok(id), "{kind:?} again");
         let Lookup::Avro(text) = registry.schema(id).await.unwrap() else { panic!("{kind:?} is not there") };
-        let [sent, found] = [avsc(kind), &text].map(|text| serde_json::from_str::<serde_json::Value>(text));
-        assert_eq!(found.unwrap(), sent.unwrap());
+        // It writes namespaces apart from names, which is the same schema.
+        assert_eq!(fingerprint(&text), fingerprint(avsc(kind)), "{kind:?}");
         ids.push(id);
     }
     ids.sort_unstable();
