@@ -1,0 +1,184 @@
+//! What a lake holds, read as a reader would: through the tables' logs, and through the checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::store::Store;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::checkpoint::Checkpoint;
+use prorata_worker::log;
+use prorata_worker::names::{self, Shard, TableFile};
+use prorata_worker::ports::{ObjectStore, TableCommitter};
+use tokio::runtime::Runtime;
+
+/// The columns of `hours` that depend on when events arrived.
+const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
+
+/// Live files by table, shard and hour.
+pub type Files = BTreeMap<(Table, Shard, Hour), TableFile>;
+
+/// A lake.
+pub struct Lake {
+    store: Store,
+    runtime: Arc<Runtime>,
+}
+
+/// How far a lake must have come.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// Messages taken, over all topics.
+    pub messages: i64,
+    /// Hour through which every shard with events is closed.
+    pub through: Hour,
+}
+
+impl Lake {
+    /// The lake at a folder or URL.
+    pub fn open(url: &str, runtime: Arc<Runtime>) -> Self {
+        Self { store: Store::open(url).unwrap(), runtime }
+    }
+
+    /// Latest checkpoints of all shards that have one.
+    pub fn checkpoints(&self) -> BTreeMap<Shard, Checkpoint> {
+        let all = async {
+            let mut found = BTreeMap::new();
+            for shard in log::latest_seqs(&self.store).await?.into_keys() {
+                found.insert(shard, log::latest(&self.store, shard).await?);
+            }
+            Ok::<_, prorata_worker::error::WorkerError>(found)
+        };
+        self.runtime.block_on(all).unwrap()
+    }
+
+    /// An object of the lake.
+    pub fn object(&self, path: &str) -> bytes::Bytes {
+        self.runtime.block_on(self.store.get(path)).unwrap().unwrap_or_else(|| panic!("no {path}"))
+    }
+
+    /// Paths of objects below a folder.
+    pub fn list(&self, folder: &str) -> Vec<String> {
+        let listed = self.runtime.block_on(self.store.list(folder)).unwrap();
+        listed.into_iter().map(|object| object.path).collect()
+    }
+
+    /// Live files of hours up to `through`. Two files of one table, shard and hour would count money twice.
+    pub fn files(&self, through: Hour) -> Files {
+        let tables = DeltaTables::new(self.store.clone());
+        let mut files = Files::new();
+        for table in Table::ALL {
+            for file in self.runtime.block_on(tables.load(table)).unwrap().files {
+                let name =
+                    TableFile::parse(&file.path).unwrap_or_else(|| panic!("{} is not ours", file.path));
+                if name.hour > through {
+                    continue;
+                }
+                let before = files.insert((table, name.shard, name.hour), name);
+                assert_eq!(before, None, "{} has a second file of its hour", file.path);
+            }
+        }
+        files
+    }
+
+    /// What is missing until the goal is reached: everything taken, closed and folded, and the tables equal to that.
+    pub fn reached(&self, goal: Goal) -> Result<(), String> {
+        let checkpoints = self.checkpoints();
+        let taken: i64 = checkpoints.values().map(taken).sum();
+        if taken != goal.messages {
+            assert!(taken < goal.messages, "{taken} messages taken of {}", goal.messages);
+            return Err(format!("{taken} messages of {} are taken", goal.messages));
+        }
+        for (shard, checkpoint) in &checkpoints {
+            if let Some(dirty) = checkpoint.dirty.first() {
+                return Err(format!("shard {shard} is dirty from {dirty}"));
+            }
+            if taken_any(checkpoint) && checkpoint.closed_through < Some(goal.through) {
+                let closed = checkpoint.closed_through;
+                return Err(format!("shard {shard} is closed through {closed:?}, not {}", goal.through));
+            }
+            if let Some(letters) = checkpoint.dead_letters.first() {
+                return Err(format!("{letters} is not on the topic of dead letters"));
+            }
+        }
+        self.published(&checkpoints, goal.through)
+    }
+
+    fn published(&self, checkpoints: &BTreeMap<Shard, Checkpoint>, through: Hour) -> Result<(), String> {
+        let live: BTreeSet<String> = self
+            .files(through)
+            .iter()
+            .map(|((table, ..), file)| format!("{}/{}", table.name(), file.path()))
+            .collect();
+        let entries = checkpoints.values().flat_map(|checkpoint| checkpoint.hours.range(..=through));
+        let named = entries.flat_map(|(_, entry)| &entry.tables);
+        let named: BTreeSet<String> =
+            named.map(|(table, file)| format!("{}/{}", table.name(), file.path)).collect();
+        match live.symmetric_difference(&named).next() {
+            Some(file) if live.contains(file) => Err(format!("the table still holds {file}")),
+            Some(file) => Err(format!("the table does not hold {file} yet")),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails unless both hold the same: byte for byte, but for the clock columns of `hours`.
+    pub fn assert_equals(&self, expected: &Self, through: Hour) {
+        let (ours, theirs) = (self.files(through), expected.files(through));
+        let of = |table: Table| ours.keys().filter(|(of, ..)| *of == table).count();
+        assert!(of(Table::CostAllocation) > 0 && of(Table::Hours) > 0, "there is nothing to compare");
+        let digests = |files: &Files| -> BTreeMap<(&'static str, Shard, String), String> {
+            let digest = |((table, shard, hour), file): (&(Table, Shard, Hour), &TableFile)| {
+                ((table.name(), *shard, hour.to_string()), file.digest.clone())
+            };
+            files.iter().map(digest).collect()
+        };
+        let (found, wanted) = (digests(&ours), digests(&theirs));
+        let differing: Vec<_> = found
+            .keys()
+            .chain(wanted.keys())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .filter(|key| found.get(*key) != wanted.get(*key))
+            .map(|key| (key, found.contains_key(key), wanted.contains_key(key)))
+            .collect();
+        assert_eq!(differing, Vec::new(), "(file, whether it is here, whether it is in the backfill's lake)");
+        // What the names say of the contents is what the program under test says.
+        for (key, file) in &ours {
+            let path = |file: &TableFile| format!("{}/{}", names::table(key.0), file.path());
+            let (found, wanted) = (self.object(&path(file)), expected.object(&path(&theirs[key])));
+            if key.0 == Table::Hours {
+                assert_hours_equal(found, wanted, &path(file));
+            } else {
+                assert!(found == wanted, "{} differs from the backfill's", path(file));
+            }
+        }
+    }
+}
+
+/// Compares two files of `hours` but for the clock columns.
+fn assert_hours_equal(found: bytes::Bytes, wanted: bytes::Bytes, path: &str) {
+    let [found, wanted] = [found, wanted].map(|bytes| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+        let kept = builder.schema().fields().iter().enumerate();
+        let kept: Vec<usize> = kept
+            .filter(|(_, field)| !CLOCKS.contains(&field.name().as_str()))
+            .map(|(index, _)| index)
+            .collect();
+        assert_eq!(kept.len() + CLOCKS.len(), builder.schema().fields().len(), "{:?}", builder.schema());
+        let mask = ProjectionMask::roots(builder.parquet_schema(), kept);
+        builder.with_projection(mask).build().unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    });
+    assert_eq!(found, wanted, "{path}");
+}
+
+/// Messages that a checkpoint has taken: offsets begin at 0.
+pub fn taken(checkpoint: &Checkpoint) -> i64 {
+    checkpoint.offsets.values().map(|offsets| offsets["next"].as_i64().unwrap_or(0)).sum()
+}
+
+/// Whether a shard has had an event.
+fn taken_any(checkpoint: &Checkpoint) -> bool {
+    checkpoint.offsets.values().any(|offsets| !offsets["max_event_time"].is_null())
+}

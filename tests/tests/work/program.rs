@@ -1,0 +1,147 @@
+//! Programs that run beside a test: started with their output in files, waited for within bounds, and ended with it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often something is looked at that is waited for.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// How much of a log is shown when something went wrong, in characters.
+const SHOWN: usize = 6_000;
+
+/// Asks until the answer is there; fails with the last complaint when that takes longer than `limit`.
+pub fn until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(complaint) if Instant::now() >= deadline => panic!("{what}: after {limit:?} {complaint}"),
+            Err(_) => thread::sleep(TICK),
+        }
+    }
+}
+
+/// The program under test: what `PRORATA_BINARY` names, else one built from the working tree, once.
+pub fn prorata() -> Command {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let binary = BINARY.get_or_init(|| std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));
+    Command::new(binary)
+}
+
+fn build() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let build = ["build", "--quiet", "-p", "prorata"];
+    assert!(Command::new(env!("CARGO")).args(build).current_dir(root).status().unwrap().success());
+    let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    profile.with_file_name("debug").join("prorata")
+}
+
+/// A running program.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    name: String,
+    output: PathBuf,
+    log: PathBuf,
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; none after a signal.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub output: String,
+    /// What it said on standard error.
+    pub log: String,
+}
+
+impl Program {
+    /// Starts a command, with its output in files of `folder`.
+    pub fn start(mut command: Command, name: &str, folder: &Path) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let (output, log) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.log")));
+        command.stdin(Stdio::null());
+        command.stdout(File::create(&output).unwrap()).stderr(File::create(&log).unwrap());
+        let child = command.spawn().unwrap();
+        Self { child, name, output, log }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it said so far on standard error.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
+    /// The end of that, for people.
+    pub fn tail(&self) -> String {
+        let log = self.log();
+        let from = log.char_indices().rev().nth(SHOWN).map_or(0, |(index, _)| index);
+        format!("\n-- log of {}:\n{}", self.name, log.get(from..).unwrap_or_default())
+    }
+
+    /// Sends a signal such as `STOP`.
+    pub fn signal(&self, signal: &str) {
+        send(signal, self.id());
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Fails when it has ended.
+    pub fn assert_running(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "{} has ended: {ended:?}{}", self.name, self.tail());
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(mut self, limit: Duration) -> Ended {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Ended { code: status.code(), output: read(&self.output), log: self.log() };
+            }
+            assert!(Instant::now() < deadline, "{} runs for {limit:?}{}", self.name, self.tail());
+            thread::sleep(TICK / 2);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended, or have been waited for.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Fails unless it ended well; what it printed.
+    pub fn succeeded(self) -> String {
+        assert_eq!(self.code, Some(0), "{}{}", self.output, self.log);
+        self.output
+    }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// Sends a signal to a process.
+pub fn send(signal: &str, process: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {process}")]).status().unwrap();
+    assert!(sent.success(), "signal {signal} to process {process}");
+}

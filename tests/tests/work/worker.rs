@@ -1,0 +1,116 @@
+//! One `prorata work` process, and what it tells of itself.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::program::{Ended, Program, until};
+
+/// Longest that a worker may take until it listens, on a busy machine.
+const START: Duration = Duration::from_secs(30);
+
+/// Longest that a worker may take until its shards are loaded: sessions of killed ones end before.
+const READY: Duration = Duration::from_secs(60);
+
+/// Longest that a clean stop may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// A worker.
+#[derive(Debug)]
+pub struct Worker {
+    /// The process.
+    pub program: Program,
+    /// Where it answers; known once it was asked for.
+    address: Option<SocketAddr>,
+}
+
+impl Worker {
+    /// Takes over a process that was started.
+    pub fn new(program: Program) -> Self {
+        Self { program, address: None }
+    }
+
+    /// Where it answers: its log says so.
+    fn address(&mut self) -> SocketAddr {
+        if let Some(address) = self.address {
+            return address;
+        }
+        let program = &mut self.program;
+        let address = until("the worker's log names its address", START, || {
+            program.assert_running();
+            let log = program.log();
+            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut addresses = lines.filter_map(|line| line["fields"]["address"].as_str()?.parse().ok());
+            addresses.next().ok_or_else(|| program.tail())
+        });
+        self.address = Some(address);
+        address
+    }
+
+    /// An answer's code and body; none when there is no answer.
+    pub fn get(&mut self, path: &str) -> Option<(u16, String)> {
+        get(self.address(), path)
+    }
+
+    /// Waits until it holds shards, all of them loaded.
+    pub fn ready(&mut self) {
+        until("the worker is ready", READY, || {
+            self.program.assert_running();
+            match self.get("/readyz") {
+                Some((200, _)) => Ok(()),
+                other => Err(format!("it says {other:?}{}", self.program.tail())),
+            }
+        });
+    }
+
+    /// Its status page; none when it does not answer.
+    pub fn try_status(&mut self) -> Option<Value> {
+        let (code, body) = self.get("/status?format=json")?;
+        (code == 200).then(|| serde_json::from_str(&body).unwrap())
+    }
+
+    /// Its status page.
+    pub fn status(&mut self) -> Value {
+        until("the worker's status", START, || self.try_status().ok_or_else(|| self.program.tail()))
+    }
+
+    /// A counter of its metrics, such as `conflicts`, over all labels.
+    pub fn counter(&mut self, name: &str) -> u64 {
+        let (code, body) = self.get("/metrics").unwrap();
+        assert_eq!(code, 200, "{body}");
+        let prefix = format!("prorata_{name}_total");
+        let of = |line: &&str| line.strip_prefix(&*prefix).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let values: Vec<f64> =
+            body.lines().filter(of).map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+        assert!(!values.is_empty(), "{name} is no counter:\n{body}");
+        values.iter().sum::<f64>() as u64
+    }
+
+    /// The shards that it holds.
+    pub fn shards(&mut self) -> BTreeSet<u64> {
+        let status = self.status();
+        status["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect()
+    }
+
+    /// Stops it cleanly.
+    pub fn stop(self) -> Ended {
+        self.program.signal("TERM");
+        let ended = self.program.wait(STOP);
+        assert_eq!(ended.code, Some(0), "a clean stop: {}", ended.log);
+        ended
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}

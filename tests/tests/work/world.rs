@@ -1,0 +1,287 @@
+//! Where a test runs: topics and a group of its own on the shared Kafka, a folder, a configuration, and load.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prorata_connectors::kafka::{Connection, create_topics};
+use prorata_schemas::time::Hour;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::lake::{Goal, Lake};
+use super::program::{Ended, Program, prorata, until};
+use super::worker::Worker;
+
+/// Partitions of every topic.
+pub const SHARDS: u16 = 4;
+
+/// Longest that load may take to be taken and closed, on a busy machine.
+pub const DRAIN: Duration = Duration::from_secs(120);
+
+/// Longest that a command of one run may take.
+pub const COMMAND: Duration = Duration::from_secs(120);
+
+/// Held for reading by every test, and for writing by the one that kills brokers.
+pub static BROKERS: RwLock<()> = RwLock::new(());
+
+/// What is generated.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Seed of everything.
+    pub seed: u64,
+    /// Organizations.
+    pub organizations: u32,
+    /// Pods at a time in each.
+    pub pods: u32,
+    /// Length in hours; they end one hour before the test began.
+    pub hours: i64,
+}
+
+impl Load {
+    /// Enough for every table, and little enough for a busy machine.
+    pub const fn small(seed: u64) -> Self {
+        Self { seed, organizations: 5, pods: 15, hours: 5 }
+    }
+}
+
+/// A test's own corner.
+pub struct World {
+    /// Its folder.
+    pub folder: TempDir,
+    /// Prefix of its topics, and its group.
+    pub name: String,
+    /// Its topics.
+    pub topics: Vec<String>,
+    /// Folder or URL of its lake.
+    pub root: String,
+    /// The hour in which the test began.
+    pub now: Hour,
+    /// For what is asynchronous.
+    pub runtime: Arc<Runtime>,
+    settings: Map<String, Value>,
+    /// Environment of workers.
+    environment: BTreeMap<String, String>,
+    _brokers: Option<RwLockReadGuard<'static, ()>>,
+}
+
+/// A variable that servers.py sets.
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("no {name}: run tests/python/servers.py --kafka 3 --kafka-sasl --registry --s3 cargo test ..")
+    })
+}
+
+/// A number from the environment, such as how long loops are.
+pub fn tuned(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// How many times a loop of faults goes round.
+pub fn rounds() -> u64 {
+    tuned("PRORATA_CHAOS_ROUNDS", 4)
+}
+
+impl World {
+    /// With two topics, a registry, and durations so short that hours close soon after their events.
+    pub fn new(name: &str) -> Self {
+        let brokers = BROKERS.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Self { _brokers: Some(brokers), ..Self::alone(name) }
+    }
+
+    /// The same, for whoever has asked that no other test runs.
+    pub fn alone(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let name = format!("{name}-{}-{}", std::process::id(), since.as_millis() % 1_000_000);
+        let topics = vec![format!("{name}-a"), format!("{name}-b")];
+        let root = folder.path().join("lake").to_str().unwrap().to_owned();
+        let now = Hour(i64::try_from(since.as_secs() / 3_600).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = Arc::new(runtime.unwrap());
+        let mut world = Self {
+            folder,
+            name: name.clone(),
+            topics,
+            root,
+            now,
+            runtime,
+            settings: Map::new(),
+            environment: BTreeMap::new(),
+            _brokers: None,
+        };
+        for (key, value) in [
+            ("root.shards", json!(SHARDS)),
+            ("kafka.bootstrap_servers", json!(variable("PRORATA_TEST_KAFKA"))),
+            ("kafka.group_id", json!(name)),
+            ("kafka.session_timeout", json!("6s")),
+            ("registry.url", json!(variable("PRORATA_TEST_REGISTRY"))),
+            ("registry.timeout", json!("2s")),
+            ("work.out_of_orderness", json!("1s")),
+            ("work.idle_after", json!("1s")),
+            ("work.max_hold", json!("10s")),
+            ("work.checkpoint_every", json!("1s")),
+            ("work.drain_timeout", json!("20s")),
+            ("work.threads", json!(1)),
+            ("http.listen", json!("127.0.0.1:0")),
+            ("log.level", json!("info")),
+            ("log.format", json!("json")),
+        ] {
+            world.set(key, value);
+        }
+        world.create(&world.topics, SHARDS);
+        world
+    }
+
+    /// Sets a key of the configuration.
+    pub fn set(&mut self, key: &str, value: Value) {
+        let (section, key) = key.split_once('.').unwrap();
+        let section = self.settings.entry(section).or_insert_with(|| json!({}));
+        section[key] = value;
+    }
+
+    /// Sets a variable of the workers' environment.
+    pub fn environment(&mut self, key: &str, value: &str) {
+        self.environment.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Creates topics on as many brokers as there are, at most three.
+    pub fn create(&self, topics: &[String], partitions: u16) {
+        let brokers = variable("PRORATA_TEST_KAFKA");
+        let copies = i32::try_from(brokers.split(',').count().min(3)).unwrap();
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        let connection = Connection::plaintext(brokers);
+        let created = create_topics(&connection, &names, i32::from(partitions), copies);
+        self.runtime.block_on(created).unwrap();
+    }
+
+    /// Writes the configuration as it is set now.
+    pub fn config(&self) -> PathBuf {
+        let mut settings = Value::Object(self.settings.clone());
+        settings["root"]["url"] = json!(self.root);
+        settings["kafka"]["topics"] = json!(self.topics);
+        let path = self.folder.path().join("prorata.yaml");
+        // JSON is YAML.
+        std::fs::write(&path, settings.to_string()).unwrap();
+        path
+    }
+
+    /// A command of the program with its arguments, in the test's environment.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = prorata();
+        command.args(arguments).current_dir(self.folder.path());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        let name = arguments.first().copied().unwrap_or("prorata");
+        Program::start(self.command(arguments), name, self.folder.path()).wait(COMMAND)
+    }
+
+    /// Starts a worker.
+    pub fn worker(&self) -> Worker {
+        self.worker_with(&[])
+    }
+
+    /// Starts a worker with further settings, as variables of the environment.
+    pub fn worker_with(&self, variables: &[(&str, &str)]) -> Worker {
+        let config = self.config();
+        let mut command = self.command(&["work", "--config", config.to_str().unwrap()]);
+        command.envs(&self.environment).envs(variables.iter().copied());
+        Worker::new(Program::start(command, "work", self.folder.path()))
+    }
+
+    fn generate(&self, load: Load, more: &[&str]) -> Command {
+        let start = Hour(self.now.0 - 1 - load.hours);
+        let mut command = self.command(&["generate"]);
+        for (option, value) in [
+            ("--seed", load.seed.to_string()),
+            ("--organizations", load.organizations.to_string()),
+            ("--pods", load.pods.to_string()),
+            ("--hours", load.hours.to_string()),
+            ("--start", start.to_string()),
+        ] {
+            command.args([option, &value]);
+        }
+        command.args(more);
+        command
+    }
+
+    /// Starts to send load to the topics, at most `rate` events a second.
+    pub fn start_sending(&self, load: Load, rate: Option<u32>) -> Program {
+        let config = self.config();
+        let mut command = self.generate(load, &["--to", "kafka", "--config", config.to_str().unwrap()]);
+        for topic in &self.topics {
+            command.args(["--topic", topic]);
+        }
+        if let Some(rate) = rate {
+            command.args(["--rate", &rate.to_string()]);
+        }
+        Program::start(command, "generate", self.folder.path())
+    }
+
+    /// Sends load to the topics; the number of messages.
+    pub fn send(&self, load: Load) -> i64 {
+        sent(self.start_sending(load, None))
+    }
+
+    /// Writes the same load into a folder.
+    pub fn write(&self, load: Load, folder: &Path) {
+        let folder = folder.to_str().unwrap();
+        Program::start(self.generate(load, &["--to", folder]), "generate", self.folder.path())
+            .wait(COMMAND)
+            .succeeded();
+    }
+
+    /// The last hour to compare: one more than has events.
+    pub fn through(&self) -> Hour {
+        Hour(self.now.0 - 1)
+    }
+
+    /// The workers' lake.
+    pub fn lake(&self) -> Lake {
+        Lake::open(&self.root, Arc::clone(&self.runtime))
+    }
+
+    /// Waits until so many messages are taken, all hours closed and published; workers must stay alive meanwhile.
+    pub fn drained(&self, workers: &mut [Worker], messages: i64) {
+        let (lake, goal) = (self.lake(), Goal { messages, through: self.through() });
+        until("the workers are through", DRAIN, || {
+            workers.iter_mut().for_each(|worker| worker.program.assert_running());
+            lake.reached(goal).map_err(|missing| {
+                let tails = workers.iter().map(|worker| worker.program.tail());
+                missing + &tails.collect::<String>()
+            })
+        });
+    }
+
+    /// A fresh lake of a backfill of these events.
+    pub fn backfill(&self, events: &str, name: &str) -> Lake {
+        let lake = self.folder.path().join(name);
+        let (config, to) = (self.config(), self.through().to_string());
+        let (lake, config) = (lake.to_str().unwrap(), config.to_str().unwrap());
+        self.run(&["backfill", "--events", events, "--lake", lake, "--to", &to, "--config", config])
+            .succeeded();
+        Lake::open(lake, Arc::clone(&self.runtime))
+    }
+
+    /// Fails unless the lake is that of a backfill of these loads.
+    pub fn assert_law(&self, loads: &[Load]) {
+        let events = self.folder.path().join("events");
+        for (index, load) in loads.iter().enumerate() {
+            self.write(*load, &events.join(index.to_string()));
+        }
+        let expected = self.backfill(events.to_str().unwrap(), "expected");
+        self.lake().assert_equals(&expected, self.through());
+    }
+}
+
+/// The number of messages that a generator says it has sent.
+pub fn sent(generator: Program) -> i64 {
+    let output = generator.wait(COMMAND).succeeded();
+    output.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{output}"))
+}
