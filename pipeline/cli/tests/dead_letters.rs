@@ -28,7 +28,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use harness::*;
 
 /// The shard of organization `acme` among 16.
-const SHARD: u16 = 13;
+const SHARD: u16 = 4;
 
 fn message(reason: Reason, offset: i64, key: &str, value: Vec<u8>) -> DeadLetter {
     let origin = Origin::Message {
@@ -103,7 +103,7 @@ fn letters_are_listed_by_reason() {
             && listed.contains(": malformed 1, key_mismatch 1, too_late 1."),
         "{listed}"
     );
-    let example = "  topic pods, partition 13, offset 8, 2025-11-20T13:00:00.000000Z: why";
+    let example = "  topic pods, partition 4, offset 8, 2025-11-20T13:00:00.000000Z: why";
     assert!(listed.lines().any(|line| line == example), "{listed}");
     let config = room.path("prorata.yaml");
     std::fs::write(&config, format!("root:\n  url: {}\n", room.path("lake").display())).unwrap();
@@ -163,7 +163,7 @@ fn a_worker_that_holds_a_shard_is_not_disturbed_unasked() {
     assert_eq!(code(&output), 2);
     assert!(
         error(&output)
-            .contains("shard 13 is held by worker 'w1', which has not released it; stop the worker, or"),
+            .contains("shard 4 is held by worker 'w1', which has not released it; stop the worker, or"),
         "{}",
         error(&output)
     );
