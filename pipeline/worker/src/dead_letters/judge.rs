@@ -25,7 +25,7 @@ pub enum Verdict {
     /// Its message goes back to its topic as it came: the worker will take it.
     Send,
     /// Its event goes through a backfill.
-    Fold(EventRecord),
+    Fold(Box<EventRecord>),
     /// It would be rejected again; why.
     Fails(String),
 }
@@ -156,7 +156,7 @@ impl Judge<'_> {
     fn fold(&self, record: EventRecord) -> Result<Verdict, String> {
         let rules = self.currencies.of_backfill(self.root.shard_of(&record.event.organization_id));
         check_currency(rules, &record.event)?;
-        Ok(Verdict::Fold(record))
+        Ok(Verdict::Fold(Box::new(record)))
     }
 }
 

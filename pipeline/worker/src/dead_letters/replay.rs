@@ -197,7 +197,7 @@ impl Replay<'_> {
                     sent.push(index);
                 }
                 Verdict::Fold(record) => {
-                    folds.push(record);
+                    folds.push(*record);
                     folded.push(index);
                 }
                 Verdict::Fails(why) => done.fail(reason, letter.origin, why),
