@@ -1,0 +1,242 @@
+//! `prorata generate --to kafka` on real Kafka with a real registry: the events of the files, each organization's in
+//! order and on one partition number.
+//!
+//! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the feature
+//! `servers`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use prorata_connectors::archive::read_events;
+use prorata_connectors::kafka::{Connection, create_topics};
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::registry::{Password, Registry, Settings};
+use prorata_schemas::event::{Event, EventRecord};
+use prorata_worker::source::{MessageDecoder, Undecoded};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+
+/// Partitions of every topic.
+const PARTITIONS: i32 = 4;
+/// Longest that reading may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run tests/python/servers.py --kafka 1 --registry cargo test ..")
+    })
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The program: the one that `PRORATA_BINARY` names, else built from what is in the working tree.
+fn program() -> PathBuf {
+    std::env::var_os("PRORATA_BINARY").map_or_else(
+        || {
+            let build = ["build", "--quiet", "-p", "prorata"];
+            assert!(Command::new(env!("CARGO")).args(build).current_dir(root()).status().unwrap().success());
+            let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+            profile.with_file_name("debug").join("prorata")
+        },
+        PathBuf::from,
+    )
+}
+
+fn generate(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let estate = ["generate", "--organizations", "5", "--pods", "8", "--hours", "6", "--seed", "5"];
+    let disorder = ["--late-rate", "0.05", "--duplicate-rate", "0.05"];
+    let mut command = Command::new(program());
+    command.args(estate).args(disorder).args(args).envs(variables.iter().copied());
+    command.output().unwrap()
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The one line that says what went wrong, after the exit code is checked.
+fn failure(output: &Output, code: i32) -> String {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said.lines().last().unwrap().to_owned()
+}
+
+/// Every organization's events in the order of its files.
+fn events_of_files() -> BTreeMap<String, Vec<Event>> {
+    let folder = tempfile::tempdir().unwrap();
+    succeeded(&generate(&["--to", folder.path().to_str().unwrap(), "--events-per-file", "500"], &[]));
+    let mut found = BTreeMap::<String, Vec<Event>>::new();
+    for organization in std::fs::read_dir(folder.path()).unwrap() {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(organization.unwrap().path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        for file in files {
+            read_events(&mut File::open(file).unwrap(), &mut |_, record| {
+                let event = record.unwrap().event;
+                found.entry(event.organization_id.to_string()).or_default().push(event);
+            })
+            .unwrap();
+        }
+    }
+    found
+}
+
+/// A message as it was read.
+struct Read {
+    topic: String,
+    partition: i32,
+    key: String,
+    value: Vec<u8>,
+}
+
+/// Reads this many messages of the topics, each partition in its order.
+fn read(topics: &[&str], count: usize) -> Vec<Read> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", variable("PRORATA_TEST_KAFKA")).set("group.id", "none");
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut list = TopicPartitionList::new();
+    for topic in topics {
+        for partition in 0..PARTITIONS {
+            list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+        }
+    }
+    consumer.assign(&list).unwrap();
+    let started = Instant::now();
+    let mut found = Vec::new();
+    // A moment longer, for what should not be there.
+    let mut wait = PATIENCE;
+    while let Some(message) = consumer.poll(wait) {
+        let message = message.unwrap();
+        let key = String::from_utf8(message.key().unwrap().to_vec()).unwrap();
+        let value = message.payload().unwrap().to_vec();
+        found.push(Read { topic: message.topic().into(), partition: message.partition(), key, value });
+        assert!(started.elapsed() < PATIENCE, "{} of {count} messages", found.len());
+        if found.len() >= count {
+            wait = Duration::from_millis(500);
+        }
+    }
+    assert_eq!(found.len(), count);
+    found
+}
+
+/// Decodes as the worker does: fetches what is needed, once.
+async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
+    if let Err(Undecoded::NeedsSchema(id)) = messages.decode(value) {
+        messages.fetch(id).await.unwrap();
+    }
+    messages.decode(value).unwrap()
+}
+
+async fn topics(names: &[&str]) {
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    create_topics(&connection, names, PARTITIONS, 1).await.unwrap();
+}
+
+/// How many events the program says it sent.
+fn count(said: &str) -> usize {
+    said.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn several_topics_get_the_events_of_the_files_with_registered_schemas() {
+    let names = ["generate-a", "generate-b", "generate-c"];
+    topics(&names).await;
+    let (brokers, url) = (variable("PRORATA_TEST_KAFKA"), variable("PRORATA_TEST_REGISTRY"));
+    let [user, password] = ["PRORATA_TEST_REGISTRY_USER", "PRORATA_TEST_REGISTRY_PASSWORD"]
+        .map(|name| std::env::var(name).unwrap_or_default());
+    let variables = [
+        ("PRORATA_KAFKA__BOOTSTRAP_SERVERS", brokers.as_str()),
+        ("PRORATA_REGISTRY__URL", &url),
+        ("PRORATA_REGISTRY__USERNAME", &user),
+        ("PRORATA_REGISTRY__PASSWORD", &password),
+    ];
+    let [a, b, c] = names;
+    let args = ["--to", "kafka", "--topic", a, "--topic", b, "--topic", c];
+    let said = succeeded(&generate(&args, &variables));
+    assert!(said.trim_end().ends_with("to generate-a, generate-b, generate-c"), "{said}");
+
+    let password = Password::new(password);
+    let settings = Settings { url, username: user, password, ..Settings::default() };
+    let messages = ConfluentMessages::new(Registry::new(&settings).unwrap());
+    let (mut partitions, mut events) = (BTreeMap::new(), BTreeMap::new());
+    for message in read(&names, count(&said)) {
+        let event = decoded(&messages, &message.value).await.event;
+        assert_eq!(*message.key, *event.organization_id);
+        partitions.entry(message.key.clone()).or_insert_with(BTreeSet::new).insert(message.partition);
+        events.entry((message.key, message.topic)).or_insert_with(Vec::new).push(event);
+    }
+    for (organization, expected) in events_of_files() {
+        assert_eq!(partitions[&organization].len(), 1, "{organization}: {partitions:?}");
+        for (place, topic) in names.iter().enumerate() {
+            let expected =
+                expected.iter().filter(|event| event.payload.kind() as usize % names.len() == place);
+            let found = events.remove(&(organization.clone(), (*topic).to_owned())).unwrap();
+            assert!(found.iter().eq(expected), "{organization} on {topic}");
+        }
+    }
+    assert!(events.is_empty());
+    let used: BTreeSet<_> = partitions.values().collect();
+    assert!(used.len() > 1, "organizations are spread: {partitions:?}");
+}
+
+#[tokio::test]
+async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
+    topics(&["generate-single"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("prorata.yaml");
+    let section = format!(
+        "kafka:\n  bootstrap_servers: {}\n  topics: [generate-single, generate-other]\n",
+        variable("PRORATA_TEST_KAFKA")
+    );
+    std::fs::write(&config, section).unwrap();
+    let started = Instant::now();
+    let said =
+        succeeded(&generate(&["--to", "kafka", "--config", config.to_str().unwrap(), "--rate", "2000"], &[]));
+    let events = count(&said);
+    let expected = Duration::from_secs(events as u64) / 2_000;
+    assert!(
+        started.elapsed() + Duration::from_millis(100) >= expected,
+        "{events} in {:?}",
+        started.elapsed()
+    );
+    let messages = SingleObjectMessages::new().unwrap();
+    let mut found = BTreeMap::<String, Vec<Event>>::new();
+    for message in read(&["generate-single"], events) {
+        found.entry(message.key).or_default().push(messages.decode(&message.value).unwrap().event);
+    }
+    assert!(found == events_of_files());
+}
+
+#[tokio::test]
+async fn topics_that_are_not_there_or_differ_are_told_at_once() {
+    let brokers = variable("PRORATA_TEST_KAFKA");
+    let to = ["--to", "kafka", "--bootstrap-servers", &brokers];
+    let sentence = failure(&generate(&[&to[..], &["--topic", "generate-nowhere"]].concat(), &[]), 2);
+    assert!(sentence.contains("has no topic generate-nowhere: create it, or correct --topic"), "{sentence}");
+
+    topics(&["generate-four"]).await;
+    let connection = Connection::plaintext(brokers.as_str());
+    create_topics(&connection, &["generate-three"], 3, 1).await.unwrap();
+    let both = ["--topic", "generate-four", "--topic", "generate-three"];
+    let sentence = failure(&generate(&[&to[..], &both].concat(), &[]), 2);
+    assert!(sentence.contains("topic generate-four has 4 partitions and generate-three has 3"), "{sentence}");
+}
+
+#[test]
+fn a_broker_that_is_down_is_unavailable_within_seconds() {
+    let started = Instant::now();
+    let args = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
+    let sentence = failure(&generate(&args, &[]), 4);
+    assert!(sentence.contains("Kafka is unavailable: 127.0.0.1:1"), "{sentence}");
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
+}
