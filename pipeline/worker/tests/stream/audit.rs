@@ -1,6 +1,7 @@
 //! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every moment.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -23,6 +24,7 @@ pub struct Audit {
     store: MemoryStore,
     tables: MemoryTables,
     seen: Arc<Mutex<Seen>>,
+    outage: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -33,16 +35,52 @@ struct Seen {
     checkpoints: BTreeMap<(Shard, u64), Arc<Checkpoint>>,
     /// Offsets may go back: messages were lost on purpose.
     offsets_free: bool,
+    /// Files of hours that were not closed and had to be read back.
+    read_back: u64,
 }
 
 impl Audit {
     pub fn of(lake: &Lake) -> Self {
-        Self { store: lake.store.clone(), tables: lake.tables.clone(), seen: Arc::default() }
+        Self {
+            store: lake.store.clone(),
+            tables: lake.tables.clone(),
+            seen: Arc::default(),
+            outage: Arc::default(),
+        }
     }
 
     /// From now on offsets may go back.
     pub fn free_offsets(&self) {
         self.seen.lock().unwrap().offsets_free = true;
+    }
+
+    /// Storage does not answer anybody, or does again.
+    pub fn set_outage(&self, outage: bool) {
+        self.outage.store(outage, Ordering::Relaxed);
+    }
+
+    /// How many archive files of hours that were not closed were read.
+    pub fn read_back(&self) -> u64 {
+        self.seen.lock().unwrap().read_back
+    }
+
+    fn reach(&self, object: &str) -> Result<(), StoreError> {
+        let down = self.outage.load(Ordering::Relaxed);
+        if down { Err(StoreError::new("reach", object, "503 slow down")) } else { Ok(()) }
+    }
+
+    fn reach_table(&self, table: Table) -> Result<(), TableError> {
+        self.reach(table.name()).map_err(|error| TableError { table, cause: error.cause })
+    }
+
+    fn note_read(&self, path: &str) {
+        let Some((hour, shard, _)) = names::parse_archive(path) else { return };
+        let mut seen = self.seen.lock().unwrap();
+        let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
+        let closed = of_shard.last().and_then(|(_, checkpoint)| checkpoint.closed_through);
+        if closed.is_none_or(|closed| hour > closed) {
+            seen.read_back += 1;
+        }
     }
 
     /// Every checkpoint decided so far.
@@ -201,20 +239,25 @@ impl AuditedStore {
 #[async_trait]
 impl ObjectStore for AuditedStore {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
+        self.audit.reach(path)?;
+        self.audit.note_read(path);
         self.inner.get(path).await
     }
 
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+        self.audit.reach(path)?;
         let put = self.inner.put_if_absent(path, bytes).await;
         self.audit.look_at_object(&mut self.audit.seen.lock().unwrap(), path);
         put
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+        self.audit.reach(folder)?;
         self.inner.list(folder).await
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
+        self.audit.reach(path)?;
         self.inner.delete(path).await
     }
 }
@@ -234,6 +277,7 @@ impl AuditedTables {
 #[async_trait]
 impl TableCommitter for AuditedTables {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
+        self.audit.reach_table(table)?;
         self.inner.load(table).await
     }
 
@@ -243,10 +287,12 @@ impl TableCommitter for AuditedTables {
         base: u64,
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError> {
+        self.audit.reach_table(table)?;
         self.inner.transactions(table, base, names).await
     }
 
     async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+        self.audit.reach_table(table)?;
         let committed = self.inner.commit(table, base, commit).await;
         let live = now(self.audit.tables.load(table)).unwrap();
         self.audit.look_at_table(&mut self.audit.seen.lock().unwrap(), table, &live);

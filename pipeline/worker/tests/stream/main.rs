@@ -14,5 +14,6 @@ mod oracle;
 mod reads;
 mod rebalance;
 mod script;
+mod sim;
 mod world;
 mod zombie;

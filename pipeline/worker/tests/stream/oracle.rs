@@ -11,6 +11,7 @@ use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::memory::MemoryArchive;
 use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
+use prorata_worker::retention::HORIZON_HOURS;
 
 use crate::harness::{assert_content, expected};
 use crate::world::{Sent, What, World};
@@ -97,7 +98,8 @@ pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, c
 fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventRecord> {
     let mut accepted: Vec<EventRecord> = also.foreign.clone();
     let mut letters = held.letters.clone();
-    for Sent { topic, partition, offset, what } in world.sent() {
+    for sent in world.sent() {
+        let Sent { topic, partition, offset, what, .. } = sent.clone();
         let place = (topic.to_owned(), partition, offset);
         if also.lost.contains(&place) {
             letters.remove(&place);
@@ -105,8 +107,9 @@ fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventR
         }
         let rejected = letters.remove(&place);
         match (&what, rejected) {
-            (What::Event(_) | What::Unregistered(_), Some(Reason::InTheFuture | Reason::TooLate))
-            | (What::Unregistered(_), Some(Reason::UnknownSchema)) => {}
+            (What::Unregistered(_), Some(Reason::UnknownSchema)) => {}
+            (What::Event(event) | What::Unregistered(event), Some(reason))
+                if may_be(world, &sent, event, reason) => {}
             (What::Event(event) | What::Unregistered(event), None) => accepted.push(event.clone()),
             (What::Bad(reason), Some(found)) if *reason == found => {}
             other => panic!("{context}: {place:?} came out wrong: {other:?}"),
@@ -132,6 +135,21 @@ fn account(world: &World, held: &Held, also: &Also, context: &str) -> Vec<EventR
     let mut once = BTreeSet::new();
     accepted.retain(|event| once.insert(key(event)));
     accepted
+}
+
+/// Whether an event may have been rejected for a reason that depends on when it came.
+fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bool {
+    const CLOCK_STEPS: i64 = 2 * 3_600_000_000;
+    const SKEW: i64 = 600_000_000;
+    let time = event.event.event_time;
+    match reason {
+        Reason::InTheFuture => time.0 + CLOCK_STEPS > sent.sent_at.0 + SKEW,
+        Reason::TooLate => {
+            let closed = world.audit.latest()[&sent.partition].closed_through;
+            closed.is_some_and(|closed| time.hour().0 <= closed.0 - HORIZON_HOURS)
+        }
+        _ => false,
+    }
 }
 
 /// The topic of dead letters has each at least once, and nothing else.

@@ -46,6 +46,7 @@ pub struct Sent {
     pub topic: &'static str,
     pub partition: Shard,
     pub offset: i64,
+    pub sent_at: Timestamp,
     pub what: What,
 }
 
@@ -114,7 +115,7 @@ impl World {
         let headers = vec![("origin".into(), Some(b"test".to_vec()))];
         let record = Record { timestamp_millis: self.now().0 / 1_000, key, value, headers };
         let offset = self.broker.produce(topic, partition, record).unwrap();
-        self.sent.lock().unwrap().push(Sent { topic, partition, offset, what });
+        self.sent.lock().unwrap().push(Sent { topic, partition, offset, sent_at: self.now(), what });
     }
 
     /// All messages so far.

@@ -1,0 +1,107 @@
+//! The simulation: everything at once, at random, the same for the same seed.
+//!
+//! `PRORATA_SIM_SEEDS` says how many seeds, `PRORATA_SIM_FIRST_SEED` the first of them, or `fresh` for one that nobody
+//! has tried. A failing seed is repeated by
+//! `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1 cargo test -p prorata-worker --test stream sim`.
+
+mod chaos;
+mod coverage;
+mod dice;
+mod ending;
+mod fleet;
+mod foreign;
+mod plan;
+mod producer;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::FutureExt;
+use prorata_worker::memory::MemoryBroker;
+use prorata_worker::names::Shard;
+
+use crate::world::World;
+use chaos::Chaos;
+use coverage::Coverage;
+use dice::Dice;
+use fleet::Fleet;
+use foreign::Foreign;
+use plan::Plan;
+use producer::Producer;
+
+/// Seeds that are always tried.
+const FIXED: u64 = 64;
+
+#[tokio::test]
+async fn whatever_happens_the_tables_are_what_the_archive_folds_to() {
+    let (first, seeds, fixed) = seeds();
+    let mut coverage = Coverage::default();
+    let mut failed = Vec::new();
+    for seed in first..first + seeds {
+        match std::panic::AssertUnwindSafe(simulate(seed)).catch_unwind().await {
+            Ok(covered) => coverage.merge(&covered),
+            Err(_) => {
+                println!(
+                    "repeat: PRORATA_SIM_FIRST_SEED={seed} PRORATA_SIM_SEEDS=1 \
+                     cargo test -p prorata-worker --test stream sim"
+                );
+                failed.push(seed);
+            }
+        }
+    }
+    println!("{seeds} seeds from {first} on");
+    let missing = coverage.missing();
+    assert!(failed.is_empty(), "seeds that fail: {failed:?}");
+    assert!(!fixed || missing.is_empty(), "never reached: {missing:?}");
+}
+
+/// The first seed, how many, and whether they are the fixed ones.
+fn seeds() -> (u64, u64, bool) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| (text.parse::<u64>().ok(), text));
+    let seeds = number("PRORATA_SIM_SEEDS").map(|(seeds, text)| seeds.unwrap_or_else(|| panic!("{text}")));
+    let first = number("PRORATA_SIM_FIRST_SEED").map(|(first, text)| match first {
+        Some(first) => first,
+        None => {
+            assert_eq!(text, "fresh", "PRORATA_SIM_FIRST_SEED is a number, or 'fresh'");
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            // Eights, so that every run has its share of long ones.
+            (now.as_micros() as u64 % 1_000_000_000) * 8
+        }
+    });
+    (first.unwrap_or(0), seeds.unwrap_or(FIXED), first.is_none() && seeds.is_none())
+}
+
+/// One run from its beginning to its end.
+async fn simulate(seed: u64) -> Coverage {
+    let mut dice = Dice::new(seed);
+    let plan = Plan::of(seed, &mut dice);
+    println!("seed {seed}: {plan:?}");
+    let broker = MemoryBroker::seeded(dice.bits());
+    broker.set_poll_messages(plan.poll_messages);
+    broker.set_ends(plan.ends);
+    broker.set_eager(plan.eager);
+    let world = World::on(broker, plan.shards);
+    world.set_minutes(0);
+    let mut producer = Producer::new(&plan);
+    let mut foreign = Foreign::default();
+    let mut chaos = Chaos::default();
+    let mut fleet = Fleet::new(&world, &plan, seed);
+    if plan.backfill_first {
+        foreign.disturb(&world, &plan, None, &mut fleet.coverage, &mut dice).await;
+    }
+    if let Some(topic) = plan.behind {
+        (0..plan.shards).for_each(|shard: Shard| world.broker.set_partition_down(topic, shard, true));
+    }
+    for round in 0..plan.rounds {
+        producer.produce(&world, &plan, &mut dice, round);
+        chaos.strike(&mut fleet, &mut foreign, &mut dice, round).await;
+        if plan.behind.is_some() && round == plan.rounds / 2 {
+            let topic = plan.behind.unwrap();
+            (0..plan.shards).for_each(|shard| world.broker.set_partition_down(topic, shard, false));
+        }
+        fleet.round(round, &mut dice).await;
+        world.pass(Duration::from_secs(plan.round_seconds.unsigned_abs()));
+    }
+    producer.finish(&world);
+    chaos.end(&mut fleet, &mut dice);
+    ending::end(&mut fleet, &mut foreign, &mut dice).await
+}

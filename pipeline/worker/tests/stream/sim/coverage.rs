@@ -1,0 +1,147 @@
+//! How often everything was reached that a simulation is to reach.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::reject::Reason;
+
+use crate::member::Member;
+use crate::oracle::Held;
+use crate::world::World;
+
+/// What the fixed seeds must reach, each at least once.
+const WANTED: &[&str] = &[
+    // Faults.
+    "crash_before",
+    "crash_after",
+    "lose_answer",
+    "refuse",
+    "pause",
+    "retry",
+    "read_fails",
+    "truncated",
+    "flipped",
+    "missing",
+    "outage",
+    // Processes and the group.
+    "killed",
+    "dead_with_effects_to_come",
+    "expired",
+    "cut_off",
+    "run_out",
+    "stopped",
+    "joined",
+    "twin",
+    "stopped_fenced",
+    "stopped_damaged",
+    "rebalances",
+    "conflicts",
+    "stale_claim",
+    "claim_after_release",
+    // Kafka and its registry.
+    "registry_down",
+    "brokers_down",
+    "partition_down",
+    "hole",
+    "retention",
+    "clock_step",
+    // Time.
+    "late_events",
+    "late_duplicates",
+    "restated_hours",
+    "refold_converged",
+    "refold_to_the_end",
+    "read_back",
+    // Backfills and rules.
+    "backfill",
+    "backfill_refused",
+    "backfill_took_over",
+    "backfill_broke_off",
+    "new_rules",
+    // Dead letters.
+    "malformed",
+    "unknown_schema",
+    "unknown_event",
+    "invalid_field",
+    "key_mismatch",
+    "currency_mismatch",
+    "in_the_future",
+    "too_late",
+];
+
+/// Counts by name.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    pub fn hit(&mut self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    pub fn add(&mut self, what: &'static str, count: u64) {
+        if count > 0 {
+            *self.0.entry(what).or_default() += count;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(what, count)| self.add(what, *count));
+    }
+
+    /// What a process counted in its life.
+    pub fn take(&mut self, member: &Member) {
+        member.faults.counts().into_iter().for_each(|(class, count)| self.add(class, count));
+        let status = member.status.lock();
+        self.add("late_events", status.counts.late_events);
+        self.add("late_duplicates", status.counts.late_duplicates);
+        self.add("restated_hours", status.counts.restated_hours);
+        self.add("conflicts", status.counts.conflicts);
+        self.add("rebalances", status.counts.rebalances);
+    }
+
+    /// What the log and the dead letters show in the end.
+    pub fn look_back(&mut self, world: &World, held: &Held) {
+        self.add("read_back", world.audit.read_back());
+        for reason in held.letters.values() {
+            self.hit(name(*reason));
+        }
+        let checkpoints = world.audit.checkpoints();
+        for ((shard, seq), after) in &checkpoints {
+            let Some(before) = checkpoints.get(&(*shard, seq - 1)) else { continue };
+            if after.owners.len() > before.owners.len() {
+                let released = before.owner().is_some_and(|owner| owner.released);
+                self.hit(if released { "claim_after_release" } else { "stale_claim" });
+            }
+            if let Some(closed) = before.closed_through
+                && !before.dirty.is_empty()
+                && after.dirty.is_empty()
+            {
+                let state = |checkpoint: &prorata_worker::checkpoint::Checkpoint| {
+                    checkpoint.hours.get(&closed).map(|entry| entry.state.clone())
+                };
+                let same = state(before) == state(after);
+                self.hit(if same { "refold_converged" } else { "refold_to_the_end" });
+            }
+        }
+    }
+
+    /// Prints all, and says what was never reached.
+    pub fn missing(&self) -> Vec<&'static str> {
+        for (what, count) in &self.0 {
+            println!("{count:>8} {what}");
+        }
+        WANTED.iter().copied().filter(|what| !self.0.contains_key(what)).collect()
+    }
+}
+
+fn name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Malformed => "malformed",
+        Reason::UnknownSchema => "unknown_schema",
+        Reason::UnknownEvent => "unknown_event",
+        Reason::InvalidField => "invalid_field",
+        Reason::KeyMismatch => "key_mismatch",
+        Reason::CurrencyMismatch => "currency_mismatch",
+        Reason::InTheFuture => "in_the_future",
+        Reason::TooLate => "too_late",
+    }
+}

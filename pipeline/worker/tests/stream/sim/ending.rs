@@ -1,0 +1,142 @@
+//! The end of a run: nothing goes wrong any more, so everything must settle soon; then all is compared.
+
+use std::time::Duration;
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::backfill::Options;
+use prorata_worker::memory::Faults;
+use prorata_worker::names::Shard;
+
+use super::chaos;
+use super::coverage::Coverage;
+use super::dice::Dice;
+use super::fleet::Fleet;
+use super::foreign::{self, Foreign};
+use crate::harness::{Content, Lake};
+use crate::oracle::{self, Also};
+use crate::world::World;
+
+/// Rounds in which everything must settle, and how long nothing must happen until it has.
+const ROUNDS_MAX: i64 = 3_000;
+const QUIET_ROUNDS: u32 = 16;
+
+/// Settles, compares with a plain fold, then with backfills.
+pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> Coverage {
+    let seed = fleet.seed;
+    let world = fleet.world.clone();
+    settle(fleet, dice).await;
+    if !foreign.events.is_empty() {
+        // Some of the batches may not be in yet, or in part.
+        fleet.stop_all(dice).await;
+        let outcome = foreign.fold(&world, Faults::default(), |_| {}).await;
+        outcome.unwrap_or_else(|error| panic!("seed {seed}: a backfill after a clean stop: {error}"));
+        settle(fleet, dice).await;
+    }
+    let context = format!("seed {seed}");
+    let also = Also { foreign: foreign.events.clone(), ..Also::default() };
+    let held = oracle::check(&world, &also, rules_of(&world), &context);
+    check_closed(fleet);
+    fleet.stop_all(dice).await;
+    let events = archived(&held);
+    backfill_changes_nothing(&world, &events, &context).await;
+    backfill_makes_the_same(&world, &events, &context).await;
+    fleet.coverage.look_back(&world, &held);
+    fleet.coverage.clone()
+}
+
+async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
+    let mut quiet = 0;
+    for round in 0..ROUNDS_MAX {
+        fleet.world.broker.confirm_ends();
+        quiet = if fleet.round(round, dice).await { quiet + 1 } else { 0 };
+        fleet.wake(dice, 1_000);
+        fleet.world.pass(Duration::from_secs(5));
+        if quiet >= QUIET_ROUNDS {
+            return;
+        }
+    }
+    panic!("seed {}: it does not settle", fleet.seed);
+}
+
+/// The rules that the latest checkpoints list.
+fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
+    let latest = world.audit.latest();
+    move |shard, hour| {
+        let version = latest[&shard].rules_of(hour).unwrap().parse::<u32>().unwrap();
+        chaos::rules(version - 1, &Rules::default())
+    }
+}
+
+/// No shard with events is left behind: all that the watermark lets close is closed.
+fn check_closed(fleet: &Fleet) {
+    let rule = fleet.plan.tune.watermark;
+    let held_at = Timestamp(fleet.world.now().0 - rule.max_hold - 2 * 3_600_000_000).hour();
+    for (shard, checkpoint) in fleet.world.audit.latest() {
+        let closed = checkpoint.closed_through;
+        let fine = closed.is_none_or(|closed| closed >= held_at);
+        assert!(fine, "seed {}: shard {shard} is closed through {closed:?} only, not {held_at}", fleet.seed);
+    }
+}
+
+fn archived(held: &oracle::Held) -> Vec<EventRecord> {
+    let decode = |(kind, body): &(_, Box<[u8]>)| EventRecord {
+        event: prorata_schemas::body::decode(*kind, body).unwrap(),
+        body: body.clone(),
+    };
+    held.events.iter().map(decode).collect()
+}
+
+fn options(owner: &str, world: &World) -> Options {
+    let mut options = Options::new(owner.into());
+    options.shards = Some(world.shards);
+    options.readers = 1;
+    options
+}
+
+/// A backfill over the worker's archive, from the first event on, finds every hour as it is.
+async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context: &str) {
+    let Some(first) = events.iter().map(|event| event.event.event_time.hour()).min() else { return };
+    let before = world.lake.files();
+    let mut options = options("again", world);
+    options.from = Some(first);
+    options.to = world.audit.latest().values().filter_map(|checkpoint| checkpoint.closed_through).min();
+    if options.to < options.from {
+        return;
+    }
+    let outcome = foreign::run(world, events, Faults::default(), options).await;
+    let outcome = outcome.unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(
+        (outcome.events_new, outcome.hours_restated),
+        (0, 0),
+        "{context}: a backfill changes something"
+    );
+    let after = world.lake.files();
+    for (table, files) in before {
+        let gone = files.iter().find(|file| !after[&table].contains(file));
+        assert_eq!(gone, None, "{context}: a backfill replaces files of {table:?}");
+    }
+}
+
+/// A backfill of the same events into a fresh root makes the same tables.
+async fn backfill_makes_the_same(world: &World, events: &[EventRecord], context: &str) {
+    let latest = world.audit.latest();
+    let default_rules = |rules: &prorata_worker::checkpoint::RulesFrom| &*rules.version == "1";
+    if events.is_empty() || !latest.values().all(|checkpoint| checkpoint.rules.iter().all(default_rules)) {
+        return;
+    }
+    let mut fresh = World::on(Default::default(), world.shards);
+    fresh.clock = world.clock.clone();
+    let mut options = options("fresh", world);
+    options.to = latest.values().filter_map(|checkpoint| checkpoint.closed_through).max();
+    let outcome = foreign::run(&fresh, events, Faults::default(), options).await;
+    outcome.unwrap_or_else(|error| panic!("{context}: {error}"));
+    let closed = |lake: &Lake| -> Content {
+        let within = |shard: &Shard, hour: &Hour| {
+            latest.get(shard).is_some_and(|checkpoint| Some(*hour) <= checkpoint.closed_through)
+        };
+        lake.content().into_iter().filter(|((_, hour, shard), _)| within(shard, hour)).collect()
+    };
+    assert!(closed(&fresh.lake) == closed(&world.lake), "{context}: a backfill makes other tables");
+}

@@ -1,0 +1,104 @@
+//! Backfills of foreign events into the same root, and of everything into a fresh one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::rules::Rules;
+use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::{Faults, MemoryArchive, MemoryEncoder, MemoryInput};
+use prorata_worker::ports::Silent;
+
+use super::coverage::Coverage;
+use super::dice::Dice;
+use super::plan::Plan;
+use super::producer::something;
+use crate::audit::{AuditedStore, AuditedTables};
+use crate::harness::{START, file};
+use crate::world::World;
+
+/// Events that do not come through Kafka, in files of one batch each.
+#[derive(Default)]
+pub struct Foreign {
+    pub events: Vec<EventRecord>,
+    backfills: u64,
+}
+
+impl Foreign {
+    /// A batch more.
+    pub fn gather(&mut self, world: &World, plan: &Plan, dice: &mut Dice) {
+        let now = world.now().0 / 60_000_000 - START * 60;
+        for _ in 0..dice.between(1, 12) {
+            let organization = format!("org-{}", dice.below(plan.organizations + 1));
+            let minutes = now - dice.between(0, plan.lateness.min(900));
+            self.events.push(something(&organization, minutes, dice));
+        }
+    }
+
+    /// Folds all batches so far into the world's root.
+    pub async fn fold(
+        &mut self,
+        world: &World,
+        faults: Faults,
+        change: impl FnOnce(&mut Options),
+    ) -> Result<Outcome, WorkerError> {
+        self.backfills += 1;
+        let mut options = Options::new(format!("backfill{}", self.backfills).into());
+        options.shards = Some(world.shards);
+        options.readers = 1;
+        change(&mut options);
+        run(world, &self.events, faults, options).await
+    }
+
+    /// In the midst of everything: it may be refused, and it may break off.
+    pub async fn disturb(
+        &mut self,
+        world: &World,
+        plan: &Plan,
+        rules: Option<Rules>,
+        coverage: &mut Coverage,
+        dice: &mut Dice,
+    ) {
+        self.gather(world, plan, dice);
+        let rates =
+            prorata_worker::memory::Rates { pause: 0, truncated: 0, flipped: 0, missing: 0, ..plan.rates };
+        let faults = Faults::random(dice.bits(), rates);
+        let (take_over, rows_in_flight) = (dice.happens(500), dice.pick(&[1, 100_000]));
+        let outcome = self.fold(world, faults, |options| {
+            options.take_over = take_over;
+            options.rows_in_flight = rows_in_flight;
+            if let Some(rules) = rules {
+                options.rules = rules;
+                options.rewrite_rules = true;
+            }
+        });
+        match outcome.await {
+            Ok(_) if take_over => coverage.hit("backfill_took_over"),
+            Ok(_) => coverage.hit("backfill"),
+            Err(WorkerError::Held { .. }) if !take_over => coverage.hit("backfill_refused"),
+            Err(error) if error.exit_code() == 4 => coverage.hit("backfill_broke_off"),
+            Err(error) => panic!("a backfill stops: {error}"),
+        }
+    }
+}
+
+/// Runs a backfill of these events into the world's root.
+pub async fn run(
+    world: &World,
+    events: &[EventRecord],
+    faults: Faults,
+    options: Options,
+) -> Result<Outcome, WorkerError> {
+    let files = BTreeMap::from([("events.avro".to_owned(), file(events))]);
+    let ports = Ports {
+        store: Arc::new(AuditedStore::new(world.lake.store.with_faults(faults.clone()), &world.audit)),
+        tables: Arc::new(AuditedTables::new(world.lake.tables.with_faults(faults), &world.audit)),
+        archive: Arc::new(MemoryArchive),
+        encoder: Arc::new(MemoryEncoder),
+        input: Arc::new(MemoryInput { files }),
+        clock: Arc::new(world.clock.clone()),
+        progress: Arc::new(Silent),
+    };
+    backfill::run(ports, options).await
+}

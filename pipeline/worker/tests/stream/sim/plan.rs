@@ -1,0 +1,147 @@
+//! What a seed is made of: sizes, limits, and which kinds of trouble it has at all, so that each seed has its own mix.
+
+use std::time::Duration;
+
+use prorata_worker::memory::{Ends, Rates};
+use prorata_worker::names::Shard;
+use prorata_worker::stream::{Options, WatermarkRule};
+
+use super::dice::Dice;
+
+/// Kinds of trouble, with the chance of each per round, in thousandths.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chances {
+    pub kill: u32,
+    pub expire: u32,
+    pub cut_off: u32,
+    pub run_out: u32,
+    pub rebalance: u32,
+    pub stop: u32,
+    pub join: u32,
+    pub twin: u32,
+    pub registry_down: u32,
+    pub brokers_down: u32,
+    pub partition_down: u32,
+    pub hole: u32,
+    pub retention: u32,
+    pub clock_step: u32,
+    pub outage: u32,
+    pub backfill: u32,
+    pub new_rules: u32,
+    pub skipped_step: u32,
+}
+
+/// A seed's plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub shards: Shard,
+    pub members: usize,
+    pub organizations: usize,
+    pub rounds: i64,
+    /// Seconds between two rounds.
+    pub round_seconds: i64,
+    /// Most events of a round.
+    pub events: usize,
+    /// How late a late event may be, in minutes.
+    pub lateness: i64,
+    pub poll_messages: usize,
+    pub ends: Ends,
+    pub eager: bool,
+    pub tune: Tune,
+    pub rates: Rates,
+    pub chances: Chances,
+    /// A partition of this topic is down for the first rounds, so that it falls behind.
+    pub behind: Option<&'static str>,
+    pub backfill_first: bool,
+}
+
+/// Options of the workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Tune {
+    pub rows_in_flight: u64,
+    pub memory_limit: u64,
+    pub checkpoint_bytes: u64,
+    pub checkpoint_every: u64,
+    pub watermark: WatermarkRule,
+}
+
+impl Tune {
+    pub fn apply(&self, options: &mut Options) {
+        options.rows_in_flight = self.rows_in_flight;
+        options.memory_limit = self.memory_limit;
+        options.checkpoint_bytes = self.checkpoint_bytes;
+        options.checkpoint_every = Duration::from_secs(self.checkpoint_every);
+        options.watermark = self.watermark;
+    }
+}
+
+impl Plan {
+    pub fn of(seed: u64, dice: &mut Dice) -> Self {
+        const MINUTE: i64 = 60_000_000;
+        // Every eighth lasts for seven weeks.
+        let long = seed % 8 == 7;
+        let mut on =
+            |most: u32| if dice.happens(400) { 1 + (dice.bits() % u64::from(most)) as u32 } else { 0 };
+        let chances = Chances {
+            kill: on(40),
+            expire: on(30),
+            cut_off: on(30),
+            run_out: on(60),
+            rebalance: on(60),
+            stop: on(40),
+            join: on(30),
+            twin: on(20),
+            registry_down: on(30),
+            brokers_down: on(20),
+            partition_down: on(40),
+            hole: on(100),
+            retention: on(60),
+            clock_step: on(20),
+            outage: on(30),
+            backfill: on(if long { 10 } else { 20 }),
+            new_rules: on(20),
+            skipped_step: on(300),
+        };
+        let mut rate = |most: u64| if dice.happens(350) { (dice.bits() % (most * 1_000)) as u32 } else { 0 };
+        let rates = Rates {
+            crash_before: rate(5),
+            crash_after: rate(5),
+            lose_answer: rate(30),
+            refuse: rate(30),
+            pause: rate(10),
+            retry: rate(30),
+            read_fails: rate(20),
+            truncated: rate(3),
+            flipped: rate(3),
+            missing: rate(3),
+        };
+        let tune = Tune {
+            rows_in_flight: dice.pick(&[1, 1, 20, 200, 100_000]),
+            memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
+            checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
+            checkpoint_every: dice.pick(&[10, 60]),
+            watermark: WatermarkRule {
+                out_of_orderness: dice.pick(&[1, 5, 20]) * MINUTE,
+                idle_after: dice.pick(&[1, 5, 30]) * MINUTE,
+                max_hold: dice.pick(&[30, 60, 120]) * MINUTE,
+            },
+        };
+        Self {
+            shards: if long { dice.pick(&[1, 2]) } else { dice.pick(&[1, 2, 3, 4]) },
+            members: dice.pick(&[1, 2, 2, 3, 4]),
+            organizations: if long { 2 } else { dice.pick(&[2, 3, 5, 8]) },
+            rounds: if long { 250 } else { dice.between(80, 200) },
+            round_seconds: if long { 4 * 3_600 } else { dice.pick(&[20, 60, 240]) },
+            events: dice.pick(&[1, 2, 4]),
+            lateness: if long { 40 * 24 * 60 } else { dice.pick(&[30, 200, 600]) },
+            poll_messages: dice.pick(&[1, 3, 20, 100]),
+            ends: dice.pick(&[Ends::EveryPoll, Ends::WhenAsked]),
+            eager: dice.happens(300),
+            tune,
+            rates,
+            chances,
+            behind: dice.happens(250).then(|| dice.pick(&crate::world::TOPICS)),
+            backfill_first: dice.happens(200),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no events.
+
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{EventRecord, Payload};
+use prorata_schemas::reject::Reason;
+use prorata_worker::memory::MemoryMessages;
+use prorata_worker::names::Shard;
+
+use super::dice::Dice;
+use super::plan::Plan;
+use crate::harness::{START, node, node_priced, node_stop, pod, pod_stop};
+use crate::world::{SCHEMA, What, World};
+
+/// A schema that is registered in the end, and one that never is.
+pub const LATER: u32 = 7;
+const NEVER: u32 = 9;
+
+/// All producers of a world.
+pub struct Producer {
+    organizations: Vec<String>,
+    /// Events on their way, by the round in which they are sent.
+    held: Vec<(i64, EventRecord)>,
+    sent: Vec<EventRecord>,
+}
+
+impl Producer {
+    pub fn new(plan: &Plan) -> Self {
+        let organizations = (0..plan.organizations).map(|number| format!("org-{number}")).collect();
+        Self { organizations, held: Vec::new(), sent: Vec::new() }
+    }
+
+    /// What comes in one round.
+    pub fn produce(&mut self, world: &World, plan: &Plan, dice: &mut Dice, round: i64) {
+        let now = world.now().0 / 60_000_000 - START * 60;
+        for _ in 0..dice.below(plan.events + 1) {
+            let organization = self.organizations[dice.below(self.organizations.len())].clone();
+            let event = self.event(&organization, now, plan, dice);
+            match dice.below(100) {
+                0..15 => self.held.push((round + dice.between(1, 4), event)),
+                15..20 => {
+                    self.held.push((round + dice.between(0, 30), event.clone()));
+                    self.send(world, &event);
+                }
+                20..23 if !self.sent.is_empty() => {
+                    let again = self.sent[dice.below(self.sent.len())].clone();
+                    self.send(world, &again);
+                    self.send(world, &event);
+                }
+                23..27 => bad(world, &event, plan, dice),
+                _ => self.send(world, &event),
+            }
+        }
+        self.send_due(world, round);
+    }
+
+    /// Sends all that is still on its way.
+    pub fn finish(&mut self, world: &World) {
+        self.send_due(world, i64::MAX);
+    }
+
+    fn send_due(&mut self, world: &World, round: i64) {
+        let (due, held) = std::mem::take(&mut self.held).into_iter().partition(|(due, _)| *due <= round);
+        self.held = held;
+        let due: Vec<(i64, EventRecord)> = due;
+        due.into_iter().for_each(|(_, event)| self.send(world, &event));
+    }
+
+    fn send(&mut self, world: &World, event: &EventRecord) {
+        world.produce(std::slice::from_ref(event));
+        self.sent.push(event.clone());
+    }
+
+    /// Something that happens, happened long ago, or is to come.
+    fn event(&self, organization: &str, now: i64, plan: &Plan, dice: &mut Dice) -> EventRecord {
+        let minutes = match dice.below(100) {
+            0..8 => now - dice.between(0, plan.lateness),
+            8..10 => now + dice.between(5, 300),
+            _ => now - dice.between(0, 3),
+        };
+        something(organization, minutes, dice)
+    }
+}
+
+/// One event of an organization.
+pub fn something(organization: &str, minutes: i64, dice: &mut Dice) -> EventRecord {
+    let uid = format!("p{}", dice.below(6));
+    match dice.below(10) {
+        0..3 => node(organization, minutes, dice.between(1, 30)),
+        3 => node_stop(organization, minutes),
+        4..8 => pod(organization, minutes, &uid, u32::try_from(dice.between(1, 5)).unwrap()),
+        _ => pod_stop(organization, minutes, &uid),
+    }
+}
+
+/// A message that is no event, or not one that may count.
+fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
+    let organization = event.event.organization_id.to_string();
+    let value = MemoryMessages::encode(SCHEMA, event);
+    let bad = |value: Vec<u8>, reason| world.send_event(event, value, What::Bad(reason));
+    let minutes = event.event.event_time.0 / 60_000_000 - START * 60;
+    match dice.below(9) {
+        0 => bad(vec![1, 2, 3], Reason::Malformed),
+        1 => {
+            let (topic, key) = (crate::world::topic_of(event), organization.into_bytes());
+            let shard = world.shard_of(&event.event.organization_id);
+            world.send(topic, shard, Some(key), None, What::Bad(Reason::Malformed));
+        }
+        2 => bad(MemoryMessages::encode(NEVER, event), Reason::UnknownSchema),
+        3 => {
+            let mut value = value;
+            value[4] = 200;
+            bad(value, Reason::UnknownEvent);
+        }
+        4 => {
+            let negative = node_priced(&organization, minutes, Decimal12::from_int(-1));
+            bad(MemoryMessages::encode(SCHEMA, &negative), Reason::InvalidField);
+        }
+        5 => {
+            let topic = crate::world::topic_of(event);
+            let shard = world.shard_of(&event.event.organization_id);
+            world.send(topic, shard, Some(b"another".to_vec()), Some(value), What::Bad(Reason::KeyMismatch));
+        }
+        6 if plan.shards > 1 => {
+            let topic = crate::world::topic_of(event);
+            let wrong: Shard = (world.shard_of(&event.event.organization_id) + 1) % plan.shards;
+            let key = Some(organization.into_bytes());
+            world.send(topic, wrong, key, Some(value), What::Bad(Reason::KeyMismatch));
+        }
+        7 => {
+            let mut priced = node(&organization, minutes, 5).event;
+            if let Payload::NodeStarted(node) = &mut priced.payload {
+                node.currency = "EUR".into();
+            }
+            let euros = EventRecord::new(priced);
+            bad(MemoryMessages::encode(SCHEMA, &euros), Reason::CurrencyMismatch);
+        }
+        _ => {
+            let value = MemoryMessages::encode(LATER, event);
+            world.send_event(event, value, What::Unregistered(event.clone()));
+        }
+    }
+}
