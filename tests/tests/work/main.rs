@@ -7,6 +7,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod backfills;
+mod chaos;
 mod lake;
 mod plain;
 mod program;

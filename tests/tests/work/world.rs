@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -163,8 +164,9 @@ impl World {
         let mut settings = Value::Object(self.settings.clone());
         settings["root"]["url"] = json!(self.root);
         settings["kafka"]["topics"] = json!(self.topics);
-        let path = self.folder.path().join("prorata.yaml");
-        // JSON is YAML.
+        // A file of its own each time: whoever was given an older one may be reading it. JSON is YAML.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let path = self.folder.path().join(format!("{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&path, settings.to_string()).unwrap();
         path
     }
@@ -229,12 +231,10 @@ impl World {
         sent(self.start_sending(load, None))
     }
 
-    /// Writes the same load into a folder.
-    pub fn write(&self, load: Load, folder: &Path) {
-        let folder = folder.to_str().unwrap();
-        Program::start(self.generate(load, &["--to", folder]), "generate", self.folder.path())
-            .wait(COMMAND)
-            .succeeded();
+    /// Writes the same load into a folder; the number of events.
+    pub fn write(&self, load: Load, folder: &Path) -> i64 {
+        let generate = self.generate(load, &["--to", folder.to_str().unwrap()]);
+        sent(Program::start(generate, "generate", self.folder.path()))
     }
 
     /// The last hour to compare: one more than has events.
@@ -280,7 +280,7 @@ impl World {
     }
 }
 
-/// The number of messages that a generator says it has sent.
+/// The number of events that a generator says it has sent or written.
 pub fn sent(generator: Program) -> i64 {
     let output = generator.wait(COMMAND).succeeded();
     output.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{output}"))
