@@ -191,9 +191,12 @@ impl LiveShard {
     }
 
     /// Whether an event of this hour is too late: its hour is closed, and no state from before it is kept. A shard
-    /// younger than the horizon has its empty beginning for that.
+    /// younger than the horizon has its empty beginning for that, but no further back than the horizon: else one event
+    /// of 1970 would have half a century folded.
     pub fn is_too_late(&self, hour: Hour) -> bool {
-        self.is_closed(hour) && self.oldest_base.is_some_and(|base| hour <= base)
+        let horizon = |closed: Hour| Hour(closed.0 - HORIZON_HOURS);
+        let oldest = self.oldest_base.or(self.draft.closed_through.map(horizon));
+        self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
     }
 
     /// Finds the oldest base anew, from a decided checkpoint.
