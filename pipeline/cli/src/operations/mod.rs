@@ -5,6 +5,7 @@
 
 mod metrics;
 mod page;
+mod server;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -53,7 +54,7 @@ impl Default for Limits {
 pub struct Serving {
     /// Where it listens: the port is known even where port 0 was asked for.
     pub address: SocketAddr,
-    task: JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Serving {
@@ -80,8 +81,7 @@ pub async fn serve(
     let listener = TcpListener::bind(listen).await.map_err(|error| failure(&error))?;
     let address = listener.local_addr().map_err(|error| failure(&error))?;
     let router = router(status, limits, Arc::new(SystemClock));
-    let serving = axum::serve(listener, router).with_graceful_shutdown(stop);
-    let task = tokio::spawn(async move { serving.await });
+    let task = tokio::spawn(server::run(listener, router, server::Bounds::default(), stop));
     Ok(Serving { address, task })
 }
 

@@ -229,12 +229,9 @@ async fn every_metric_has_help_and_no_unit_is_missing_from_its_name() {
 #[tokio::test]
 async fn a_silent_shard_adds_no_wrong_number() {
     let status = working();
-    let mut worker = status.lock();
     let topic = TopicStatus { max_event_time: Some(ago(-500)), ..TopicStatus::default() };
-    let silent = TopicStatus::default();
-    worker.shards.entry(11).or_default().topics =
-        BTreeMap::from([("pods".into(), topic), ("nodes".into(), silent)]);
-    drop(worker);
+    let topics = BTreeMap::from([("pods".into(), topic), ("nodes".into(), TopicStatus::default())]);
+    status.lock().shards.entry(11).or_default().topics = topics;
     let text = ask(&status, "/metrics").await.body;
     assert!(sample(&text, "prorata_lag_seconds{shard=\"11\",topic=\"pods\"}").abs() < 1e-9, "never below 0");
     assert!(!text.contains("prorata_lag_seconds{shard=\"11\",topic=\"nodes\"}"), "unknown: {text}");
@@ -323,6 +320,39 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     serving.finish(Duration::from_millis(200)).await;
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+/// Whether the server closes a connection on which a client has sent so much and then waits.
+async fn is_closed(address: SocketAddr, sent: &[u8]) -> bool {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(sent).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.is_ok()
+}
+
+#[tokio::test]
+async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let bounds = server::Bounds {
+        connections: 2,
+        head_within: Duration::from_millis(100),
+        connection_within: Duration::from_millis(400),
+    };
+    let router = router(working(), Limits::default(), Arc::new(StoppedClock(NOW)));
+    tokio::spawn(server::run(listener, router, bounds, std::future::pending()));
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /livez HT").await.unwrap();
+        silent.push(stream);
+    }
+    let request = b"GET /livez HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n";
+    assert!(is_closed(address, request).await, "it is answered though others are silent");
+    assert!(is_closed(address, b"GET /livez HT").await, "half a request");
+    let kept = b"GET /livez HTTP/1.1\r\nHost: worker\r\n\r\n";
+    assert!(is_closed(address, kept).await, "a connection that is kept and never used again");
+    drop(silent);
 }
 
 #[tokio::test]
