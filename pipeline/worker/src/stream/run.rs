@@ -141,14 +141,12 @@ impl<S: Source> Worker<S> {
     async fn ask(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<Asked> {
         let outcome = self.try_ask(shard, now, release).await;
         let Some(live) = self.live_mut(shard) else { return Ok(Asked::Later) };
+        // After any error the draft may name what is not stored, let alone decided: it is not for publish to see.
+        live.failures = if outcome.is_ok() { 0 } else { live.failures + 1 };
         match outcome {
-            Ok(Decision::Ours) => {
-                live.failures = 0;
-                Ok(Asked::Ours)
-            }
+            Ok(Decision::Ours) => Ok(Asked::Ours),
             Ok(Decision::Anothers) => Ok(Asked::Anothers),
             Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
-                live.failures += 1;
                 live.retry_at = Timestamp(now.0 + backoff_micros(live.failures));
                 tracing::warn!(shard, %error, "a checkpoint waits for storage");
                 self.ports.status.lock().counts.retries += 1;
@@ -210,6 +208,7 @@ impl<S: Source> Worker<S> {
             if let Slot::Live(live) = slot
                 && live.unpublished
                 && live.pending.is_none()
+                && live.failures == 0
             {
                 due.push(live);
             }

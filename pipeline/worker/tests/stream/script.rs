@@ -11,7 +11,7 @@ use crate::oracle::{self, Also};
 use crate::world::{SCHEMA, What, World};
 
 /// Parts of the story.
-pub const PARTS: usize = 4;
+pub const PARTS: usize = 5;
 
 /// Late events of part 2.
 pub fn late() -> Vec<EventRecord> {
@@ -41,9 +41,16 @@ pub fn tell(world: &World, part: usize) {
             world.produce(&between(0, 60));
             bad(world, "hooli", Reason::UnknownEvent);
         }
-        _ => {
+        3 => {
             world.set_minutes(425);
             world.produce(&[pod("gamma", 320, "g2", 1), node("acme", 365, 12)]);
+        }
+        // Hours after hours to close while an old one is folded again.
+        _ => {
+            world.set_minutes(900);
+            let news = |hour: i64| [pod("acme", hour * 60 + 5, "a3", 1), node("gamma", hour * 60 + 9, hour)];
+            world.produce(&(7..14).flat_map(news).collect::<Vec<_>>());
+            world.produce(&[pod("gamma", 100, "g3", 1), node("acme", 150, 13)]);
         }
     }
 }

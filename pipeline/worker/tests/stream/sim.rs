@@ -13,7 +13,7 @@ mod foreign;
 mod plan;
 mod producer;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use prorata_worker::memory::MemoryBroker;
@@ -75,6 +75,7 @@ async fn simulate(seed: u64) -> Coverage {
     let mut dice = Dice::new(seed);
     let plan = Plan::of(seed, &mut dice);
     println!("seed {seed}: {plan:?}");
+    let started = Instant::now();
     let broker = MemoryBroker::seeded(dice.bits());
     broker.set_poll_messages(plan.poll_messages);
     broker.set_ends(plan.ends);
@@ -103,5 +104,7 @@ async fn simulate(seed: u64) -> Coverage {
     }
     producer.finish(&world);
     chaos.end(&mut fleet, &mut dice);
-    ending::end(&mut fleet, &mut foreign, &mut dice).await
+    let coverage = ending::end(&mut fleet, &mut foreign, &mut dice).await;
+    println!("seed {seed}: {:?}", started.elapsed());
+    coverage
 }

@@ -70,7 +70,11 @@ impl Chaos {
         if dice.happens(chances.kill) {
             fleet.kill(index, round, dice);
         }
-        if dice.happens(chances.expire) && broker.expire(&name) {
+        let hangs = fleet.berths[index].member.as_ref().is_some_and(|member| member.hangs());
+        if hangs && dice.happens(300) {
+            fleet.kill(index, round, dice);
+        }
+        if dice.happens(if hangs { 300 } else { chances.expire }) && broker.expire(&name) {
             fleet.coverage.hit("expired");
         }
         if dice.happens(chances.cut_off) {
@@ -81,8 +85,10 @@ impl Chaos {
             self.undo.push((round + dice.between(1, 10), Undo::CutOff(name.clone())));
             fleet.coverage.hit("cut_off");
         }
-        if dice.happens(chances.run_out) && broker.awaited().values().any(|awaited| **awaited == *name) {
-            broker.run_out(&name);
+        if dice.happens(5 * chances.run_out)
+            && let Some(awaited) = broker.awaited().values().next()
+        {
+            broker.run_out(awaited);
             fleet.coverage.hit("run_out");
         }
         if dice.happens(chances.rebalance) {
