@@ -1,5 +1,5 @@
-//! What the client library calls back: logs, errors, tokens, rebalances and answers to commits. All of it is only
-//! noted here, for the thread that polls to act on.
+//! What the client library calls back: logs, errors, tokens and rebalances. All of it is only noted here, for the
+//! thread that polls to act on.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel as Level;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
@@ -89,36 +89,22 @@ pub(super) enum Rebalance {
     Revoke,
 }
 
-/// The brokers' answer to a commit: by partition, and what went wrong with it.
-pub(super) type Committed = Vec<(i32, Option<RDKafkaErrorCode>)>;
-
 /// What a group member needs beside.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) watch: Watch,
     rebalances: Mutex<VecDeque<Rebalance>>,
-    committed: Mutex<Vec<Committed>>,
     closing: AtomicBool,
 }
 
 impl Member {
     pub(super) fn new(connection: &Connection) -> Self {
-        Self {
-            watch: Watch::new(connection),
-            rebalances: Mutex::default(),
-            committed: Mutex::default(),
-            closing: AtomicBool::new(false),
-        }
+        Self { watch: Watch::new(connection), rebalances: Mutex::default(), closing: AtomicBool::new(false) }
     }
 
     /// The oldest rebalance that nobody has acted on.
     pub(super) fn rebalance(&self) -> Option<Rebalance> {
         lock(&self.rebalances).pop_front()
-    }
-
-    /// Answers to commits since the last call.
-    pub(super) fn committed(&self) -> Vec<Committed> {
-        std::mem::take(&mut lock(&self.committed))
     }
 
     /// From now on partitions are let go of at once: nobody acts on rebalances any more.
@@ -168,15 +154,5 @@ impl ConsumerContext for Member {
             _ => Rebalance::Revoke,
         };
         lock(&self.rebalances).push_back(rebalance);
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let whole = result.err().and_then(|error| error.rdkafka_error_code());
-        let elements = offsets.elements();
-        let answers = elements.iter().map(|one| {
-            let own = one.error().err().and_then(|error| error.rdkafka_error_code());
-            (one.partition(), whole.or(own))
-        });
-        lock(&self.committed).push(answers.collect());
     }
 }

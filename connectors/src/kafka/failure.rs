@@ -16,7 +16,7 @@ pub(super) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
             let mechanism = connection.security.login.mechanism().unwrap_or("none");
             wrong(format!(
                 "Kafka at {brokers} refuses the login by {mechanism}: {reason}; check kafka.sasl_mechanism, \
-                 kafka.sasl_username and its password, or the token"
+                 kafka.security_protocol, and the user name and password or the token"
             ))
         }
         Code::SSL => wrong(format!(

@@ -21,7 +21,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
 use super::batch::{Batch, Raw, Read};
-use super::context::{Committed, Member, Rebalance};
+use super::context::{Member, Rebalance};
 use super::failure;
 use super::probe::Asker;
 use super::queue::Queue;
@@ -45,8 +45,8 @@ pub(super) enum Command {
     Release(Vec<Shard>),
     /// Tell the group how far a shard is read.
     Commit { shard: Shard, next: BTreeMap<Text, i64> },
-    /// Ask the group whether a shard is still ours; with offsets to commit where none are known.
-    Assigned { shard: Shard, or_else: BTreeMap<Text, i64>, answer: Answer },
+    /// Ask the group whether a shard is still ours.
+    Assigned { shard: Shard, answer: Answer },
     /// Leave the group, and end.
     Close,
 }
@@ -59,17 +59,10 @@ struct Revoking {
     until: Instant,
 }
 
-/// Whether a shard is ours is answered by the answer to a commit.
-struct Check {
-    shard: Shard,
-    until: Instant,
-    answer: Answer,
-}
-
 /// The thread's state.
 pub(super) struct Group<'c> {
     settings: &'c KafkaSettings,
-    consumer: &'c BaseConsumer<Member>,
+    consumer: &'c Arc<BaseConsumer<Member>>,
     batch: Batch<'c, Member>,
     queue: Arc<Queue>,
     commands: Receiver<Command>,
@@ -83,7 +76,8 @@ pub(super) struct Group<'c> {
     stale: bool,
     /// Next offsets as last told to the group.
     committed: BTreeMap<Shard, BTreeMap<Text, i64>>,
-    checks: Vec<Check>,
+    /// Why a broker was last not to be reached.
+    disconnected: String,
     failed: bool,
 }
 
@@ -91,7 +85,7 @@ impl<'c> Group<'c> {
     /// The state of a member that has nothing yet; none when the library has no memory.
     pub(super) fn new(
         settings: &'c KafkaSettings,
-        consumer: &'c BaseConsumer<Member>,
+        consumer: &'c Arc<BaseConsumer<Member>>,
         queue: Arc<Queue>,
         commands: Receiver<Command>,
         asker: Asker,
@@ -110,7 +104,7 @@ impl<'c> Group<'c> {
             tracks: Tracks::default(),
             stale: false,
             committed: BTreeMap::new(),
-            checks: Vec::new(),
+            disconnected: String::new(),
             failed: false,
         })
     }
@@ -128,7 +122,6 @@ impl<'c> Group<'c> {
                 break;
             }
             self.ends();
-            self.expire_checks();
         }
         self.consumer.context().close();
         // The group may wait for the answer to an assignment, or to a revocation.
@@ -188,11 +181,14 @@ impl<'c> Group<'c> {
             }
             Command::Commit { shard, next } => {
                 if self.assigned.contains(&shard) {
-                    self.commit(shard, &next);
+                    // The library logs what the group does not take.
+                    if let Err(error) = self.consumer.commit(&offsets(shard, &next), CommitMode::Async) {
+                        tracing::info!("offsets of shard {shard} were not committed: {error}");
+                    }
                     self.committed.insert(shard, next);
                 }
             }
-            Command::Assigned { shard, or_else, answer } => self.check(shard, or_else, answer),
+            Command::Assigned { shard, answer } => self.check(shard, answer),
             Command::Close => return false,
         }
         true
@@ -214,12 +210,9 @@ impl<'c> Group<'c> {
                 track.fail(Instant::now());
             }
         }
-        let member = self.consumer.context().clone();
+        let member = Arc::clone(self.consumer.context());
         for (code, reason) in member.watch.errors() {
             self.error(code, &reason);
-        }
-        for answers in member.committed() {
-            self.committed(&answers);
         }
     }
 
@@ -232,6 +225,15 @@ impl<'c> Group<'c> {
             }
             return;
         }
+        let reason = match code {
+            // The others may answer: it is noted, and told when none does.
+            Code::BrokerTransportFailure | Code::Resolve | Code::Authentication | Code::SSL => {
+                reason.clone_into(&mut self.disconnected);
+                return;
+            }
+            Code::AllBrokersDown if !self.disconnected.is_empty() => self.disconnected.as_str(),
+            _ => reason,
+        };
         match failure::running(&self.settings.connection, code, reason) {
             SourceError::Unavailable(_) if code == Code::PollExceeded => {}
             unavailable @ SourceError::Unavailable(_) => self.queue.complain(unavailable),
@@ -441,70 +443,44 @@ impl<'c> Group<'c> {
         });
     }
 
-    fn commit(&self, shard: Shard, next: &BTreeMap<Text, i64>) -> bool {
-        let mut list = TopicPartitionList::new();
-        for (topic, next) in next {
-            if let Err(error) = list.add_partition_offset(topic, i32::from(shard), Offset::Offset(*next)) {
-                tracing::warn!(
-                    "offset {next} of topic {topic}, partition {shard} cannot be committed: {error}"
-                );
-            }
-        }
-        match self.consumer.commit(&list, CommitMode::Async) {
-            Ok(()) => list.count() > 0,
-            Err(error) => {
-                tracing::info!("offsets of shard {shard} were not committed: {error}");
-                false
-            }
-        }
-    }
-
     /// Asks the group whether a shard is ours: it takes commits from none but its members.
-    fn check(&mut self, shard: Shard, or_else: BTreeMap<Text, i64>, answer: Answer) {
+    fn check(&self, shard: Shard, answer: Answer) {
         // Whoever asked may have gone: wherever an answer is sent.
         if !self.holds(shard) || self.consumer.assignment_lost() {
             let _ = answer.send(Ok(false));
             return;
         }
-        let next = self.committed.get(&shard).cloned().unwrap_or(or_else);
-        if self.commit(shard, &next) {
-            let until = Instant::now() + self.settings.connection.timeout;
-            self.checks.push(Check { shard, until, answer });
-        } else {
-            let _ = answer.send(Err(SourceError::Unavailable("the group could not be asked".into())));
-        }
+        let known = self.committed.get(&shard).cloned();
+        let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+        let consumer = Arc::clone(self.consumer);
+        self.asker.tell(move |probe| {
+            // What is told again must be something; of a shard that nobody has read, that nothing is read.
+            let earliest = |topic: Text| probe.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
+            let next = known.map_or_else(|| topics.into_iter().map(earliest).collect(), Ok);
+            let _ = answer.send(next.and_then(|next| accepts(&consumer, &offsets(shard, &next))));
+        });
     }
+}
 
-    /// The group has answered a commit.
-    fn committed(&mut self, answers: &Committed) {
-        for (partition, code) in answers {
-            if let Some(code) = code {
-                tracing::info!("offsets of partition {partition} were not committed: {code}");
-            }
-            let checks = std::mem::take(&mut self.checks).into_iter();
-            let (answered, others) = checks.partition(|check| i32::from(check.shard) == *partition);
-            self.checks = others;
-            for Check { shard, answer, .. } in answered {
-                let _ = answer.send(match code {
-                    None | Some(Code::RebalanceInProgress) => Ok(self.holds(shard)),
-                    Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::FencedInstanceId) => {
-                        Ok(false)
-                    }
-                    Some(code) => Err(SourceError::Unavailable(format!("the group did not answer: {code}"))),
-                });
-            }
-        }
+/// Whether the group takes these offsets from this member.
+fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Result<bool, SourceError> {
+    let Err(error) = consumer.commit(offsets, CommitMode::Sync) else { return Ok(true) };
+    match error.rdkafka_error_code() {
+        Some(Code::RebalanceInProgress) => Ok(true),
+        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::FencedInstanceId) => Ok(false),
+        _ => Err(SourceError::Unavailable(format!("the group did not answer: {error}"))),
     }
+}
 
-    fn expire_checks(&mut self) {
-        let now = Instant::now();
-        let checks = std::mem::take(&mut self.checks).into_iter();
-        let (expired, others): (Vec<Check>, _) = checks.partition(|check| check.until <= now);
-        self.checks = others;
-        for Check { answer, .. } in expired {
-            let _ = answer.send(Err(SourceError::Unavailable("the group did not answer in time".into())));
+/// Next offsets of a shard in the library's terms.
+fn offsets(shard: Shard, next: &BTreeMap<Text, i64>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for (topic, next) in next {
+        if let Err(error) = list.add_partition_offset(topic, i32::from(shard), Offset::Offset(*next)) {
+            tracing::warn!("offset {next} of topic {topic}, partition {shard} cannot be committed: {error}");
         }
     }
+    list
 }
 
 fn message(topic: &Text, partition: Shard, raw: &Raw<'_>) -> Message {

@@ -75,7 +75,9 @@ impl Probe {
                     Err(why) => reason = why.unwrap_or(reason),
                 }
                 if Instant::now() >= deadline {
-                    return Err(SourceError::Unavailable(format!("{}: {reason}", self.connection.brokers)));
+                    let hint = "if brokers are up, check kafka.bootstrap_servers and kafka.security_protocol";
+                    let brokers = &self.connection.brokers;
+                    return Err(SourceError::Unavailable(format!("{brokers}: {reason}; {hint}")));
                 }
                 thread::sleep(Duration::from_millis(200));
             };

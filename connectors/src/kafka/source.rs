@@ -34,6 +34,8 @@ pub struct KafkaSource {
     queue: Arc<Queue>,
     commands: Sender<Command>,
     asker: Asker,
+    /// How long to wait for the group's answer.
+    patience: Duration,
     /// Answered when the thread has ended.
     ended: Option<oneshot::Receiver<()>>,
 }
@@ -70,11 +72,12 @@ impl KafkaSource {
         asker: Asker,
         consumer: BaseConsumer<Member>,
     ) -> Result<Self, SourceError> {
-        let queue = Arc::new(Queue::new(settings.queue_bytes));
+        let (queue, patience) = (Arc::new(Queue::new(settings.queue_bytes)), settings.connection.timeout);
         let (commands, received) = mpsc::channel();
         let (end, ended) = oneshot::channel();
         let (to, of) = (Arc::clone(&queue), asker.clone());
         let run = move || {
+            let consumer = Arc::new(consumer);
             // Whatever ends the thread, the worker hears of it.
             let ending = Ending(Arc::clone(&to));
             match Group::new(&settings, &consumer, to, received, of) {
@@ -88,7 +91,7 @@ impl KafkaSource {
         };
         let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
         spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self { topics, queue, commands, asker, ended: Some(ended) })
+        Ok(Self { topics, queue, commands, asker, patience, ended: Some(ended) })
     }
 
     /// Tells the thread. When it has ended, polling says so.
@@ -146,7 +149,7 @@ impl Source for KafkaSource {
         self.queue.poll(wait).await
     }
 
-    async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
+    async fn start(&mut self, shard: Shard, mut from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
         if let Some(topic) = from.keys().find(|topic| !self.topics.contains(*topic)) {
             return Err(wrong(format!(
                 "topic {topic} is not among kafka.topics, but shard {shard} was read of it: add it"
@@ -163,9 +166,8 @@ impl Source for KafkaSource {
             lost = self.lost(shard, &at).await?;
         }
         let reading = self.queue.begin(shard);
-        if lost.is_empty() {
-            self.tell(Command::Start { shard, reading, from });
-        }
+        from.retain(|topic, _| lost.iter().all(|(lost, _)| lost != topic));
+        self.tell(Command::Start { shard, reading, from });
         for (topic, cause) in lost {
             self.queue.read(shard, reading, Signal::OffsetsLost { topic, partition: shard, cause });
         }
@@ -178,11 +180,12 @@ impl Source for KafkaSource {
     }
 
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
-        let ranges = self.ranges(shard, self.topics.clone()).await?;
-        let or_else = ranges.into_iter().map(|(topic, (low, _))| (topic, low)).collect();
         let (answer, answered) = oneshot::channel();
-        self.tell(Command::Assigned { shard, or_else, answer });
-        answered.await.unwrap_or_else(|_| Err(SourceError::Unavailable("the source is closed".into())))
+        self.tell(Command::Assigned { shard, answer });
+        let silent = || Err(SourceError::Unavailable("the consumer group does not answer".into()));
+        timeout(self.patience, answered)
+            .await
+            .map_or_else(|_| silent(), |answer| answer.unwrap_or_else(|_| silent()))
     }
 
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {

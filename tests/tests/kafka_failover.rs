@@ -1,0 +1,125 @@
+//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none.
+//!
+//! The brokers are started by `tests/python/servers.py --kafka 3`, so this stands behind the feature `servers`, and
+//! alone in its program, as other tests would not survive it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource, create_topics};
+use prorata_worker::source::{Signal, Source, Start};
+use serde_json::Value;
+
+/// Longest that anything may take here.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn variable(name: &str) -> String {
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: run this by tests/python/servers.py --kafka 3"))
+}
+
+fn kill(pid: u64) {
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+}
+
+/// Starts a broker as it was started before. It ends with the servers' script.
+fn restart(broker: &Value) {
+    let command: Vec<&str> =
+        broker["command"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
+    let (program, arguments) = command.split_first().unwrap();
+    let log = std::fs::File::options().append(true).open(broker["log"].as_str().unwrap()).unwrap();
+    let errors = log.try_clone().unwrap();
+    Command::new(program).args(arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
+}
+
+/// Polls, and holds what comes against what was sent: every message once, in order, and no end before the last one.
+struct Reader {
+    source: KafkaSource,
+    next: BTreeMap<u16, i64>,
+    read: u64,
+    unavailable: u64,
+}
+
+impl Reader {
+    async fn poll(&mut self) {
+        let signals = match self.source.poll(Duration::from_millis(50)).await {
+            Ok(signals) => signals,
+            Err(error) => {
+                println!("{error}");
+                self.unavailable += 1;
+                return;
+            }
+        };
+        for signal in signals {
+            match signal {
+                Signal::Messages(messages) => {
+                    for message in messages {
+                        let next = self.next.entry(message.partition).or_default();
+                        assert_eq!(message.offset, *next, "partition {}", message.partition);
+                        *next += 1;
+                        self.read += 1;
+                    }
+                }
+                Signal::End { partition, offset, .. } => assert_eq!(offset, self.next[&partition]),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn until(&mut self, sent: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.read < sent {
+            assert!(Instant::now() < deadline, "{} of {sent}: {:?}", self.read, self.next);
+            self.poll().await;
+        }
+    }
+}
+
+async fn send(count: u32) {
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    let sent = tokio::task::spawn_blocking(move || {
+        let producer = KafkaProducer::new(&connection, PATIENCE).unwrap();
+        for number in 0..count {
+            producer.send("failover", &number.to_be_bytes(), b"value").unwrap();
+        }
+        producer.flush().unwrap()
+    });
+    assert_eq!(sent.await.unwrap(), u64::from(count));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_dies_and_comes_back_costs_no_message_and_moves_no_shard() {
+    let brokers: Vec<Value> =
+        serde_json::from_slice(&std::fs::read(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap()).unwrap();
+    assert_eq!(brokers.len(), 3);
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    create_topics(&connection, &["failover"], 6, 3).await.unwrap();
+    send(10_000).await;
+    let mut settings = KafkaSettings::new(connection, vec!["failover".into()], "failover");
+    settings.session_timeout = Duration::from_secs(45);
+    let mut source = KafkaSource::connect(settings).await.unwrap();
+    while source.poll(Duration::from_millis(100)).await.unwrap().is_empty() {}
+    for shard in 0..6 {
+        source.start(shard, BTreeMap::from([("failover".into(), Start::At(0))])).await.unwrap();
+    }
+    let mut reader =
+        Reader { source, next: (0..6).map(|shard| (shard, 0)).collect(), read: 0, unavailable: 0 };
+    reader.until(10_000).await;
+    for (round, broker) in (2_u64..).zip(&brokers) {
+        kill(broker["pid"].as_u64().unwrap());
+        send(10_000).await;
+        reader.until(round * 10_000).await;
+        restart(broker);
+        // Until it has caught up, and leads again.
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(10) {
+            reader.poll().await;
+        }
+    }
+    assert_eq!(reader.read, 40_000);
+    assert_eq!(reader.unavailable, 0, "two of three brokers were there all the time");
+    reader.source.close().await;
+}
