@@ -7,20 +7,16 @@ use prorata_schemas::avsc::{avsc, full_name};
 use prorata_schemas::event::EventKind;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, StatusCode, Url, redirect};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::answer::{
+    ANSWER_BYTES_MAX, Answer, RegisterAnswer, SchemaAnswer, configuration, shortened, shown,
+};
 use super::{Password, RegistryFault, Settings};
-use crate::avro::SCHEMA_BYTES_MAX;
 use crate::store::causes;
 
-/// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
-const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
 /// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 5;
-/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they like.
-const TEXT_CHARS_MAX: usize = 300;
 /// Confluent's code for an id that does not exist; other answers of 404 are about the URL.
 const SCHEMA_NOT_FOUND: u32 = 40403;
 
@@ -46,40 +42,6 @@ pub struct Registry {
     username: String,
     password: Password,
     timeout: Duration,
-}
-
-/// An answer, read to its end.
-struct Answer {
-    url: Url,
-    status: StatusCode,
-    is_json: bool,
-    /// None: it was longer than it may be.
-    body: Option<Vec<u8>>,
-}
-
-/// The registry's answer about an id.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SchemaAnswer {
-    schema: String,
-    schema_type: Option<String>,
-    references: Option<Vec<Reference>>,
-}
-
-#[derive(Deserialize)]
-struct Reference {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct RegisterAnswer {
-    id: u32,
-}
-
-#[derive(Default, Deserialize)]
-struct ErrorAnswer {
-    error_code: Option<u32>,
-    message: Option<String>,
 }
 
 impl Registry {
@@ -238,70 +200,6 @@ impl Registry {
         }
         RegistryFault::Unavailable(format!("{url}: {cause}"))
     }
-}
-
-impl Answer {
-    /// The answer, if it is a success.
-    fn succeeded(self) -> Result<Self, RegistryFault> {
-        let (url, status) = (shown(&self.url), self.status);
-        match status.as_u16() {
-            200..=299 => Ok(self),
-            401 | 403 => Err(configuration(format!(
-                "{url} answers {status}: check registry.username and registry.password"
-            ))),
-            408 | 429 | 500..=599 => {
-                Err(RegistryFault::Unavailable(format!("{url} answers {status}{}", self.message())))
-            }
-            _ => Err(configuration(format!(
-                "{url} answers {status}{}; registry.url must be the base URL of Confluent's API",
-                self.message()
-            ))),
-        }
-    }
-
-    fn parsed<T: DeserializeOwned>(&self) -> Result<T, RegistryFault> {
-        let body = self.body.as_deref().unwrap_or_default();
-        serde_json::from_slice(body).map_err(|error| {
-            configuration(format!(
-                "{} answers {} with what is no answer of Confluent's API ({error}); registry.url must be its base URL",
-                shown(&self.url),
-                self.status
-            ))
-        })
-    }
-
-    fn error(&self) -> ErrorAnswer {
-        serde_json::from_slice(self.body.as_deref().unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// What the registry says of its refusal, after a colon; nothing where it says nothing.
-    fn message(&self) -> String {
-        match self.error().message {
-            Some(message) if !message.trim().is_empty() => format!(": {}", shortened(&message)),
-            _ => String::new(),
-        }
-    }
-}
-
-fn configuration(sentence: impl Into<String>) -> RegistryFault {
-    RegistryFault::Configuration(sentence.into())
-}
-
-/// A URL without its query, which may hold the secrets of a proxy.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.to_string()
-}
-
-/// One line that is not too long.
-fn shortened(text: &str) -> String {
-    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(TEXT_CHARS_MAX) {
-        line.truncate(end);
-        line.push_str("...");
-    }
-    line
 }
 
 fn base_url(text: &str) -> Result<Url, RegistryFault> {

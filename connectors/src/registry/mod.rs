@@ -4,6 +4,7 @@
 //! [`Registry`] asks once and says what it learned; waiting and asking again is the caller's. Whatever a registry
 //! sends is bounded: the time it may take, the bytes it may send, the redirects it may ask for.
 
+mod answer;
 mod client;
 
 use std::fmt;

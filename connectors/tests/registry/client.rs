@@ -182,6 +182,18 @@ async fn credentials_do_not_follow_a_redirect_to_another_server() {
 }
 
 #[tokio::test]
+async fn what_a_redirect_or_an_answer_may_hold_is_not_repeated() {
+    let target = always(Reply::json(200, json!({ "schema": { "a": "b" }, "x": "y".repeat(10_000) })));
+    let to = target.url().replace("http://", "http://me:s3cret@");
+    let fake = always(Reply::redirect(307, &format!("{to}/?token=s3cret")));
+    let sentence = misconfigured(client(&fake.url()).schema(1).await);
+    assert!(sentence.contains("no answer of Confluent's API") && !sentence.contains("s3cret"), "{sentence}");
+    let long = always(Reply::json(200, json!({ "id": "y".repeat(10_000) })));
+    let sentence = misconfigured(client(&long.url()).register("subject", "\"string\"").await);
+    assert!(sentence.len() < 700, "{} bytes", sentence.len());
+}
+
+#[tokio::test]
 async fn other_types_and_references_are_unusable() {
     let other = json!({ "schema": "syntax = \"proto3\";", "schemaType": "PROTOBUF" });
     let fake = always(Reply::json(200, other));

@@ -1,0 +1,114 @@
+//! What registries answer, and what it means.
+
+use reqwest::{StatusCode, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::RegistryFault;
+use crate::avro::SCHEMA_BYTES_MAX;
+
+/// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
+pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
+/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they like.
+const TEXT_CHARS_MAX: usize = 300;
+
+/// An answer, read to its end.
+pub(super) struct Answer {
+    pub(super) url: Url,
+    pub(super) status: StatusCode,
+    pub(super) is_json: bool,
+    /// None: it was longer than it may be.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// The registry's answer about an id.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SchemaAnswer {
+    pub(super) schema: String,
+    pub(super) schema_type: Option<String>,
+    pub(super) references: Option<Vec<Reference>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Reference {
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RegisterAnswer {
+    pub(super) id: u32,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ErrorAnswer {
+    pub(super) error_code: Option<u32>,
+    pub(super) message: Option<String>,
+}
+
+impl Answer {
+    /// The answer, if it is a success.
+    pub(super) fn succeeded(self) -> Result<Self, RegistryFault> {
+        let (url, status) = (shown(&self.url), self.status);
+        match status.as_u16() {
+            200..=299 => Ok(self),
+            401 | 403 => Err(configuration(format!(
+                "{url} answers {status}: check registry.username and registry.password"
+            ))),
+            408 | 429 | 500..=599 => {
+                Err(RegistryFault::Unavailable(format!("{url} answers {status}{}", self.message())))
+            }
+            _ => Err(configuration(format!(
+                "{url} answers {status}{}; registry.url must be the base URL of Confluent's API",
+                self.message()
+            ))),
+        }
+    }
+
+    pub(super) fn parsed<T: DeserializeOwned>(&self) -> Result<T, RegistryFault> {
+        let body = self.body.as_deref().unwrap_or_default();
+        serde_json::from_slice(body).map_err(|error| {
+            configuration(format!(
+                "{} answers {} with what is no answer of Confluent's API ({}); registry.url must be its base URL",
+                shown(&self.url),
+                self.status,
+                shortened(&error.to_string())
+            ))
+        })
+    }
+
+    pub(super) fn error(&self) -> ErrorAnswer {
+        serde_json::from_slice(self.body.as_deref().unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// What the registry says of its refusal, after a colon; nothing where it says nothing.
+    pub(super) fn message(&self) -> String {
+        match self.error().message {
+            Some(message) if !message.trim().is_empty() => format!(": {}", shortened(&message)),
+            _ => String::new(),
+        }
+    }
+}
+
+pub(super) fn configuration(sentence: impl Into<String>) -> RegistryFault {
+    RegistryFault::Configuration(sentence.into())
+}
+
+/// A URL without what may be secret in it: a redirect may lead to one with a query or a login.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    // URLs that can have no login are not changed.
+    let _none_to_remove = url.set_username("").and_then(|()| url.set_password(None));
+    url.to_string()
+}
+
+/// One line that is not too long.
+pub(super) fn shortened(text: &str) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(TEXT_CHARS_MAX) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
