@@ -1,27 +1,26 @@
 //! Faults at every single effect: whoever comes after ends where an untouched worker does.
 
 use prorata_worker::memory::{Fault, Faults};
-use prorata_worker::stream::Options;
 
 use crate::cluster::Cluster;
-use crate::script::{PARTS, check, easy, hurried, live, tell};
+use crate::script::{LONG, SHORT, Story, check, live, tell};
 use crate::world::World;
 
 /// Effects of a life without faults.
-async fn effects(tune: fn(&mut Options)) -> u64 {
+async fn effects(story: Story) -> u64 {
     let faults = Faults::default();
-    let cluster = live(faults.clone(), tune, "untouched").await;
+    let cluster = live(faults.clone(), story, "untouched").await;
     check(&cluster.world, "untouched");
     faults.effects()
 }
 
 /// Lives with each fault, one by one.
-async fn survives(fault: impl Fn(u64) -> Fault, tune: fn(&mut Options), dies: bool) {
-    let effects = effects(tune).await;
+async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64, dies: bool) {
+    let effects = effects(story).await;
     assert!(effects > 60, "{effects} effects");
-    for effect in 0..effects {
+    for effect in story.numbers(effects, first) {
         let context = format!("{:?}", fault(effect));
-        let cluster = live(Faults::with(fault(effect)), tune, &context).await;
+        let cluster = live(Faults::with(fault(effect)), story, &context).await;
         assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
         assert_eq!(cluster.restarts, u32::from(dies), "{context}");
         check(&cluster.world, &context);
@@ -30,43 +29,43 @@ async fn survives(fault: impl Fn(u64) -> Fault, tune: fn(&mut Options), dies: bo
 
 #[tokio::test]
 async fn a_crash_before_any_effect_leaves_nothing_that_counts() {
-    survives(Fault::CrashBefore, easy, true).await;
-    survives(Fault::CrashBefore, hurried, true).await;
+    survives(Fault::CrashBefore, SHORT, 0, true).await;
+    survives(Fault::CrashBefore, LONG, 0, true).await;
 }
 
 #[tokio::test]
 async fn a_crash_after_any_effect_is_mended_by_the_next_owner() {
-    survives(Fault::CrashAfter, easy, true).await;
-    survives(Fault::CrashAfter, hurried, true).await;
+    survives(Fault::CrashAfter, SHORT, 0, true).await;
+    survives(Fault::CrashAfter, LONG, 1, true).await;
 }
 
 #[tokio::test]
 async fn an_answer_lost_at_any_effect_needs_no_new_process() {
-    survives(Fault::LoseAnswer, easy, false).await;
-    survives(Fault::LoseAnswer, hurried, false).await;
+    survives(Fault::LoseAnswer, SHORT, 0, false).await;
+    survives(Fault::LoseAnswer, LONG, 2, false).await;
 }
 
 #[tokio::test]
 async fn a_refusal_at_any_effect_is_tried_again() {
-    survives(Fault::Refuse, easy, false).await;
-    survives(Fault::Refuse, hurried, false).await;
+    survives(Fault::Refuse, SHORT, 0, false).await;
+    survives(Fault::Refuse, LONG, 3, false).await;
 }
 
 #[tokio::test]
 async fn an_effect_that_a_client_repeats_counts_once() {
-    survives(Fault::Retry, easy, false).await;
-    survives(Fault::Retry, hurried, false).await;
+    survives(Fault::Retry, SHORT, 0, false).await;
+    survives(Fault::Retry, LONG, 4, false).await;
 }
 
 #[tokio::test]
 async fn a_disk_that_is_full_from_any_effect_on_is_waited_for() {
-    for effect in 0..effects(easy).await {
+    for effect in 0..effects(SHORT).await {
         let context = format!("full from effect {effect} on");
         let world = World::default();
-        let mut cluster = Cluster::new(&world, easy);
+        let mut cluster = Cluster::new(&world, SHORT.tune);
         let faults = Faults::with(Fault::Full(effect));
         cluster.start("a", faults.clone());
-        for part in 0..PARTS {
+        for part in 0..SHORT.parts {
             tell(&world, part);
             for _ in 0..20 {
                 cluster.round().await;
@@ -83,15 +82,15 @@ async fn a_disk_that_is_full_from_any_effect_on_is_waited_for() {
 
 #[tokio::test]
 async fn a_crash_while_recovering_from_a_crash_is_mended() {
-    for one in 0..effects(easy).await {
+    for one in 0..effects(SHORT).await {
         for other in (one % 3..14).step_by(3) {
             let context = format!("after effect {one}, then before effect {other}, then after the next");
             let world = World::default();
-            let mut cluster = Cluster::new(&world, easy);
+            let mut cluster = Cluster::new(&world, SHORT.tune);
             cluster.start("a", Faults::with(Fault::CrashAfter(one)));
             cluster.next_faults.push_back(Faults::with(Fault::CrashBefore(other)));
             cluster.next_faults.push_back(Faults::with(Fault::CrashAfter(other)));
-            for part in 0..PARTS {
+            for part in 0..SHORT.parts {
                 tell(&world, part);
                 cluster.settle(&context).await;
             }

@@ -3,20 +3,19 @@
 
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{Fault, Faults};
-use prorata_worker::stream::Options;
 
-use crate::script::{check, easy, hurried, live};
+use crate::script::{LONG, SHORT, Story, check, live};
 
 /// Lives with each fault of a read, one by one. Returns how many loud stops there were.
-async fn survives(fault: impl Fn(u64) -> Fault, tune: fn(&mut Options)) -> usize {
+async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usize {
     let faults = Faults::default();
-    live(faults.clone(), tune, "untouched").await;
+    live(faults.clone(), story, "untouched").await;
     let reads = faults.reads();
     assert!(reads > 60, "{reads} reads");
     let mut stops = 0;
-    for read in 0..reads {
+    for read in story.numbers(reads, first) {
         let context = format!("{:?}", fault(read));
-        let cluster = live(Faults::with(fault(read)), tune, &context).await;
+        let cluster = live(Faults::with(fault(read)), story, &context).await;
         for stop in &cluster.stops {
             let loud = matches!(stop, WorkerError::Damaged { .. } | WorkerError::Configuration(_));
             assert!(loud, "{context}: {stop}");
@@ -29,24 +28,24 @@ async fn survives(fault: impl Fn(u64) -> Fault, tune: fn(&mut Options)) -> usize
 
 #[tokio::test]
 async fn a_read_that_fails_is_tried_again() {
-    assert_eq!(survives(Fault::ReadFails, easy).await, 0);
-    assert_eq!(survives(Fault::ReadFails, hurried).await, 0);
+    assert_eq!(survives(Fault::ReadFails, SHORT, 0).await, 0);
+    assert_eq!(survives(Fault::ReadFails, LONG, 0).await, 0);
 }
 
 #[tokio::test]
 async fn a_truncated_object_is_noticed() {
-    assert!(survives(Fault::Truncated, easy).await > 0);
-    assert!(survives(Fault::Truncated, hurried).await > 0);
+    assert!(survives(Fault::Truncated, SHORT, 0).await > 0);
+    assert!(survives(Fault::Truncated, LONG, 1).await > 0);
 }
 
 #[tokio::test]
 async fn a_flipped_bit_is_noticed() {
-    assert!(survives(Fault::Flipped, easy).await > 0);
-    assert!(survives(Fault::Flipped, hurried).await > 0);
+    assert!(survives(Fault::Flipped, SHORT, 0).await > 0);
+    assert!(survives(Fault::Flipped, LONG, 2).await > 0);
 }
 
 #[tokio::test]
 async fn an_object_that_is_gone_is_noticed() {
-    assert!(survives(Fault::Missing, easy).await > 0);
-    assert!(survives(Fault::Missing, hurried).await > 0);
+    assert!(survives(Fault::Missing, SHORT, 0).await > 0);
+    assert!(survives(Fault::Missing, LONG, 3).await > 0);
 }

@@ -3,31 +3,31 @@
 use prorata_worker::memory::Faults;
 
 use crate::cluster::Cluster;
-use crate::script::{PARTS, check, easy, hurried, tell};
+use crate::script::{LONG, SHORT, check, tell};
 use crate::world::World;
 
 /// Rounds of each part in which something may happen: afterwards all is quiet.
-const ROUNDS: usize = 10;
+const ROUNDS: u64 = 10;
 
 /// Two members, `second` of them from the start, live through the story; in one round something happens to the group,
 /// and a few rounds later it is undone.
 async fn survives(second: bool, happens: impl Fn(&mut Cluster), undone: impl Fn(&mut Cluster)) {
-    for tune in [easy, hurried] {
-        for at in 0..PARTS * ROUNDS {
+    for story in [SHORT, LONG] {
+        for at in story.numbers(story.parts as u64 * ROUNDS, 2) {
             let context = format!("in round {} of part {}", at % ROUNDS, at / ROUNDS);
             let world = World::default();
-            let mut cluster = Cluster::new(&world, tune);
+            let mut cluster = Cluster::new(&world, story.tune);
             cluster.start("b", Faults::default());
             if second {
                 cluster.start("c", Faults::default());
             }
-            for part in 0..PARTS {
+            for part in 0..story.parts {
                 tell(&world, part);
                 for round in 0..ROUNDS {
-                    if part * ROUNDS + round == at {
+                    if part as u64 * ROUNDS + round == at {
                         happens(&mut cluster);
                     }
-                    if part * ROUNDS + round == at + 3 {
+                    if part as u64 * ROUNDS + round == at + 3 {
                         undone(&mut cluster);
                     }
                     cluster.round().await;

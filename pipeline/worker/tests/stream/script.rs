@@ -10,8 +10,35 @@ use crate::harness::*;
 use crate::oracle::{self, Also};
 use crate::world::{SCHEMA, What, World};
 
-/// Parts of the story.
-pub const PARTS: usize = 5;
+/// How it is told.
+#[derive(Clone, Copy)]
+pub struct Story {
+    pub tune: fn(&mut Options),
+    pub parts: usize,
+    /// Every how manieth effect or read is tried. Each kind of fault begins elsewhere.
+    every: u64,
+}
+
+/// Hours in large windows, all in memory; every effect is tried.
+pub const SHORT: Story = Story { tune: |_| {}, parts: 4, every: 1 };
+
+/// Small everything, so that hours close one by one while old ones are folded again, and events are dropped from
+/// memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
+pub const LONG: Story = Story { tune: hurry, parts: 5, every: 4 };
+
+fn hurry(options: &mut Options) {
+    options.rows_in_flight = 1;
+    options.memory_limit = 700;
+    options.checkpoint_bytes = 300;
+}
+
+impl Story {
+    /// Numbers of the effects or reads that are tried, of so many.
+    pub fn numbers(&self, all: u64, first: u64) -> impl Iterator<Item = u64> {
+        let every = std::env::var("PRORATA_SIM_EVERY").map_or(self.every, |every| every.parse().unwrap());
+        (first % every..all).step_by(usize::try_from(every).unwrap())
+    }
+}
 
 /// Late events of part 2.
 pub fn late() -> Vec<EventRecord> {
@@ -68,15 +95,6 @@ fn bad(world: &World, organization: &str, reason: Reason) {
     world.send_event(&event, value, What::Bad(reason));
 }
 
-/// Small everything, so that hours close one by one, and events are dropped from memory and read back.
-pub fn hurried(options: &mut Options) {
-    options.rows_in_flight = 1;
-    options.memory_limit = 700;
-    options.checkpoint_bytes = 300;
-}
-
-pub fn easy(_options: &mut Options) {}
-
 /// Asserts that all is well after the whole story.
 pub fn check(world: &World, context: &str) {
     oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
@@ -87,11 +105,11 @@ pub fn check(world: &World, context: &str) {
 }
 
 /// One worker lives through it, with these faults and one clean stop; where it dies it is started anew.
-pub async fn live(faults: Faults, tune: fn(&mut Options), context: &str) -> Cluster {
+pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     let world = World::default();
-    let mut cluster = Cluster::new(&world, tune);
+    let mut cluster = Cluster::new(&world, story.tune);
     cluster.start("a", faults);
-    for part in 0..PARTS {
+    for part in 0..story.parts {
         tell(&world, part);
         cluster.settle(context).await;
         if part == 1 {

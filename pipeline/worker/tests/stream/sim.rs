@@ -63,8 +63,8 @@ fn seeds() -> (u64, u64, bool) {
         None => {
             assert_eq!(text, "fresh", "PRORATA_SIM_FIRST_SEED is a number, or 'fresh'");
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            // Eights, so that every run has its share of long ones.
-            (now.as_micros() as u64 % 1_000_000_000) * 8
+            // Sixteens, so that every run has its share of long ones.
+            (now.as_micros() as u64 % 1_000_000_000) * 16
         }
     });
     (first.unwrap_or(0), seeds.unwrap_or(FIXED), first.is_none() && seeds.is_none())

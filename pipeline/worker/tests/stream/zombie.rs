@@ -1,10 +1,9 @@
 //! An owner that is held up at any effect, and whose effect happens after another has taken its shards.
 
 use prorata_worker::memory::{Fault, Faults, Resume};
-use prorata_worker::stream::Options;
 
 use crate::cluster::Cluster;
-use crate::script::{PARTS, check, easy, hurried, live, tell};
+use crate::script::{LONG, SHORT, Story, check, live, tell};
 use crate::world::World;
 
 /// What becomes of the one that was held up.
@@ -26,14 +25,14 @@ enum Other {
 }
 
 /// Until the worker hangs at `effect`; then another takes over, then the effect happens.
-async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, tune: fn(&mut Options)) -> bool {
+async fn takes_over(effect: u64, other: Other, fate: Fate, how: Resume, story: Story) -> bool {
     let context = format!("{effect} {other:?} {fate:?} {how:?}");
     let world = World::default();
-    let mut cluster = Cluster::new(&world, tune);
+    let mut cluster = Cluster::new(&world, story.tune);
     let (held_up, second) = (Faults::with(Fault::Pause(effect)), Faults::default());
     cluster.start("a", held_up.clone());
     let mut hung = false;
-    for part in 0..PARTS {
+    for part in 0..story.parts {
         tell(&world, part);
         if hung || !cluster.settle_or_hang(&context).await {
             cluster.settle(&context).await;
@@ -79,38 +78,43 @@ async fn settle_but_one(cluster: &mut Cluster, second: &Faults, context: &str) {
     panic!("{context}: it does not settle");
 }
 
-async fn survives(cases: &[(Other, Fate, Resume)], tune: fn(&mut Options), every: usize) {
+/// Every effect in turn meets one of the cases, or all of them.
+async fn survives(cases: &[(Other, Fate, Resume)], story: Story, all: bool) {
     let faults = Faults::default();
-    live(faults.clone(), tune, "untouched").await;
-    let mut hung = 0;
-    for effect in (0..faults.effects()).step_by(every) {
-        for (other, fate, how) in cases {
-            hung += u64::from(takes_over(effect, *other, *fate, *how, tune).await);
+    live(faults.clone(), story, "untouched").await;
+    let (mut tried, mut hung) = (0, 0);
+    for effect in story.numbers(faults.effects(), cases.len() as u64) {
+        for (number, (other, fate, how)) in cases.iter().enumerate() {
+            if all || effect % cases.len() as u64 == number as u64 {
+                tried += 1;
+                hung += u64::from(takes_over(effect, *other, *fate, *how, story).await);
+            }
         }
     }
-    assert!(hung * 10 > faults.effects() * cases.len() as u64 / every as u64 * 8, "it hung {hung} times");
+    assert!(hung * 10 > tried * 8, "it hung {hung} times of {tried}");
 }
 
 #[tokio::test]
 async fn an_owner_that_was_asleep_loses_and_lets_go() {
     let wakes = |how| (Other::Settled, Fate::Wakes, how);
     let cases = [wakes(Resume::Happen), wakes(Resume::HappenUnanswered), wakes(Resume::Fail)];
-    survives(&cases, easy, 1).await;
-    survives(&cases, hurried, 2).await;
+    survives(&cases, SHORT, true).await;
+    survives(&cases, LONG, false).await;
 }
 
 #[tokio::test]
 async fn what_a_dead_owner_had_asked_for_harms_nobody() {
     let cases = [(Other::Settled, Fate::Dead, Resume::Happen)];
-    survives(&cases, easy, 1).await;
-    survives(&cases, hurried, 1).await;
+    survives(&cases, SHORT, true).await;
+    survives(&cases, LONG, true).await;
 }
 
 #[tokio::test]
 async fn an_effect_that_happens_while_another_takes_over_harms_nobody() {
-    for number in 0..6 {
-        let at = |fate| (Other::At(number), fate, Resume::Happen);
-        survives(&[at(Fate::Wakes), at(Fate::Dead)], easy, 3).await;
-        survives(&[at(Fate::Wakes)], hurried, 5).await;
+    let at = |number, fate| (Other::At(number), fate, Resume::Happen);
+    let cases: Vec<_> = (0..7).flat_map(|number| [at(number, Fate::Wakes), at(number, Fate::Dead)]).collect();
+    for cases in cases.chunks(5) {
+        survives(cases, SHORT, false).await;
+        survives(cases, LONG, false).await;
     }
 }

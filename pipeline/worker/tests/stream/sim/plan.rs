@@ -78,8 +78,8 @@ impl Tune {
 impl Plan {
     pub fn of(seed: u64, dice: &mut Dice) -> Self {
         const MINUTE: i64 = 60_000_000;
-        // Every eighth lasts for seven weeks.
-        let long = seed % 8 == 7;
+        // Every sixteenth lasts for seven weeks.
+        let long = seed % 16 == 7;
         let mut on =
             |most: u32| if dice.happens(400) { 1 + (dice.bits() % u64::from(most)) as u32 } else { 0 };
         let chances = Chances {
@@ -130,9 +130,9 @@ impl Plan {
             shards: if long { dice.pick(&[1, 2]) } else { dice.pick(&[1, 2, 3, 4]) },
             members: dice.pick(&[1, 2, 2, 3, 4]),
             organizations: if long { 2 } else { dice.pick(&[2, 3, 5, 8]) },
-            rounds: if long { 250 } else { dice.between(80, 200) },
-            round_seconds: if long { 4 * 3_600 } else { dice.pick(&[20, 60, 240]) },
-            events: dice.pick(&[1, 2, 4]),
+            rounds: if long { 190 } else { dice.between(80, 200) },
+            round_seconds: if long { 6 * 3_600 } else { dice.pick(&[20, 60, 240]) },
+            events: if long { 1 } else { dice.pick(&[1, 2, 4]) },
             lateness: if long { 40 * 24 * 60 } else { dice.pick(&[30, 200, 600]) },
             poll_messages: dice.pick(&[1, 3, 20, 100]),
             ends: dice.pick(&[Ends::EveryPoll, Ends::WhenAsked]),

@@ -15,6 +15,9 @@ use crate::world::{SCHEMA, What, World};
 pub const LATER: u32 = 7;
 const NEVER: u32 = 9;
 
+/// In minutes: a little less than what is kept of the past.
+const DAYS_34: i64 = 34 * 24 * 60;
+
 /// All producers of a world.
 pub struct Producer {
     organizations: Vec<String>,
@@ -73,6 +76,7 @@ impl Producer {
     /// Something that happens, happened long ago, or is to come.
     fn event(&self, organization: &str, now: i64, plan: &Plan, dice: &mut Dice) -> EventRecord {
         let minutes = match dice.below(100) {
+            0..3 if plan.lateness > DAYS_34 => now - dice.between(DAYS_34, plan.lateness),
             0..8 => now - dice.between(0, plan.lateness),
             8..10 => now + dice.between(5, 300),
             _ => now - dice.between(0, 3),
