@@ -107,11 +107,14 @@ impl Lake {
     }
 
     fn published(&self, checkpoints: &BTreeMap<Shard, Checkpoint>, through: Hour) -> Result<(), String> {
-        let live: BTreeSet<String> = self
-            .files(through)
-            .iter()
-            .map(|((table, ..), file)| format!("{}/{}", table.name(), file.path()))
-            .collect();
+        // Hours that are old enough have left the checkpoints.
+        let named_hour = |(_, shard, hour): &(Table, Shard, Hour)| {
+            checkpoints.get(shard).is_some_and(|checkpoint| checkpoint.hours.contains_key(hour))
+        };
+        let files = self.files(through);
+        let live = files.iter().filter(|(key, _)| named_hour(key));
+        let live: BTreeSet<String> =
+            live.map(|((table, ..), file)| format!("{}/{}", table.name(), file.path())).collect();
         let entries = checkpoints.values().flat_map(|checkpoint| checkpoint.hours.range(..=through));
         let named = entries.flat_map(|(_, entry)| &entry.tables);
         let named: BTreeSet<String> =

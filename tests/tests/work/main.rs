@@ -9,8 +9,11 @@
 
 mod backfills;
 mod chaos;
+mod faults;
 mod lake;
+mod letters;
 mod plain;
 mod program;
+mod proxy;
 mod worker;
 mod world;

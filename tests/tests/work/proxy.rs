@@ -1,0 +1,137 @@
+//! A TCP proxy that stands between a worker and a server, and does to their connections what networks do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// Bytes passed on at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// What the proxy does to connections, new and old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weather {
+    /// Passes everything on.
+    Clear,
+    /// Passes everything on, each chunk after this time.
+    Slow(Duration),
+    /// Breaks each connection off after so many bytes in either direction.
+    Cut(usize),
+    /// Takes no connection.
+    Refusing,
+    /// Answers every request with 503, as an overloaded S3 does.
+    Unavailable,
+    /// Takes connections and requests, and never answers.
+    Silent,
+}
+
+impl Weather {
+    /// Whether connections that are there go on.
+    const fn passes(self) -> bool {
+        matches!(self, Self::Clear | Self::Slow(_) | Self::Cut(_))
+    }
+}
+
+/// A proxy in front of one server.
+pub struct Proxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    _runtime: Runtime,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of the server of a URL such as `http://127.0.0.1:1234/path`.
+    pub fn before(url: &str) -> Self {
+        let server = url.split("://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (weather, changes) = watch::channel(Weather::Clear);
+        runtime.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serve(client, server.clone(), changes.clone()));
+            }
+        });
+        Self { address, weather, _runtime: runtime }
+    }
+
+    /// The URL with the proxy instead of its server.
+    pub fn url(&self, url: &str) -> String {
+        let (scheme, rest) = url.split_once("://").unwrap();
+        let path = rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
+        format!("{scheme}://{}{path}", self.address)
+    }
+
+    /// Changes the weather.
+    pub fn set(&self, weather: Weather) {
+        println!("{weather:?}");
+        self.weather.send(weather).unwrap();
+    }
+}
+
+/// Serves one connection. Whatever goes wrong with it ends it.
+async fn serve(mut client: TcpStream, server: String, mut changes: watch::Receiver<Weather>) -> Option<()> {
+    let weather = *changes.borrow_and_update();
+    match weather {
+        Weather::Refusing => client.set_zero_linger().ok()?,
+        Weather::Silent => changes.changed().await.ok()?,
+        Weather::Unavailable => unavailable(client).await?,
+        Weather::Clear | Weather::Slow(_) | Weather::Cut(_) => {
+            let mut server = TcpStream::connect(server).await.ok()?;
+            let mut left = if let Weather::Cut(bytes) = weather { bytes } else { usize::MAX };
+            while left > 0 && pass(&mut client, &mut server, &mut changes, &mut left).await? {}
+            client.set_zero_linger().ok()?;
+        }
+    }
+    None
+}
+
+/// Passes one chunk on; false when the connection is to end.
+async fn pass(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    changes: &mut watch::Receiver<Weather>,
+    left: &mut usize,
+) -> Option<bool> {
+    let (mut up, mut down) = ([0; CHUNK], [0; CHUNK]);
+    let weather = *changes.borrow();
+    let (from, to, bytes) = tokio::select! {
+        read = client.read(&mut up) => (up, server, read.ok()?),
+        read = server.read(&mut down) => (down, client, read.ok()?),
+        changed = changes.changed() => {
+            changed.ok()?;
+            let weather = *changes.borrow_and_update();
+            if weather == Weather::Silent {
+                changes.changed().await.ok()?;
+            }
+            return Some(weather.passes());
+        }
+    };
+    if let Weather::Slow(pause) = weather {
+        sleep(pause).await;
+    }
+    let passed = bytes.min(*left);
+    to.write_all(&from[..passed]).await.ok()?;
+    *left -= passed;
+    Some(bytes > 0)
+}
+
+async fn unavailable(mut client: TcpStream) -> Option<()> {
+    let mut request = [0; CHUNK];
+    client.read(&mut request).await.ok()?;
+    let body = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    client.write_all(answer.as_bytes()).await.ok()?;
+    // What is left of a large request is read, else the answer may be lost with it.
+    while tokio::time::timeout(Duration::from_millis(200), client.read(&mut request)).await.ok()?.ok()? > 0 {}
+    Some(())
+}
