@@ -41,6 +41,7 @@ fn a_storage_that_is_slow_down_silent_and_cut_off_loses_nothing() {
     }
     let messages = sent(generator);
     world.drained(&mut workers, messages);
+    assert!(proxy.harmed() > 0, "no connection met a fault");
     for worker in &mut workers {
         assert_eq!(worker.get("/livez").unwrap().0, 200);
     }
@@ -85,6 +86,7 @@ fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kep
 
 /// A broker as servers.py describes it.
 struct Broker {
+    index: usize,
     process: u32,
     command: Vec<String>,
     log: PathBuf,
@@ -92,17 +94,22 @@ struct Broker {
 }
 
 impl Broker {
+    fn listing() -> Value {
+        let file = File::open(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap();
+        serde_json::from_reader(file).unwrap()
+    }
+
     fn all() -> Vec<Self> {
-        let listing: Value =
-            serde_json::from_reader(File::open(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap()).unwrap();
+        let listing = Self::listing();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let broker = |broker: &Value| Self {
+        let broker = |(index, broker): (usize, &Value)| Self {
+            index,
             process: broker["pid"].as_u64().unwrap().try_into().unwrap(),
             command: broker["command"].as_array().unwrap().iter().map(text).collect(),
             log: text(&broker["log"]).into(),
             port: broker["port"].as_u64().unwrap().try_into().unwrap(),
         };
-        listing.as_array().unwrap().iter().map(broker).collect()
+        listing.as_array().unwrap().iter().enumerate().map(broker).collect()
     }
 
     /// Starts it again and waits until it takes connections. It outlives the test: others need it.
@@ -111,6 +118,9 @@ impl Broker {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).current_dir(self.log.parent().unwrap()).stdin(Stdio::null());
         self.process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap().id();
+        let mut listing = Self::listing();
+        listing[self.index]["pid"] = json!(self.process);
+        std::fs::write(variable("PRORATA_TEST_KAFKA_BROKERS"), listing.to_string()).unwrap();
         until("the broker is back", Duration::from_secs(60), || {
             std::net::TcpStream::connect(("127.0.0.1", self.port))
                 .map(drop)

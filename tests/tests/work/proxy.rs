@@ -1,6 +1,8 @@
 //! A TCP proxy that stands between a worker and a server, and does to their connections what networks do.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,6 +43,7 @@ pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
+    harmed: Arc<AtomicU64>,
     _runtime: Runtime,
 }
 
@@ -53,12 +56,17 @@ impl Proxy {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (weather, changes) = watch::channel(Weather::Clear);
+        let harmed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&harmed);
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                if *changes.borrow() != Weather::Clear {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
                 tokio::spawn(serve(client, server.clone(), changes.clone()));
             }
         });
-        Self { address, weather, _runtime: runtime }
+        Self { address, weather, harmed, _runtime: runtime }
     }
 
     /// The URL with the proxy instead of its server.
@@ -66,6 +74,11 @@ impl Proxy {
         let (scheme, rest) = url.split_once("://").unwrap();
         let path = rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
         format!("{scheme}://{}{path}", self.address)
+    }
+
+    /// How many connections were made in any weather but a clear one.
+    pub fn harmed(&self) -> u64 {
+        self.harmed.load(Ordering::Relaxed)
     }
 
     /// Changes the weather.

@@ -1,0 +1,173 @@
+//! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit code.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::program::Ended;
+use super::world::{Load, World, variable};
+
+/// Longest that a person waits for the sentence that says why nothing works.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A world whose worker is to be refused.
+fn world(name: &str) -> World {
+    let mut world = World::new(name);
+    world.set("log.level", json!("error"));
+    world
+}
+
+/// The worker ends soon, with this code, and its last line has these words in it.
+fn refused(world: &World, code: i32, words: &[&str]) {
+    told(world.worker().program.wait(SOON), code, words);
+}
+
+fn told(ended: Ended, code: i32, words: &[&str]) {
+    let log = &ended.log;
+    let sentence = log.lines().last().unwrap_or_default();
+    assert!(sentence.starts_with("prorata: "), "{log}");
+    assert_eq!(ended.code, Some(code), "{log}");
+    let missing: Vec<&&str> = words.iter().filter(|word| !sentence.contains(**word)).collect();
+    assert_eq!(missing, Vec::<&&str>::new(), "{log}");
+    assert!(!log.contains("panicked") && !log.contains("backtrace"), "{log}");
+}
+
+fn sasl(world: &mut World, user: &str, password: &str) {
+    world.set("kafka.bootstrap_servers", json!(variable("PRORATA_TEST_KAFKA_SASL")));
+    world.set("kafka.security_protocol", json!("sasl_plaintext"));
+    world.set("kafka.sasl_username", json!(user));
+    world.environment("PRORATA_KAFKA__SASL_PASSWORD", password);
+}
+
+#[test]
+fn a_login_that_kafka_does_not_take() {
+    let mut world = world("login");
+    let user = variable("PRORATA_TEST_KAFKA_USER");
+    sasl(&mut world, &user, "hunter2");
+    let ended = world.worker().program.wait(SOON);
+    assert!(!ended.log.contains("hunter2"), "{}", ended.log);
+    told(ended, 2, &["refuses the login by PLAIN", "kafka.sasl_mechanism"]);
+    // The same with the right one works.
+    sasl(&mut world, &user, &variable("PRORATA_TEST_KAFKA_PASSWORD"));
+    world.set("log.level", json!("info"));
+    let mut worker = world.worker();
+    worker.ready();
+    worker.stop();
+}
+
+#[test]
+fn topics_that_are_not_there() {
+    let mut world = world("topic");
+    world.topics.push("no-such-topic".into());
+    refused(&world, 2, &["no-such-topic", "kafka.topics"]);
+    world.topics.pop();
+    world.set("kafka.dead_letter_topic", json!("no-such-letters"));
+    refused(&world, 2, &["no-such-letters", "kafka.dead_letter_topic"]);
+}
+
+#[test]
+fn topics_with_other_numbers_of_partitions() {
+    let mut world = world("partitions");
+    let wide = format!("{}-wide", world.name);
+    world.create(std::slice::from_ref(&wide), 6);
+    world.topics.push(wide.clone());
+    refused(&world, 2, &[&wide, "6 partitions", "4 shards"]);
+    world.topics.pop();
+    world.set("log.level", json!("info"));
+    let mut worker = world.worker();
+    worker.ready();
+    worker.stop();
+    world.set("log.level", json!("error"));
+    world.set("root.shards", json!(6));
+    world.topics = vec![wide];
+    refused(&world, 2, &["4", "6", "shards"]);
+}
+
+#[test]
+fn storage_that_is_not_there() {
+    let mut world = world("bucket");
+    let root = world.root.clone();
+    world.root = "s3://no-such-bucket/lake".into();
+    refused(&world, 4, &["no-such-bucket"]);
+    world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
+    world.environment("AWS_SECRET_ACCESS_KEY", "c29tZWJvZHkgZWxzZSdzIGtleSwgd2hpY2ggaXMgbm90");
+    refused(&world, 4, &["refuses these credentials"]);
+    std::fs::write(&root, "a file, in which nothing can be stored").unwrap();
+    world.root = format!("{root}/lake");
+    refused(&world, 4, &["lake"]);
+    world.root = String::new();
+    refused(&world, 2, &["root.url is not set"]);
+}
+
+#[test]
+fn configurations_that_cannot_be_read() {
+    let world = world("config");
+    let file = world.folder.path().join("mine.yaml");
+    let path = file.to_str().unwrap();
+    told(world.run(&["work", "--config", path]), 2, &["mine.yaml"]);
+    for (text, words) in [
+        ("kafka: [", &["mine.yaml"][..]),
+        ("kafka:\n  topcis: [a]\n", &["topcis", "topics"]),
+        ("work:\n  checkpoint_every: soon\n", &["checkpoint_every", "soon"]),
+        ("root:\n  shards: many\n", &["shards", "many"]),
+        ("kafka:\n  sasl_password: hunter2\n", &["kafka.sasl_password"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ended = world.run(&["work", "--config", path]);
+        assert!(!ended.log.contains("hunter2"), "{}", ended.log);
+        told(ended, 2, words);
+    }
+}
+
+#[test]
+fn an_address_that_is_in_use() {
+    let mut world = world("port");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    world.set("http.listen", json!(address));
+    refused(&world, 2, &[&address, "is in use", "http.listen"]);
+}
+
+#[test]
+fn brokers_that_do_not_answer() {
+    let mut world = world("brokers");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    world.set("kafka.bootstrap_servers", json!(closed));
+    refused(&world, 4, &[&closed]);
+    // One that takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    world.set("kafka.bootstrap_servers", json!(address));
+    refused(&world, 4, &[&address]);
+}
+
+#[test]
+fn a_registry_at_another_path() {
+    let mut world = world("path");
+    world.set("registry.url", json!(format!("{}/nowhere", variable("PRORATA_TEST_REGISTRY"))));
+    refused(&world, 2, &["registry.url"]);
+}
+
+#[test]
+fn a_session_that_brokers_do_not_allow() {
+    let mut world = world("session");
+    world.set("kafka.session_timeout", json!("500ms"));
+    refused(&world, 2, &["kafka.session_timeout"]);
+}
+
+#[test]
+fn a_static_membership_that_another_worker_takes() {
+    let mut world = world("fenced");
+    world.set("kafka.group_instance_id", json!("worker-0"));
+    world.set("log.level", json!("info"));
+    let mut first = world.worker();
+    first.ready();
+    let mut second = world.worker();
+    second.ready();
+    told(first.program.wait(SOON), 2, &["kafka.group_instance_id"]);
+    let messages = world.send(Load::small(71));
+    world.drained(std::slice::from_mut(&mut second), messages);
+    second.stop();
+    world.assert_law(&[Load::small(71)]);
+}
