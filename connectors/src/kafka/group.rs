@@ -6,6 +6,9 @@
 //! from the group's. What the group takes back it gets when the worker has released it or its time is over; till then
 //! the library is polled as ever, so that the member stays one.
 
+mod rebalance;
+mod taking;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -13,15 +16,15 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, SourceError, Start};
+use prorata_worker::source::{SourceError, Start};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, Raw, Read};
-use super::context::{Member, Rebalance};
+use super::batch::Batch;
+use super::context::Member;
 use super::failure;
 use super::probe::Asker;
 use super::queue::Queue;
@@ -53,6 +56,9 @@ pub(super) enum Command {
 
 pub(super) type Answer = oneshot::Sender<Result<bool, SourceError>>;
 
+/// Ends, and whether the brokers say so too.
+type Confirmed = Vec<(Question, bool)>;
+
 /// Shards that the group takes back.
 struct Revoking {
     waiting: BTreeSet<Shard>,
@@ -67,7 +73,7 @@ pub(super) struct Group<'c> {
     queue: Arc<Queue>,
     commands: Receiver<Command>,
     asker: Asker,
-    answers: (Sender<Vec<(Question, bool)>>, Receiver<Vec<(Question, bool)>>),
+    answers: (Sender<Confirmed>, Receiver<Confirmed>),
     asking: bool,
     assigned: BTreeSet<Shard>,
     revoking: Option<Revoking>,
@@ -241,208 +247,6 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Answers the group's changes.
-    fn rebalance(&mut self) {
-        while let Some(rebalance) = self.consumer.context().rebalance() {
-            match rebalance {
-                Rebalance::Assign(partitions) => self.take(&partitions),
-                Rebalance::Revoke if self.consumer.assignment_lost() => {
-                    self.lose();
-                    self.let_go();
-                }
-                Rebalance::Revoke => self.give_back(),
-            }
-        }
-        if self.revoking.is_some() && self.consumer.assignment_lost() {
-            self.lose();
-            self.let_go();
-        }
-    }
-
-    /// The group has assigned: shards are the partition numbers that we have of every topic.
-    fn take(&mut self, partitions: &[(String, i32)]) {
-        let mut topics: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
-        for (topic, partition) in partitions {
-            topics.entry(*partition).or_default().insert(topic);
-        }
-        let whole = |topics: &BTreeSet<&str>| {
-            self.settings.topics.iter().all(|topic| topics.contains(topic.as_str()))
-        };
-        let whole = topics.iter().filter(|(_, topics)| whole(topics));
-        self.assigned = whole.filter_map(|(partition, _)| Shard::try_from(*partition).ok()).collect();
-        if self.assigned.len() < topics.len() {
-            tracing::warn!(
-                "of {} partitions assigned, {} are assigned of every topic",
-                topics.len(),
-                self.assigned.len()
-            );
-        }
-        self.tracks.clear();
-        self.stale = false;
-        self.revoking = None;
-        if let Err(error) = self.consumer.assign(&TopicPartitionList::new()) {
-            self.refused(&error);
-        }
-        self.queue.tell(Signal::Assigned(self.assigned.iter().copied().collect()));
-    }
-
-    /// The group wants everything back.
-    fn give_back(&mut self) {
-        let shards: Vec<Shard> = self.assigned.iter().copied().collect();
-        self.tracks.clear();
-        self.stale = false;
-        if !shards.is_empty() {
-            self.queue.end_with(&shards, Signal::Revoked(shards.clone()));
-        }
-        let until = Instant::now() + self.settings.revoke_timeout;
-        self.revoking = Some(Revoking { waiting: shards.into_iter().collect(), until });
-    }
-
-    /// Gives back what is released, or what takes too long.
-    fn finish_revocation(&mut self) {
-        let Some(revoking) = &self.revoking else { return };
-        if revoking.waiting.is_empty() {
-            self.let_go();
-        } else if Instant::now() >= revoking.until {
-            tracing::warn!("shards {:?} were not released in time: the group takes them", revoking.waiting);
-            self.let_go();
-        }
-    }
-
-    /// The group has taken everything already.
-    fn lose(&mut self) {
-        let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
-        self.tracks.clear();
-        self.stale = false;
-        self.committed.clear();
-        if !shards.is_empty() {
-            self.queue.end_with(&shards, Signal::Lost(shards.clone()));
-        }
-    }
-
-    /// Answers a revocation.
-    fn let_go(&mut self) {
-        self.revoking = None;
-        self.assigned.clear();
-        self.committed.clear();
-        if let Err(error) = self.consumer.unassign() {
-            self.refused(&error);
-        }
-        self.batch.clear();
-    }
-
-    fn refused(&self, error: &KafkaError) {
-        let reason = format!("{}: {error}", self.settings.connection.brokers);
-        self.queue.complain(SourceError::Unavailable(reason));
-    }
-
-    /// Assigns what is to be read, all of it anew: each from behind what it has brought. Nothing is ever sought.
-    fn assign(&mut self) {
-        self.stale |= self.tracks.fails(Instant::now());
-        if !self.stale || self.revoking.is_some() || self.failed {
-            return;
-        }
-        let mut list = TopicPartitionList::new();
-        for (topic, shard, next) in self.tracks.assignment() {
-            let offset = match next {
-                Start::Earliest => Offset::Beginning,
-                Start::At(next) => Offset::Offset(next),
-            };
-            if let Err(error) = list.add_partition_offset(topic, i32::from(shard), offset) {
-                self.refused(&error);
-            }
-        }
-        self.stale = false;
-        match self.consumer.assign(&list) {
-            Ok(()) => self.tracks.assigned(),
-            Err(error) => self.refused(&error),
-        }
-    }
-
-    /// Reads messages into the queue.
-    fn read(&mut self) {
-        let Self { batch, tracks, queue, settings, stale, .. } = self;
-        batch.forward();
-        batch.read(ROUND, &mut |topic, partition, read| {
-            let Some((topic, track)) = tracks.get_mut(topic, partition) else { return };
-            if track.lost || track.again_at.is_some() {
-                return;
-            }
-            let (shard, reading) = (track.shard, track.reading);
-            match read {
-                Read::Messages(raws) => {
-                    let fresh = raws.iter().filter(|raw| track.takes(raw.offset()));
-                    let messages: Vec<Message> = fresh.map(|raw| message(&topic, shard, raw)).collect();
-                    let Some(last) = messages.last() else { return };
-                    track.next = Start::At(last.offset + 1);
-                    (track.end, track.failures) = (None, 0);
-                    queue.read(shard, reading, Signal::Messages(messages));
-                }
-                Read::Event { code: Code::PartitionEOF, offset, .. } => {
-                    (track.end, track.asked) = (Some(offset), None);
-                    track.failures = 0;
-                }
-                Read::Event { code: Code::AutoOffsetReset | Code::OffsetOutOfRange, .. }
-                    if track.next == Start::Earliest =>
-                {
-                    // Retention has moved the beginning meanwhile.
-                    track.fail(Instant::now());
-                }
-                Read::Event {
-                    code: Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation,
-                    reason,
-                    ..
-                } => {
-                    (track.lost, *stale) = (true, true);
-                    let signal =
-                        Signal::OffsetsLost { topic, partition: shard, cause: cause(track.next, &reason) };
-                    queue.read(shard, reading, signal);
-                }
-                Read::Event { code, reason, .. } => {
-                    // The library may go on behind what it could not read: we do not.
-                    track.fail(Instant::now());
-                    let reason = format!("topic {topic}, partition {shard}: {reason}");
-                    match failure::running(&settings.connection, code, &reason) {
-                        unavailable @ SourceError::Unavailable(_) => queue.complain(unavailable),
-                        failure => queue.fail(failure),
-                    }
-                }
-            }
-        });
-    }
-
-    /// Lets the brokers confirm ends, and tells those they do.
-    fn ends(&mut self) {
-        while let Ok(answers) = self.answers.1.try_recv() {
-            self.asking = false;
-            for (question, confirmed) in answers {
-                if confirmed && self.tracks.still_ends(&question) {
-                    let Question { topic, shard, reading, end } = question;
-                    self.queue.read(shard, reading, Signal::End { topic, partition: shard, offset: end });
-                }
-            }
-        }
-        if self.asking || self.tracks.is_empty() {
-            return;
-        }
-        let questions = self.tracks.questions(Instant::now(), self.settings.end_every);
-        if questions.is_empty() {
-            return;
-        }
-        let answers = self.answers.0.clone();
-        self.asking = self.asker.tell(move |probe| {
-            let of: Vec<(Text, i32)> =
-                questions.iter().map(|one| (one.topic.clone(), i32::from(one.shard))).collect();
-            let ends = probe.ends(&of);
-            let confirmed = questions.into_iter().zip(ends).map(|(question, end)| {
-                let confirmed = end == Some(question.end);
-                (question, confirmed)
-            });
-            // The thread that asked may have ended.
-            let _ = answers.send(confirmed.collect());
-        });
-    }
-
     /// Asks the group whether a shard is ours: it takes commits from none but its members.
     fn check(&self, shard: Shard, answer: Answer) {
         // Whoever asked may have gone: wherever an answer is sent.
@@ -481,23 +285,4 @@ fn offsets(shard: Shard, next: &BTreeMap<Text, i64>) -> TopicPartitionList {
         }
     }
     list
-}
-
-fn message(topic: &Text, partition: Shard, raw: &Raw<'_>) -> Message {
-    Message {
-        topic: topic.clone(),
-        partition,
-        offset: raw.offset(),
-        timestamp_millis: raw.timestamp_millis(),
-        key: raw.key(),
-        value: raw.value(),
-        headers: raw.headers(),
-    }
-}
-
-fn cause(next: Start, reason: &str) -> String {
-    match next {
-        Start::Earliest => reason.to_owned(),
-        Start::At(next) => format!("offset {next}: {reason}"),
-    }
 }

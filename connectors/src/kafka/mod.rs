@@ -6,6 +6,7 @@
 //! full, nothing more is taken from the client library, whose own queue then fills, and it stops to fetch.
 
 mod batch;
+mod client;
 mod context;
 mod dead_letters;
 mod failure;
@@ -17,6 +18,7 @@ mod reading;
 mod settings;
 mod source;
 mod token;
+mod topics;
 
 use std::collections::BTreeMap;
 
@@ -24,9 +26,10 @@ use prorata_schemas::Text;
 use prorata_worker::source::SourceError;
 
 pub use dead_letters::KafkaDeadLetters;
-pub use producer::{KafkaProducer, create_topics};
+pub use producer::KafkaProducer;
 pub use settings::{Connection, KafkaSettings, Login, Password, Security};
 pub use source::KafkaSource;
+pub use topics::create_topics;
 
 /// Number of partitions of each topic; 0: there is no such topic. Waits for an answer up to the connection's timeout,
 /// so not for asynchronous code.

@@ -1,6 +1,7 @@
 //! Asking brokers about topics: how many partitions there are, and where they begin and end. Answers may take seconds,
 //! so that a thread of its own waits for them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread;
@@ -33,6 +34,8 @@ const PARTITIONS_MAX: u32 = 65_535;
 pub(super) struct Probe {
     client: BaseConsumer<Watch>,
     connection: Connection,
+    /// Whether it ever had an answer: then its credentials are right, whatever a broker says later.
+    answered: Cell<bool>,
 }
 
 impl Probe {
@@ -42,10 +45,11 @@ impl Probe {
     /// [`SourceError::Configuration`].
     pub(super) fn new(connection: &Connection) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
-        config.set("isolation.level", "read_committed");
+        // Why a broker hangs up is told only so: it may be what connecting fails by.
+        config.set("isolation.level", "read_committed").set("log.connection.close", "true");
         let client =
             config.create_with_context(Watch::new(connection)).map_err(|error| failure::creation(&error))?;
-        Ok(Self { client, connection: connection.clone() })
+        Ok(Self { client, connection: connection.clone(), answered: Cell::new(false) })
     }
 
     /// Lets the client do what it cannot do by itself: log, renew tokens, tell errors.
@@ -63,6 +67,10 @@ impl Probe {
     /// none.
     pub(super) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
         let deadline = Instant::now() + self.connection.timeout;
+        if self.answered.get() {
+            // They are old.
+            self.client.context().errors();
+        }
         let mut reason = "no broker answers".to_owned();
         let mut found = BTreeMap::new();
         for topic in topics {
@@ -101,7 +109,10 @@ impl Probe {
         let left =
             deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(50), ATTEMPT);
         let metadata = match self.client.fetch_metadata(Some(topic), left) {
-            Ok(metadata) => metadata,
+            Ok(metadata) => {
+                self.answered.set(true);
+                metadata
+            }
             Err(error) => return self.why(&error).map(Err),
         };
         let Some(found) = metadata.topics().iter().find(|found| found.name() == &**topic) else {
@@ -122,12 +133,17 @@ impl Probe {
         }
     }
 
+    fn meaning(&self, code: Code, reason: &str) -> SourceError {
+        let meaning = if self.answered.get() { failure::running } else { failure::at_start };
+        meaning(&self.connection, code, reason)
+    }
+
     /// Why a request failed: what the client told since says more than the answer itself.
     fn why(&self, error: &KafkaError) -> Result<Option<String>, SourceError> {
         self.serve();
         let mut reason = None;
         for (code, text) in self.client.context().errors() {
-            match failure::at_start(&self.connection, code, &text) {
+            match self.meaning(code, &text) {
                 SourceError::Unavailable(_) if code == Code::AllBrokersDown => {}
                 SourceError::Unavailable(_) => reason = Some(text),
                 other => return Err(other),

@@ -2,12 +2,11 @@
 //! brokers have it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use prorata_worker::source::{Header, SourceError};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -73,21 +72,25 @@ impl Delivery {
 }
 
 /// What a producer needs.
-pub(super) struct Sending(Watch);
+pub(super) struct Sending {
+    watch: Watch,
+    /// Whether brokers ever took a message: then its credentials are right, whatever a broker says later.
+    answered: AtomicBool,
+}
 
 impl ClientContext for Sending {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.0.log(level, facility, message);
+        self.watch.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.0.error(error, reason);
+        self.watch.error(error, reason);
     }
 
     fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.0.generate_oauth_token(config)
+        self.watch.generate_oauth_token(config)
     }
 }
 
@@ -95,6 +98,9 @@ impl ProducerContext<NoCustomPartitioner> for Sending {
     type DeliveryOpaque = Arc<Delivery>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, delivery: Arc<Delivery>) {
+        if result.is_ok() {
+            self.answered.store(true, Ordering::Relaxed);
+        }
         delivery.answered(result.as_ref().err().map(|(error, message)| {
             let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
             (code, format!("topic {}: {code}", message.topic()))
@@ -140,7 +146,7 @@ impl Sender {
         ] {
             config.set(key, value);
         }
-        let context = Sending(Watch::new(connection));
+        let context = Sending { watch: Watch::new(connection), answered: AtomicBool::new(false) };
         let producer = ThreadedProducer::from_config_and_context(&config, context);
         Ok(Self {
             producer: producer.map_err(|error| failure::creation(&error))?,
@@ -185,10 +191,13 @@ impl Sender {
             )),
             // A message that waits too long hides why no broker takes it.
             Code::MessageTimedOut => {
-                let errors = self.producer.context().0.errors();
+                let context = self.producer.context();
+                let errors = context.watch.errors();
                 let told = errors.into_iter().rev().find(|(code, _)| *code != Code::AllBrokersDown);
                 let (code, reason) = told.unwrap_or((code, reason.to_owned()));
-                failure::at_start(&self.connection, code, &reason)
+                let answered = context.answered.load(Ordering::Relaxed);
+                let meaning = if answered { failure::running } else { failure::at_start };
+                meaning(&self.connection, code, &reason)
             }
             _ => failure::running(&self.connection, code, reason),
         }
@@ -269,36 +278,4 @@ impl KafkaProducer {
             Err(self.sender.meaning(code, &format!("{reason} ({failed} messages were not sent)")))
         })
     }
-}
-
-/// Creates topics; those that are there stay as they are.
-///
-/// # Errors
-/// When a topic cannot be created, or no broker answers in time.
-pub async fn create_topics(
-    connection: &Connection,
-    names: &[&str],
-    partitions: i32,
-    replication: i32,
-) -> Result<(), SourceError> {
-    let config = connection.client()?;
-    let admin = AdminClient::from_config_and_context(&config, Watch::new(connection));
-    let admin = admin.map_err(|error| failure::creation(&error))?;
-    let topics: Vec<NewTopic<'_>> = names
-        .iter()
-        .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replication)))
-        .collect();
-    let timeout = Some(connection.timeout);
-    let options = AdminOptions::new().request_timeout(timeout).operation_timeout(timeout);
-    let created = admin.create_topics(&topics, &options).await.map_err(|error| {
-        let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
-        failure::at_start(connection, code, &error.to_string())
-    })?;
-    for topic in created {
-        match topic {
-            Ok(_) | Err((_, Code::TopicAlreadyExists)) => {}
-            Err((name, code)) => return Err(wrong(format!("topic {name} cannot be created: {code}"))),
-        }
-    }
-    Ok(())
 }

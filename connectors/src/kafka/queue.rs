@@ -52,14 +52,22 @@ impl Queue {
         Self { state: Mutex::default(), news: Notify::new(), limit }
     }
 
-    /// Begins a reading of a shard, and ends the one before. Answers its number.
-    pub(super) fn begin(&self, shard: Shard) -> u64 {
+    /// Begins a reading of a shard, and ends the one before. Answers its number; none when the shard was taken away
+    /// and the worker has not heard of it: it asks for what it had before.
+    pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
+        let taken = state.signals.iter().any(|(signal, _)| match signal {
+            Signal::Revoked(shards) | Signal::Lost(shards) => shards.contains(&shard),
+            _ => false,
+        });
+        if taken {
+            return None;
+        }
         state.readings += 1;
         let reading = state.readings;
         state.reading.insert(shard, reading);
-        reading
+        Some(reading)
     }
 
     /// Ends readings: nothing of them comes out any more.
@@ -195,8 +203,6 @@ fn shard_of(signal: &Signal) -> Option<Shard> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests may")]
-
     use super::*;
 
     fn message(shard: Shard, offset: i64) -> Signal {
@@ -222,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_of_a_shard_follows_its_revocation() {
         let queue = Queue::new(u64::MAX);
-        let (one, two) = (queue.begin(1), queue.begin(2));
+        let (one, two) = (queue.begin(1).unwrap(), queue.begin(2).unwrap());
         assert!(queue.read(1, one, message(1, 0)) && queue.read(2, two, message(2, 0)));
         queue.end_with(&[1], Signal::Revoked(vec![1]));
         assert!(!queue.read(1, one, message(1, 1)));
@@ -230,11 +236,22 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_that_was_taken_away_is_not_read_before_the_worker_has_heard_of_it() {
+        let queue = Queue::new(u64::MAX);
+        queue.end_with(&[1], Signal::Revoked(vec![1]));
+        queue.tell(Signal::Assigned(vec![1]));
+        assert_eq!(queue.begin(1), None);
+        assert!(queue.begin(2).is_some());
+        taken(&queue);
+        assert!(queue.begin(1).is_some());
+    }
+
+    #[test]
     fn a_reading_brings_nothing_once_the_shard_was_started_anew() {
         let queue = Queue::new(u64::MAX);
-        let first = queue.begin(1);
+        let first = queue.begin(1).unwrap();
         queue.read(1, first, message(1, 5));
-        let second = queue.begin(1);
+        let second = queue.begin(1).unwrap();
         assert!(!queue.read(1, first, message(1, 6)) && queue.read(1, second, message(1, 0)));
         assert_eq!(taken(&queue), [message(1, 0)]);
     }
@@ -242,7 +259,7 @@ mod tests {
     #[test]
     fn it_is_full_by_bytes_and_has_room_again_when_polled_or_purged() {
         let queue = Queue::new(1_500);
-        let reading = queue.begin(1);
+        let reading = queue.begin(1).unwrap();
         for offset in 0..2 {
             assert!(queue.has_room());
             queue.read(1, reading, message(1, offset));
@@ -259,7 +276,7 @@ mod tests {
     #[test]
     fn only_the_last_end_of_a_partition_waits() {
         let queue = Queue::new(u64::MAX);
-        let reading = queue.begin(1);
+        let reading = queue.begin(1).unwrap();
         for offset in 0..1_000 {
             queue.read(1, reading, end(1, offset));
         }
@@ -271,7 +288,7 @@ mod tests {
     #[test]
     fn one_poll_takes_a_few_mebibytes() {
         let queue = Queue::new(u64::MAX);
-        let reading = queue.begin(1);
+        let reading = queue.begin(1).unwrap();
         for offset in 0..10_000 {
             queue.read(1, reading, message(1, offset));
         }

@@ -165,7 +165,7 @@ impl Source for KafkaSource {
             sleep(ASK_AGAIN).await;
             lost = self.lost(shard, &at).await?;
         }
-        let reading = self.queue.begin(shard);
+        let Some(reading) = self.queue.begin(shard) else { return Ok(()) };
         from.retain(|topic, _| lost.iter().all(|(lost, _)| lost != topic));
         self.tell(Command::Start { shard, reading, from });
         for (topic, cause) in lost {

@@ -71,8 +71,6 @@ fn claims(token: &str) -> Option<Claims> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests may")]
-
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_000_000);

@@ -119,6 +119,8 @@ impl Place for Topics {
         let mut settings = settings(&topics.iter().map(|topic| &**topic).collect::<Vec<_>>());
         settings.group.clone_from(&self.name);
         settings.instance = Some(name.into());
+        // So long a member that has left is waited for.
+        settings.session_timeout = Duration::from_secs(3);
         KafkaSource::connect(settings).await.map(|source| Box::new(source) as Box<dyn Source>).map_err(text)
     }
 

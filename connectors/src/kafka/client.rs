@@ -1,0 +1,283 @@
+//! The client library's configuration, made of settings, and what of them can never work.
+
+use std::path::Path;
+use std::time::Duration;
+
+use prorata_worker::source::SourceError;
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+
+use super::settings::{Connection, KafkaSettings, Login, Security, wrong};
+
+/// Whether this build has TLS, and with it SCRAM and OAUTHBEARER.
+const HAS_TLS: bool = cfg!(any(feature = "tls", feature = "tls-vendored"));
+
+/// KiB that the client library fetches ahead of what is taken from it, over all partitions.
+const FETCHED_KIB: u32 = 8 * 1024;
+
+/// Bytes of one answer of a broker. Compressed ones take several times that.
+const FETCH_BYTES: u32 = 8 << 20;
+
+/// Least time that a member may take to let go of its partitions before the group goes on without it.
+const REBALANCE_MIN: Duration = Duration::from_secs(300);
+
+impl Connection {
+    /// What every client needs.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`] when it can never work.
+    pub(super) fn client(&self) -> Result<ClientConfig, SourceError> {
+        if self.brokers.trim().is_empty() {
+            return Err(wrong("kafka.bootstrap_servers is empty: name at least one broker as host:port"));
+        }
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Info);
+        for (key, value) in [
+            ("bootstrap.servers", self.brokers.trim()),
+            ("client.id", &self.client_id),
+            ("socket.keepalive.enable", "true"),
+            ("log.connection.close", "false"),
+            ("reconnect.backoff.ms", "100"),
+            ("reconnect.backoff.max.ms", "5000"),
+            ("allow.auto.create.topics", "false"),
+        ] {
+            config.set(key, value);
+        }
+        self.secure(&mut config, HAS_TLS)?;
+        Ok(config)
+    }
+
+    fn secure(&self, config: &mut ClientConfig, has_tls: bool) -> Result<(), SourceError> {
+        let security = &self.security;
+        let mechanism = security.login.mechanism();
+        let protocol = match (security.encrypted, mechanism) {
+            (false, None) => "plaintext",
+            (true, None) => "ssl",
+            (false, Some(_)) => "sasl_plaintext",
+            (true, Some(_)) => "sasl_ssl",
+        };
+        let needs = match mechanism {
+            _ if security.encrypted => Some(format!("kafka.security_protocol {protocol}")),
+            Some(mechanism) if mechanism != "PLAIN" => Some(format!("kafka.sasl_mechanism {mechanism}")),
+            _ => None,
+        };
+        if let Some(needs) = needs.filter(|_| !has_tls) {
+            return Err(wrong(format!(
+                "{needs} needs TLS, and this build has none: use the container image, or build with the feature tls (the \
+                 system's OpenSSL) or tls-vendored (one of its own)"
+            )));
+        }
+        config.set("security.protocol", protocol);
+        if let Some(mechanism) = mechanism {
+            config.set("sasl.mechanism", mechanism);
+        }
+        if let Some((user, password)) = security.login.user_and_password() {
+            if user.is_empty() || password.reveal().is_empty() {
+                let empty = if user.is_empty() { "kafka.sasl_username" } else { "kafka.sasl_password" };
+                return Err(wrong(format!(
+                    "{empty} is empty, and kafka.security_protocol {protocol} needs it"
+                )));
+            }
+            config.set("sasl.username", user).set("sasl.password", password.reveal());
+        }
+        if let Login::Token { file } = &security.login {
+            super::token::read(file).map_err(wrong)?;
+        }
+        if security.encrypted {
+            self.certificates(config)?;
+        }
+        Ok(())
+    }
+
+    fn certificates(&self, config: &mut ClientConfig) -> Result<(), SourceError> {
+        let Security { ca_file, certificate_file, key_file, .. } = &self.security;
+        // With an OpenSSL of our own, the system's certificates are found by looking where systems keep them.
+        config.set("ssl.ca.location", "probe");
+        for (key, setting, file) in [
+            ("ssl.ca.location", "ssl_ca_file", ca_file),
+            ("ssl.certificate.location", "ssl_certificate_file", certificate_file),
+            ("ssl.key.location", "ssl_key_file", key_file),
+        ] {
+            if let Some(file) = file {
+                config.set(key, readable(setting, file)?);
+            }
+        }
+        match (certificate_file, key_file) {
+            (Some(_), None) => Err(wrong("kafka.ssl_certificate_file needs kafka.ssl_key_file")),
+            (None, Some(_)) => Err(wrong("kafka.ssl_key_file needs kafka.ssl_certificate_file")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl KafkaSettings {
+    /// The group member's configuration.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`] when it can never work.
+    pub(super) fn member(&self) -> Result<ClientConfig, SourceError> {
+        let mut config = self.connection.client()?;
+        if self.topics.is_empty() {
+            return Err(wrong("kafka.topics is empty: name at least one topic with events"));
+        }
+        if let Some(twice) = (1..self.topics.len()).find(|&at| {
+            let (before, from) = self.topics.split_at(at);
+            from.first().is_some_and(|topic| before.contains(topic))
+        }) {
+            let topic = self.topics.get(twice).map_or("", String::as_str);
+            return Err(wrong(format!("kafka.topics names {topic} twice")));
+        }
+        if self.group.is_empty() {
+            return Err(wrong("kafka.group_id is empty: name a consumer group"));
+        }
+        if let Some(instance) = self.instance.as_deref().filter(|instance| !instance.is_empty()) {
+            config.set("group.instance.id", instance);
+        }
+        let heartbeat = (self.session_timeout / 15).clamp(Duration::from_millis(100), Duration::from_secs(3));
+        let rebalance = REBALANCE_MIN.max(self.session_timeout).max(self.revoke_timeout * 2);
+        for (key, value) in [
+            ("group.id", self.group.as_str()),
+            ("group.protocol", "classic"),
+            ("partition.assignment.strategy", "range"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("auto.offset.reset", "error"),
+            ("enable.partition.eof", "true"),
+            ("check.crcs", "true"),
+            ("isolation.level", "read_committed"),
+            // The default of one second stalls reading each time the queue has been full.
+            ("fetch.queue.backoff.ms", "5"),
+            ("queued.max.messages.kbytes", &FETCHED_KIB.to_string()),
+            ("fetch.max.bytes", &FETCH_BYTES.to_string()),
+            ("session.timeout.ms", &self.session_timeout.as_millis().to_string()),
+            ("heartbeat.interval.ms", &heartbeat.as_millis().to_string()),
+            ("max.poll.interval.ms", &rebalance.as_millis().to_string()),
+        ] {
+            config.set(key, value);
+        }
+        Ok(config)
+    }
+}
+
+/// The file's path, if it can be read.
+fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
+    let shown = file.display();
+    match std::fs::read(file) {
+        Ok(_) => file.to_str().map(str::to_owned).ok_or_else(|| {
+            wrong(format!("kafka.{setting}: the path '{shown}' is not UTF-8: give the file another name"))
+        }),
+        Err(error) => Err(wrong(format!("kafka.{setting}: the file '{shown}' cannot be read: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::settings::Password;
+
+    fn user(login: impl FnOnce(String, Password) -> Login) -> Connection {
+        let security = Security { login: login("me".into(), Password::new("s3cret")), ..Security::default() };
+        Connection { security, ..Connection::plaintext("localhost:9092") }
+    }
+
+    fn plain(user: String, password: Password) -> Login {
+        Login::Plain { user, password }
+    }
+
+    fn scram(user: String, password: Password) -> Login {
+        Login::ScramSha512 { user, password }
+    }
+
+    fn sentence<T>(result: Result<T, SourceError>) -> String {
+        match result {
+            Err(SourceError::Configuration(sentence)) => sentence,
+            Err(other) => other.to_string(),
+            Ok(_) => "it works".into(),
+        }
+    }
+
+    fn member(change: impl FnOnce(&mut KafkaSettings)) -> Result<ClientConfig, SourceError> {
+        let mut settings =
+            KafkaSettings::new(Connection::plaintext("localhost:9092"), vec!["a".into()], "group");
+        change(&mut settings);
+        settings.member()
+    }
+
+    #[test]
+    fn a_build_without_tls_says_which_has_it() {
+        let mut encrypted = Connection::plaintext("localhost:9092");
+        encrypted.security.encrypted = true;
+        for (connection, needs) in [
+            (encrypted, "kafka.security_protocol ssl needs TLS"),
+            (user(scram), "kafka.sasl_mechanism SCRAM-SHA-512 needs TLS"),
+            (
+                user(|_, _| Login::Token { file: "token".into() }),
+                "kafka.sasl_mechanism OAUTHBEARER needs TLS",
+            ),
+        ] {
+            let sentence = sentence(connection.secure(&mut ClientConfig::new(), false));
+            assert!(sentence.starts_with(needs) && sentence.contains("tls-vendored"), "{sentence}");
+        }
+        for connection in [user(plain), Connection::plaintext("localhost:9092")] {
+            assert_eq!(connection.secure(&mut ClientConfig::new(), false), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_password_reaches_the_library_and_nothing_else() {
+        let connection = user(scram);
+        let config = connection.client().unwrap();
+        assert_eq!(config.get("sasl.password"), Some("s3cret"));
+        assert_eq!(config.get("security.protocol"), Some("sasl_plaintext"));
+        assert!(!format!("{connection:?}").contains("s3cret") && !format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(sentence(Connection::plaintext(" ").client()).contains("kafka.bootstrap_servers"));
+        assert!(
+            sentence(user(|_, _| plain("me".into(), Password::new(""))).client())
+                .contains("kafka.sasl_password")
+        );
+        assert!(
+            sentence(user(|_, _| plain(String::new(), Password::new("x"))).client())
+                .contains("kafka.sasl_username")
+        );
+        assert!(sentence(member(|settings| settings.topics.clear())).contains("kafka.topics is empty"));
+        assert!(
+            sentence(member(|settings| settings.topics.push("a".into())))
+                .contains("kafka.topics names a twice")
+        );
+        assert!(sentence(member(|settings| settings.group.clear())).contains("kafka.group_id is empty"));
+        let mut half = Connection::plaintext("localhost:9092");
+        half.security =
+            Security { encrypted: true, key_file: Some("Cargo.toml".into()), ..Security::default() };
+        assert!(sentence(half.client()).contains("needs kafka.ssl_certificate_file"));
+    }
+
+    #[test]
+    fn a_member_beats_within_its_session_and_has_time_to_let_go() {
+        for (session, revoke) in [(1, 1), (6, 20), (45, 30), (1_800, 30), (45, 3_600)] {
+            let config = member(|settings| {
+                settings.session_timeout = Duration::from_secs(session);
+                settings.revoke_timeout = Duration::from_secs(revoke);
+            });
+            let config = config.unwrap();
+            let millis = |key: &str| config.get(key).unwrap().parse::<u64>().unwrap();
+            assert!(millis("heartbeat.interval.ms") * 3 < millis("session.timeout.ms"));
+            assert!(millis("max.poll.interval.ms") >= millis("session.timeout.ms"));
+            assert!(millis("max.poll.interval.ms") > revoke * 1_000);
+        }
+    }
+
+    #[test]
+    fn members_are_static_only_when_they_are_named() {
+        assert_eq!(member(|_| ()).unwrap().get("group.instance.id"), None);
+        assert_eq!(
+            member(|settings| settings.instance = Some(String::new())).unwrap().get("group.instance.id"),
+            None
+        );
+        let config = member(|settings| settings.instance = Some("worker-0".into())).unwrap();
+        assert_eq!(config.get("group.instance.id"), Some("worker-0"));
+    }
+}

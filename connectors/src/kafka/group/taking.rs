@@ -1,0 +1,118 @@
+//! Messages on their way from the library to the queue, and ends.
+
+use std::time::Instant;
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, SourceError, Start};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+use super::{Group, ROUND};
+use crate::kafka::batch::{Raw, Read};
+use crate::kafka::failure;
+use crate::kafka::reading::Question;
+
+impl Group<'_> {
+    /// Reads messages into the queue.
+    pub(super) fn read(&mut self) {
+        let Self { batch, tracks, queue, settings, stale, .. } = self;
+        batch.forward();
+        batch.read(ROUND, &mut |topic, partition, read| {
+            let Some((topic, track)) = tracks.get_mut(topic, partition) else { return };
+            if track.lost || track.again_at.is_some() {
+                return;
+            }
+            let (shard, reading) = (track.shard, track.reading);
+            match read {
+                Read::Messages(raws) => {
+                    let fresh = raws.iter().filter(|raw| track.takes(raw.offset()));
+                    let messages: Vec<Message> = fresh.map(|raw| message(&topic, shard, raw)).collect();
+                    let Some(last) = messages.last() else { return };
+                    track.next = Start::At(last.offset + 1);
+                    (track.end, track.failures) = (None, 0);
+                    queue.read(shard, reading, Signal::Messages(messages));
+                }
+                Read::Event { code: Code::PartitionEOF, offset, .. } => {
+                    (track.end, track.asked) = (Some(offset), None);
+                    track.failures = 0;
+                }
+                Read::Event { code: Code::AutoOffsetReset | Code::OffsetOutOfRange, .. }
+                    if track.next == Start::Earliest =>
+                {
+                    // Retention has moved the beginning meanwhile.
+                    track.fail(Instant::now());
+                }
+                Read::Event {
+                    code: Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation,
+                    reason,
+                    ..
+                } => {
+                    (track.lost, *stale) = (true, true);
+                    let signal =
+                        Signal::OffsetsLost { topic, partition: shard, cause: cause(track.next, &reason) };
+                    queue.read(shard, reading, signal);
+                }
+                Read::Event { code, reason, .. } => {
+                    // The library may go on behind what it could not read: we do not.
+                    track.fail(Instant::now());
+                    let reason = format!("topic {topic}, partition {shard}: {reason}");
+                    match failure::running(&settings.connection, code, &reason) {
+                        unavailable @ SourceError::Unavailable(_) => queue.complain(unavailable),
+                        failure => queue.fail(failure),
+                    }
+                }
+            }
+        });
+    }
+
+    /// Lets the brokers confirm ends, and tells those they do.
+    pub(super) fn ends(&mut self) {
+        while let Ok(answers) = self.answers.1.try_recv() {
+            self.asking = false;
+            for (question, confirmed) in answers {
+                if confirmed && self.tracks.still_ends(&question) {
+                    let Question { topic, shard, reading, end } = question;
+                    self.queue.read(shard, reading, Signal::End { topic, partition: shard, offset: end });
+                }
+            }
+        }
+        if self.asking || self.tracks.is_empty() {
+            return;
+        }
+        let questions = self.tracks.questions(Instant::now(), self.settings.end_every);
+        if questions.is_empty() {
+            return;
+        }
+        let answers = self.answers.0.clone();
+        self.asking = self.asker.tell(move |probe| {
+            let of: Vec<(Text, i32)> =
+                questions.iter().map(|one| (one.topic.clone(), i32::from(one.shard))).collect();
+            let ends = probe.ends(&of);
+            let confirmed = questions.into_iter().zip(ends).map(|(question, end)| {
+                let confirmed = end == Some(question.end);
+                (question, confirmed)
+            });
+            // The thread that asked may have ended.
+            let _ = answers.send(confirmed.collect());
+        });
+    }
+}
+
+fn message(topic: &Text, partition: Shard, raw: &Raw<'_>) -> Message {
+    Message {
+        topic: topic.clone(),
+        partition,
+        offset: raw.offset(),
+        timestamp_millis: raw.timestamp_millis(),
+        key: raw.key(),
+        value: raw.value(),
+        headers: raw.headers(),
+    }
+}
+
+fn cause(next: Start, reason: &str) -> String {
+    match next {
+        Start::Earliest => reason.to_owned(),
+        Start::At(next) => format!("offset {next}: {reason}"),
+    }
+}
