@@ -15,7 +15,7 @@ pub enum Fault {
     Refuse(u64),
     /// From this effect on no write has room.
     Full(u64),
-    /// The effect waits until [`Faults::resume`] says what becomes of it; so it may happen long after its process died.
+    /// The effect waits until [`super::Faults::resume`] says what becomes of it; so it may happen long after its process died.
     Pause(u64),
     /// The effect happens, its answer is lost inside the client, which asks again and hands on the second answer: of
     /// a write `Exists`, of a commit that the version is taken; what is sent is there twice.
