@@ -7,9 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
+use sha2::{Digest, Sha256};
 
 use super::codec::{BLOCK_BYTES_MAX, Codec};
 use super::source::Source;
+
+/// Name of the schema's SHA-256 in the header of our own files.
+const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
@@ -103,6 +107,11 @@ impl<R: Read> Container<R> {
         })?;
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or_else(|| FileError::NotAvro("its header has no schema".to_owned()))?;
+        // Ours alone have it: a flipped bit in the schema would make other events of good blocks.
+        let digest = metadata.get(SCHEMA_DIGEST);
+        if digest.is_some_and(|digest| Sha256::digest(&schema).as_slice() != digest) {
+            return Err(FileError::NotAvro("its schema does not have the checksum beside it".to_owned()));
+        }
         let schema = String::from_utf8(schema);
         let schema = schema.map_err(|_| FileError::NotAvro("its schema is not UTF-8".to_owned()))?;
         Ok(Self { source, codec, schema, sync, blocks: 0, damage: None })
@@ -241,11 +250,13 @@ impl ContainerWriter {
     /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal bytes.
     pub(super) fn new(schema: &str, sync: [u8; SYNC]) -> Self {
         let mut out = MAGIC.to_vec();
-        put_long(&mut out, 2);
+        put_long(&mut out, 3);
         put_bytes(&mut out, b"avro.codec");
         put_bytes(&mut out, b"zstandard");
         put_bytes(&mut out, b"avro.schema");
         put_bytes(&mut out, schema.as_bytes());
+        put_bytes(&mut out, SCHEMA_DIGEST);
+        put_bytes(&mut out, &Sha256::digest(schema));
         put_long(&mut out, 0);
         out.extend_from_slice(&sync);
         Self { out, sync, block: Vec::new(), records: 0 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+mod contract;
 mod crash;
 mod dead_letters;
 mod harness;
