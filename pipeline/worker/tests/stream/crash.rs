@@ -3,6 +3,7 @@
 use prorata_worker::memory::{Fault, Faults};
 
 use crate::cluster::Cluster;
+use crate::oracle;
 use crate::script::{LONG, SHORT, Story, check, live, tell};
 use crate::world::World;
 
@@ -96,6 +97,23 @@ async fn a_crash_while_recovering_from_a_crash_is_mended() {
             }
             assert!(cluster.stops.is_empty(), "{context}: {:?}", cluster.stops);
             check(&world, &context);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_dead_letter_is_sent_before_its_offset_is_decided() {
+    for effect in 0..40 {
+        let world = World::default();
+        let mut cluster = Cluster::new(&world, SHORT.tune);
+        // An answer is asked for three times; what comes next is not refused any more.
+        cluster.start("a", Faults::schedule((effect..effect + 3).map(Fault::Refuse)));
+        tell(&world, 0);
+        for _ in 0..30 {
+            cluster.round().await;
+            let filed = oracle::held(&world).letters;
+            let unfiled = oracle::fed(&world).into_iter().find(|place| !filed.contains_key(place));
+            assert_eq!(unfiled, None, "effects from {effect} on refused");
         }
     }
 }

@@ -9,6 +9,7 @@ mod crash;
 #[path = "../backfill/harness.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod harness;
+mod lost;
 mod member;
 mod oracle;
 mod reads;

@@ -152,9 +152,14 @@ fn may_be(world: &World, sent: &Sent, event: &EventRecord, reason: Reason) -> bo
     }
 }
 
+/// Messages that the topic of dead letters has.
+pub fn fed(world: &World) -> BTreeSet<Place> {
+    world.letters.letters().iter().filter_map(place).collect()
+}
+
 /// The topic of dead letters has each at least once, and nothing else.
 fn check_topic(world: &World, held: &Held, context: &str) {
-    let fed: BTreeSet<Place> = world.letters.letters().iter().filter_map(place).collect();
+    let fed = fed(world);
     let filed: BTreeSet<Place> = held.letters.keys().cloned().collect();
     assert_eq!(fed, filed, "{context}: dead letters on the topic, and in files");
 }

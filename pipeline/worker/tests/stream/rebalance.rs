@@ -1,10 +1,14 @@
 //! Shards that come and go at every single step.
 
-use prorata_worker::memory::Faults;
+use prorata_worker::backfill::Options;
+use prorata_worker::memory::{Faults, MemoryMessages};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ROUND};
+use crate::harness::{pod, trace};
+use crate::member::Stepped;
 use crate::script::{LONG, SHORT, check, tell};
-use crate::world::World;
+use crate::sim::{foreign, producer::LATER};
+use crate::world::{What, World};
 
 /// Rounds of each part in which something may happen: afterwards all is quiet.
 const ROUNDS: u64 = 10;
@@ -99,4 +103,35 @@ async fn a_revocation_that_runs_out_makes_two_owners_for_a_while() {
 #[tokio::test]
 async fn a_member_that_stops_cleanly_leaves_nothing_behind() {
     survives(true, |cluster| cluster.members[1].stop(), nothing).await;
+}
+
+#[tokio::test]
+async fn messages_that_wait_for_the_registry_are_forgotten_with_their_shard() {
+    let world = World::default();
+    let (first, rest) = (&trace()[..1], &trace()[1..]);
+    world.produce(first);
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    // Some messages are taken, those behind them wait for a schema: none of them is decided.
+    world.produce(&rest[..4]);
+    world.registry.set_down(true);
+    let waits = pod("acme", 300, "waits", 1);
+    let value = MemoryMessages::encode(LATER, &waits);
+    world.send_event(&waits, value, What::Unregistered(waits.clone()));
+    world.produce(&rest[4..]);
+    let stepped = member.step().await;
+    assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+    // A backfill takes the shards; the group assigns them to the worker still, so it takes them again.
+    let mut options = Options::new("backfill".into());
+    (options.shards, options.take_over) = (Some(2), true);
+    foreign::run(&world, first, Faults::default(), options).await.unwrap();
+    for _ in 0..20 {
+        member.step().await;
+        world.pass(ROUND);
+    }
+    assert!(member.status.lock().counts.conflicts > 0);
+    world.registry.register(LATER);
+    world.registry.set_down(false);
+    member.settle(&world).await.unwrap();
+    check(&world, "");
 }

@@ -9,9 +9,9 @@ mod coverage;
 mod dice;
 mod ending;
 mod fleet;
-mod foreign;
+pub mod foreign;
 mod plan;
-mod producer;
+pub mod producer;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -125,6 +125,21 @@ impl World {
 
     /// A new process: a member of the group once it steps.
     pub fn start(&self, name: &str, faults: Faults, change: impl FnOnce(&mut Options)) -> Member {
+        self.start_on(&TOPICS, name, faults, change)
+    }
+
+    /// One that is configured with other topics.
+    pub fn start_with_topics(&self, name: &str, topics: &[&str]) -> Member {
+        self.start_on(topics, name, Faults::default(), |_| {})
+    }
+
+    fn start_on(
+        &self,
+        topics: &[&str],
+        name: &str,
+        faults: Faults,
+        change: impl FnOnce(&mut Options),
+    ) -> Member {
         let status = Arc::new(Status::default());
         let ports = Ports {
             store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
@@ -140,7 +155,7 @@ impl World {
         let mut options = Options::new(format!("{name}{process}x").into());
         options.shards = Some(self.shards);
         change(&mut options);
-        let source: MemorySource = self.broker.source(name, &TOPICS).with_faults(faults.clone());
+        let source: MemorySource = self.broker.source(name, topics).with_faults(faults.clone());
         Member::new(name, status, faults, Box::pin(Worker::open(source, ports, options)))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{Faults, MemoryArchive, MemoryEncoder, MemoryInput};
 use prorata_worker::ports::Silent;
@@ -65,6 +66,9 @@ impl Foreign {
             prorata_worker::memory::Rates { pause: 0, truncated: 0, flipped: 0, missing: 0, ..plan.rates };
         let faults = Faults::random(dice.bits(), rates);
         let (take_over, rows_in_flight) = (dice.happens(500), dice.pick(&[1, 100_000]));
+        let held = world.audit.latest().values().any(|checkpoint| {
+            checkpoint.owner().is_some_and(|owner| owner.kind == OwnerKind::Worker && !owner.released)
+        });
         let outcome = self.fold(world, faults, |options| {
             options.take_over = take_over;
             options.rows_in_flight = rows_in_flight;
@@ -75,7 +79,10 @@ impl Foreign {
         });
         match outcome.await {
             Ok(_) if take_over => coverage.hit("backfill_took_over"),
-            Ok(_) => coverage.hit("backfill"),
+            Ok(_) => {
+                assert!(!held, "a backfill takes what a worker holds");
+                coverage.hit("backfill");
+            }
             Err(WorkerError::Held { .. }) if !take_over => coverage.hit("backfill_refused"),
             Err(error) if error.exit_code() == 4 => coverage.hit("backfill_broke_off"),
             Err(error) => panic!("a backfill stops: {error}"),

@@ -115,8 +115,9 @@ impl Plan {
             flipped: rate(3),
             missing: rate(3),
         };
+        let rows = if long { [20, 20, 200, 200, 100_000] } else { [1, 1, 20, 200, 100_000] };
         let tune = Tune {
-            rows_in_flight: dice.pick(&[1, 1, 20, 200, 100_000]),
+            rows_in_flight: dice.pick(&rows),
             memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
             checkpoint_every: dice.pick(&[10, 60]),

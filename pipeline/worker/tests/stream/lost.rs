@@ -1,0 +1,203 @@
+//! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has changed.
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::tables::Table;
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::Faults;
+use prorata_worker::names;
+use prorata_worker::ports::ObjectStore;
+
+use crate::harness::*;
+use crate::member::{Member, Stepped};
+use crate::world::{TOPICS, World};
+
+/// A worker has read the trace, and has stopped cleanly.
+async fn read() -> World {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    world
+}
+
+/// Where the next message of `acme`'s nodes goes, and more of them.
+fn acme(world: &World) -> (u16, i64) {
+    let shard = world.shard_of("acme");
+    (shard, world.broker.bounds("nodes", shard).unwrap().1)
+}
+
+fn more(hourly_cost: i64) -> Vec<EventRecord> {
+    (0..4).map(|minute| node("acme", 365 + minute, hourly_cost + minute)).collect()
+}
+
+/// Steps until it stops, and is no member of the group any more.
+async fn stops(world: &World, mut member: Member) -> WorkerError {
+    let error = member.settle(world).await.expect_err("it does not stop");
+    world.broker.expire(&member.name);
+    error
+}
+
+async fn stops_with_lost_offsets(world: &World, why: &str) {
+    let error = stops(world, world.member("b")).await;
+    let WorkerError::OffsetsLost { topic, partition, cause } = &error else { panic!("{error}") };
+    assert!(topic == "nodes" && *partition < 2, "{error}");
+    assert!(cause.contains(why), "{cause}");
+    assert!(error.to_string().starts_with("offsets_lost: topic nodes, partition "), "{error}");
+    assert_eq!(error.exit_code(), 1);
+    // Nothing has changed by it, and it stops so again.
+    let before = world.lake.files();
+    stops(world, world.member("c")).await;
+    assert_eq!(world.lake.files(), before);
+}
+
+/// Goes on from what is there, as configured, and folds these events.
+async fn goes_on(world: &World, events: &[EventRecord]) {
+    world.audit.free_offsets();
+    let mut member = world.start("d", Faults::default(), |options| options.go_on_without_lost = true);
+    member.settle(world).await.unwrap();
+    let latest = world.audit.latest();
+    for (shard, checkpoint) in &latest {
+        assert!(checkpoint.dirty.is_empty());
+        // A partition that is empty for now shows only later that it was made anew.
+        let next = checkpoint.offsets["nodes"]["next"].as_i64();
+        assert!(next >= Some(world.broker.bounds("nodes", *shard).unwrap().1));
+    }
+    let mut content = Content::new();
+    for (shard, checkpoint) in latest {
+        let closed = checkpoint.closed_through.unwrap();
+        let of_shard = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == shard;
+        let within = |event: &&EventRecord| event.event.event_time.hour() <= closed;
+        let events: Vec<EventRecord> = events.iter().filter(of_shard).filter(within).cloned().collect();
+        content.extend(expected(&events, closed, |_| shard, rules));
+    }
+    assert_content(&world.lake, &content, "");
+}
+
+#[tokio::test]
+async fn retention_beyond_the_next_message_is_a_loud_stop() {
+    let world = read().await;
+    let (shard, next) = acme(&world);
+    world.produce(&more(20));
+    world.broker.delete_before("nodes", shard, next + 2).unwrap();
+    stops_with_lost_offsets(&world, "out of range").await;
+    goes_on(&world, &[&trace()[..], &more(20)[2..]].concat()).await;
+}
+
+#[tokio::test]
+async fn retention_up_to_the_next_message_loses_nothing() {
+    let world = read().await;
+    let (shard, next) = acme(&world);
+    world.produce(&more(20));
+    world.broker.delete_before("nodes", shard, next).unwrap();
+    world.member("b").settle(&world).await.unwrap();
+    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+}
+
+#[tokio::test]
+async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    let (shard, next) = acme(&world);
+    world.produce(&more(20));
+    world.broker.delete_before("nodes", shard, next + 1).unwrap();
+    let error = stops(&world, member).await;
+    assert!(matches!(error, WorkerError::OffsetsLost { .. }), "{error}");
+    goes_on(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
+}
+
+#[tokio::test]
+async fn a_topic_made_anew_is_a_loud_stop() {
+    let world = read().await;
+    world.broker.recreate("nodes");
+    world.produce(&more(20));
+    // The other shard's partition is empty now, and may be read first.
+    stops_with_lost_offsets(&world, "").await;
+    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+}
+
+#[tokio::test]
+async fn a_log_that_diverged_is_a_loud_stop() {
+    let world = read().await;
+    let (shard, next) = acme(&world);
+    world.broker.truncate("nodes", shard, next - 1).unwrap();
+    world.produce(&more(20)[..1]);
+    stops_with_lost_offsets(&world, "is not the one that was read before").await;
+    world.produce(&more(20));
+    stops_with_lost_offsets(&world, "is not the one that was read before").await;
+    goes_on(&world, &[&trace()[..], &more(20)[..]].concat()).await;
+}
+
+#[tokio::test]
+async fn a_log_that_diverges_under_a_worker_is_a_loud_stop() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    let (shard, next) = acme(&world);
+    world.broker.truncate("nodes", shard, next - 1).unwrap();
+    world.produce(&more(20));
+    let error = stops(&world, member).await;
+    assert!(matches!(error, WorkerError::OffsetsLost { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn another_number_of_partitions_is_a_loud_stop() {
+    for (topics, while_running) in [(&TOPICS[..1], false), (&TOPICS[..1], true), (&TOPICS[..], true)] {
+        let world = World::default();
+        world.produce(&trace());
+        let mut member = world.member("a");
+        member.settle(&world).await.unwrap();
+        topics.iter().for_each(|topic| world.broker.set_partitions(topic, 3));
+        let error =
+            if while_running { stops(&world, member).await } else { stops(&world, world.member("b")).await };
+        assert!(matches!(error, WorkerError::Configuration(_)), "{error}");
+        assert!(error.to_string().contains("has 3 partitions, the root 2 shards"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_topic_that_was_read_must_be_named() {
+    let world = read().await;
+    world.broker.set_partitions("more", 2);
+    let mut member = world.start_with_topics("b", &["nodes", "more"]);
+    let error = member.settle(&world).await.unwrap_err();
+    assert!(error.to_string().contains("has read topic 'pods', which kafka.topics does not name"), "{error}");
+    // One topic more is no error: it is read from its beginning.
+    let mut member = world.start_with_topics("c", &["nodes", "pods", "more"]);
+    member.settle(&world).await.unwrap();
+}
+
+#[tokio::test]
+async fn tables_ahead_of_the_checkpoints_are_a_loud_stop() {
+    let world = read().await;
+    for (shard, checkpoint) in world.audit.latest() {
+        for seq in checkpoint.seq - 1..=checkpoint.seq {
+            world.lake.store.delete(&names::checkpoint(shard, seq)).await.unwrap();
+        }
+        for seq in 1..checkpoint.seq {
+            world.lake.store.delete(&names::checkpoint(shard, seq)).await.unwrap();
+        }
+    }
+    let before = world.lake.files();
+    let error = stops(&world, world.member("b")).await;
+    assert!(error.to_string().starts_with("state_behind_tables: "), "{error}");
+    assert_eq!(error.exit_code(), 1);
+    assert_eq!(world.lake.files(), before);
+}
+
+#[tokio::test]
+async fn a_file_of_somebody_else_is_a_loud_stop_once_its_partition_is_touched() {
+    let world = read().await;
+    world.lake.tables.add_foreign(Table::CostAllocation, "date=2026-11-01/part-00000.parquet");
+    let mut member = world.member("b");
+    let stepped = member.step().await;
+    assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+    world.produce(&[pod("acme", 70, "late", 1)]);
+    let error = stops(&world, member).await;
+    assert!(error.to_string().starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{error}");
+    assert_eq!(error.exit_code(), 1);
+}
