@@ -3,7 +3,7 @@
 //!
 //! The server is started by `tests/python/servers.py --registry`, so these tests stand behind the feature `servers`.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
