@@ -128,9 +128,15 @@ impl Lake {
 
     /// Fails unless both hold the same: byte for byte, but for the clock columns of `hours`.
     pub fn assert_equals(&self, expected: &Self, through: Hour) {
+        let of = |table: Table| self.files(through).keys().filter(|(of, ..)| *of == table).count();
+        assert!(of(Table::CostAllocation) > 0, "there is nothing to compare");
+        self.assert_holds(expected, through);
+    }
+
+    /// The same for events that cost nothing.
+    pub fn assert_holds(&self, expected: &Self, through: Hour) {
         let (ours, theirs) = (self.files(through), expected.files(through));
-        let of = |table: Table| ours.keys().filter(|(of, ..)| *of == table).count();
-        assert!(of(Table::CostAllocation) > 0 && of(Table::Hours) > 0, "there is nothing to compare");
+        assert!(ours.keys().any(|(table, ..)| *table == Table::Hours), "there is nothing to compare");
         let digests = |files: &Files| -> BTreeMap<(&'static str, Shard, String), String> {
             let digest = |((table, shard, hour), file): (&(Table, Shard, Hour), &TableFile)| {
                 ((table.name(), *shard, hour.to_string()), file.digest.clone())
