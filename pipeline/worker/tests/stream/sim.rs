@@ -95,8 +95,9 @@ async fn simulate(seed: u64) -> Coverage {
     for round in 0..plan.rounds {
         producer.produce(&world, &plan, &mut dice, round);
         chaos.strike(&mut fleet, &mut foreign, &mut dice, round).await;
-        if plan.behind.is_some() && round == plan.rounds / 2 {
-            let topic = plan.behind.unwrap();
+        if let Some(topic) = plan.behind
+            && round == plan.rounds / 2
+        {
             (0..plan.shards).for_each(|shard| world.broker.set_partition_down(topic, shard, false));
         }
         fleet.round(round, &mut dice).await;
