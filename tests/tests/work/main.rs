@@ -3,7 +3,7 @@
 //!
 //! The servers are started by `tests/python/servers.py --kafka 3 --kafka-sasl --registry --s3`, so these tests stand
 //! behind the feature `servers`. `PRORATA_CHAOS_ROUNDS` makes the loops of faults longer, `PRORATA_CHAOS_SEED` repeats
-//! one that failed.
+//! one that failed, `PRORATA_BURST_EVENTS` makes the burst larger.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

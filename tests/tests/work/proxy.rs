@@ -137,7 +137,7 @@ async fn pass(
 
 async fn unavailable(mut client: TcpStream) -> Option<()> {
     let mut request = [0; CHUNK];
-    client.read(&mut request).await.ok()?;
+    let _some = client.read(&mut request).await.ok()?;
     let body = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
     let length = body.len();
     let answer = format!(
