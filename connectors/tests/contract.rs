@@ -1,7 +1,5 @@
 //! The real archive and encoder keep the promises of their ports.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 #[path = "tables/samples.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod samples;

@@ -137,7 +137,9 @@ async fn pass(
 
 async fn unavailable(mut client: TcpStream) -> Option<()> {
     let mut request = [0; CHUNK];
-    let _some = client.read(&mut request).await.ok()?;
+    if client.read(&mut request).await.ok()? == 0 {
+        return None;
+    }
     let body = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
     let length = body.len();
     let answer = format!(
