@@ -1,5 +1,7 @@
 //! Logs to standard error, as text or JSON.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
@@ -18,7 +20,10 @@ pub fn start(log: &Log) -> Result<(), Failure> {
         let level = &log.level;
         Failure::usage(format!("log.level '{level}': {error}; use error, warn, info, debug or trace"))
     })?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for terminals: in a file or a container's log they are noise.
+    let colours = std::io::stderr().is_terminal();
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     let started = match log.format {
         LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().try_init(),
