@@ -107,8 +107,8 @@ impl Options {
 
 /// A shard that the group has assigned.
 enum Slot {
-    /// It is to be claimed and loaded, not before this time.
-    Waiting { retry_at: Timestamp, failures: u32 },
+    /// It is to be claimed and loaded, not before this time; and, where so noted, only if the group still assigns it.
+    Waiting { retry_at: Timestamp, failures: u32, ask: bool },
     /// It is held and read.
     Live(Box<LiveShard>),
 }

@@ -189,7 +189,11 @@ impl Folding<'_> {
             shard.state_bytes = encoded.state_bytes;
             shard.unpublished |= !encoded.entry.held;
             shard.objects.extend(encoded.objects);
-            shard.draft.hours.insert(hour, encoded.entry);
+            let snapshot = encoded.entry.snapshot.clone();
+            let before = shard.draft.hours.insert(hour, encoded.entry);
+            shard.replaced.extend(
+                before.and_then(|before| before.snapshot).filter(|old| Some(old) != snapshot.as_ref()),
+            );
         }
         Ok(())
     }

@@ -31,7 +31,8 @@ pub(super) fn seal(shard: &mut LiveShard, now: Timestamp, release: bool) -> Resu
     let offsets = shard.offsets();
     shard.draft.offsets = offsets.map_err(|error| WorkerError::Task(error.to_string()))?;
     shard.draft.written_at = now;
-    let dropped = retention::prune(&mut shard.draft);
+    let mut dropped = retention::prune(&mut shard.draft);
+    dropped.append(&mut shard.replaced);
     if let Some(owner) = shard.draft.owners.last_mut() {
         owner.released = release;
     }

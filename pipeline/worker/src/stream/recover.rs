@@ -62,6 +62,7 @@ impl Recovery<'_> {
             objects: Vec::new(),
             archived: Vec::new(),
             pending: None,
+            replaced: Vec::new(),
             dropped: Vec::new(),
             published_at: None,
             news: false,

@@ -125,11 +125,15 @@ impl<S: Source> Worker<S> {
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
         let now = self.ports.clock.now();
         let stale = self.live_mut(shard).is_some_and(|live| now.0 - live.decided_at.0 >= STALE_MICROS);
-        if stale && !release {
+        if stale && release {
+            tracing::info!(shard, "no checkpoint for a day, the shard is let go without one");
+            return Ok(());
+        }
+        if stale {
             tracing::info!(shard, "no checkpoint for a day, the shard is loaded anew");
             self.forget(shard);
             self.source.release(&[shard]).await;
-            self.slots.insert(shard, Slot::Waiting { retry_at: now, failures: 0 });
+            self.slots.insert(shard, Slot::Waiting { retry_at: now, failures: 0, ask: true });
             return Ok(());
         }
         match self.ask(shard, now, release).await? {
@@ -166,22 +170,23 @@ impl<S: Source> Worker<S> {
                     owner: live.owner.clone(),
                     counter: std::sync::Arc::clone(&self.counter),
                 };
-                flush::flush(&self.ports, live, &stamper, &mut counts).await?;
+                let mut folding = Folding {
+                    ports: &self.ports,
+                    stamper: &stamper,
+                    rules: &mut self.rules,
+                    configured: &self.options.rules,
+                    now,
+                    rows_in_flight: self.options.rows_in_flight,
+                    bytes_in_flight: self.options.checkpoint_bytes,
+                    counts: &mut counts,
+                };
+                // Late events that wait to be stored are not in the archive yet. Those still in memory are flushed
+                // after the slice, so that however many come, folding again goes on.
+                if !release && live.archived.iter().all(|(hour, ..)| !live.is_closed(*hour)) {
+                    folding.slice(live).await?;
+                }
+                flush::flush(&self.ports, live, &stamper, folding.counts).await?;
                 if !release {
-                    let mut folding = Folding {
-                        ports: &self.ports,
-                        stamper: &stamper,
-                        rules: &mut self.rules,
-                        configured: &self.options.rules,
-                        now,
-                        rows_in_flight: self.options.rows_in_flight,
-                        bytes_in_flight: self.options.checkpoint_bytes,
-                        counts: &mut counts,
-                    };
-                    // Late events of this very checkpoint are not in the archive yet.
-                    if live.archived.iter().all(|(hour, ..)| !live.is_closed(*hour)) {
-                        folding.slice(live).await?;
-                    }
                     folding.close(live).await?;
                 }
                 decide::seal(live, now, release)?;

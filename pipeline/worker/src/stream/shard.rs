@@ -79,6 +79,8 @@ pub(super) struct LiveShard {
     /// Archive files among them.
     pub archived: Vec<(Hour, Stamp, u64)>,
     pub pending: Option<Pending>,
+    /// Snapshots that the next checkpoint names no more.
+    pub replaced: Vec<String>,
     /// Snapshots that no checkpoint names any more.
     pub dropped: Vec<String>,
     /// Whether the next checkpoint would differ from the last.

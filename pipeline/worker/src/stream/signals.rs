@@ -85,7 +85,7 @@ impl<S: Source> Worker<S> {
         }
         let now = self.ports.clock.now();
         for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
-            self.slots.entry(shard).or_insert(Slot::Waiting { retry_at: now, failures: 0 });
+            self.slots.entry(shard).or_insert(Slot::Waiting { retry_at: now, failures: 0, ask: false });
         }
         Ok(())
     }
@@ -105,26 +105,45 @@ impl<S: Source> Worker<S> {
         self.ports.status.lock().counts.conflicts += 1;
         self.forget(shard);
         self.source.release(&[shard]).await;
-        if self.source.assigned(shard).await.unwrap_or(true) {
-            let retry_at = self.ports.clock.now();
-            let retry_at = Timestamp(retry_at.0 + backoff_micros(3));
-            self.slots.insert(shard, Slot::Waiting { retry_at, failures: 0 });
-        }
+        let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(3));
+        self.slots.insert(shard, Slot::Waiting { retry_at, failures: 0, ask: true });
         Ok(())
+    }
+
+    /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group does not
+    /// answer, it is asked again later: a member that is cut off must not take shards from others.
+    async fn still_assigned(&mut self, shard: Shard, failures: u32) -> bool {
+        match self.source.assigned(shard).await {
+            Ok(true) => return true,
+            Ok(false) => {
+                self.slots.remove(&shard);
+            }
+            Err(error) => {
+                tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
+                let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(failures));
+                self.slots.insert(shard, Slot::Waiting { retry_at, failures: failures + 1, ask: true });
+            }
+        }
+        false
     }
 
     /// Claims and loads shards that wait for it, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.ports.clock.now();
-        let due: Vec<(Shard, u32)> = self
+        let due: Vec<(Shard, u32, bool)> = self
             .slots
             .iter()
             .filter_map(|(shard, slot)| match slot {
-                Slot::Waiting { retry_at, failures } if *retry_at <= now => Some((*shard, *failures)),
+                Slot::Waiting { retry_at, failures, ask } if *retry_at <= now => {
+                    Some((*shard, *failures, *ask))
+                }
                 _ => None,
             })
             .collect();
-        for (shard, failures) in due {
+        for (shard, failures, ask) in due {
+            if ask && !self.still_assigned(shard, failures).await {
+                continue;
+            }
             self.claims += 1;
             let mut recovery = Recovery {
                 ports: &self.ports,
@@ -154,7 +173,7 @@ impl<S: Source> Worker<S> {
                     self.ports.status.lock().counts.retries += 1;
                     let now = self.ports.clock.now();
                     let retry_at = Timestamp(now.0 + backoff_micros(failures));
-                    Slot::Waiting { retry_at, failures: failures + 1 }
+                    Slot::Waiting { retry_at, failures: failures + 1, ask: true }
                 }
                 Err(error) => return Err(error),
             };
@@ -261,7 +280,7 @@ impl<S: Source> Worker<S> {
                 tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
                 self.forget(shard);
                 let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(0));
-                self.slots.insert(shard, Slot::Waiting { retry_at, failures: 1 });
+                self.slots.insert(shard, Slot::Waiting { retry_at, failures: 1, ask: true });
                 Ok(())
             }
             started => Ok(started?),

@@ -106,7 +106,7 @@ async fn a_member_that_stops_cleanly_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn messages_that_wait_for_the_registry_are_forgotten_with_their_shard() {
+async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     let world = World::default();
     let (first, rest) = (&trace()[..1], &trace()[1..]);
     world.produce(first);
