@@ -235,6 +235,8 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
     let messages = 2 + world.send(Load::small(51));
     world.drained(std::slice::from_mut(&mut worker), messages);
     let before = world.lake().files(world.through());
+    // The load may come after hours that the first two messages let close.
+    let late = worker.counter("late_events");
 
     let sent = bad.all(foreign);
     let values: Vec<Sent> = sent.iter().map(|(_, sent)| sent.clone()).collect();
@@ -242,7 +244,7 @@ fn every_bad_message_is_a_dead_letter_as_it_came_and_tables_stay_as_they_are() {
     let all = messages + i64::try_from(values.len()).unwrap();
     world.drained(std::slice::from_mut(&mut worker), all);
     assert_eq!(worker.counter("dead_letters"), values.len() as u64);
-    assert_eq!(worker.counter("late_events"), 0);
+    assert_eq!(worker.counter("late_events"), late);
 
     let files = in_files(&world);
     assert_eq!(files.len(), sent.len());
