@@ -160,7 +160,12 @@ impl<S: Source> Worker<S> {
             };
             let slot = match loaded {
                 Ok(live) => {
-                    tracing::info!(shard, seq = live.draft.seq, closed_through = ?live.draft.closed_through, "loaded");
+                    tracing::info!(
+                        shard,
+                        seq = live.draft.seq,
+                        closed_through = live.draft.closed_through.map(tracing::field::display),
+                        "loaded"
+                    );
                     Slot::Live(Box::new(live))
                 }
                 Err(
