@@ -137,3 +137,66 @@ impl Tracks {
         track.is_some_and(|track| track.reading == question.reading && track.end == Some(question.end))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracks() -> Tracks {
+        let mut tracks = Tracks::default();
+        tracks.begin(3, 1, BTreeMap::from([("a".into(), Start::Earliest), ("b".into(), Start::At(7))]));
+        tracks
+    }
+
+    fn track<'t>(tracks: &'t mut Tracks, topic: &str) -> &'t mut Track {
+        tracks.get_mut(topic, 3).unwrap().1
+    }
+
+    #[test]
+    fn what_is_assigned_anew_goes_on_behind_what_was_read() {
+        let mut tracks = tracks();
+        track(&mut tracks, "a").next = Start::At(5);
+        track(&mut tracks, "b").lost = true;
+        let assigned: Vec<_> =
+            tracks.assignment().map(|(topic, shard, next)| (topic.to_string(), shard, next)).collect();
+        assert_eq!(assigned, [("a".to_owned(), 3, Start::At(5))]);
+        assert!(
+            tracks.get_mut("a", 4).is_none()
+                && tracks.get_mut("c", 3).is_none()
+                && tracks.get_mut("a", -1).is_none()
+        );
+        assert!(!track(&mut tracks, "a").takes(4) && track(&mut tracks, "a").takes(5));
+    }
+
+    #[test]
+    fn reading_that_fails_is_tried_again_later_and_later() {
+        let (mut tracks, now) = (tracks(), Instant::now());
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            track(&mut tracks, "a").fail(now);
+            waits.push(track(&mut tracks, "a").again_at.unwrap().duration_since(now).as_secs());
+            assert!(!tracks.fails(now) && tracks.fails(now + Duration::from_secs(32)));
+            tracks.assigned();
+            assert!(!tracks.fails(now + Duration::from_secs(32)));
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32]);
+    }
+
+    #[test]
+    fn an_end_is_asked_about_every_so_often_as_long_as_it_is_one() {
+        let (mut tracks, now, every) = (tracks(), Instant::now(), Duration::from_secs(3));
+        assert_eq!(tracks.questions(now, every), []);
+        track(&mut tracks, "b").end = Some(9);
+        let asked = tracks.questions(now, every);
+        assert_eq!(asked, [Question { topic: "b".into(), shard: 3, reading: 1, end: 9 }]);
+        assert_eq!(tracks.questions(now + every / 2, every), []);
+        assert_eq!(tracks.questions(now + every, every), asked);
+        assert!(tracks.still_ends(&asked[0]));
+        track(&mut tracks, "b").end = None;
+        assert!(!tracks.still_ends(&asked[0]));
+        track(&mut tracks, "b").end = Some(9);
+        tracks.begin(3, 2, BTreeMap::from([("b".into(), Start::At(9))]));
+        track(&mut tracks, "b").end = Some(9);
+        assert!(!tracks.still_ends(&asked[0]));
+    }
+}

@@ -1,5 +1,5 @@
-//! The source on real Kafka: what brokers in memory do not know. Transactions, deleted records, logins, encryption,
-//! static members.
+//! The source on real Kafka: what brokers in memory do not know. Transactions, deleted and damaged records, logins,
+//! encryption, static members.
 //!
 //! The brokers are started by `tests/python/servers.py --kafka 1 --kafka-sasl --kafka-tls`, so these tests stand behind
 //! the feature `servers`.
@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 mod contract;
+mod damage;
 mod members;
 mod reading;
 mod security;
