@@ -158,6 +158,7 @@ fn options(config: &Config, shards_given: bool) -> Options {
         checkpoint_every: work.checkpoint_every.0,
         checkpoint_bytes: work.checkpoint_bytes,
         memory_limit: work.memory_limit,
+        queue_bytes: config.kafka.queue_bytes,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
         drain_timeout: work.drain_timeout.0,

@@ -73,8 +73,10 @@ pub struct Options {
     pub checkpoint_every: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
-    /// Bytes of events in memory, over all shards.
+    /// Bytes of memory that the process should stay within.
     pub memory_limit: u64,
+    /// Bytes of them that the source may hold.
+    pub queue_bytes: u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Whether to go on from the earliest message where Kafka lost the next.
@@ -98,12 +100,19 @@ impl Options {
             checkpoint_every: Duration::from_secs(60),
             checkpoint_bytes: 64 << 20,
             memory_limit: 1 << 30,
+            queue_bytes: 64 << 20,
             rows_in_flight: 100_000,
             go_on_without_lost: false,
             drain_timeout: Duration::from_secs(30),
         }
     }
 }
+
+/// Bytes that folding and encoding take, about: windows of rows, and buffers of table files.
+const FOLDING_BYTES: u64 = 256 << 20;
+
+/// How many times the bytes of its snapshot a state takes in memory, about.
+const STATE_FACTOR: u64 = 4;
 
 /// A shard that the group has assigned.
 enum Slot {
@@ -205,6 +214,15 @@ impl<S: Source> Worker<S> {
     /// Bytes of events in memory.
     fn bytes(&self) -> u64 {
         self.live().map(LiveShard::bytes).sum()
+    }
+
+    /// Bytes of events that may be in memory: what the limit leaves beside the source's, the state's, and what folding
+    /// and encoding take; but always some.
+    fn budget(&self) -> u64 {
+        let limit = self.options.memory_limit;
+        let states: u64 = self.live().map(|live| live.state_bytes.saturating_mul(STATE_FACTOR)).sum();
+        let taken = states.saturating_add(self.options.queue_bytes).saturating_add(FOLDING_BYTES);
+        limit.saturating_sub(taken).max(limit / 8)
     }
 }
 

@@ -133,7 +133,7 @@ pub struct Work {
     pub checkpoint_every: Span,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
-    /// Bytes of events in memory, over all shards.
+    /// Bytes of memory that the worker should stay within.
     pub memory_limit: u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,

@@ -80,7 +80,7 @@ impl<S: Source> Worker<S> {
 
     /// Listens unless messages wait for the registry, or memory is full.
     async fn listen_if_room(&mut self, wait: Duration) -> Result<()> {
-        let full = self.bytes() >= self.options.memory_limit;
+        let full = self.bytes() >= self.budget();
         if self.backlog.is_empty() && !full {
             return self.listen(wait).await;
         }
@@ -107,7 +107,7 @@ impl<S: Source> Worker<S> {
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.clock.now();
         let every = i64::try_from(self.options.checkpoint_every.as_micros()).unwrap_or(i64::MAX);
-        let crowded = self.bytes() >= self.options.memory_limit / 2;
+        let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let waiting = live.pending.is_some() || live.closable().is_some() || !live.draft.dirty.is_empty();
             let large = live.new_bytes >= self.options.checkpoint_bytes || (crowded && live.new_bytes > 0);
@@ -281,7 +281,8 @@ impl<S: Source> Worker<S> {
     /// Drops from memory what the archive holds, latest hours first, where there is too much.
     fn make_room(&mut self) {
         let mut bytes = self.bytes();
-        while bytes >= self.options.memory_limit / 2 {
+        let budget = self.budget();
+        while bytes >= budget / 2 {
             let mut largest: Option<&mut Box<LiveShard>> = None;
             for slot in self.slots.values_mut() {
                 if let Slot::Live(live) = slot

@@ -46,7 +46,7 @@ impl<S: Source> Worker<S> {
         status.ticked = Some(Instant::now());
         status.ready = self.assigned && loaded;
         status.shards = shards;
-        if self.backlog.is_empty() && self.bytes() < self.options.memory_limit {
+        if self.backlog.is_empty() && self.bytes() < self.budget() {
             status.waits_for = None;
         }
     }
