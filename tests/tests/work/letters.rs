@@ -111,7 +111,7 @@ impl Bad {
             (Reason::KeyMismatch, Sent { key: None, ..self.sent(good()) }),
             (Reason::KeyMismatch, Sent { partition: elsewhere.into(), ..self.sent(good()) }),
             of(Reason::CurrencyMismatch, self.rate("EUR")),
-            of(Reason::InTheFuture, self.good(Timestamp(self.now.0 + 3_600_000_000))),
+            of(Reason::InTheFuture, self.good(Timestamp(self.now.0 + 3 * 3_600_000_000))),
             of(Reason::TooLate, self.good(Hour(self.now.hour().0 - OLD_HOURS - 24).start())),
         ]
     }
