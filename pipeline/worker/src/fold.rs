@@ -1,6 +1,6 @@
 //! Folding of a shard's window of hours, all organizations on all cores: what worker and backfill share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,23 +93,18 @@ pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<B
 /// Decodes a window's events, and sorts states and events by organization, ascending.
 fn organizations(archive: &dyn Archive, shard: Shard, window: Window) -> Result<Vec<Item>> {
     let Window { files, bodies, states, .. } = window;
-    let damaged = |hour: Hour, cause: String| WorkerError::Damaged {
-        object: format!("archive of hour {hour}, shard {shard}"),
-        cause,
-    };
     let mut decoded: Vec<(Hour, Vec<EventRecord>)> = files
         .into_par_iter()
         .map(|(hour, bytes)| {
             let mut records = Vec::new();
-            read_archive(archive, &bytes, |record| records.push(record))
-                .map_err(|cause| damaged(hour, cause))?;
+            read_archive(archive, (shard, hour), &bytes, |record| records.push(record))?;
             Ok((hour, records))
         })
         .collect::<Result<_>>()?;
     let in_memory = bodies.into_par_iter().map(|(hour, bodies)| {
         let records = bodies.into_par_iter().map(|(kind, body)| {
             let event = prorata_schemas::body::decode(kind, &body)
-                .map_err(|reject| damaged(hour, reject.to_string()))?;
+                .map_err(|reject| damaged((shard, hour), reject.to_string()))?;
             Ok(EventRecord { event, body })
         });
         Ok((hour, records.collect::<Result<_>>()?))
@@ -157,15 +152,16 @@ fn fold_organization(mut item: Item, hours: &[(Hour, Arc<Rules>)]) -> Result<(It
     Ok((item, folded))
 }
 
-/// Reads a file of our own archive: every record must be an event.
+/// Reads a file of a shard's hour in our own archive: every record must be an event.
 ///
 /// # Errors
 /// What is damaged, and where.
 pub fn read_archive(
     archive: &dyn Archive,
+    of: (Shard, Hour),
     mut bytes: &[u8],
     mut each: impl FnMut(EventRecord),
-) -> Result<(), String> {
+) -> Result<()> {
     let mut damage = None;
     let read = archive.read(&mut bytes, &mut |position, record| match record {
         Ok(record) => each(record),
@@ -174,6 +170,24 @@ pub fn read_archive(
             damage.get_or_insert(format!("{place}{}", rejected.reject));
         }
     });
-    read.map_err(|error| error.to_string())?;
-    damage.map_or(Ok(()), Err)
+    read.map_err(|error| damaged(of, error.to_string()))?;
+    damage.map_or(Ok(()), |cause| Err(damaged(of, cause)))
+}
+
+/// The events of these files of a shard's hour.
+///
+/// # Errors
+/// What is damaged, and where.
+pub fn known_events(archive: &dyn Archive, of: (Shard, Hour), files: &[Bytes]) -> Result<BTreeSet<Body>> {
+    let mut known = BTreeSet::new();
+    for bytes in files {
+        read_archive(archive, of, bytes, |record| {
+            known.insert((record.event.payload.kind(), record.body));
+        })?;
+    }
+    Ok(known)
+}
+
+fn damaged((shard, hour): (Shard, Hour), cause: String) -> WorkerError {
+    WorkerError::Damaged { object: format!("archive of hour {hour}, shard {shard}"), cause }
 }

@@ -249,7 +249,7 @@ fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
     }
 }
 
-/// How long to wait after so many failures in a row, in microseconds: 100 ms, doubled up to 30 s.
-fn backoff_micros(failures: u32) -> i64 {
-    (100_000_i64 << failures.min(9)).min(30_000_000)
+/// When to try again after so many failures in a row: in 100 ms, doubled up to 30 s.
+fn retry_at(now: Timestamp, failures: u32) -> Timestamp {
+    Timestamp(now.0 + (100_000_i64 << failures.min(9)).min(30_000_000))
 }

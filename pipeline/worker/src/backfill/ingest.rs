@@ -19,7 +19,7 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::archive_index::ArchiveFile;
 use crate::claim::LEAD;
 use crate::error::{Result, WorkerError};
-use crate::fold::{Body, read_archive};
+use crate::fold::{Body, known_events};
 use crate::names::{self, Shard, Stamp};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile};
@@ -191,16 +191,7 @@ struct Encoded {
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
     let Bucket { shard, hour, mut events, earlier, stamp } = bucket;
     let all = events.len() as u64;
-    let mut known: BTreeSet<Body> = BTreeSet::new();
-    for bytes in earlier {
-        let damaged = read_archive(archive, &bytes, |record| {
-            known.insert((record.event.payload.kind(), record.body));
-        });
-        damaged.map_err(|cause| WorkerError::Damaged {
-            object: format!("archive of {hour}, shard {shard}"),
-            cause,
-        })?;
-    }
+    let known = known_events(archive, (shard, hour), &earlier)?;
     events.sort_unstable();
     events.dedup();
     events.retain(|event| !known.contains(event));

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::Ports;
 use super::shard::LiveShard;
 use crate::error::{Result, WorkerError};
-use crate::fold::{Body, read_archive};
+use crate::fold::{Body, known_events};
 use crate::hour_files::Stamper;
 use crate::names;
 use crate::objects;
@@ -95,7 +95,11 @@ async fn flush_late(
         read += files.iter().map(|file| file.bytes).sum::<u64>();
         let known = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
             let paths = files.iter().map(|file| names::archive(shard.shard, hour, &file.stamp)).collect();
-            known_events(&*ports.archive, objects::get_all(&*ports.store, paths).await?, hour, shard.shard)?
+            known_events(
+                &*ports.archive,
+                (shard.shard, hour),
+                &objects::get_all(&*ports.store, paths).await?,
+            )?
         } else {
             BTreeSet::new()
         };
@@ -132,25 +136,6 @@ fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
     for (organization, count) in late {
         *entry.late_events.entry(organization).or_default() += count;
     }
-}
-
-fn known_events(
-    archive: &dyn Archive,
-    files: Vec<bytes::Bytes>,
-    hour: Hour,
-    shard: names::Shard,
-) -> Result<BTreeSet<Body>> {
-    let mut known = BTreeSet::new();
-    for bytes in files {
-        read_archive(archive, &bytes, |record| {
-            known.insert((record.event.payload.kind(), record.body));
-        })
-        .map_err(|cause| WorkerError::Damaged {
-            object: format!("archive of hour {hour}, shard {shard}"),
-            cause,
-        })?;
-    }
-    Ok(known)
 }
 
 fn flush_letters(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {

@@ -7,7 +7,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::close::Folding;
 use super::shard::LiveShard;
-use super::{Slot, Worker, backoff_micros, decide, flush};
+use super::{Slot, Worker, decide, flush, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::hour_files::Stamper;
 use crate::log::Decision;
@@ -151,7 +151,7 @@ impl<S: Source> Worker<S> {
             Ok(Decision::Ours) => Ok(Asked::Ours),
             Ok(Decision::Anothers) => Ok(Asked::Anothers),
             Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
-                live.retry_at = Timestamp(now.0 + backoff_micros(live.failures));
+                live.retry_at = retry_at(now, live.failures);
                 tracing::warn!(shard, %error, "a checkpoint waits for storage");
                 self.ports.status.lock().counts.retries += 1;
                 Ok(Asked::Later)
@@ -235,7 +235,7 @@ impl<S: Source> Worker<S> {
             Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
                 tracing::warn!(%error, "tables wait to be made equal to the checkpoints");
                 self.publish_failures += 1;
-                self.publish_at = Timestamp(now.0 + backoff_micros(self.publish_failures));
+                self.publish_at = retry_at(now, self.publish_failures);
                 self.ports.status.lock().counts.retries += 1;
                 Ok(())
             }
@@ -257,7 +257,7 @@ impl<S: Source> Worker<S> {
             if let Err(error) = decide::feed(&self.ports, live).await {
                 tracing::warn!(%error, "dead letters wait for their topic");
                 self.feed_failures += 1;
-                self.feed_at = Timestamp(now.0 + backoff_micros(self.feed_failures));
+                self.feed_at = retry_at(now, self.feed_failures);
                 self.ports.status.lock().counts.retries += 1;
                 return;
             }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 
 use super::intake::{Intake, Taken};
 use super::recover::Recovery;
-use super::{Item, Slot, Worker, backoff_micros, check_partitions};
+use super::{Item, Slot, Worker, check_partitions, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Signal, Source, SourceError, Start};
@@ -93,6 +93,11 @@ impl<S: Source> Worker<S> {
     /// Drops a shard's memory.
     pub(super) fn forget(&mut self, shard: Shard) {
         self.slots.remove(&shard);
+        self.drop_waiting(shard);
+    }
+
+    /// Drops what of a shard waits to be taken.
+    fn drop_waiting(&mut self, shard: Shard) {
         self.backlog.retain(|item| match item {
             Item::Message(message) => message.partition != shard,
             Item::End { shard: of, .. } => *of != shard,
@@ -105,7 +110,7 @@ impl<S: Source> Worker<S> {
         self.ports.status.lock().counts.conflicts += 1;
         self.forget(shard);
         self.source.release(&[shard]).await;
-        let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(3));
+        let retry_at = retry_at(self.ports.clock.now(), 3);
         self.slots.insert(shard, Slot::Waiting { retry_at, failures: 0, ask: true });
         Ok(())
     }
@@ -120,7 +125,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
-                let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(failures));
+                let retry_at = retry_at(self.ports.clock.now(), failures);
                 self.slots.insert(shard, Slot::Waiting { retry_at, failures: failures + 1, ask: true });
             }
         }
@@ -177,7 +182,7 @@ impl<S: Source> Worker<S> {
                     tracing::warn!(shard, %error, "a shard cannot be loaded yet");
                     self.ports.status.lock().counts.retries += 1;
                     let now = self.ports.clock.now();
-                    let retry_at = Timestamp(now.0 + backoff_micros(failures));
+                    let retry_at = retry_at(now, failures);
                     Slot::Waiting { retry_at, failures: failures + 1, ask: true }
                 }
                 Err(error) => return Err(error),
@@ -248,7 +253,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(%error, schema, "messages wait for the schema registry");
-                self.registry_at = Timestamp(now.0 + backoff_micros(self.registry_failures));
+                self.registry_at = retry_at(now, self.registry_failures);
                 self.registry_failures += 1;
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
@@ -275,16 +280,13 @@ impl<S: Source> Worker<S> {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }
         let starts: BTreeMap<Text, Start> = live.starts();
-        self.backlog.retain(|item| match item {
-            Item::Message(message) => message.partition != shard,
-            Item::End { shard: of, .. } => *of != shard,
-        });
+        self.drop_waiting(shard);
         self.source.release(&[shard]).await;
         match self.source.start(shard, starts).await {
             Err(SourceError::Unavailable(cause)) => {
                 tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
                 self.forget(shard);
-                let retry_at = Timestamp(self.ports.clock.now().0 + backoff_micros(0));
+                let retry_at = retry_at(self.ports.clock.now(), 0);
                 self.slots.insert(shard, Slot::Waiting { retry_at, failures: 1, ask: true });
                 Ok(())
             }
