@@ -112,15 +112,21 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     world.produce(first);
     let mut member = world.member("a");
     member.settle(&world).await.unwrap();
-    // Some messages are taken, those behind them wait for a schema: none of them is decided.
+    // A checkpoint is decided, so that none is due for a minute.
     world.produce(&rest[..4]);
+    while let Stepped::Done(true) = member.step().await {}
+    // Some messages are taken, those behind them in their topic partition wait for a schema: none of them is decided. If
+    // the next claim took those that wait, it would count those before them as read.
+    world.produce(&[pod("acme", 290, "before", 1)]);
     world.registry.set_down(true);
     let waits = pod("acme", 300, "waits", 1);
     let value = MemoryMessages::encode(LATER, &waits);
     world.send_event(&waits, value, What::Unregistered(waits.clone()));
     world.produce(&rest[4..]);
+    let decided = member.status.lock().counts.checkpoints;
     let stepped = member.step().await;
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+    assert_eq!(member.status.lock().counts.checkpoints, decided);
     // A backfill takes the shards; the group assigns them to the worker still, so it takes them again.
     let mut options = Options::new("backfill".into());
     (options.shards, options.take_over) = (Some(2), true);
