@@ -8,9 +8,11 @@ use prorata_schemas::tables::Table;
 use crate::names;
 use crate::ports::{AddFile, LiveFile, ObjectStore, Put, TableCommit, TableCommitter};
 
-type Checked = Result<(), String>;
+/// A promise is kept, or how it is not.
+pub(crate) type Checked = Result<(), String>;
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
+/// What was found is what was expected.
+pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
 }
 

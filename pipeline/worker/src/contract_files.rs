@@ -8,17 +8,12 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 
+use crate::contract::{Checked, equal};
 use crate::fold::Body;
 use crate::ports::{Archive, DeadLetter, HourClock, Origin, Position, Rejected, TableEncoder};
 
-type Checked = Result<(), String>;
-
 /// Files are cut and bent at this many places.
 const PLACES: usize = 400;
-
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
-    if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
-}
 
 /// What reading a file told: events, their positions, and how much was rejected.
 #[derive(Debug, Default, PartialEq)]

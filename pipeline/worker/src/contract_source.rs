@@ -10,10 +10,9 @@ mod reading;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 
+use crate::contract::Checked;
 use crate::names::Shard;
 use crate::source::{Message, Source};
-
-type Checked = Result<(), String>;
 
 /// Where the suite runs.
 #[async_trait]

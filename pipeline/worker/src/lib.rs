@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod claim;
 pub mod contract;
 pub mod contract_files;
+pub mod contract_messages;
 pub mod contract_source;
 pub mod dead_letters;
 pub mod error;

@@ -54,7 +54,7 @@ impl MemoryRegistry {
     }
 }
 
-/// Messages as schema id, kind and canonical body.
+/// Messages as schema id, kind and body.
 #[derive(Debug)]
 pub struct MemoryMessages {
     registry: MemoryRegistry,
@@ -96,8 +96,7 @@ impl MessageDecoder for MemoryMessages {
         let Some(kind) = EventKind::ALL.get(usize::from(*kind)) else {
             return reject(Reason::UnknownEvent, format!("there is no event type {kind}"));
         };
-        let event = body::decode(*kind, body).map_err(Undecoded::Reject)?;
-        Ok(EventRecord { event, body: body.into() })
+        body::decode(*kind, body).map(EventRecord::new).map_err(Undecoded::Reject)
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
