@@ -155,6 +155,7 @@ fn options(config: &Config, shards_given: bool) -> Options {
             max_hold: micros(work.max_hold),
         },
         max_clock_skew: work.max_clock_skew.0,
+        hours_max: work.hours_max,
         checkpoint_every: work.checkpoint_every.0,
         checkpoint_bytes: work.checkpoint_bytes,
         memory_limit: work.memory_limit,

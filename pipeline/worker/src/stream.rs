@@ -69,6 +69,8 @@ pub struct Options {
     pub watermark: WatermarkRule,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
+    /// How many hours before the wall clock a shard that has closed none may begin.
+    pub hours_max: i64,
     /// Most time between two checkpoints of a shard with news.
     pub checkpoint_every: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
@@ -97,6 +99,7 @@ impl Options {
             rules: Rules::default(),
             watermark,
             max_clock_skew: Duration::from_secs(600),
+            hours_max: 100_000,
             checkpoint_every: Duration::from_secs(60),
             checkpoint_bytes: 64 << 20,
             memory_limit: 1 << 30,

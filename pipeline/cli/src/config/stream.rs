@@ -129,6 +129,8 @@ pub struct Work {
     pub max_hold: Span,
     /// How far an event may lie in the future.
     pub max_clock_skew: Span,
+    /// How many hours before the wall clock a shard that has closed none may begin.
+    pub hours_max: i64,
     /// Most time between two checkpoints of a shard.
     pub checkpoint_every: Span,
     /// Bytes of new events of a shard that make a checkpoint due.
@@ -199,6 +201,7 @@ impl Default for Work {
             idle_after: seconds(300),
             max_hold: seconds(3_600),
             max_clock_skew: seconds(600),
+            hours_max: 100_000,
             checkpoint_every: seconds(60),
             checkpoint_bytes: 64 << 20,
             memory_limit: 1 << 30,

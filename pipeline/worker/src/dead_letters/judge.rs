@@ -98,6 +98,8 @@ pub struct Judge<'a> {
     pub now: Timestamp,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
+    /// Most hours that a backfill folds of one shard.
+    pub hours_max: i64,
 }
 
 impl Judge<'_> {
@@ -132,6 +134,14 @@ impl Judge<'_> {
                 return Err(format!(
                     "event_time still lies {} s in the future; mend the producer's clock, and let it send the event again",
                     ahead / 1_000_000
+                ));
+            }
+            let back = self.now.hour().0.saturating_sub(record.event.event_time.hour().0);
+            if back > self.hours_max {
+                return Err(format!(
+                    "event_time lies {back} hours back, more than backfill.hours_max: {}; mend the producer's clock, and let \
+                     it send the event again, or raise backfill.hours_max",
+                    self.hours_max
                 ));
             }
             return self.fold(record);

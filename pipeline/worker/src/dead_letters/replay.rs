@@ -162,6 +162,7 @@ impl Replay<'_> {
             topics: &self.options.topics,
             now: self.ports.clock.now(),
             max_clock_skew: self.options.max_clock_skew,
+            hours_max: self.options.backfill.hours_max,
         };
         let mut waiting = Waiting::default();
         for file in &letters.files {

@@ -1,12 +1,14 @@
 //! One message after another: is it the next, what does it decode to, and may it count?
 //!
 //! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final, and
-//! whoever reads the archive never judges again.
+//! whoever reads the archive never judges again. What is too late follows from the hours that are closed, never from the
+//! clock, with one exception: the first hour of a shard must not lie so far back that closing all hours since would
+//! never end.
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use super::progress::LastRecord;
 use super::shard::LiveShard;
@@ -35,6 +37,8 @@ pub(super) struct Intake<'a> {
     pub now: Timestamp,
     /// How far an event may lie in the future, in microseconds.
     pub max_clock_skew: i64,
+    /// How many hours before the wall clock a shard that has closed none may begin.
+    pub hours_max: i64,
 }
 
 impl Intake<'_> {
@@ -112,11 +116,7 @@ impl Intake<'_> {
     fn accept(&self, shard: &mut LiveShard, message: &Message, record: EventRecord, counts: &mut Counts) {
         let (time, kind) = (record.event.event_time, record.event.payload.kind());
         let hour = time.hour();
-        if shard.is_too_late(hour) {
-            let sentence = format!(
-                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata dead-letters \
-                 --replay'"
-            );
+        if let Some(sentence) = self.too_late(shard, hour) {
             return self.reject(shard, message, Reject::new(Reason::TooLate, sentence), counts);
         }
         *counts.events.entry(kind).or_default() += 1;
@@ -128,6 +128,24 @@ impl Intake<'_> {
         } else {
             shard.push_open(hour, (kind, record.body));
         }
+    }
+
+    /// Why an event of this hour comes too late, if it does.
+    fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
+        let back = self.now.hour().0.saturating_sub(hour.0);
+        if shard.draft.closed_through.is_none() && back > self.hours_max {
+            return Some(format!(
+                "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
+                 work.hours_max: {}; mend the producer's clock, or raise work.hours_max",
+                self.hours_max
+            ));
+        }
+        shard.is_too_late(hour).then(|| {
+            format!(
+                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata dead-letters \
+                 --replay'"
+            )
+        })
     }
 
     fn reject(&self, shard: &mut LiveShard, message: &Message, reject: Reject, counts: &mut Counts) {

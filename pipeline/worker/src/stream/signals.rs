@@ -235,6 +235,7 @@ impl<S: Source> Worker<S> {
             rules: listed.as_deref().unwrap_or(&self.options.rules),
             now: self.ports.clock.now(),
             max_clock_skew: i64::try_from(self.options.max_clock_skew.as_micros()).unwrap_or(i64::MAX),
+            hours_max: self.options.hours_max,
         };
         Ok(intake.take(live, message, &mut self.ports.status.lock().counts))
     }

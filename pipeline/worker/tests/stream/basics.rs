@@ -1,7 +1,9 @@
 //! One worker that nothing happens to.
 
 use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
+use prorata_worker::memory::Faults;
 
 use crate::harness::*;
 use crate::world::World;
@@ -57,4 +59,21 @@ async fn a_second_worker_goes_on_where_the_first_stopped() {
     member.settle(&world).await.unwrap();
     assert_folded(&world, &trace(), "");
     assert_eq!(member.status.lock().counts.events.values().sum::<u64>(), 5);
+}
+
+#[tokio::test]
+async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
+    let world = World::default();
+    let ancient = |hours: i64| pod("acme", -60 * hours, "ancient", 1);
+    // 7 hours have passed since the start of the trace.
+    world.produce(&[ancient(94), ancient(93)]);
+    world.produce(&trace());
+    let mut member = world.start("a", Faults::default(), |options| options.hours_max = 100);
+    member.settle(&world).await.unwrap();
+    let letters = world.letters.letters();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!(letter.rejected.reject.reason, Reason::TooLate);
+    let sentence = &letter.rejected.reject.sentence;
+    assert!(sentence.contains("101 hours back") && sentence.contains("work.hours_max: 100"), "{sentence}");
+    assert_folded(&world, &[vec![ancient(93)], trace()].concat(), "");
 }
