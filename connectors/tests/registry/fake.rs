@@ -53,6 +53,30 @@ impl Reply {
 
 type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
 
+/// What a registry as it should be answers: see [`Fake::registry`].
+pub fn registry() -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
+    let texts: Mutex<Vec<String>> = Mutex::default();
+    move |request| {
+        let mut texts = texts.lock().unwrap();
+        if request.method == "POST" {
+            let sent: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+            let text = format!("{} {}", request.path, sent["schema"].as_str().unwrap());
+            let known = texts.iter().position(|known| *known == text);
+            let place = known.unwrap_or_else(|| {
+                texts.push(text);
+                texts.len() - 1
+            });
+            return Reply::json(200, serde_json::json!({ "id": place + 1 }));
+        }
+        let id = request.path.rsplit('/').next().unwrap().parse::<usize>();
+        let text = id.ok().and_then(|id| texts.get(id.checked_sub(1)?));
+        match text.and_then(|text| text.split_once(' ')) {
+            Some((_, schema)) => Reply::json(200, serde_json::json!({ "schema": schema })),
+            None => Reply::error(404, 40403, "Schema not found"),
+        }
+    }
+}
+
 /// A server on a loopback port of its own, until it is dropped.
 pub struct Fake {
     address: SocketAddr,
@@ -86,26 +110,7 @@ impl Fake {
 
     /// A registry as it should be: equal texts under a subject have one id, from 1 on.
     pub fn registry() -> Self {
-        let texts: Mutex<Vec<String>> = Mutex::default();
-        Self::answering(move |request| {
-            let mut texts = texts.lock().unwrap();
-            if request.method == "POST" {
-                let sent: serde_json::Value = serde_json::from_str(&request.body).unwrap();
-                let text = format!("{} {}", request.path, sent["schema"].as_str().unwrap());
-                let known = texts.iter().position(|known| *known == text);
-                let place = known.unwrap_or_else(|| {
-                    texts.push(text);
-                    texts.len() - 1
-                });
-                return Reply::json(200, serde_json::json!({ "id": place + 1 }));
-            }
-            let id = request.path.rsplit('/').next().unwrap().parse::<usize>();
-            let text = id.ok().and_then(|id| texts.get(id.checked_sub(1)?));
-            match text.and_then(|text| text.split_once(' ')) {
-                Some((_, schema)) => Reply::json(200, serde_json::json!({ "schema": schema })),
-                None => Reply::error(404, 40403, "Schema not found"),
-            }
-        })
+        Self::answering(registry())
     }
 
     /// Its base URL.

@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod client;
+mod contract;
 mod fake;
 mod messages;
+#[path = "../../../schemas/tests/support/mod.rs"]
+mod support;
+mod written;
 
 use std::time::Duration;
 

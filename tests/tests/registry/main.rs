@@ -5,6 +5,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod contract;
+#[path = "../work/proxy.rs"]
+#[expect(dead_code, reason = "the stream worker's tests use the rest")]
+mod proxy;
+#[path = "../../../schemas/tests/support/mod.rs"]
+mod support;
+#[path = "../../../connectors/tests/registry/written.rs"]
+mod written;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

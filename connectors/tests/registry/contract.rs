@@ -1,0 +1,183 @@
+//! The contract suite of decoders, on both formats: with a registry that misbehaves on demand, and without one.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages};
+use prorata_connectors::registry::{Registry, Settings};
+use prorata_schemas::avsc;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_worker::source::MessageDecoder;
+use serde_json::json;
+
+use super::fake::{Fake, Reply, Request, registry};
+use super::{client, settings, support, written};
+
+/// An id that is not registered at first.
+const UNKNOWN: u32 = 9_999;
+
+/// How long a registry that does not answer is waited for.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+fn events() -> Vec<EventRecord> {
+    support::samples().into_iter().map(EventRecord::new).collect()
+}
+
+struct Confluent;
+
+struct WithRegistry {
+    fake: Fake,
+    /// The producers' client.
+    producer: Registry,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    answering: Answering,
+    /// Whether the unknown schema is registered by now.
+    registered: bool,
+}
+
+fn answer(state: &State, request: &Request, registry: &impl Fn(&Request) -> Reply) -> Reply {
+    let schema = || Reply::json(200, json!({ "schema": avsc(EventKind::NodeStopped) }));
+    match state.answering {
+        Answering::Failing => Reply::error(503, 50001, "Error in the backend data store"),
+        Answering::Silent => Reply { delay: 10 * TIMEOUT, ..schema() },
+        Answering::Well if state.registered && is_fetch(request, UNKNOWN) => schema(),
+        Answering::Well => registry(request),
+    }
+}
+
+fn is_fetch(request: &Request, id: u32) -> bool {
+    request.method == "GET" && request.path.ends_with(&format!("/schemas/ids/{id}"))
+}
+
+#[async_trait]
+impl Harness for Confluent {
+    async fn place(&self) -> Result<Box<dyn Place>, String> {
+        let state = Arc::new(Mutex::new(State { answering: Answering::Well, registered: false }));
+        let (shared, registry) = (Arc::clone(&state), registry());
+        let fake = Fake::answering(move |request| answer(&shared.lock().unwrap(), request, &registry));
+        let producer = client(&fake.url());
+        Ok(Box::new(WithRegistry { fake, producer, state }))
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        events()
+    }
+}
+
+#[async_trait]
+impl Place for WithRegistry {
+    fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
+        let impatient = Settings { timeout: TIMEOUT, ..settings(&self.fake.url()) };
+        let registry = Registry::new(&impatient).map_err(|error| error.to_string())?;
+        Ok(Box::new(ConfluentMessages::new(registry)))
+    }
+
+    fn has_registry(&self) -> bool {
+        true
+    }
+
+    async fn message(
+        &self,
+        kind: EventKind,
+        body: &[u8],
+        written: Written,
+    ) -> Result<Option<Vec<u8>>, String> {
+        written::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
+    }
+
+    async fn register_unknown(&self) -> Result<bool, String> {
+        self.state.lock().unwrap().registered = true;
+        Ok(true)
+    }
+
+    async fn answer(&self, how: Answering) -> Result<bool, String> {
+        self.state.lock().unwrap().answering = how;
+        Ok(true)
+    }
+
+    fn asked(&self) -> Option<u64> {
+        Some(self.fake.asked().iter().filter(|request| request.method == "GET").count() as u64)
+    }
+
+    fn strange(&self) -> Vec<Vec<u8>> {
+        let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
+        vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
+    }
+}
+
+struct SingleObject;
+
+#[async_trait]
+impl Harness for SingleObject {
+    async fn place(&self) -> Result<Box<dyn Place>, String> {
+        Ok(Box::new(Self))
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        events()
+    }
+}
+
+#[async_trait]
+impl Place for SingleObject {
+    fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
+        Ok(Box::new(SingleObjectMessages::new().map_err(|error| error.to_string())?))
+    }
+
+    fn has_registry(&self) -> bool {
+        false
+    }
+
+    async fn message(
+        &self,
+        kind: EventKind,
+        body: &[u8],
+        written: Written,
+    ) -> Result<Option<Vec<u8>>, String> {
+        Ok(match written {
+            Written::Newest => Some(MessageEncoder::single_object().encode(kind, body)),
+            Written::Unknown => Some([&[0xc3, 1][..], &[9; 8], body].concat()),
+            // Only schemas of ours have a fingerprint that is known.
+            Written::Evolved | Written::Foreign => None,
+        })
+    }
+
+    async fn register_unknown(&self) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    async fn answer(&self, _: Answering) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn asked(&self) -> Option<u64> {
+        None
+    }
+
+    fn strange(&self) -> Vec<Vec<u8>> {
+        vec![vec![0], vec![0xc3], vec![0xc3, 1, 2], b"{\"json\": true}".to_vec(), written::framed(1, b"body")]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confluents_wire_format_keeps_the_promises_of_messages() {
+    assert_eq!(message_decoder(&Confluent).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn single_object_encoding_keeps_the_promises_of_messages() {
+    let left_out = [
+        "schemas of other versions",
+        "schemas that are none of ours",
+        "schemas that are registered later",
+        "registries",
+        "registries that fail",
+        "registries that never answer",
+    ];
+    assert_eq!(message_decoder(&SingleObject).await.unwrap(), left_out);
+}

@@ -1,0 +1,91 @@
+//! The contract suite of decoders with this registry, behind a proxy that makes it fail.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder};
+use prorata_connectors::registry::{Registry, Settings};
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_worker::source::MessageDecoder;
+
+use super::proxy::{Proxy, Weather};
+use super::{registry, settings, support, written};
+
+/// An id that nobody registers.
+const UNKNOWN: u32 = i32::MAX as u32 - 7;
+
+struct Real;
+
+struct Proxied {
+    /// Between decoders and the registry; producers reach it without. It ends with the process, as its runtime may not
+    /// end within another one.
+    proxy: &'static Proxy,
+    producer: Registry,
+}
+
+#[async_trait]
+impl Harness for Real {
+    async fn place(&self) -> Result<Box<dyn Place>, String> {
+        let start = || Box::leak(Box::new(Proxy::before(&settings().url)));
+        let proxy: &'static Proxy =
+            tokio::task::spawn_blocking(start).await.map_err(|error| error.to_string())?;
+        Ok(Box::new(Proxied { proxy, producer: registry() }))
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        support::samples().into_iter().map(EventRecord::new).collect()
+    }
+}
+
+#[async_trait]
+impl Place for Proxied {
+    fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
+        let known = settings();
+        let behind = Settings { url: self.proxy.url(&known.url), timeout: Duration::from_secs(4), ..known };
+        let registry = Registry::new(&behind).map_err(|error| error.to_string())?;
+        Ok(Box::new(ConfluentMessages::new(registry)))
+    }
+
+    fn has_registry(&self) -> bool {
+        true
+    }
+
+    async fn message(
+        &self,
+        kind: EventKind,
+        body: &[u8],
+        written: Written,
+    ) -> Result<Option<Vec<u8>>, String> {
+        written::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
+    }
+
+    async fn register_unknown(&self) -> Result<bool, String> {
+        // It gives the ids.
+        Ok(false)
+    }
+
+    async fn answer(&self, how: Answering) -> Result<bool, String> {
+        self.proxy.set(match how {
+            Answering::Well => Weather::Clear,
+            Answering::Failing => Weather::Refusing,
+            Answering::Silent => Weather::Silent,
+        });
+        Ok(true)
+    }
+
+    fn asked(&self) -> Option<u64> {
+        None
+    }
+
+    fn strange(&self) -> Vec<Vec<u8>> {
+        let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
+        vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_keep_their_promises_with_this_registry() {
+    let left_out = message_decoder(&Real).await.unwrap();
+    assert_eq!(left_out, ["schemas that are registered later", "how often the registry is asked"]);
+}
