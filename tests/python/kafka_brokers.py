@@ -107,8 +107,10 @@ class Brokers:
         tool = [*self.java, "-XX:TieredStopAtLevel=1", *self.classes, "kafka.tools.StorageTool", "format"]
         users = [f"{kind}=[name={USER},password={PASSWORD}]" for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
         scram = [argument for user in users if "SASL" in self.listeners for argument in ("--add-scram", user)]
+        # An id may begin with a dash.
+        tool.append(f"--cluster-id={cluster}")
         tools = [
-            Server(f"format-{broker}", self.folder, [*tool, "-t", cluster, "-c", self.properties(broker), *scram])
+            Server(f"format-{broker}", self.folder, [*tool, "-c", self.properties(broker), *scram])
             for broker in self.ids
         ]
         for server in tools:
