@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
-use prorata_worker::ports::{DeadLetter, Origin};
-use prorata_worker::source::{DeadLetterTopic, Header, SourceError};
+use prorata_worker::dead_letters::{message_headers, message_key};
+use prorata_worker::ports::DeadLetter;
+use prorata_worker::source::{DeadLetterTopic, SourceError};
+use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::context::lock;
@@ -17,11 +19,11 @@ use super::settings::{Connection, wrong};
 /// How long brokers may take for a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes of letters in one batch, about: topics take such batches, however small the messages they take.
+const BATCH_BYTES: u32 = 65_536;
+
 /// How long a full queue is waited for at a time.
 const FULL: Duration = Duration::from_millis(5);
-
-/// What our headers' names begin with. A letter that comes back and is rejected again gets new ones, not more.
-const OURS: &str = "prorata.";
 
 /// Where dead letters go on Kafka.
 pub struct KafkaDeadLetters {
@@ -47,7 +49,7 @@ impl KafkaDeadLetters {
                 connection.brokers
             )));
         }
-        let sender = Mutex::new(Arc::new(Sender::new(&connection, PATIENCE)?));
+        let sender = Mutex::new(Arc::new(Sender::new(&connection, PATIENCE, BATCH_BYTES)?));
         Ok(Self { connection, topic, sender })
     }
 
@@ -55,24 +57,31 @@ impl KafkaDeadLetters {
     fn sender(&self) -> Result<Arc<Sender>, SourceError> {
         let mut sender = lock(&self.sender);
         if sender.is_dead() {
-            *sender = Arc::new(Sender::new(&self.connection, PATIENCE)?);
+            *sender = Arc::new(Sender::new(&self.connection, PATIENCE, BATCH_BYTES)?);
         }
         Ok(Arc::clone(&sender))
     }
 }
 
-#[async_trait]
-impl DeadLetterTopic for KafkaDeadLetters {
-    async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
-        let sender = self.sender()?;
-        let delivery = Arc::new(Delivery::default());
-        let deadline = Instant::now() + PATIENCE + PATIENCE / 2;
+/// A letter that the brokers did not take, and why.
+type Refused<'l> = (&'l DeadLetter, Code, String);
+
+impl KafkaDeadLetters {
+    /// Sends letters, and waits for the answer to each. Answers which were refused.
+    async fn deliver<'l>(
+        &self,
+        sender: &Sender,
+        letters: &[&'l DeadLetter],
+        deadline: Instant,
+    ) -> Result<Vec<Refused<'l>>, SourceError> {
         let late = || SourceError::Unavailable(format!("topic {}: brokers do not answer", self.topic));
+        let mut deliveries = Vec::with_capacity(letters.len());
         for letter in letters {
-            let headers = headers(letter);
+            let delivery = Arc::new(Delivery::default());
+            let headers = message_headers(letter);
             let record = Record {
                 topic: &self.topic,
-                key: key(letter),
+                key: message_key(letter),
                 value: Some(&letter.rejected.bytes),
                 headers: &headers,
                 timestamp_millis: None,
@@ -83,92 +92,32 @@ impl DeadLetterTopic for KafkaDeadLetters {
                 }
                 sleep(FULL).await;
             }
+            deliveries.push(delivery);
         }
-        timeout_at(deadline, delivery.done()).await.map_err(|_| late())?;
-        delivery.failure().map_or(Ok(()), |(code, reason, _)| Err(sender.meaning(code, &reason)))
+        let mut refused = Vec::new();
+        for (letter, delivery) in letters.iter().zip(deliveries) {
+            timeout_at(deadline, delivery.done()).await.map_err(|_| late())?;
+            refused.extend(delivery.failure().map(|(code, reason, _)| (*letter, code, reason)));
+        }
+        Ok(refused)
     }
 }
 
-fn key(letter: &DeadLetter) -> Option<&[u8]> {
-    match &letter.origin {
-        Origin::Message { key, .. } => key.as_deref(),
-        Origin::File { .. } => None,
-    }
-}
-
-/// The message's own headers, and ours in place of those that an earlier rejection added.
-fn headers(letter: &DeadLetter) -> Vec<Header> {
-    let ours = |name: &str, value: String| (format!("{OURS}{name}"), Some(value.into_bytes()));
-    let (mut all, place) = match &letter.origin {
-        Origin::Message { topic, partition, offset, headers, .. } => {
-            let foreign = headers.iter().filter(|(name, _)| !name.starts_with(OURS));
-            let place = [
-                ("topic", topic.clone()),
-                ("partition", partition.to_string()),
-                ("offset", offset.to_string()),
-            ];
-            (foreign.cloned().collect(), place.to_vec())
+#[async_trait]
+impl DeadLetterTopic for KafkaDeadLetters {
+    async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
+        let sender = self.sender()?;
+        let deadline = Instant::now() + PATIENCE + PATIENCE / 2;
+        let letters: Vec<&DeadLetter> = letters.iter().collect();
+        let mut failure = None;
+        for (letter, code, reason) in self.deliver(&sender, &letters, deadline).await? {
+            // Brokers refuse a batch for the size of all its messages: alone, a letter is judged by its own.
+            let refused = match code {
+                Code::MessageSizeTooLarge => self.deliver(&sender, &[letter], deadline).await?.pop(),
+                _ => Some((letter, code, reason)),
+            };
+            failure = failure.or(refused);
         }
-        Origin::File { path, position } => {
-            let position = position.map(|position| ("position", position.to_string()));
-            (Vec::new(), std::iter::once(("file", path.clone())).chain(position).collect())
-        }
-    };
-    let reject = &letter.rejected.reject;
-    all.extend([ours("reason", reject.reason.code().into()), ours("sentence", reject.sentence.clone())]);
-    all.extend(place.into_iter().map(|(name, value)| ours(name, value)));
-    all.push(ours("version", env!("CARGO_PKG_VERSION").into()));
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use prorata_schemas::reject::Reject;
-    use prorata_worker::ports::{Position, Rejected};
-
-    use super::*;
-
-    fn letter(origin: Origin) -> DeadLetter {
-        DeadLetter {
-            origin,
-            rejected: Rejected { reject: Reject::malformed("no magic byte"), bytes: vec![1] },
-        }
-    }
-
-    fn message(headers: Vec<Header>) -> DeadLetter {
-        let (topic, key) = ("pods".to_owned(), Some(b"acme".to_vec()));
-        letter(Origin::Message { topic, partition: 3, offset: 42, timestamp_millis: 7, key, headers })
-    }
-
-    fn shown(letter: &DeadLetter) -> String {
-        let text = |value: &Option<Vec<u8>>| {
-            String::from_utf8_lossy(value.as_deref().unwrap_or(b"none")).into_owned()
-        };
-        headers(letter).iter().map(|(name, value)| format!("{name}={}\n", text(value))).collect()
-    }
-
-    #[test]
-    fn a_letter_keeps_its_headers_and_says_why_and_where_from() {
-        let letter = message(vec![("trace".into(), Some(b"a".to_vec())), ("empty".into(), None)]);
-        let expected = format!(
-            "trace=a\nempty=none\nprorata.reason=malformed\nprorata.sentence=no magic byte\nprorata.topic=pods\n\
-             prorata.partition=3\nprorata.offset=42\nprorata.version={}\n",
-            env!("CARGO_PKG_VERSION")
-        );
-        assert_eq!(shown(&letter), expected);
-        assert_eq!(key(&letter), Some(&b"acme"[..]));
-    }
-
-    #[test]
-    fn a_second_rejection_replaces_what_the_first_one_added() {
-        let first = message(vec![("trace".into(), Some(b"a".to_vec()))]);
-        assert_eq!(headers(&message(headers(&first))), headers(&first));
-    }
-
-    #[test]
-    fn a_letter_of_a_file_names_the_file() {
-        let position = Position { block: 1, byte: 99, record: None };
-        let shown = shown(&letter(Origin::File { path: "a.avro".into(), position: Some(position) }));
-        assert!(shown.contains("prorata.file=a.avro\nprorata.position=block 1 at byte 99\n"), "{shown}");
+        failure.map_or(Ok(()), |(_, code, reason)| Err(sender.meaning(code, &reason)))
     }
 }

@@ -18,6 +18,9 @@ use super::context::{Watch, lock};
 use super::failure;
 use super::settings::{Connection, wrong};
 
+/// Bytes of generated events in one batch, about.
+const BATCH_BYTES: u32 = 1_000_000;
+
 /// How long a full queue is waited for at a time.
 const FULL: Duration = Duration::from_millis(5);
 
@@ -125,11 +128,15 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the producer; it connects by itself.
+    /// Makes the producer; it connects by itself. Messages go in batches of so many bytes, larger ones alone.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
-    pub(super) fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
+    pub(super) fn new(
+        connection: &Connection,
+        patience: Duration,
+        batch_bytes: u32,
+    ) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
         for (key, value) in [
             ("acks", "all"),
@@ -140,7 +147,7 @@ impl Sender {
             ("message.timeout.ms", &patience.as_millis().to_string()),
             // How large a message may be is the brokers' affair.
             ("message.max.bytes", "1000000000"),
-            ("batch.size", "1000000"),
+            ("batch.size", &batch_bytes.to_string()),
             ("queue.buffering.max.messages", "200000"),
             ("queue.buffering.max.kbytes", "65536"),
         ] {
@@ -222,7 +229,11 @@ impl KafkaProducer {
     /// # Errors
     /// [`SourceError::Configuration`].
     pub fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
-        Ok(Self { sender: Sender::new(connection, patience)?, delivery: Arc::default(), patience })
+        Ok(Self {
+            sender: Sender::new(connection, patience, BATCH_BYTES)?,
+            delivery: Arc::default(),
+            patience,
+        })
     }
 
     /// Sends a message to the partition of its key. Waits while too many are under way; may be called by several

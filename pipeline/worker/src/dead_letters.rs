@@ -7,8 +7,10 @@
 
 mod judge;
 mod letters;
+mod message;
 mod replay;
 
 pub use judge::{Currencies, Judge, Verdict, decode_file_letter};
 pub use letters::{DeadLetters, Letter, LetterFile};
+pub use message::{message_headers, message_key};
 pub use replay::{Failing, Folded, Outgoing, Replay, ReplayError, ReplayOptions, Replayed, Topics};

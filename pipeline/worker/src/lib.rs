@@ -9,6 +9,7 @@ pub mod bases;
 pub mod checkpoint;
 pub mod claim;
 pub mod contract;
+pub mod contract_dead_letters;
 pub mod contract_files;
 pub mod contract_messages;
 pub mod contract_source;

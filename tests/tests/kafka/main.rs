@@ -8,21 +8,21 @@
 
 mod contract;
 mod damage;
+mod letters;
 mod members;
 mod reading;
 mod security;
+#[path = "../../../connectors/tests/kafka_mock/support.rs"]
+mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-
-use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource, create_topics};
-use prorata_schemas::Text;
-use prorata_worker::source::{Message, Signal, Source, Start};
+use prorata_connectors::kafka::{Connection, KafkaSettings, create_topics};
+use prorata_worker::source::Signal;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-/// Longest that anything may take here.
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::{
+    PATIENCE, all_messages, assigned, from, hurried, is_end, joined, messages, signals_for, until,
+};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
@@ -38,13 +38,7 @@ fn connection() -> Connection {
 
 /// Settings of a group of these topics' own.
 fn settings(topics: &[&str]) -> KafkaSettings {
-    let group = format!("group-of-{}", topics.join("-"));
-    let mut settings =
-        KafkaSettings::new(connection(), topics.iter().map(|&topic| topic.into()).collect(), group);
-    settings.session_timeout = Duration::from_secs(6);
-    settings.revoke_timeout = Duration::from_secs(20);
-    settings.end_every = Duration::from_millis(500);
-    settings
+    hurried(connection(), topics, format!("group-of-{}", topics.join("-")))
 }
 
 async fn topics(names: &[&str], partitions: i32) {
@@ -71,57 +65,6 @@ fn send(producer: &BaseProducer, topic: &str, partition: i32, count: usize) {
     producer.flush(PATIENCE).unwrap();
 }
 
-/// Signals until the wish is granted.
-async fn until(source: &mut KafkaSource, mut granted: impl FnMut(&Signal) -> bool) -> Vec<Signal> {
-    let (deadline, mut seen) = (Instant::now() + PATIENCE, Vec::new());
-    loop {
-        let mut done = false;
-        for signal in source.poll(Duration::from_millis(200)).await.unwrap_or_default() {
-            done |= granted(&signal);
-            seen.push(signal);
-        }
-        if done {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "{seen:?}");
-    }
-}
-
-async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Signal> {
-    let (deadline, mut seen) = (Instant::now() + time, Vec::new());
-    while Instant::now() < deadline {
-        seen.extend(source.poll(Duration::from_millis(100)).await.unwrap_or_default());
-    }
-    seen
-}
-
-async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
-    let seen = until(source, |signal| matches!(signal, Signal::Assigned(_))).await;
-    let Some(Signal::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
-    shards.iter().copied().collect()
-}
-
-async fn joined(settings: KafkaSettings) -> KafkaSource {
-    let mut source = KafkaSource::connect(settings).await.unwrap();
-    assigned(&mut source).await;
-    source
-}
-
-fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
-    topics.iter().map(|&topic| (topic.into(), start)).collect()
-}
-
-fn messages(signals: &[Signal]) -> Vec<&Message> {
-    fn of(signal: &Signal) -> &[Message] {
-        if let Signal::Messages(messages) = signal { messages } else { &[] }
-    }
-    signals.iter().flat_map(of).collect()
-}
-
 fn offsets(signals: &[Signal]) -> Vec<i64> {
     messages(signals).iter().map(|message| message.offset).collect()
-}
-
-fn is_end(signal: &Signal, at: i64) -> bool {
-    matches!(signal, Signal::End { offset, .. } if *offset == at)
 }

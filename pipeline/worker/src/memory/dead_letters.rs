@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::fault::Effect;
 use super::faults::Faults;
+use crate::dead_letters::{message_headers, message_key};
 use crate::ports::DeadLetter;
-use crate::source::{DeadLetterTopic, SourceError};
+use crate::source::{DeadLetterTopic, Message, SourceError};
 
 /// The topic of dead letters in memory. Clones share it; each process has its own faults.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,20 @@ impl MemoryDeadLetterTopic {
     /// All letters sent so far; one sent twice is there twice.
     pub fn letters(&self) -> Vec<DeadLetter> {
         lock(&self.topic).letters.clone()
+    }
+
+    /// The same as messages of one partition.
+    pub fn messages(&self) -> Vec<Message> {
+        let message = |(offset, letter): (i64, &DeadLetter)| Message {
+            topic: "dead-letters".into(),
+            partition: 0,
+            offset,
+            timestamp_millis: -1,
+            key: message_key(letter).map(<[u8]>::to_vec),
+            value: Some(letter.rejected.bytes.clone()),
+            headers: message_headers(letter),
+        };
+        (0..).zip(&lock(&self.topic).letters).map(message).collect()
     }
 
     /// Takes this many letters more, in the midst of a call or not, and then fails; none: it does not fail.

@@ -1,16 +1,17 @@
 //! The consumer group's ways, on the client library's own broker in memory: what is assigned, started, taken back,
-//! lost, kept. It knows no isolation, so that what real brokers do is tested beside them, in `tests/tests/kafka.rs`.
+//! lost, kept. It knows no isolation, so that what real brokers do is tested beside them, in `tests/tests/kafka`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
+
+mod letters;
+mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use prorata_connectors::kafka::{Connection, KafkaDeadLetters, KafkaProducer, KafkaSettings, KafkaSource};
+use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_schemas::Text;
-use prorata_schemas::reject::Reject;
-use prorata_worker::ports::{DeadLetter, Origin, Rejected};
-use prorata_worker::source::{DeadLetterTopic, Message, Signal, Source, SourceError, Start};
+use prorata_worker::source::{Signal, Source, SourceError, Start};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::mocking::MockCluster;
@@ -18,8 +19,9 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-/// Longest that anything may take here.
-const PATIENCE: Duration = Duration::from_secs(30);
+use support::{
+    PATIENCE, all_messages, assigned, from, hurried, is_end, joined, messages, signals_for, until,
+};
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
 
@@ -34,12 +36,7 @@ fn cluster(topics: &[&str], partitions: i32) -> Cluster {
 fn settings(cluster: &Cluster, topics: &[&str]) -> KafkaSettings {
     let connection =
         Connection { timeout: Duration::from_secs(5), ..Connection::plaintext(cluster.bootstrap_servers()) };
-    let mut settings =
-        KafkaSettings::new(connection, topics.iter().map(|&topic| topic.into()).collect(), "group");
-    settings.session_timeout = Duration::from_secs(6);
-    settings.revoke_timeout = Duration::from_secs(20);
-    settings.end_every = Duration::from_millis(500);
-    settings
+    hurried(connection, topics, "group")
 }
 
 fn produce(cluster: &Cluster, topic: &str, partition: i32, count: usize, size: usize) {
@@ -54,58 +51,6 @@ fn produce(cluster: &Cluster, topic: &str, partition: i32, count: usize, size: u
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(PATIENCE).unwrap();
-}
-
-/// Signals until the wish is granted.
-async fn until(source: &mut KafkaSource, mut granted: impl FnMut(&Signal) -> bool) -> Vec<Signal> {
-    let (deadline, mut seen) = (Instant::now() + PATIENCE, Vec::new());
-    loop {
-        let mut done = false;
-        for signal in source.poll(Duration::from_millis(200)).await.unwrap_or_default() {
-            done |= granted(&signal);
-            seen.push(signal);
-        }
-        if done {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "{seen:?}");
-    }
-}
-
-async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Signal> {
-    let (deadline, mut seen) = (Instant::now() + time, Vec::new());
-    while Instant::now() < deadline {
-        seen.extend(source.poll(Duration::from_millis(100)).await.unwrap_or_default());
-    }
-    seen
-}
-
-async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
-    let seen = until(source, |signal| matches!(signal, Signal::Assigned(_))).await;
-    let Some(Signal::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
-    shards.iter().copied().collect()
-}
-
-async fn joined(settings: KafkaSettings) -> KafkaSource {
-    let mut source = KafkaSource::connect(settings).await.unwrap();
-    assigned(&mut source).await;
-    source
-}
-
-fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
-    topics.iter().map(|&topic| (topic.into(), start)).collect()
-}
-
-fn messages(signals: &[Signal]) -> Vec<&Message> {
-    signals
-        .iter()
-        .filter_map(|signal| if let Signal::Messages(messages) = signal { Some(messages) } else { None })
-        .flatten()
-        .collect()
-}
-
-fn is_end(signal: &Signal, at: i64) -> bool {
-    matches!(signal, Signal::End { offset, .. } if *offset == at)
 }
 
 #[tokio::test]
@@ -394,37 +339,6 @@ async fn what_cannot_work_is_told_within_seconds() {
     let SourceError::Configuration(sentence) = &unknown else { panic!("{unknown}") };
     assert!(sentence.contains("has no topic b"), "{sentence}");
     assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
-}
-
-#[tokio::test]
-async fn dead_letters_come_back_as_they_were_with_headers_that_say_why() {
-    let cluster = cluster(&["dead"], 1);
-    let connection = settings(&cluster, &["dead"]).connection;
-    let letters = KafkaDeadLetters::connect(connection.clone(), "dead").await.unwrap();
-    let letter = |offset, value: &[u8]| DeadLetter {
-        origin: Origin::Message {
-            topic: "a".into(),
-            partition: 3,
-            offset,
-            timestamp_millis: 5,
-            key: Some(b"acme".to_vec()),
-            headers: vec![("trace".into(), Some(vec![0, 255])), ("none".into(), None)],
-        },
-        rejected: Rejected { reject: Reject::malformed("no magic byte"), bytes: value.to_vec() },
-    };
-    letters.send(&[letter(1, &[0, 1, 2]), letter(2, &[])]).await.unwrap();
-    letters.send(&[]).await.unwrap();
-    let mut source = joined(settings(&cluster, &["dead"])).await;
-    source.start(0, from(&["dead"], Start::Earliest)).await.unwrap();
-    let seen = until(&mut source, |signal| is_end(signal, 2)).await;
-    let found = messages(&seen);
-    assert_eq!(found.len(), 2);
-    assert_eq!(found[0].key.as_deref(), Some(&b"acme"[..]));
-    assert_eq!((found[0].value.as_deref(), found[1].value.as_deref()), (Some(&[0, 1, 2][..]), Some(&[][..])));
-    assert_eq!(found[0].headers[..2], [("trace".into(), Some(vec![0, 255])), ("none".into(), None)]);
-    assert_eq!(found[0].headers[2], ("prorata.reason".into(), Some(b"malformed".to_vec())));
-    assert!(KafkaDeadLetters::connect(connection, "nowhere").await.is_err());
-    source.close().await;
 }
 
 #[tokio::test]
