@@ -1,6 +1,6 @@
 //! Folding of a shard's window of hours, all organizations on all cores: what worker and backfill share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -174,18 +174,29 @@ pub fn read_archive(
     damage.map_or(Ok(()), |cause| Err(damaged(of, cause)))
 }
 
-/// The events of these files of a shard's hour.
+/// Those of these events that none of the files of a shard's hour holds, each once, in the order of their bodies.
 ///
 /// # Errors
 /// What is damaged, and where.
-pub fn known_events(archive: &dyn Archive, of: (Shard, Hour), files: &[Bytes]) -> Result<BTreeSet<Body>> {
-    let mut known = BTreeSet::new();
+pub fn unknown_events(
+    archive: &dyn Archive,
+    of: (Shard, Hour),
+    files: &[Bytes],
+    mut events: Vec<Body>,
+) -> Result<Vec<Body>> {
+    events.sort_unstable();
+    events.dedup();
+    let mut known = vec![false; events.len()];
     for bytes in files {
         read_archive(archive, of, bytes, |record| {
-            known.insert((record.event.payload.kind(), record.body));
+            let body = (record.event.payload.kind(), record.body);
+            let known = events.binary_search(&body).ok().and_then(|at| known.get_mut(at));
+            known.into_iter().for_each(|known| *known = true);
         })?;
     }
-    Ok(known)
+    let mut known = known.into_iter();
+    events.retain(|_| !known.next().unwrap_or_default());
+    Ok(events)
 }
 
 fn damaged((shard, hour): (Shard, Hour), cause: String) -> WorkerError {

@@ -145,6 +145,8 @@ pub struct Worker<S> {
     claims: u64,
     /// Messages that wait for a schema.
     backlog: VecDeque<Item>,
+    /// Whether messages came when last listened: more may follow at once.
+    flowing: bool,
     /// When the registry may be asked again, and how often it has failed.
     registry_at: Timestamp,
     registry_failures: u32,
@@ -184,6 +186,7 @@ impl<S: Source> Worker<S> {
             counter: Arc::default(),
             claims: 0,
             backlog: VecDeque::new(),
+            flowing: false,
             registry_at: now,
             registry_failures: 0,
             publish_at: now,

@@ -19,7 +19,7 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::archive_index::ArchiveFile;
 use crate::claim::LEAD;
 use crate::error::{Result, WorkerError};
-use crate::fold::{Body, known_events};
+use crate::fold::{Body, unknown_events};
 use crate::names::{self, Shard, Stamp};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile};
@@ -189,12 +189,9 @@ struct Encoded {
 }
 
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
-    let Bucket { shard, hour, mut events, earlier, stamp } = bucket;
+    let Bucket { shard, hour, events, earlier, stamp } = bucket;
     let all = events.len() as u64;
-    let known = known_events(archive, (shard, hour), &earlier)?;
-    events.sort_unstable();
-    events.dedup();
-    events.retain(|event| !known.contains(event));
+    let events = unknown_events(archive, (shard, hour), &earlier, events)?;
     let new = events.len() as u64;
     let bytes = if events.is_empty() {
         Vec::new()

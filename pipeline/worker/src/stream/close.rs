@@ -54,6 +54,7 @@ impl Folding<'_> {
         };
         if shard.refold.is_none() {
             shard.refold = Some(self.begin(shard, dirty).await?);
+            shard.refold_at = Some(self.now);
         }
         let Some((next, emit_from)) = shard.refold.as_ref().map(|refold| (refold.next, refold.emit_from))
         else {

@@ -2,7 +2,7 @@
 //!
 //! An event of a closed hour that the archive holds already is dropped; any other makes its hour dirty.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::Text;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::Ports;
 use super::shard::LiveShard;
 use crate::error::{Result, WorkerError};
-use crate::fold::{Body, known_events};
+use crate::fold::{Body, unknown_events};
 use crate::hour_files::Stamper;
 use crate::names;
 use crate::objects;
@@ -93,21 +93,16 @@ async fn flush_late(
         shard.archive.ensure(&*ports.store, &shard.draft, (hour, hour)).await?;
         let files = shard.archive.files(hour);
         read += files.iter().map(|file| file.bytes).sum::<u64>();
-        let known = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
+        let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
             let paths = files.iter().map(|file| names::archive(shard.shard, hour, &file.stamp)).collect();
-            known_events(
-                &*ports.archive,
-                (shard.shard, hour),
-                &objects::get_all(&*ports.store, paths).await?,
-            )?
+            objects::get_all(&*ports.store, paths).await?
         } else {
-            BTreeSet::new()
+            Vec::new()
         };
-        let Some(mut events) = shard.late.remove(&hour) else { continue };
+        let Some(events) = shard.late.get(&hour).cloned() else { continue };
         let all = events.len() as u64;
-        events.sort_unstable();
-        events.dedup();
-        events.retain(|event| !known.contains(event));
+        let events = unknown_events(&*ports.archive, (shard.shard, hour), &compared, events)?;
+        shard.late.remove(&hour);
         counts.late_events += events.len() as u64;
         counts.late_duplicates += all - events.len() as u64;
         if events.is_empty() {

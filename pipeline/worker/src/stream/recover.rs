@@ -59,6 +59,7 @@ impl Recovery<'_> {
             topics: self.progress(&claimed, now)?,
             watermark: None,
             refold: None,
+            refold_at: None,
             objects: Vec::new(),
             archived: Vec::new(),
             pending: None,

@@ -21,6 +21,9 @@ const WAIT: Duration = Duration::from_millis(200);
 /// gone. One day.
 const STALE_MICROS: i64 = 86_400_000_000;
 
+/// While messages flow, this part of the most time between two checkpoints is the least.
+const FLOWING_PART: i64 = 8;
+
 /// How a checkpoint that was asked for came out.
 enum Asked {
     /// Decided.
@@ -81,6 +84,7 @@ impl<S: Source> Worker<S> {
     /// Listens unless messages wait for the registry, or memory is full.
     async fn listen_if_room(&mut self, wait: Duration) -> Result<()> {
         let full = self.bytes() >= self.budget();
+        self.flowing = false;
         if self.backlog.is_empty() && !full {
             return self.listen(wait).await;
         }
@@ -103,16 +107,24 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Shards whose next checkpoint is due.
+    /// Most time between two checkpoints, in microseconds.
+    fn checkpoint_every(&self) -> i64 {
+        i64::try_from(self.options.checkpoint_every.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// Shards whose next checkpoint is due. While messages flow, as when a worker catches up, hours close and dirty ones
+    /// are folded by the batch, and only now and then: what comes in the meantime is not late, and files are fewer.
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.clock.now();
-        let every = i64::try_from(self.options.checkpoint_every.as_micros()).unwrap_or(i64::MAX);
+        let every = self.checkpoint_every();
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
-            let waiting = live.pending.is_some() || live.closable().is_some() || !live.draft.dirty.is_empty();
+            let age = now.0 - live.decided_at.0;
+            let waiting = live.closable().is_some() || live.refold_due(now, every);
+            let in_turn = waiting && (!self.flowing || age >= every / FLOWING_PART);
             let large = live.new_bytes >= self.options.checkpoint_bytes || (crowded && live.new_bytes > 0);
-            let old = live.news && now.0 - live.decided_at.0 >= every;
-            live.retry_at <= now && (waiting || large || old)
+            let old = live.news && age >= every;
+            live.retry_at <= now && (live.pending.is_some() || in_turn || large || old)
         };
         self.live().filter(|live| is_due(live)).map(|live| live.shard).collect()
     }
@@ -161,6 +173,7 @@ impl<S: Source> Worker<S> {
     }
 
     async fn try_ask(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<Decision> {
+        let every = self.checkpoint_every();
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(Decision::Ours) };
         let mut counts = crate::status::Counts::default();
         let outcome = async {
@@ -182,7 +195,8 @@ impl<S: Source> Worker<S> {
                 };
                 // Late events that wait to be stored are not in the archive yet. Those still in memory are flushed
                 // after the slice, so that however many come, folding again goes on.
-                if !release && live.archived.iter().all(|(hour, ..)| !live.is_closed(*hour)) {
+                let stored = live.archived.iter().all(|(hour, ..)| !live.is_closed(*hour));
+                if !release && stored && live.refold_due(now, every) {
                     folding.slice(live).await?;
                 }
                 flush::flush(&self.ports, live, &stamper, folding.counts).await?;
@@ -278,11 +292,15 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Drops from memory what the archive holds, latest hours first, where there is too much.
+    /// Drops from memory what the archive holds, latest hours first, where there is too much: and then a good deal, or
+    /// every few messages would make it too much again.
     fn make_room(&mut self) {
         let mut bytes = self.bytes();
         let budget = self.budget();
-        while bytes >= budget / 2 {
+        if bytes < budget / 2 {
+            return;
+        }
+        while bytes >= budget / 4 {
             let mut largest: Option<&mut Box<LiveShard>> = None;
             for slot in self.slots.values_mut() {
                 if let Slot::Live(live) = slot

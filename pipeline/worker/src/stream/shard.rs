@@ -74,6 +74,8 @@ pub(super) struct LiveShard {
     pub topics: BTreeMap<Text, TopicProgress>,
     pub watermark: Option<Timestamp>,
     pub refold: Option<Refold>,
+    /// When folding again last began.
+    pub refold_at: Option<Timestamp>,
     /// Objects for the next checkpoint.
     pub objects: Vec<(String, Bytes)>,
     /// Archive files among them.
@@ -185,6 +187,13 @@ impl LiveShard {
     pub fn closable(&self) -> Option<Hour> {
         let last = self.watermark?.hour().previous();
         self.next_hour().filter(|next| *next <= last && self.states.is_some()).map(|_| last)
+    }
+
+    /// Whether a slice of dirty hours is to be folded: once that has begun, or where no hour can close before; and it
+    /// begins anew only so often, for many late events come in a short while, and each may touch all hours since its own.
+    pub fn refold_due(&self, now: Timestamp, every: i64) -> bool {
+        let rested = self.refold_at.is_none_or(|began| now.0 - began.0 >= every);
+        !self.draft.dirty.is_empty() && (self.refold.is_some() || self.states.is_none() || rested)
     }
 
     /// Whether an event of this hour is late.

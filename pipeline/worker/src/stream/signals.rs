@@ -27,6 +27,7 @@ impl<S: Source> Worker<S> {
             Err(error) => return self.endure(error).await,
         };
         self.deaf_since = None;
+        self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
         for signal in signals {
             self.heed(signal).await?;
         }
