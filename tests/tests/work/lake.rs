@@ -65,6 +65,11 @@ impl Lake {
         listed.into_iter().map(|object| object.path).collect()
     }
 
+    /// Everything below the tables' folders: whoever changes a table leaves something there.
+    pub fn tables(&self) -> Vec<String> {
+        Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
+    }
+
     /// Live files of hours up to `through`. Two files of one table, shard and hour would count money twice.
     pub fn files(&self, through: Hour) -> Files {
         let tables = DeltaTables::new(self.store.clone());

@@ -14,7 +14,6 @@ use prorata_schemas::time::{Hour, Timestamp};
 use prorata_worker::names::DEAD_LETTERS;
 use prorata_worker::ports::Origin;
 use prorata_worker::root::{KeyHash, Root};
-use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -22,6 +21,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
 use super::program::until;
+use super::topics::client;
 use super::world::{Load, SHARDS, World, variable};
 
 const ORGANIZATION: &str = "letters";
@@ -115,12 +115,6 @@ impl Bad {
             of(Reason::TooLate, self.good(Hour(self.now.hour().0 - OLD_HOURS - 24).start())),
         ]
     }
-}
-
-fn client() -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", variable("PRORATA_TEST_KAFKA"));
-    config
 }
 
 fn own_headers(number: usize) -> Vec<(String, Option<Vec<u8>>)> {

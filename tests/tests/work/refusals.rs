@@ -23,7 +23,8 @@ fn refused(world: &World, code: i32, words: &[&str]) {
     told(world.worker().program.wait(SOON), code, words);
 }
 
-fn told(ended: Ended, code: i32, words: &[&str]) {
+/// It has ended with this code, and its last line has these words in it.
+pub fn told(ended: Ended, code: i32, words: &[&str]) {
     let log = &ended.log;
     let sentence = log.lines().last().unwrap_or_default();
     assert!(sentence.starts_with("prorata: "), "{log}");

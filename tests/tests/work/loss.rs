@@ -1,0 +1,279 @@
+//! Messages that Kafka does not have any more: a worker says so and stops, changes nothing, and goes on from what is
+//! there once it is told to.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use prorata_connectors::archive::write_events;
+use prorata_schemas::event::{EventKind, EventRecord};
+use serde_json::json;
+
+use super::program::until;
+use super::refusals::told;
+use super::topics::{Admin, Offsets};
+use super::worker::Worker;
+use super::world::{DRAIN, Load, World};
+
+/// Longest that a worker may take to see that messages are lost: sessions of stopped ones end before.
+const SEEN: Duration = Duration::from_secs(30);
+
+/// What every sentence says: the reason, the topic's name, and both ways out.
+const WAYS_OUT: [&str; 2] = ["prorata backfill", "set kafka.offsets_lost: earliest to go on without"];
+
+fn load(seed: u64) -> Load {
+    Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
+}
+
+/// A world whose messages can be read without a registry.
+fn world(name: &str) -> (World, Admin) {
+    let mut world = World::new(name);
+    world.set("registry.url", json!(""));
+    let admin = Admin::new(&world);
+    (world, admin)
+}
+
+/// A worker takes all there is, and stops.
+fn take_all(world: &World, admin: &Admin) {
+    let mut worker = world.worker();
+    let (_, ends) = admin.ranges(&world.topics);
+    // Offsets of a topic that was made anew may be behind those that were read of the old one.
+    until("the worker's offsets are Kafka's", DRAIN, || {
+        worker.program.assert_running();
+        match next_offsets(world).into_iter().find(|(partition, next)| *next > ends[partition]) {
+            None => Ok(()),
+            Some(ahead) => Err(format!("{ahead:?} is not{}", worker.program.tail())),
+        }
+    });
+    world.drained(std::slice::from_mut(&mut worker), ends.values().sum());
+    assert_eq!(worker.counter("dead_letters"), 0);
+    worker.stop();
+}
+
+/// The offsets that workers go on from.
+fn next_offsets(world: &World) -> Offsets {
+    let mut next = Offsets::new();
+    for (shard, checkpoint) in world.lake().checkpoints() {
+        for (topic, offsets) in checkpoint.offsets {
+            next.extend(offsets["next"].as_i64().map(|offset| ((topic, shard), offset)));
+        }
+    }
+    next
+}
+
+/// A worker stops and says why, and so does the next one; both leave the tables as they are.
+fn stops(world: &World, words: &[&str]) {
+    let before = world.lake().tables();
+    for _ in 0..2 {
+        says_so(world.worker(), words);
+    }
+    assert_eq!(world.lake().tables(), before);
+}
+
+fn says_so(worker: Worker, words: &[&str]) {
+    let words = [&["offsets_lost: topic ", ", partition "], words, &WAYS_OUT].concat();
+    told(worker.program.wait(SEEN), 1, &words);
+}
+
+/// Goes on from what is there, and on again without being told to.
+fn goes_on(world: &mut World, admin: &Admin) {
+    world.set("kafka.offsets_lost", json!("earliest"));
+    take_all(world, admin);
+    world.set("kafka.offsets_lost", json!("stop"));
+    let before = world.lake().tables();
+    take_all(world, admin);
+    assert_eq!(world.lake().tables(), before);
+}
+
+/// Fails unless the tables are those of a backfill of what the worker has archived, and of these events.
+fn assert_law(world: &World, loads: &[Load], events: &[EventRecord]) {
+    let archived = world.backfill(&format!("{}/events", world.root), "archived");
+    world.lake().assert_equals(&archived, world.through());
+    write(&world.folder.path().join("events/more"), events);
+    world.assert_law(loads);
+}
+
+fn write(folder: &Path, events: &[EventRecord]) {
+    std::fs::create_dir_all(folder).unwrap();
+    let bodies: Vec<(EventKind, &[u8])> =
+        events.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+    std::fs::write(folder.join("events.avro"), write_events(&bodies).unwrap()).unwrap();
+}
+
+#[test]
+fn what_retention_took_before_it_was_read_is_a_loud_stop() {
+    let (mut world, admin) = world("retention");
+    let [first, second, third] = [81, 82, 83].map(load);
+    world.send(first);
+    take_all(&world, &admin);
+    // Up to the next record nothing is lost, though the one before cannot be compared.
+    admin.delete_before(&next_offsets(&world));
+    world.send(second);
+    take_all(&world, &admin);
+
+    let next = next_offsets(&world);
+    world.send(third);
+    let (_, ends) = admin.ranges(&world.topics);
+    let middle = ends.iter().filter_map(|(partition, end)| {
+        let next = next.get(partition)?;
+        (end - next > 1).then(|| (partition.clone(), (next + end + 1) / 2))
+    });
+    let middle: Offsets = middle.collect();
+    assert!(!middle.is_empty(), "{next:?} {ends:?}");
+    admin.delete_before(&middle);
+    stops(&world, &[&world.name, "is not there any more: Kafka has "]);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first, second], &admin.events(&world.topics));
+}
+
+#[test]
+fn what_retention_takes_before_a_running_worker_is_a_loud_stop() {
+    let (mut world, admin) = world("overtaken");
+    world.set("kafka.session_timeout", json!("40s"));
+    let [first, second] = [84, 85].map(load);
+    let mut worker = world.worker();
+    let messages = world.send(first);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    let before = world.lake().tables();
+    freeze(&worker);
+    world.send(second);
+    let (earliest, ends) = admin.ranges(&world.topics);
+    let last = earliest.into_iter().map(|(partition, low)| (low.max(ends[&partition] - 1), partition));
+    admin.delete_before(&last.map(|(last, partition)| (partition, last)).collect());
+    worker.program.signal("CONT");
+    says_so(worker, &[&world.name]);
+    assert_eq!(world.lake().tables(), before);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first], &admin.events(&world.topics));
+}
+
+/// Stops a worker where it is. What the brokers had to answer it they have answered.
+fn freeze(worker: &Worker) {
+    worker.program.signal("STOP");
+    thread::sleep(Duration::from_secs(2));
+}
+
+/// Sends load to one topic.
+fn send_to(world: &mut World, topic: &str, load: Load) {
+    let topics = std::mem::replace(&mut world.topics, vec![topic.to_owned()]);
+    world.send(load);
+    world.topics = topics;
+}
+
+/// Makes a topic anew with other records than were read of it. Answers the ends that were, and that are.
+fn made_anew(world: &mut World, admin: &Admin, topic: &str, load: Load) -> (Offsets, Offsets) {
+    let topics = [topic.to_owned()];
+    let (_, before) = admin.ranges(&topics);
+    admin.make_anew(world, topic);
+    send_to(world, topic, load);
+    let (_, after) = admin.ranges(&topics);
+    (before, after)
+}
+
+#[test]
+fn a_topic_made_anew_that_is_shorter_is_a_loud_stop() {
+    let (mut world, admin) = world("shorter");
+    let (first, second) = (Load { pods: 16, hours: 6, ..load(86) }, Load { pods: 1, hours: 1, ..load(87) });
+    world.send(first);
+    take_all(&world, &admin);
+    let topic = world.topics[0].clone();
+    let (before, after) = made_anew(&mut world, &admin, &topic, second);
+    let shorter = before.iter().all(|(partition, end)| *end == 0 || after[partition] < end - 1);
+    assert!(shorter && after.values().any(|end| *end > 0), "{before:?} {after:?}");
+    stops(&world, &[&topic, "is not there any more: Kafka has 0 to "]);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first, second], &[]);
+}
+
+#[test]
+fn a_topic_made_anew_that_is_longer_is_a_loud_stop() {
+    let (mut world, admin) = world("longer");
+    let (first, second) = (load(88), Load { pods: 16, hours: 6, ..load(89) });
+    world.send(first);
+    take_all(&world, &admin);
+    let topic = world.topics[0].clone();
+    let (before, after) = made_anew(&mut world, &admin, &topic, second);
+    let longer = before.iter().all(|(partition, end)| *end == 0 || after[partition] > *end);
+    assert!(longer, "{before:?} {after:?}");
+    let words =
+        [&*topic, "is not the one that was read before: the topic was made anew, or its log has diverged"];
+    stops(&world, &words);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first, second], &[]);
+}
+
+#[test]
+fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
+    let (mut world, admin) = world("under");
+    let [first, second] = [90, 91].map(load);
+    let mut worker = world.worker();
+    let messages = world.send(first);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    let topic = world.topics[0].clone();
+    let before = world.lake().tables();
+    admin.make_anew(&world, &topic);
+    says_so(worker, &[&topic]);
+    assert_eq!(world.lake().tables(), before);
+    send_to(&mut world, &topic, second);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first, second], &[]);
+}
+
+const WIDE: u16 = 6;
+
+/// The way out when a topic has more partitions: new topics, and the events folded into a new root.
+fn moves(world: &mut World, first: Load, second: Load) {
+    let archive = format!("{}/events", world.root);
+    world.name.push_str("-wide");
+    world.topics = ["a", "b"].map(|topic| format!("{}-{topic}", world.name)).to_vec();
+    world.create(&world.topics, WIDE);
+    world.root = world.folder.path().join("wide").to_str().unwrap().to_owned();
+    world.set("root.shards", json!(WIDE));
+    world.set("kafka.group_id", json!(world.name));
+    let config = world.config();
+    let arguments = ["backfill", "--events", &archive, "--lake", &world.root, "--config"];
+    world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
+    let mut worker = world.worker();
+    let messages = world.send(second);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.stop();
+    world.assert_law(&[first, second]);
+}
+
+fn widened(topic: &str) -> [&str; 4] {
+    [topic, "has 6 partitions, the root 4 shards", "make new topics", "fold the events into a new root"]
+}
+
+#[test]
+fn more_partitions_than_before_are_a_loud_stop() {
+    let (mut world, admin) = world("wider");
+    let [first, second] = [92, 93].map(load);
+    world.send(first);
+    take_all(&world, &admin);
+    let before = world.lake().tables();
+    let topic = world.topics[1].clone();
+    admin.widen(&topic, WIDE);
+    for _ in 0..2 {
+        told(world.worker().program.wait(SEEN), 2, &widened(&topic));
+    }
+    assert_eq!(world.lake().tables(), before);
+    moves(&mut world, first, second);
+}
+
+#[test]
+fn more_partitions_under_running_workers_are_a_loud_stop() {
+    let (world, admin) = world("widening");
+    let load = load(94);
+    let mut workers = [world.worker(), world.worker()];
+    workers.iter_mut().for_each(Worker::ready);
+    let messages = world.send(load);
+    world.drained(&mut workers, messages);
+    for topic in &world.topics {
+        admin.widen(topic, WIDE);
+    }
+    let [first, second] = workers;
+    // The other gets its shards, and looks what there is.
+    first.stop();
+    told(second.program.wait(SEEN), 2, &widened(&world.topics[0]));
+    world.assert_law(&[load]);
+}

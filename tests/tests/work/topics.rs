@@ -1,0 +1,154 @@
+//! What administrators of Kafka do to topics, and what is in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_connectors::messages::SingleObjectMessages;
+use prorata_schemas::event::EventRecord;
+use prorata_worker::names::Shard;
+use prorata_worker::source::MessageDecoder;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::runtime::Runtime;
+
+use super::program::{TICK, until};
+use super::world::{SHARDS, World, variable};
+
+/// Longest that brokers may take to do what they are asked.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Offsets by topic and partition.
+pub type Offsets = BTreeMap<(String, Shard), i64>;
+
+/// A client of the test's brokers.
+pub fn client() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", variable("PRORATA_TEST_KAFKA"));
+    config
+}
+
+/// An administrator.
+pub struct Admin {
+    client: AdminClient<DefaultClientContext>,
+    consumer: BaseConsumer,
+    runtime: Arc<Runtime>,
+}
+
+impl Admin {
+    /// Of a world's brokers.
+    pub fn new(world: &World) -> Self {
+        let mut config = client();
+        config.set("group.id", format!("{}-admin", world.name)).set("auto.offset.reset", "error");
+        let consumer = config.create().unwrap();
+        Self { client: client().create().unwrap(), consumer, runtime: Arc::clone(&world.runtime) }
+    }
+
+    fn options() -> AdminOptions {
+        AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
+    }
+
+    /// The earliest offsets of topics, and their ends.
+    pub fn ranges(&self, topics: &[String]) -> (Offsets, Offsets) {
+        let (mut earliest, mut ends) = (Offsets::new(), Offsets::new());
+        for topic in topics {
+            for shard in 0..SHARDS {
+                let (low, high) = until("where a partition begins and ends", PATIENCE, || {
+                    let range = self.consumer.fetch_watermarks(topic, i32::from(shard), PATIENCE);
+                    range.map_err(|error| error.to_string())
+                });
+                earliest.insert((topic.clone(), shard), low);
+                ends.insert((topic.clone(), shard), high);
+            }
+        }
+        (earliest, ends)
+    }
+
+    /// Deletes the records before these offsets.
+    pub fn delete_before(&self, offsets: &Offsets) {
+        let mut list = TopicPartitionList::new();
+        for ((topic, shard), offset) in offsets {
+            list.add_partition_offset(topic, i32::from(*shard), Offset::Offset(*offset)).unwrap();
+        }
+        let deleted = self.runtime.block_on(self.client.delete_records(&list, &Self::options())).unwrap();
+        for element in deleted.elements() {
+            element.error().unwrap();
+            let shard = Shard::try_from(element.partition()).unwrap();
+            let wanted = offsets[&(element.topic().to_owned(), shard)];
+            assert_eq!(element.offset(), Offset::Offset(wanted), "{} {shard}", element.topic());
+        }
+    }
+
+    /// Deletes a topic, and makes an empty one of the same name.
+    pub fn make_anew(&self, world: &World, topic: &str) {
+        let deleted = self.client.delete_topics(&[topic], &Self::options());
+        for deleted in self.runtime.block_on(deleted).unwrap() {
+            deleted.unwrap();
+        }
+        let partitions = || {
+            let metadata = self.consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            found.filter(|found| found.error().is_none()).map_or(0, |found| found.partitions().len())
+        };
+        let there = |wanted: usize| {
+            until("the brokers know of it", PATIENCE, || match partitions() {
+                count if count == wanted => Ok(()),
+                count => Err(format!("{topic} has {count} partitions")),
+            });
+        };
+        there(0);
+        world.create(&[topic.to_owned()], SHARDS);
+        there(usize::from(SHARDS));
+        let (_, ends) = self.ranges(&[topic.to_owned()]);
+        assert!(ends.values().all(|end| *end == 0), "{ends:?}");
+    }
+
+    /// Gives a topic more partitions.
+    pub fn widen(&self, topic: &str, partitions: u16) {
+        let (wanted, options) = ([NewPartitions::new(topic, usize::from(partitions))], Self::options());
+        for widened in self.runtime.block_on(self.client.create_partitions(&wanted, &options)).unwrap() {
+            widened.unwrap();
+        }
+        until("the brokers know of it", PATIENCE, || {
+            let metadata = self.consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
+            match metadata.topics()[0].partitions().len() {
+                count if count == usize::from(partitions) => Ok(()),
+                count => Err(format!("{topic} has {count} partitions")),
+            }
+        });
+    }
+
+    /// Tells of every record that topics have.
+    pub fn read(&self, topics: &[String], mut tell: impl FnMut(&BorrowedMessage<'_>)) {
+        let (earliest, ends) = self.ranges(topics);
+        for ((topic, shard), end) in &ends {
+            let mut next = earliest[&(topic.clone(), *shard)];
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(topic, i32::from(*shard), Offset::Offset(next)).unwrap();
+            self.consumer.assign(&list).unwrap();
+            until("the records of a partition", PATIENCE, || {
+                while next < *end {
+                    let waiting = || format!("{topic} {shard} is read up to {next} of {end}");
+                    let message = self.consumer.poll(TICK).ok_or_else(waiting)?.unwrap();
+                    if message.topic() == topic && message.partition() == i32::from(*shard) {
+                        next = message.offset() + 1;
+                        tell(&message);
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// The events of topics whose messages need no registry.
+    pub fn events(&self, topics: &[String]) -> Vec<EventRecord> {
+        let decoder = SingleObjectMessages::new().unwrap();
+        let mut events = Vec::new();
+        self.read(topics, |message| events.push(decoder.decode(message.payload().unwrap()).unwrap()));
+        events
+    }
+}
