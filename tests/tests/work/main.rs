@@ -20,6 +20,7 @@ mod proxy;
 mod refusals;
 mod registry;
 mod replays;
+mod roots;
 mod topics;
 mod worker;
 mod world;

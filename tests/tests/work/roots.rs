@@ -1,0 +1,202 @@
+//! A root that somebody else has changed: a worker says what and where, stops, and goes on once it is mended.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_schemas::tables::Table;
+use serde_json::{Value, json};
+
+use super::lake::Lake;
+use super::refusals::told;
+use super::world::{Load, World};
+
+/// Longest that a worker may take to see what was done: sessions of stopped ones end before.
+const SEEN: Duration = Duration::from_secs(30);
+
+/// The table that somebody else writes into.
+const TABLE: Table = Table::CostAllocation;
+
+fn load(seed: u64) -> Load {
+    Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
+}
+
+/// A worker takes this load after so many messages, and stops. Answers how many messages there are then.
+fn take(world: &World, before: i64, load: Load) -> i64 {
+    let mut worker = world.worker();
+    let messages = before + world.send(load);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.stop();
+    messages
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success(), "{from:?}");
+}
+
+/// Makes a folder a copy of another.
+fn replace(folder: &Path, with: &Path) {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+    copy(with, folder);
+}
+
+#[test]
+fn checkpoints_behind_the_tables_are_a_loud_stop() {
+    let mut world = World::new("behind");
+    let [first, second, third] = [101, 102, 103].map(load);
+    let state = Path::new(&world.root).join("state");
+    let [old, new] = ["old", "new"].map(|name| world.folder.path().join(name));
+    let messages = take(&world, 0, first);
+    copy(&state, &old);
+    let messages = take(&world, messages, second);
+    std::fs::rename(&state, &new).unwrap();
+    let tables = world.lake().tables();
+    let stops = || {
+        let words = ["state_behind_tables: ", " holds checkpoint ", "the newest under state/ is "];
+        let ways_out = ["restore the missing checkpoints", "start a new root"];
+        told(world.worker().program.wait(SEEN), 1, &[&words[..], &ways_out].concat());
+        assert_eq!(world.lake().tables(), tables);
+    };
+    // Without any state, and with that of a copy from before.
+    stops();
+    replace(&state, &old);
+    stops();
+    stops();
+
+    // Restored, it goes on as if nothing had been.
+    replace(&state, &new);
+    let messages = take(&world, messages, third);
+    world.assert_law(&[first, second, third]);
+    let expected = Lake::open(&world.root, Arc::clone(&world.runtime));
+    // A new root begins with the earliest messages.
+    world.root = world.folder.path().join("another").to_str().unwrap().to_owned();
+    let mut worker = world.worker();
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.stop();
+    world.lake().assert_equals(&expected, world.through());
+}
+
+/// A table's log, as another writer sees it.
+struct Log {
+    table: PathBuf,
+}
+
+impl Log {
+    fn of(world: &World) -> Self {
+        Self { table: Path::new(&world.root).join(TABLE.name()) }
+    }
+
+    /// The log's commits, in their order.
+    fn commits(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.table.join("_delta_log")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut commits: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+        commits.sort();
+        commits
+    }
+
+    /// Live files by path, as they were added.
+    fn live(&self) -> BTreeMap<String, Value> {
+        let mut live = BTreeMap::new();
+        for commit in self.commits() {
+            for line in std::fs::read_to_string(commit).unwrap().lines() {
+                let action: Value = serde_json::from_str(line).unwrap();
+                if let Some(path) = action["remove"]["path"].as_str() {
+                    live.remove(path);
+                }
+                if let Some(path) = action["add"]["path"].as_str() {
+                    live.insert(path.to_owned(), action["add"].clone());
+                }
+            }
+        }
+        live
+    }
+
+    /// Commits removals of files and additions.
+    fn commit(&self, operation: &str, removes: &[&Value], adds: &[&Value]) {
+        let removes = removes.iter().map(|add| {
+            let (path, values) = (&add["path"], &add["partitionValues"]);
+            json!({ "remove": { "path": path, "partitionValues": values, "size": add["size"],
+                "extendedFileMetadata": true, "deletionTimestamp": add["modificationTime"], "dataChange": false } })
+        });
+        let adds = adds.iter().map(|add| json!({ "add": add }));
+        let info = json!({ "commitInfo": { "timestamp": 1, "operation": operation } });
+        let lines: Vec<String> =
+            [info].into_iter().chain(removes).chain(adds).map(|action| action.to_string()).collect();
+        let version = self.commits().len();
+        let path = self.table.join(format!("_delta_log/{version:020}.json"));
+        assert!(!path.exists(), "{path:?}");
+        std::fs::write(path, lines.join("\n")).unwrap();
+    }
+
+    /// A copy of a file under a name that is not ours; it is in no table yet.
+    fn foreign(&self, of: &Value) -> Value {
+        let path = of["path"].as_str().unwrap();
+        let (folder, _) = path.split_once('/').unwrap();
+        let name = format!("{folder}/part-00000-c000.snappy.parquet");
+        std::fs::copy(self.table.join(path), self.table.join(&name)).unwrap();
+        let mut foreign = of.clone();
+        foreign["path"] = json!(name);
+        foreign
+    }
+}
+
+/// The words of the sentence about a file.
+fn words(foreign: &Value) -> [String; 3] {
+    let path = foreign["path"].as_str().unwrap();
+    [
+        format!("table_rewritten: {path} in {} was not written by prorata", TABLE.name()),
+        "remove it from the table".to_owned(),
+        "restore the table to a version before it".to_owned(),
+    ]
+}
+
+fn stops(world: &World, foreign: &Value) {
+    let before = Log::of(world).commits();
+    for _ in 0..2 {
+        told(world.worker().program.wait(SEEN), 1, &words(foreign).each_ref().map(String::as_str));
+    }
+    assert_eq!(Log::of(world).commits(), before);
+}
+
+#[test]
+fn a_file_that_somebody_else_adds_to_a_table_is_a_loud_stop() {
+    let world = World::new("foreign");
+    let [first, second, third] = [104, 105, 106].map(load);
+    let mut worker = world.worker();
+    let messages = world.send(first);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    let log = Log::of(&world);
+    let foreign = log.foreign(log.live().values().next().unwrap());
+    log.commit("WRITE", &[], &[&foreign]);
+    // It is seen when its partition is touched.
+    let messages = messages + world.send(second);
+    told(worker.program.wait(SEEN), 1, &words(&foreign).each_ref().map(String::as_str));
+    stops(&world, &foreign);
+    // The way out: it is removed.
+    log.commit("DELETE", &[&foreign], &[]);
+    take(&world, messages, third);
+    world.assert_law(&[first, second, third]);
+}
+
+#[test]
+fn a_table_whose_files_somebody_else_has_put_together_is_a_loud_stop() {
+    let world = World::new("compacted");
+    let [first, second] = [107, 108].map(load);
+    let messages = take(&world, 0, first);
+    let log = Log::of(&world);
+    let live = log.live();
+    let [one, other] = [live.values().next().unwrap(), live.values().nth(1).unwrap()];
+    let foreign = log.foreign(one);
+    log.commit("OPTIMIZE", &[one, other], &[&foreign]);
+    stops(&world, &foreign);
+    // The way out: the table is what it was.
+    log.commit("RESTORE", &[&foreign], &[one, other]);
+    take(&world, messages, second);
+    world.assert_law(&[first, second]);
+}
