@@ -8,7 +8,8 @@ use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
 use prorata_worker::contract_dead_letters::{Harness, Place, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
-use super::{all_messages, cluster, settings};
+use super::topic::all_messages;
+use super::{cluster, settings};
 
 /// Brokers in memory, which may not move from their thread.
 struct Mock {

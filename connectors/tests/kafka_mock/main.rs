@@ -5,6 +5,7 @@
 
 mod letters;
 mod support;
+mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,9 +20,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use support::{
-    PATIENCE, all_messages, assigned, from, hurried, is_end, joined, messages, signals_for, until,
-};
+use support::{PATIENCE, assigned, from, hurried, is_end, joined, messages, signals_for, until};
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
 

@@ -8,7 +8,6 @@
 
 mod contract;
 mod damage;
-mod letters;
 mod members;
 mod reading;
 mod security;
@@ -20,9 +19,7 @@ use prorata_worker::source::Signal;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use support::{
-    PATIENCE, all_messages, assigned, from, hurried, is_end, joined, messages, signals_for, until,
-};
+use support::{PATIENCE, assigned, from, hurried, is_end, joined, messages, signals_for, until};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {

@@ -1,29 +1,33 @@
-//! The contract suite of the topic of dead letters, on real Kafka.
+//! The contract suite of the topic of dead letters, on brokers that may stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use prorata_connectors::kafka::KafkaDeadLetters;
+use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
 use prorata_worker::contract_dead_letters::{Harness, Place, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
-use crate::{all_messages, connection, variable};
+use super::topic::all_messages;
+use super::{BROKERS, brokers, signal, variable};
 
 struct Real {
-    /// The topics' `max.message.bytes`, which limits batches of messages.
-    batch_bytes_max: usize,
-    /// How many large letters are sent in one call.
-    large: usize,
+    /// What its topics are like, but for their names.
+    like: Topic,
     places: AtomicU64,
 }
 
+#[derive(Clone)]
 struct Topic {
     name: String,
+    /// Its `max.message.bytes`, which limits batches of messages.
     batch_bytes_max: usize,
+    /// How many large letters are sent in one call.
     large: usize,
+    /// Whether brokers stop.
+    stops: bool,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -34,22 +38,24 @@ fn text(error: impl std::fmt::Display) -> String {
 impl Harness for Real {
     async fn place(&self) -> Result<Box<dyn Place>, String> {
         let number = self.places.fetch_add(1, Ordering::Relaxed);
-        let name = format!("letters-{}-{number}", self.batch_bytes_max);
+        let name = format!("{}-{number}", self.like.name);
         let mut config = ClientConfig::new();
         let admin: AdminClient<DefaultClientContext> =
             config.set("bootstrap.servers", variable("PRORATA_TEST_KAFKA")).create().map_err(text)?;
-        let most = self.batch_bytes_max.to_string();
-        let topic = NewTopic::new(&name, 3, TopicReplication::Fixed(1)).set("max.message.bytes", &most);
+        let most = self.like.batch_bytes_max.to_string();
+        let topic = NewTopic::new(&name, 3, TopicReplication::Fixed(3)).set("max.message.bytes", &most);
         let created = admin.create_topics([&topic], &AdminOptions::new()).await.map_err(text)?;
         created.into_iter().try_for_each(|one| one.map(drop).map_err(|(_, code)| text(code)))?;
-        Ok(Box::new(Topic { name, batch_bytes_max: self.batch_bytes_max, large: self.large }))
+        Ok(Box::new(Topic { name, ..self.like.clone() }))
     }
 }
 
 #[async_trait]
 impl Place for Topic {
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String> {
-        let connected = KafkaDeadLetters::connect(connection(), &self.name).await;
+        let connected =
+            KafkaDeadLetters::connect(Connection::plaintext(variable("PRORATA_TEST_KAFKA")), &self.name)
+                .await;
         connected.map(|topic| Box::new(topic) as Box<dyn DeadLetterTopic>).map_err(text)
     }
 
@@ -65,24 +71,29 @@ impl Place for Topic {
         Some(self.batch_bytes_max + 1)
     }
 
-    async fn set_available(&self, _: bool) -> Result<bool, String> {
-        // Other tests need these brokers.
-        Ok(false)
+    async fn set_available(&self, available: bool) -> Result<bool, String> {
+        if self.stops {
+            brokers().iter().for_each(|broker| signal(broker, if available { "-CONT" } else { "-STOP" }));
+        }
+        Ok(self.stops)
     }
 }
 
-async fn keeps_its_promises(batch_bytes_max: usize, large: usize) {
-    let real = Real { batch_bytes_max, large, places: AtomicU64::new(0) };
-    assert_eq!(dead_letter_topic(&real).await.unwrap(), ["brokers that do not answer"]);
+/// What topics like this one leave out of the promises.
+async fn left_out(like: Topic) -> Vec<&'static str> {
+    let _alone = BROKERS.lock().await;
+    dead_letter_topic(&Real { like, places: AtomicU64::new(0) }).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_kafka_keeps_the_promises_of_a_dead_letter_topic() {
-    keeps_its_promises(300_000, 1_000).await;
+    let usual = Topic { name: "letters".into(), batch_bytes_max: 300_000, large: 1_000, stops: true };
+    assert_eq!(left_out(usual).await, [""; 0]);
 }
 
 /// Less than a batch of letters has, so that brokers refuse whole batches whose letters they would take.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_of_small_messages_keeps_them_too() {
-    keeps_its_promises(30_000, 200).await;
+    let small = Topic { name: "small-letters".into(), batch_bytes_max: 30_000, large: 200, stops: false };
+    assert_eq!(left_out(small).await, ["brokers that do not answer"]);
 }

@@ -1,12 +1,18 @@
-//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none.
+//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none. Dead letters, also
+//! while no broker answers.
 //!
-//! The brokers are started by `tests/python/servers.py --kafka 3`, so this stands behind the feature `servers`, and
-//! alone in its program, as other tests would not survive it.
+//! The brokers are started by `tests/python/servers.py --kafka 3`, so these tests stand behind the feature `servers`,
+//! and in a program of their own, one after the other, as other tests would not survive them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
+mod letters;
+#[path = "../../../connectors/tests/kafka_mock/topic.rs"]
+mod topic;
+
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource, create_topics};
@@ -16,24 +22,39 @@ use serde_json::Value;
 /// Longest that anything may take here.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// Who has the brokers.
+static BROKERS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Process ids of brokers that were started again, by the brokers' ids.
+static RESTARTED: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+
 fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set: run this by tests/python/servers.py --kafka 3"))
 }
 
-fn kill(pid: u64) {
-    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+/// The brokers, as they were started.
+fn brokers() -> Vec<Value> {
+    serde_json::from_slice(&std::fs::read(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap()).unwrap()
+}
+
+/// Sends a broker a signal, such as `-KILL`.
+fn signal(broker: &Value, name: &str) {
+    let restarted = RESTARTED.lock().unwrap().get(&broker["id"].to_string()).copied();
+    let pid = restarted.map_or_else(|| broker["pid"].to_string(), |pid| pid.to_string());
+    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
 /// Starts a broker as it was started before. It ends with the servers' script.
-#[expect(clippy::zombie_processes, reason = "the broker outlives the test, and the script ends it")]
 fn restart(broker: &Value) {
     let command: Vec<&str> =
         broker["command"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
     let (program, arguments) = command.split_first().unwrap();
     let log = std::fs::File::options().append(true).open(broker["log"].as_str().unwrap()).unwrap();
     let errors = log.try_clone().unwrap();
-    Command::new(program).args(arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
+    let started =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
+    RESTARTED.lock().unwrap().insert(broker["id"].to_string(), started.unwrap().id());
 }
 
 /// Polls, and holds what comes against what was sent: every message once, in order, and no end before the last one.
@@ -93,8 +114,8 @@ async fn send(count: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_dies_and_comes_back_costs_no_message_and_moves_no_shard() {
-    let brokers: Vec<Value> =
-        serde_json::from_slice(&std::fs::read(variable("PRORATA_TEST_KAFKA_BROKERS")).unwrap()).unwrap();
+    let _alone = BROKERS.lock().await;
+    let brokers = brokers();
     assert_eq!(brokers.len(), 3);
     let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
     create_topics(&connection, &["failover"], 6, 3).await.unwrap();
@@ -110,7 +131,7 @@ async fn a_broker_that_dies_and_comes_back_costs_no_message_and_moves_no_shard()
         Reader { source, next: (0..6).map(|shard| (shard, 0)).collect(), read: 0, unavailable: 0 };
     reader.until(10_000).await;
     for (round, broker) in (2_u64..).zip(&brokers) {
-        kill(broker["pid"].as_u64().unwrap());
+        signal(broker, "-KILL");
         send(10_000).await;
         reader.until(round * 10_000).await;
         restart(broker);
