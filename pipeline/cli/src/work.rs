@@ -160,11 +160,20 @@ fn options(config: &Config, shards_given: bool) -> Options {
         checkpoint_bytes: work.checkpoint_bytes,
         memory_limit: work.memory_limit,
         queue_bytes: config.kafka.queue_bytes,
+        resident,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
         drain_timeout: work.drain_timeout.0,
         ..Options::new(owner.into())
     }
+}
+
+/// Bytes of memory that this process holds, without what is mapped from files, where the system says so (Linux); else 0.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map_or(0, |kib: u64| kib << 10)
 }
 
 /// The first SIGTERM or SIGINT asks for a clean stop, the second ends the process.

@@ -8,12 +8,14 @@ mod close;
 mod decide;
 mod flush;
 mod intake;
+mod memory;
 mod progress;
 mod recover;
 mod run;
 mod shard;
 mod signals;
 mod tell;
+mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use crate::rules::RuleBook;
 use crate::source::{DeadLetterTopic, Message, MessageDecoder, Source};
 use crate::status::Status;
 
+use memory::Taken;
 pub use progress::{LastRecord, Offsets, WatermarkRule};
 use shard::LiveShard;
 
@@ -79,6 +82,8 @@ pub struct Options {
     pub memory_limit: u64,
     /// Bytes of them that the source may hold.
     pub queue_bytes: u64,
+    /// Bytes of memory that the process holds now; 0: not known.
+    pub resident: fn() -> u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Whether to go on from the earliest message where Kafka lost the next.
@@ -104,18 +109,13 @@ impl Options {
             checkpoint_bytes: 64 << 20,
             memory_limit: 1 << 30,
             queue_bytes: 64 << 20,
+            resident: || 0,
             rows_in_flight: 100_000,
             go_on_without_lost: false,
             drain_timeout: Duration::from_secs(30),
         }
     }
 }
-
-/// Bytes that folding and encoding take, about: windows of rows, and buffers of table files.
-const FOLDING_BYTES: u64 = 256 << 20;
-
-/// How many times the bytes of its snapshot a state takes in memory, about.
-const STATE_FACTOR: u64 = 4;
 
 /// A shard that the group has assigned.
 enum Slot {
@@ -147,6 +147,8 @@ pub struct Worker<S> {
     backlog: VecDeque<Item>,
     /// Whether messages came when last listened: more may follow at once.
     flowing: bool,
+    /// Bytes of memory that the process held beside events, before this step.
+    beside: u64,
     /// When the registry may be asked again, and how often it has failed.
     registry_at: Timestamp,
     registry_failures: u32,
@@ -187,6 +189,7 @@ impl<S: Source> Worker<S> {
             claims: 0,
             backlog: VecDeque::new(),
             flowing: false,
+            beside: 0,
             registry_at: now,
             registry_failures: 0,
             publish_at: now,
@@ -222,13 +225,14 @@ impl<S: Source> Worker<S> {
         self.live().map(LiveShard::bytes).sum()
     }
 
-    /// Bytes of events that may be in memory: what the limit leaves beside the source's, the state's, and what folding
-    /// and encoding take; but always some.
+    /// Bytes of events that may be in memory.
     fn budget(&self) -> u64 {
-        let limit = self.options.memory_limit;
-        let states: u64 = self.live().map(|live| live.state_bytes.saturating_mul(STATE_FACTOR)).sum();
-        let taken = states.saturating_add(self.options.queue_bytes).saturating_add(FOLDING_BYTES);
-        limit.saturating_sub(taken).max(limit / 8)
+        Taken {
+            states: self.live().map(|live| live.state_bytes).sum(),
+            queue: self.options.queue_bytes,
+            beside: self.beside,
+        }
+        .budget(self.options.memory_limit)
     }
 }
 

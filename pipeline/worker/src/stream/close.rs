@@ -15,13 +15,12 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Ports;
 use super::shard::{LiveShard, Refold};
+use super::window::{self, Reader};
 use crate::bases;
 use crate::checkpoint::{HourEntry, RulesFrom};
 use crate::error::{Result, WorkerError};
 use crate::fold::{self, Body, FoldedHour, FoldedShard, Window};
 use crate::hour_files::{self, EncodedHour, Job, Stamper};
-use crate::names;
-use crate::objects;
 use crate::retention;
 use crate::rules::RuleBook;
 use crate::snapshot::ShardState;
@@ -40,7 +39,7 @@ pub(super) struct Folding<'a> {
     pub now: Timestamp,
     /// Rows to hold in memory at a time.
     pub rows_in_flight: u64,
-    /// Bytes of archive files to hold in memory at a time.
+    /// Bytes of events to hold in memory at a time.
     pub bytes_in_flight: u64,
     pub counts: &'a mut Counts,
 }
@@ -61,7 +60,7 @@ impl Folding<'_> {
             return Ok(());
         };
         let last = Hour(closed.0.min(next.0 + shard.window - 1));
-        let (hours, files) = self.read(shard, next, last, |_| true).await?;
+        let (hours, files) = self.reader().read(shard, (next, last), |_| true).await?;
         let last = hours.last().map_or(last, |(hour, _)| *hour);
         let states = shard.refold.take().map(|refold| refold.states).unwrap_or_default();
         let window = Window { hours, files, bodies: Vec::new(), states };
@@ -93,7 +92,7 @@ impl Folding<'_> {
         shard.note_archived(first, last);
         let spilled: Vec<Hour> =
             shard.open.range(first..=last).filter(|(_, open)| open.spilled).map(|(hour, _)| *hour).collect();
-        let (hours, files) = self.read(shard, first, last, |hour| spilled.contains(&hour)).await?;
+        let (hours, files) = self.reader().read(shard, (first, last), |hour| spilled.contains(&hour)).await?;
         let last = hours.last().map_or(last, |(hour, _)| *hour);
         let later = shard.open.split_off(&last.next());
         let open = std::mem::replace(&mut shard.open, later);
@@ -120,38 +119,13 @@ impl Folding<'_> {
         Ok(Refold { next: first, emit_from: dirty, states: ShardState::new() })
     }
 
-    /// Rules of hours, and the archive files of those of them that are wanted, as many hours as fit.
-    async fn read(
-        &self,
-        shard: &mut LiveShard,
-        first: Hour,
-        last: Hour,
-        wanted: impl Fn(Hour) -> bool,
-    ) -> Result<(Vec<(Hour, Arc<prorata_schemas::rules::Rules>)>, Vec<(Hour, bytes::Bytes)>)> {
-        let store = &*self.ports.store;
-        shard.archive.ensure(store, &shard.draft, (first, last)).await?;
-        let (mut hours, mut paths, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for hour in (first.0..=last.0).map(Hour) {
-            let files = if wanted(hour) { shard.archive.files(hour) } else { &[] };
-            bytes += files.iter().map(|file| file.bytes).sum::<u64>();
-            if bytes > self.bytes_in_flight && !hours.is_empty() {
-                break;
-            }
-            hours.push((hour, self.rules.of(&shard.draft, hour)?));
-            paths.extend(files.iter().map(|file| (hour, names::archive(shard.shard, hour, &file.stamp))));
-        }
-        let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
-        let files = objects::get_all(store, paths).await?;
-        Ok((hours, of.into_iter().zip(files).collect()))
+    fn reader(&self) -> Reader<'_> {
+        Reader { ports: self.ports, rules: &*self.rules, bytes_in_flight: self.bytes_in_flight }
     }
 
     async fn fold(&mut self, shard: &mut LiveShard, window: Window) -> Result<FoldedShard> {
         let started = Instant::now();
-        let (id, archive) = (shard.shard, Arc::clone(&self.ports.archive));
-        let fold = move || fold::fold(&*archive, BTreeMap::from([(id, window)]));
-        let folded =
-            tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))?;
-        let folded = folded?.remove(&id).unwrap_or_default();
+        let folded = window::fold(self.ports, shard.shard, window).await?;
         self.counts.fold.observe(started.elapsed());
         let rows: usize = folded.0.values().flatten().map(|folded| folded.tables.cost_allocation.len()).sum();
         let rows_an_hour = (rows / folded.0.len().max(1) + 1) as u64;
@@ -182,7 +156,12 @@ impl Folding<'_> {
             .collect();
         let encoder = Arc::clone(&self.ports.encoder);
         let encode = move || -> Result<Vec<(Hour, EncodedHour)>> {
-            jobs.into_par_iter().map(|job| Ok((job.hour, hour_files::encode(&*encoder, job)?))).collect()
+            let encode = |job: Job| {
+                let (hour, encoded) = (job.hour, hour_files::encode(&*encoder, job)?);
+                // Its rows are not needed any more.
+                Ok((hour, EncodedHour { tables: Vec::new(), ..encoded }))
+            };
+            jobs.into_par_iter().map(encode).collect()
         };
         let encoded = tokio::task::spawn_blocking(encode).await;
         for (hour, encoded) in encoded.map_err(|error| WorkerError::Task(error.to_string()))?? {

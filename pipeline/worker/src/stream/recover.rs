@@ -1,7 +1,6 @@
 //! Taking a shard: claim it, and load what its last owner left.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
@@ -10,14 +9,14 @@ use prorata_schemas::time::{Hour, Timestamp};
 use super::Ports;
 use super::progress::{Offsets, TopicProgress};
 use super::shard::{LiveShard, read_offsets};
+use super::window::{self, Reader};
 use crate::archive_index::ArchiveDates;
 use crate::bases;
 use crate::checkpoint::{Checkpoint, OwnerKind, RulesFrom};
 use crate::claim::{self, Claimant, World};
 use crate::error::{Result, WorkerError};
-use crate::fold::{self, Window};
+use crate::fold::Window;
 use crate::names::{self, Shard};
-use crate::objects;
 use crate::rules::RuleBook;
 use crate::snapshot::ShardState;
 
@@ -37,6 +36,8 @@ pub(super) struct Recovery<'a> {
     pub configured: &'a Rules,
     /// The configured topics.
     pub topics: &'a [Text],
+    /// Bytes of events to hold in memory at a time.
+    pub bytes_in_flight: u64,
 }
 
 impl Recovery<'_> {
@@ -167,37 +168,14 @@ impl Recovery<'_> {
                 (live.archive.hours().next().unwrap_or(closed.next()), ShardState::new())
             }
         };
+        let reader = Reader { ports: self.ports, rules: &*self.rules, bytes_in_flight: self.bytes_in_flight };
         while next <= closed {
             let last = Hour(closed.0.min(next.0 + WINDOW_FIRST - 1));
-            states = self.replay(live, (next, last), states).await?;
-            next = last.next();
+            let (hours, files) = reader.read(live, (next, last), |_| true).await?;
+            next = hours.last().map_or(last, |(hour, _)| *hour).next();
+            let window = Window { hours, files, bodies: Vec::new(), states };
+            states = window::fold(self.ports, live.shard, window).await?.1;
         }
         Ok(Some(states))
-    }
-
-    /// Folds closed hours for their state alone.
-    async fn replay(
-        &self,
-        live: &mut LiveShard,
-        (first, last): (Hour, Hour),
-        states: ShardState,
-    ) -> Result<ShardState> {
-        let store = &*self.ports.store;
-        live.archive.ensure(store, &live.draft, (first, last)).await?;
-        let mut hours = Vec::new();
-        let mut files = Vec::new();
-        for hour in (first.0..=last.0).map(Hour) {
-            hours.push((hour, self.rules.of(&live.draft, hour)?));
-            let paths =
-                live.archive.files(hour).iter().map(|file| names::archive(live.shard, hour, &file.stamp));
-            let bytes = objects::get_all(store, paths.collect()).await?;
-            files.extend(bytes.into_iter().map(|bytes| (hour, bytes)));
-        }
-        let window = Window { hours, files, bodies: Vec::new(), states };
-        let (id, archive) = (live.shard, Arc::clone(&self.ports.archive));
-        let fold = move || fold::fold(&*archive, BTreeMap::from([(id, window)]));
-        let folded =
-            tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))?;
-        Ok(folded?.remove(&id).unwrap_or_default().1)
     }
 }

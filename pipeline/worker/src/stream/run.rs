@@ -65,6 +65,7 @@ impl<S: Source> Worker<S> {
     /// # Errors
     /// What no retry can mend: see [`WorkerError`].
     pub async fn step(&mut self, wait: Duration) -> Result<bool> {
+        self.beside = (self.options.resident)().saturating_sub(self.bytes());
         self.load_waiting().await?;
         self.listen_if_room(wait).await?;
         self.take_backlog().await?;

@@ -157,6 +157,7 @@ impl<S: Source> Worker<S> {
                 rules: &mut self.rules,
                 configured: &self.options.rules,
                 topics: &self.topics,
+                bytes_in_flight: self.options.checkpoint_bytes,
             };
             let loaded = match recovery.take(shard).await {
                 Ok(live) => {

@@ -12,6 +12,7 @@ mod harness;
 mod lost;
 mod member;
 mod oracle;
+mod pace;
 mod reads;
 mod rebalance;
 mod script;

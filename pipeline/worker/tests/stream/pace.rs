@@ -1,0 +1,80 @@
+//! How often: checkpoints while messages flow, and folding again while late events come.
+
+use std::time::Duration;
+
+use prorata_worker::memory::Faults;
+
+use crate::harness::*;
+use crate::member::{Member, Stepped};
+use crate::world::World;
+
+/// Steps without any time passing, enough of them for all that can be done.
+async fn rest(member: &mut Member) {
+    for _ in 0..40 {
+        let stepped = member.step().await;
+        assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+    }
+}
+
+fn checkpoints(member: &Member) -> u64 {
+    member.status.lock().counts.checkpoints
+}
+
+#[tokio::test]
+async fn while_messages_flow_hours_close_by_the_batch() {
+    let world = World::default();
+    world.broker.set_poll_messages(1);
+    world.produce(&trace());
+    let messages = u64::try_from(trace().len()).unwrap();
+    let mut member = world.member("a");
+    // One step to join, then a message each: hours could close all along.
+    for _ in 0..messages {
+        member.step().await;
+    }
+    assert_eq!(checkpoints(&member), 0);
+    rest(&mut member).await;
+    assert!(checkpoints(&member) > 0, "once they no longer flow, at once");
+    assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn messages_that_flow_for_ever_hold_no_hour_open() {
+    let world = World::default();
+    world.broker.set_poll_messages(1);
+    world.produce(&trace());
+    let mut member = world.member("a");
+    let mut seconds = 0;
+    while checkpoints(&member) == 0 {
+        seconds += 1;
+        assert!(seconds < 30, "no hour closes well before a checkpoint is due anyway");
+        world.produce(&[pod("acme", 365, &format!("flows {seconds}"), 1)]);
+        member.step().await;
+        world.pass(Duration::from_secs(1));
+    }
+    let closed = world.audit.latest()[&world.shard_of("acme")].closed_through;
+    assert!(closed.is_some());
+}
+
+#[tokio::test]
+async fn late_events_of_a_minute_are_folded_together() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.start("a", Faults::default(), |options| {
+        options.checkpoint_every = Duration::from_secs(60);
+        options.checkpoint_bytes = 1;
+    });
+    member.settle(&world).await.unwrap();
+    let dirty = |world: &World| !world.audit.latest()[&world.shard_of("acme")].dirty.is_empty();
+    let late = [pod("acme", 70, "one", 1), pod("acme", 80, "other", 1)];
+    world.produce(&late[..1]);
+    rest(&mut member).await;
+    assert!(!dirty(&world), "the first at once");
+    world.produce(&late[1..]);
+    world.pass(Duration::from_secs(59));
+    rest(&mut member).await;
+    assert!(dirty(&world), "it is in the archive, but its hour is not folded again");
+    world.pass(Duration::from_secs(1));
+    rest(&mut member).await;
+    assert!(!dirty(&world));
+    assert_content(&world.lake, &expected(&[trace(), late.to_vec()].concat(), TRACE_END, shard_of, rules), "");
+}
