@@ -171,8 +171,9 @@ fn options(config: &Config, shards_given: bool) -> Options {
 /// Bytes of memory that this process holds, without what is mapped from files, where the system says so (Linux); else 0.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib =
-        status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse().ok());
     kib.map_or(0, |kib: u64| kib << 10)
 }
 

@@ -76,5 +76,9 @@ async fn late_events_of_a_minute_are_folded_together() {
     world.pass(Duration::from_secs(1));
     rest(&mut member).await;
     assert!(!dirty(&world));
-    assert_content(&world.lake, &expected(&[trace(), late.to_vec()].concat(), TRACE_END, shard_of, rules), "");
+    assert_content(
+        &world.lake,
+        &expected(&[trace(), late.to_vec()].concat(), TRACE_END, shard_of, rules),
+        "",
+    );
 }
