@@ -121,8 +121,9 @@ pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
 
 /// Fetching says that the registry is unavailable, soon, and the message needs its schema as before.
 async fn fails(how: Answering, decoder: &dyn MessageDecoder, message: &[u8]) -> Checked {
-    let (id, since) = (needed(decoder, message)?, Instant::now());
+    let id = needed(decoder, message)?;
     for _ in 0..2 {
+        let since = Instant::now();
         match decoder.fetch(id).await {
             Ok(()) => return Err(format!("{how:?}: no error, and then {:?}", decoder.decode(message))),
             Err(error) if error.0.trim().is_empty() => {
