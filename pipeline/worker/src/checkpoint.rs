@@ -207,6 +207,11 @@ impl HourSet {
         self.0 = self.0.split_off(&hour.next());
     }
 
+    /// Drops the hours from `first` to `last`, both inclusive.
+    pub fn clear(&mut self, first: Hour, last: Hour) {
+        self.0.retain(|hour| !(first..=last).contains(hour));
+    }
+
     /// Whether it has the hour.
     pub fn contains(&self, hour: Hour) -> bool {
         self.0.contains(&hour)

@@ -4,7 +4,8 @@
 //! Folding again runs aside, a slice per checkpoint: it starts from the newest snapshot before the first dirty hour,
 //! moves the dirty mark behind each slice, and ends where the state at an hour's end is the recorded one and no later
 //! hour is dirty. Meanwhile hours go on closing from the state at hand; they lie behind the mark, so they are folded
-//! again where that state was not the right one.
+//! again where that state was not the right one. A late event of an hour that was just folded again marks that hour; it
+//! does not stop what goes on, or late events that keep coming would keep the last hours from ever being folded again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +54,9 @@ impl Folding<'_> {
         };
         if shard.refold.is_none() {
             shard.refold = Some(self.begin(shard, dirty).await?);
-            shard.refold_at = Some(self.now);
+            if !shard.refold_goes_on() {
+                shard.refold_at = Some(self.now);
+            }
         }
         let Some((next, emit_from)) = shard.refold.as_ref().map(|refold| (refold.next, refold.emit_from))
         else {
@@ -72,9 +75,11 @@ impl Folding<'_> {
         let through = stop.unwrap_or(last);
         folded.retain(|hour, _| *hour >= emit_from);
         self.emit(shard, folded, |hour| retention::keeps_snapshot(hour, closed) || hour == through).await?;
-        shard.draft.dirty.clear_through(through);
+        // What became dirty in hours folded before this slice stays so, for the next time.
+        shard.draft.dirty.clear(next, through);
+        shard.refolded_through = Some(through);
         if stop.is_none() && last < closed {
-            shard.draft.dirty.insert(last.next());
+            shard.draft.dirty.insert(last.next().max(emit_from));
             shard.refold = Some(Refold { next: last.next(), emit_from: last.next().max(emit_from), states });
         } else if stop.is_none() {
             shard.states = Some(states);

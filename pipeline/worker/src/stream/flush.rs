@@ -118,9 +118,6 @@ async fn flush_late(
 /// Makes an hour dirty: what was folded from it on is folded again.
 fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
     shard.draft.dirty.insert(hour);
-    if shard.refold.as_ref().is_some_and(|refold| refold.next > hour) {
-        shard.refold = None;
-    }
     let Some(entry) = shard.draft.hours.get_mut(&hour) else { return };
     let mut late: BTreeMap<Text, i64> = BTreeMap::new();
     for (kind, body) in events {

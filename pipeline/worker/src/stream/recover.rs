@@ -61,6 +61,7 @@ impl Recovery<'_> {
             watermark: None,
             refold: None,
             refold_at: None,
+            refolded_through: None,
             objects: Vec::new(),
             archived: Vec::new(),
             pending: None,

@@ -74,8 +74,10 @@ pub(super) struct LiveShard {
     pub topics: BTreeMap<Text, TopicProgress>,
     pub watermark: Option<Timestamp>,
     pub refold: Option<Refold>,
-    /// When folding again last began.
+    /// When folding again last began at an hour not behind where it had come to.
     pub refold_at: Option<Timestamp>,
+    /// How far it had come.
+    pub refolded_through: Option<Hour>,
     /// Objects for the next checkpoint.
     pub objects: Vec<(String, Bytes)>,
     /// Archive files among them.
@@ -189,11 +191,19 @@ impl LiveShard {
         self.next_hour().filter(|next| *next <= last && self.states.is_some()).map(|_| last)
     }
 
-    /// Whether a slice of dirty hours is to be folded: once that has begun, or where no hour can close before; and it
-    /// begins anew only so often, for many late events come in a short while, and each may touch all hours since its own.
+    /// Whether a slice of dirty hours is to be folded: once that has begun, or where no hour can close before; and it goes
+    /// back to an hour that it had come past only so often, for many late events come in a short while, and each may touch
+    /// all hours since its own.
     pub fn refold_due(&self, now: Timestamp, every: i64) -> bool {
         let rested = self.refold_at.is_none_or(|began| now.0 - began.0 >= every);
-        !self.draft.dirty.is_empty() && (self.refold.is_some() || self.states.is_none() || rested)
+        let begun = self.refold.is_some() || self.states.is_none() || self.refold_goes_on();
+        !self.draft.dirty.is_empty() && (begun || rested)
+    }
+
+    /// Whether all dirty hours lie behind where folding again has come to.
+    pub fn refold_goes_on(&self) -> bool {
+        let through = self.refolded_through;
+        self.draft.dirty.first().is_some_and(|dirty| through.is_some_and(|through| dirty > through))
     }
 
     /// Whether an event of this hour is late.
