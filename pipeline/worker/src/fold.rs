@@ -1,4 +1,4 @@
-//! Folding of a shard's window of hours, all organizations on all cores: what worker and backfill share.
+//! Folding of a shard's window of hours, hour by hour, all organizations on all cores: what worker and backfill share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,104 +52,142 @@ pub struct Window {
 /// The hours of a window, folded, and the state at the end of the last.
 pub type FoldedShard = (BTreeMap<Hour, Vec<FoldedHour>>, ShardState);
 
-/// One organization's part of a window.
-struct Item {
-    shard: Shard,
-    organization_id: Text,
-    state: Option<OrganizationState>,
-    events: BTreeMap<Hour, Vec<EventRecord>>,
+/// A window on its way.
+struct Course {
+    hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
+    files: BTreeMap<Hour, Vec<Bytes>>,
+    bodies: BTreeMap<Hour, Vec<Body>>,
+    folded: FoldedShard,
 }
 
-/// Folds windows of several shards on all cores. It blocks: call it off the async threads.
+/// One shard's hour that is about to be folded.
+struct ShardHour {
+    shard: Shard,
+    hour: Hour,
+    rules: Arc<Rules>,
+    files: Vec<Bytes>,
+    bodies: Vec<Body>,
+    states: ShardState,
+}
+
+/// One organization's part of it.
+struct Item {
+    shard: Shard,
+    hour: Hour,
+    rules: Arc<Rules>,
+    organization_id: Text,
+    state: Option<OrganizationState>,
+    events: Vec<EventRecord>,
+}
+
+/// Folds windows of several shards on all cores, hour by hour: events take several times as much memory once they are
+/// decoded, so only one hour of each shard is at a time. It blocks: call it off the async threads.
 ///
 /// # Errors
 /// When an archive file is damaged, or the engine refuses an hour.
 pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<BTreeMap<Shard, FoldedShard>> {
-    let mut items = Vec::new();
-    let mut hours = BTreeMap::new();
-    for (shard, window) in windows {
-        hours.insert(shard, window.hours.clone());
-        items.extend(organizations(archive, shard, window)?);
-    }
-    let folded: Vec<(Item, Vec<FoldedHour>)> = items
-        .into_par_iter()
-        .map(|item| {
-            let hours = hours.get(&item.shard).map(Vec::as_slice).unwrap_or_default();
-            fold_organization(item, hours)
-        })
-        .collect::<Result<_>>()?;
-    let mut shards: BTreeMap<Shard, FoldedShard> =
-        hours.keys().map(|shard| (*shard, FoldedShard::default())).collect();
-    for (item, folded) in folded {
-        let (by_hour, states) = shards.entry(item.shard).or_default();
-        for folded in folded {
-            by_hour.entry(folded.tables.hour).or_default().push(folded);
+    let mut courses: BTreeMap<Shard, Course> =
+        windows.into_iter().map(|(shard, window)| (shard, Course::of(window))).collect();
+    loop {
+        let next: Vec<ShardHour> =
+            courses.iter_mut().filter_map(|(shard, course)| course.next(*shard)).collect();
+        if next.is_empty() {
+            return Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect());
         }
-        states.extend(item.state.map(|state| (item.organization_id, state)));
+        let items: Vec<Vec<Item>> =
+            next.into_par_iter().map(|hour| organizations(archive, hour)).collect::<Result<_>>()?;
+        let items: Vec<Item> = items.into_iter().flatten().collect();
+        let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
+        for Folded { shard, hour, organization_id, state, tables } in folded {
+            let Some(course) = courses.get_mut(&shard) else { continue };
+            course.folded.0.entry(hour).or_default().push(tables);
+            course.folded.1.insert(organization_id, state);
+        }
     }
-    Ok(shards)
 }
 
-/// Decodes a window's events, and sorts states and events by organization, ascending.
-fn organizations(archive: &dyn Archive, shard: Shard, window: Window) -> Result<Vec<Item>> {
-    let Window { files, bodies, states, .. } = window;
-    let mut decoded: Vec<(Hour, Vec<EventRecord>)> = files
+impl Course {
+    fn of(window: Window) -> Self {
+        let Window { hours, files, bodies, states } = window;
+        let mut by_hour: BTreeMap<Hour, Vec<Bytes>> = BTreeMap::new();
+        for (hour, bytes) in files {
+            by_hour.entry(hour).or_default().push(bytes);
+        }
+        let bodies = bodies.into_iter().collect();
+        Self { hours: hours.into_iter(), files: by_hour, bodies, folded: (BTreeMap::new(), states) }
+    }
+
+    fn next(&mut self, shard: Shard) -> Option<ShardHour> {
+        let (hour, rules) = self.hours.next()?;
+        Some(ShardHour {
+            shard,
+            hour,
+            rules,
+            files: self.files.remove(&hour).unwrap_or_default(),
+            bodies: self.bodies.remove(&hour).unwrap_or_default(),
+            states: std::mem::take(&mut self.folded.1),
+        })
+    }
+}
+
+/// Decodes an hour's events, and sorts states and events by organization, ascending.
+fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Item>> {
+    let ShardHour { shard, hour, rules, files, bodies, states } = of;
+    let mut decoded: Vec<Vec<EventRecord>> = files
         .into_par_iter()
-        .map(|(hour, bytes)| {
+        .map(|bytes| {
             let mut records = Vec::new();
             read_archive(archive, (shard, hour), &bytes, |record| records.push(record))?;
-            Ok((hour, records))
+            Ok(records)
         })
         .collect::<Result<_>>()?;
-    let in_memory = bodies.into_par_iter().map(|(hour, bodies)| {
-        let records = bodies.into_par_iter().map(|(kind, body)| {
-            let event = prorata_schemas::body::decode(kind, &body)
-                .map_err(|reject| damaged((shard, hour), reject.to_string()))?;
-            Ok(EventRecord { event, body })
-        });
-        Ok((hour, records.collect::<Result<_>>()?))
+    let in_memory = bodies.into_par_iter().map(|(kind, body)| {
+        let event = prorata_schemas::body::decode(kind, &body)
+            .map_err(|reject| damaged((shard, hour), reject.to_string()))?;
+        Ok(EventRecord { event, body })
     });
-    decoded.extend(in_memory.collect::<Result<Vec<_>>>()?);
-    let new = |organization_id: Text| Item { shard, organization_id, state: None, events: BTreeMap::new() };
+    decoded.push(in_memory.collect::<Result<_>>()?);
+    let new = |organization_id: Text| {
+        let rules = Arc::clone(&rules);
+        Item { shard, hour, rules, organization_id, state: None, events: Vec::new() }
+    };
     let mut items: BTreeMap<Text, Item> = BTreeMap::new();
     for (organization_id, state) in states {
         items.insert(organization_id.clone(), Item { state: Some(state), ..new(organization_id) });
     }
-    for (hour, records) in decoded {
-        for record in records {
-            let organization_id = record.event.organization_id.clone();
-            let item = items.entry(organization_id.clone()).or_insert_with(|| new(organization_id));
-            item.events.entry(hour).or_default().push(record);
-        }
+    for record in decoded.into_iter().flatten() {
+        let organization_id = record.event.organization_id.clone();
+        let item = items.entry(organization_id.clone()).or_insert_with(|| new(organization_id));
+        item.events.push(record);
     }
     Ok(items.into_values().collect())
 }
 
-/// Folds one organization through the hours, from its first event on.
-fn fold_organization(mut item: Item, hours: &[(Hour, Arc<Rules>)]) -> Result<(Item, Vec<FoldedHour>)> {
-    let mut folded = Vec::new();
-    for (hour, rules) in hours {
-        let events = item.events.remove(hour).unwrap_or_default();
-        let before = match item.state.take() {
-            Some(state) => state,
-            None if events.is_empty() => continue,
-            None => {
-                OrganizationState { state: State::new(item.organization_id.clone()), max_event_time: None }
-            }
-        };
-        let (state, tables) =
-            prorata_engine::close_hour(before.state, *hour, events, rules).map_err(|source| {
-                WorkerError::Fold { organization: item.organization_id.to_string(), hour: *hour, source }
-            })?;
-        let max_event_time = before.max_event_time.max(tables.totals.max_event_time);
-        let after = OrganizationState { state, max_event_time };
-        let packed = snapshot::pack(&item.organization_id, &after)
-            .map_err(|error| WorkerError::Task(error.to_string()))?;
-        let digest = snapshot::state_digest(&packed);
-        folded.push(FoldedHour { tables, packed, digest });
-        item.state = Some(after);
-    }
-    Ok((item, folded))
+/// One organization's hour, folded.
+struct Folded {
+    shard: Shard,
+    hour: Hour,
+    organization_id: Text,
+    state: OrganizationState,
+    tables: FoldedHour,
+}
+
+/// Folds an organization's hour.
+fn fold_organization(item: Item) -> Result<Folded> {
+    let Item { shard, hour, rules, organization_id, state, events } = item;
+    let new = || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None };
+    let before = state.unwrap_or_else(new);
+    let closed = prorata_engine::close_hour(before.state, hour, events, &rules);
+    let (state, tables) = closed.map_err(|source| {
+        let organization = organization_id.to_string();
+        WorkerError::Fold { organization, hour, source }
+    })?;
+    let max_event_time = before.max_event_time.max(tables.totals.max_event_time);
+    let state = OrganizationState { state, max_event_time };
+    let packed =
+        snapshot::pack(&organization_id, &state).map_err(|error| WorkerError::Task(error.to_string()))?;
+    let digest = snapshot::state_digest(&packed);
+    Ok(Folded { shard, hour, organization_id, state, tables: FoldedHour { tables, packed, digest } })
 }
 
 /// Reads a file of a shard's hour in our own archive: every record must be an event.

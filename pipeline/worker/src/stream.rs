@@ -147,6 +147,8 @@ pub struct Worker<S> {
     backlog: VecDeque<Item>,
     /// Whether messages came when last listened: more may follow at once.
     flowing: bool,
+    /// Until when messages that flow go before checkpoints that can wait.
+    rests_until: Timestamp,
     /// Bytes of memory that the process held beside events, before this step.
     beside: u64,
     /// When the registry may be asked again, and how often it has failed.
@@ -189,6 +191,7 @@ impl<S: Source> Worker<S> {
             claims: 0,
             backlog: VecDeque::new(),
             flowing: false,
+            rests_until: now,
             beside: 0,
             registry_at: now,
             registry_failures: 0,

@@ -104,14 +104,17 @@ impl TopicProgress {
         }
     }
 
-    /// Notes that a broker has confirmed the end.
-    pub fn confirm_end(&mut self, offset: i64, now: Timestamp) {
+    /// Notes that a broker has confirmed the end; whether that moves the next offset, which the next checkpoint is to
+    /// say.
+    pub fn confirm_end(&mut self, offset: i64, now: Timestamp) -> bool {
         self.end = Some((offset, now));
         // All before the end is told: what lies between are offsets without a record.
-        if self.offsets.next.is_none_or(|next| offset > next) {
+        let moves = self.offsets.next.is_none_or(|next| offset > next);
+        if moves {
             self.offsets.next = Some(offset);
             self.verify = None;
         }
+        moves
     }
 
     /// Whether the end is reached, as a broker has lately confirmed.

@@ -21,7 +21,7 @@ use crate::rules::RuleBook;
 use crate::snapshot::ShardState;
 
 /// Hours to fold at first.
-const WINDOW_FIRST: i64 = 8;
+const WINDOW_FIRST: i64 = 2;
 
 /// Hours after now whose archive is listed when a shard is taken.
 const AHEAD_HOURS: i64 = 24;

@@ -71,8 +71,14 @@ impl<S: Source> Worker<S> {
         self.take_backlog().await?;
         self.move_watermarks();
         let due = self.due();
+        let began = self.ports.clock.now();
         for shard in &due {
             self.checkpoint(*shard, false).await?;
+        }
+        if !due.is_empty() {
+            // As long as that took, messages are taken before it is done again, if they flow.
+            let now = self.ports.clock.now();
+            self.rests_until = Timestamp(now.0.saturating_add(now.0 - began.0));
         }
         self.publish().await?;
         self.feed().await;
@@ -122,9 +128,10 @@ impl<S: Source> Worker<S> {
         let is_due = |live: &LiveShard| {
             let age = now.0 - live.decided_at.0;
             let waiting = live.closable().is_some() || live.refold_due(now, every);
-            let in_turn = waiting && (!self.flowing || age >= every / FLOWING_PART);
+            let rested = age >= every / FLOWING_PART && now >= self.rests_until;
+            let in_turn = waiting && (!self.flowing || rested);
             let large = live.new_bytes >= self.options.checkpoint_bytes || (crowded && live.new_bytes > 0);
-            let old = live.news && age >= every;
+            let old = (live.news || waiting) && age >= every;
             live.retry_at <= now && (live.pending.is_some() || in_turn || large || old)
         };
         self.live().filter(|live| is_due(live)).map(|live| live.shard).collect()

@@ -201,9 +201,10 @@ impl<S: Source> Worker<S> {
             match item {
                 Item::End { topic, shard, offset } => {
                     let now = self.ports.clock.now();
-                    let live = self.live_mut(shard);
-                    if let Some(topic) = live.and_then(|live| live.topics.get_mut(&topic)) {
-                        topic.confirm_end(offset, now);
+                    if let Some(live) = self.live_mut(shard)
+                        && let Some(topic) = live.topics.get_mut(&topic)
+                    {
+                        live.news |= topic.confirm_end(offset, now);
                     }
                 }
                 Item::Message(message) => {
