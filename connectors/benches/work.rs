@@ -1,0 +1,300 @@
+//! What the stream worker costs beside a backfill of the very same events, as a ratio taken in one run: both fold one
+//! day into a folder of their own, with real messages, archive, Parquet and Delta tables, and must come to the same
+//! content. Kafka is in memory; reading it dry is measured by itself.
+//!
+//! The ratio is processor time of the worker over that of the backfill: 1 would mean that offsets, checkpoints and
+//! late events cost nothing. It is taken at both ends of what a catch-up can be. Where all messages are read before an
+//! hour closes, each hour is folded once, and the ratio is that of the path of a message. Where each event hour brings a
+//! checkpoint of every shard, as at 480 times real time, late events find their hours closed, hours are folded again, and
+//! files are many and small for so few events.
+
+#![expect(clippy::unwrap_used, reason = "benchmarks may")]
+
+#[path = "work/load.rs"]
+mod load;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::archive::write_events;
+use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
+use prorata_connectors::store::{Store, open_input};
+use prorata_schemas::event::EventKind;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::backfill;
+use prorata_worker::memory::{MemoryBroker, Record, SteppedClock};
+use prorata_worker::names::{Shard, TableFile};
+use prorata_worker::ports::{Silent, TableCommitter};
+use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::source::{Signal, Source, Start};
+use prorata_worker::status::{Counts, Status, WorkerStatus};
+use prorata_worker::stream::{self, Worker};
+use tempfile::TempDir;
+
+use load::{Sent, TOPICS};
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const SHARDS: Shard = 4;
+const ROUNDS: usize = 3;
+/// Messages of one poll.
+const POLL_MESSAGES: usize = 2_000;
+/// Polls after which a worker must be done.
+const POLLS_MAX: usize = 100_000;
+/// While messages flow, a shard closes hours no more often: an eighth of the time between two checkpoints.
+const CLOSES_EVERY: Duration = Duration::from_millis(7_500);
+
+/// Content digests of live files.
+type Digests = BTreeMap<(&'static str, Shard, Hour), String>;
+
+/// What a run took.
+#[derive(Clone, Copy)]
+struct Spent {
+    processor: Duration,
+    wall: Duration,
+}
+
+/// Takes the time from its making on.
+struct Watch(Duration, Instant);
+
+impl Watch {
+    fn start() -> Self {
+        Self(processor(), Instant::now())
+    }
+
+    fn spent(&self) -> Spent {
+        Spent { processor: processor() - self.0, wall: self.1.elapsed() }
+    }
+}
+
+/// Processor time of the process, ended threads included; the kernel counts it in hundredths of a second.
+fn processor() -> Duration {
+    let found = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = found.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    Duration::from_millis(fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum())
+}
+
+fn shard_of(sent: &Sent) -> Shard {
+    let root = Root { format: 1, shards: SHARDS, key_hash: KeyHash::Murmur2 };
+    root.shard_of(&sent.record.event.organization_id)
+}
+
+/// Topics with all messages.
+fn fill(broker: MemoryBroker, messages: &[Sent]) -> MemoryBroker {
+    broker.set_poll_messages(POLL_MESSAGES);
+    TOPICS.iter().for_each(|topic| broker.set_partitions(topic, SHARDS));
+    let encoder = MessageEncoder::single_object();
+    for sent in messages {
+        let event = &sent.record.event;
+        let record = Record {
+            timestamp_millis: sent.arrives.0 / 1_000,
+            key: Some(event.organization_id.as_bytes().to_vec()),
+            value: Some(encoder.encode(event.payload.kind(), &sent.record.body)),
+            headers: Vec::new(),
+        };
+        broker.produce(sent.topic, shard_of(sent), record).unwrap();
+    }
+    broker
+}
+
+/// The same events as files, one per topic partition.
+fn write_files(messages: &[Sent], folder: &Path) {
+    let mut partitions: BTreeMap<_, Vec<(EventKind, &[u8])>> = BTreeMap::new();
+    for sent in messages {
+        let body = (sent.record.event.payload.kind(), &*sent.record.body);
+        partitions.entry((sent.topic, shard_of(sent))).or_default().push(body);
+    }
+    assert_eq!(partitions.len(), TOPICS.len() * usize::from(SHARDS), "each partition has events");
+    for ((topic, shard), events) in partitions {
+        fs::write(folder.join(format!("{topic}-{shard}.avro")), write_events(&events).unwrap()).unwrap();
+    }
+}
+
+async fn digests(store: &Store) -> Digests {
+    let tables = DeltaTables::new(store.clone());
+    let mut digests = Digests::new();
+    for table in Table::ALL {
+        for file in tables.load(table).await.unwrap().files {
+            let file = TableFile::parse(&file.path).unwrap();
+            let before = digests.insert((table.name(), file.shard, file.hour), file.digest);
+            assert_eq!(before, None, "one file per table, shard and hour");
+        }
+    }
+    digests
+}
+
+async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    let watch = Watch::start();
+    let ports = backfill::Ports {
+        store: Arc::new(store.clone()),
+        tables: Arc::new(DeltaTables::new(store.clone())),
+        archive: Arc::new(AvroArchive),
+        encoder: Arc::new(ParquetEncoder),
+        input: open_input(events).unwrap(),
+        clock: Arc::new(SystemClock),
+        progress: Arc::new(Silent),
+    };
+    let options = backfill::Options { shards: Some(SHARDS), ..backfill::Options::new("backfill".into()) };
+    let outcome = backfill::run(ports, options).await.unwrap();
+    let spent = watch.spent();
+    assert_eq!((outcome.events_read, outcome.closed_through), (messages as u64, Some(load::last_hour())));
+    assert!(outcome.dead_letters.is_empty(), "{:?}", outcome.dead_letters);
+    (spent, digests(&store).await)
+}
+
+/// Whether every hour is closed, none is to be folded again, and the tables are told.
+fn done(status: &WorkerStatus) -> bool {
+    let settled = |shard: &prorata_worker::status::ShardStatus| {
+        let read = shard.topics.len() == TOPICS.len() && shard.topics.values().all(|topic| topic.at_end);
+        let folded = shard.closed_through == Some(load::last_hour()) && shard.dirty_from.is_none();
+        read && folded && shard.published_at == shard.checkpoint_at
+    };
+    status.shards.len() == usize::from(SHARDS) && status.shards.values().all(settled)
+}
+
+/// A worker from its start to its clean stop, once all is done; every poll takes `poll_takes` by its clock.
+async fn run_worker(broker: &MemoryBroker, poll_takes: Duration) -> (Spent, Digests, Counts) {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    // No more than the last hour with events may close.
+    let clock = SteppedClock::new(load::last_hour().next().end());
+    let status = Arc::new(Status::default());
+    let source = broker.source("worker", &TOPICS);
+    let watch = Watch::start();
+    let ports = stream::Ports {
+        store: Arc::new(store.clone()),
+        tables: Arc::new(DeltaTables::new(store.clone())),
+        archive: Arc::new(AvroArchive),
+        encoder: Arc::new(ParquetEncoder),
+        decoder: Arc::new(SingleObjectMessages::new().unwrap()),
+        letters: None,
+        clock: Arc::new(clock.clone()),
+        status: Arc::clone(&status),
+    };
+    let options = stream::Options { shards: Some(SHARDS), ..stream::Options::new("worker".into()) };
+    let mut worker = Worker::open(source, ports, options).await.unwrap();
+    let mut polls = 0;
+    while !done(&status.lock()) {
+        assert!(polls < POLLS_MAX, "{:?}", status.lock().shards);
+        worker.step(Duration::ZERO).await.unwrap();
+        clock.advance(poll_takes);
+        polls += 1;
+    }
+    worker.drain().await;
+    let spent = watch.spent();
+    let counts = status.lock().counts.clone();
+    assert!(counts.dead_letters.is_empty(), "{:?}", counts.dead_letters);
+    (spent, digests(&store).await, counts)
+}
+
+/// Reads all messages, and does nothing with them.
+async fn run_dry(broker: &MemoryBroker, messages: usize) -> Spent {
+    let mut source = broker.source("dry", &TOPICS);
+    let watch = Watch::start();
+    let (mut told, mut polls) = (0, 0);
+    while told < messages {
+        assert!(polls < POLLS_MAX, "{told} of {messages} messages");
+        for signal in source.poll(Duration::ZERO).await.unwrap() {
+            match signal {
+                Signal::Assigned(shards) => {
+                    for shard in shards {
+                        let topics = TOPICS.map(|topic| (topic.into(), Start::Earliest));
+                        source.start(shard, topics.into()).await.unwrap();
+                    }
+                }
+                Signal::Messages(messages) => told += messages.len(),
+                _ => {}
+            }
+        }
+        polls += 1;
+    }
+    watch.spent()
+}
+
+fn median(all: &[Spent]) -> Spent {
+    let middle = |of: fn(&Spent) -> Duration| {
+        let mut values: Vec<Duration> = all.iter().map(of).collect();
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    Spent { processor: middle(|spent| spent.processor), wall: middle(|spent| spent.wall) }
+}
+
+/// A way in which the worker catches up.
+struct CatchUp {
+    name: &'static str,
+    /// Whether hours close while messages come; late events then find theirs closed.
+    hourly: bool,
+    spent: Vec<Spent>,
+}
+
+#[tokio::main]
+async fn main() {
+    let messages = load::messages();
+    let files = TempDir::new().unwrap();
+    write_files(&messages, files.path());
+    let (events, count) = (files.path().to_str().unwrap(), messages.len());
+    let polls_an_hour = count / POLL_MESSAGES / load::HOURS.unsigned_abs() as usize;
+    let hourly = CLOSES_EVERY / u32::try_from(polls_an_hour.max(1)).unwrap();
+    let mut catch_ups = [("worker, all read first", false), ("worker, hour by hour", true)]
+        .map(|(name, hourly)| CatchUp { name, hourly, spent: Vec::new() });
+    let (mut backfills, mut dry) = (Vec::new(), Vec::new());
+    println!("{count} messages of {} hours, {SHARDS} shards, {ROUNDS} rounds, medians", load::HOURS);
+    for round in 0..ROUNDS {
+        let (spent, wanted) = run_backfill(events, count).await;
+        backfills.push(spent);
+        for catch_up in &mut catch_ups {
+            // In order, one partition after the other, or at random from all of them, as far as they have come.
+            let broker = if catch_up.hourly { MemoryBroker::seeded(1) } else { MemoryBroker::default() };
+            let broker = fill(broker, &messages);
+            let poll_takes = if catch_up.hourly { hourly } else { Duration::ZERO };
+            let (spent, found, counts) = run_worker(&broker, poll_takes).await;
+            assert!(found == wanted, "{} and the backfill differ", catch_up.name);
+            assert_eq!(counts.late_events > 0, catch_up.hourly, "{} late events", counts.late_events);
+            catch_up.spent.push(spent);
+            dry.push(run_dry(&broker, count).await);
+            if round == 0 {
+                println!(
+                    "{}: {} late events, {} hours closed, {} restated, {} checkpoints, {} commits",
+                    catch_up.name,
+                    counts.late_events,
+                    counts.closed_hours,
+                    counts.restated_hours,
+                    counts.checkpoints,
+                    counts.commits
+                );
+            }
+        }
+    }
+    let (base, dry) = (median(&backfills), median(&dry));
+    let tell = |name: &str, spent: Spent| {
+        let rate = count as f64 / spent.processor.as_secs_f64();
+        println!(
+            "{name:<24} {:>7.0?} processor, {:>7.0?} wall, {rate:>8.0} events/s of processor",
+            spent.processor, spent.wall
+        );
+    };
+    let ratio = |of: Duration, to: Duration| of.as_secs_f64() / to.as_secs_f64();
+    tell("backfill", base);
+    for catch_up in &catch_ups {
+        let spent = median(&catch_up.spent);
+        tell(catch_up.name, spent);
+        println!(
+            "{:<24} {:.2} of the backfill's processor time, {:.2} of its wall time; the broker in memory takes {:.0} %",
+            "",
+            ratio(spent.processor, base.processor),
+            ratio(spent.wall, base.wall),
+            100.0 * ratio(dry.processor, spent.processor)
+        );
+    }
+}
