@@ -16,8 +16,8 @@ use super::probe::Asker;
 use super::producer::{Delivery, Record, Sender};
 use super::settings::{Connection, wrong};
 
-/// How long brokers may take for a message.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long brokers may take for a message: the worker waits meanwhile, and may have shards to let go of.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of letters in one batch, about: topics take such batches, however small the messages they take.
 const BATCH_BYTES: u32 = 65_536;
@@ -109,15 +109,19 @@ impl DeadLetterTopic for KafkaDeadLetters {
         let sender = self.sender()?;
         let deadline = Instant::now() + PATIENCE + PATIENCE / 2;
         let letters: Vec<&DeadLetter> = letters.iter().collect();
-        let mut failure = None;
+        let (mut failure, mut too_large) = (None, None);
         for (letter, code, reason) in self.deliver(&sender, &letters, deadline).await? {
             // Brokers refuse a batch for the size of all its messages: alone, a letter is judged by its own.
             let refused = match code {
                 Code::MessageSizeTooLarge => self.deliver(&sender, &[letter], deadline).await?.pop(),
                 _ => Some((letter, code, reason)),
             };
-            failure = failure.or(refused);
+            match refused {
+                Some((_, Code::MessageSizeTooLarge, _)) => too_large = too_large.or(refused),
+                _ => failure = failure.or(refused),
+            }
         }
-        failure.map_or(Ok(()), |(_, code, reason)| Err(sender.meaning(code, &reason)))
+        // Size alone may be blamed only where all others have been taken.
+        failure.or(too_large).map_or(Ok(()), |(_, code, reason)| Err(sender.meaning(code, &reason)))
     }
 }

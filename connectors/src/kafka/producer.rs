@@ -188,7 +188,9 @@ impl Sender {
     /// What a failure to send means.
     pub(super) fn meaning(&self, code: Code, reason: &str) -> SourceError {
         match code {
-            Code::MessageSizeTooLarge => wrong(format!("{reason}: raise max.message.bytes of the topic")),
+            Code::MessageSizeTooLarge => {
+                SourceError::TooLarge(format!("{reason}: raise max.message.bytes of the topic"))
+            }
             Code::UnknownTopicOrPartition | Code::UnknownTopic => {
                 wrong(format!("Kafka at {} has no such topic: {reason}; create it", self.connection.brokers))
             }

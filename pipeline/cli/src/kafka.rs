@@ -55,7 +55,9 @@ fn login(kafka: &Kafka) -> Result<Login, Failure> {
 pub fn failure(error: SourceError) -> Failure {
     match error {
         SourceError::Unavailable(_) => Failure::storage(error),
-        SourceError::Configuration(_) | SourceError::Fenced(_) => Failure::usage(error),
+        SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_) => {
+            Failure::usage(error)
+        }
     }
 }
 

@@ -93,7 +93,9 @@ impl WorkerError {
         match self {
             Self::Configuration(_)
             | Self::Held { .. }
-            | Self::Source(SourceError::Configuration(_) | SourceError::Fenced(_)) => 2,
+            | Self::Source(
+                SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_),
+            ) => 2,
             Self::Store(_)
             | Self::Tables(_)
             | Self::Taken { .. }

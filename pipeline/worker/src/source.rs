@@ -99,6 +99,9 @@ pub enum SourceError {
     /// What is configured can never work: wrong credentials, no such topic. The sentence says how to mend it.
     #[error("{0}")]
     Configuration(String),
+    /// A message is larger than the topic takes; all others that were to be sent with it have been.
+    #[error("{0}")]
+    TooLarge(String),
     /// Another member with the same static membership has taken over: this one must stop.
     #[error("another member of the consumer group uses the same kafka.group_instance_id: {0}")]
     Fenced(String),
@@ -161,6 +164,6 @@ pub trait MessageDecoder: Send + Sync {
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
     /// Sends letters with their original bytes, key and headers, and headers that say why and where from; returns once
-    /// the brokers have all of them.
+    /// the brokers have all of them. [`SourceError::TooLarge`] says that they have all but those that are too large.
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
 }

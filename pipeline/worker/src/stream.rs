@@ -147,6 +147,8 @@ pub struct Worker<S> {
     backlog: VecDeque<Item>,
     /// Whether messages came when last listened: more may follow at once.
     flowing: bool,
+    /// When the source was last listened to.
+    listened_at: Timestamp,
     /// Until when messages that flow go before checkpoints that can wait.
     rests_until: Timestamp,
     /// Bytes of memory that the process held beside events, before this step.
@@ -191,6 +193,7 @@ impl<S: Source> Worker<S> {
             claims: 0,
             backlog: VecDeque::new(),
             flowing: false,
+            listened_at: now,
             rests_until: now,
             beside: 0,
             registry_at: now,

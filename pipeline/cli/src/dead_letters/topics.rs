@@ -59,6 +59,8 @@ pub(super) fn failure(error: &SourceError) -> Failure {
     let sentence = format!("messages cannot be sent back: {error}");
     match error {
         SourceError::Unavailable(_) => Failure::storage(sentence),
-        SourceError::Configuration(_) | SourceError::Fenced(_) => Failure::usage(sentence),
+        SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_) => {
+            Failure::usage(sentence)
+        }
     }
 }

@@ -22,6 +22,8 @@ struct Topic {
     letters: Vec<DeadLetter>,
     /// How many letters it takes until it answers no more; none: any number.
     room: Option<usize>,
+    /// Bytes of the largest value that it takes; none: any.
+    largest: Option<usize>,
 }
 
 impl MemoryDeadLetterTopic {
@@ -53,6 +55,11 @@ impl MemoryDeadLetterTopic {
     pub fn set_room(&self, letters: Option<usize>) {
         lock(&self.topic).room = letters;
     }
+
+    /// Takes no letter with a value of more bytes than this; none: takes any.
+    pub fn set_largest(&self, bytes: Option<usize>) {
+        lock(&self.topic).largest = bytes;
+    }
 }
 
 #[async_trait]
@@ -62,17 +69,37 @@ impl DeadLetterTopic for MemoryDeadLetterTopic {
         let send = move || lock(&topic).take(&letters);
         let sent = self.faults.effect(Effect::Send, "dead letters", send).await;
         let unavailable = |cause: &str| SourceError::Unavailable(cause.to_owned());
-        sent.and_then(|all| if all { Ok(()) } else { Err("no broker answers") }).map_err(unavailable)
+        match sent.map_err(unavailable)? {
+            Sent::All => Ok(()),
+            Sent::AllButLarge => Err(SourceError::TooLarge("a letter is too large".into())),
+            Sent::NotAll => Err(unavailable("no broker answers")),
+        }
     }
 }
 
+/// How sending came out.
+#[derive(Clone, Copy, Debug)]
+enum Sent {
+    All,
+    AllButLarge,
+    NotAll,
+}
+
 impl Topic {
-    /// Keeps what there is room for. Whether that is all.
-    fn take(&mut self, letters: &[DeadLetter]) -> bool {
-        let taken = self.room.map_or(letters.len(), |room| room.min(letters.len()));
+    /// Keeps what there is room for.
+    fn take(&mut self, letters: &[DeadLetter]) -> Sent {
+        let fits = |letter: &&DeadLetter| self.largest.is_none_or(|most| letter.rejected.bytes.len() <= most);
+        let fitting: Vec<DeadLetter> = letters.iter().filter(fits).cloned().collect();
+        let taken = self.room.map_or(fitting.len(), |room| room.min(fitting.len()));
         self.room = self.room.map(|room| room - taken);
-        self.letters.extend(letters.iter().take(taken).cloned());
-        taken == letters.len()
+        let all = taken == fitting.len();
+        let fit = fitting.len() == letters.len();
+        self.letters.extend(fitting.into_iter().take(taken));
+        match (all, fit) {
+            (false, _) => Sent::NotAll,
+            (true, false) => Sent::AllButLarge,
+            (true, true) => Sent::All,
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::publish;
 use crate::retention;
+use crate::source::SourceError;
 use crate::status::Counts;
 
 /// How long checkpoints are kept, in microseconds: 7 days.
@@ -114,7 +115,13 @@ pub(super) async fn feed(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
     let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
     let bytes = ports.store.get(&path).await?.ok_or_else(|| damaged("it is named but not there".into()))?;
     let letters = ports.archive.read_dead_letters(&bytes).map_err(damaged)?;
-    topic.send(&letters).await?;
+    match topic.send(&letters).await {
+        // It never will be taken, and would keep all others from the topic.
+        Err(SourceError::TooLarge(cause)) => {
+            tracing::error!(cause, path, "a dead letter is too large for its topic, it is only in the file");
+        }
+        sent => sent?,
+    }
     shard.draft.dead_letters.retain(|waiting| *waiting != path);
     shard.news = true;
     Ok(())

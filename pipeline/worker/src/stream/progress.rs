@@ -87,6 +87,19 @@ impl TopicProgress {
         Self { offsets, last: None, verify, grown_at: now, end: None }
     }
 
+    /// Has the last record taken compared with what Kafka has, once reading starts anew.
+    pub fn compare_again(&mut self) {
+        self.note_last();
+        self.verify = self.offsets.last.clone();
+    }
+
+    /// Turns the last message taken into what the next checkpoint says of it.
+    pub fn note_last(&mut self) {
+        if let Some(message) = self.last.take() {
+            self.offsets.last = Some(LastRecord::of(&message));
+        }
+    }
+
     /// Where reading starts: at the record before the next, where one is known, to see that it is the same.
     pub fn start(&self) -> Start {
         match (&self.verify, self.offsets.next) {

@@ -244,9 +244,7 @@ impl LiveShard {
     pub fn offsets(&mut self) -> Result<BTreeMap<String, serde_json::Value>, serde_json::Error> {
         let mut offsets = BTreeMap::new();
         for (topic, progress) in &mut self.topics {
-            if let Some(message) = progress.last.take() {
-                progress.offsets.last = Some(super::progress::LastRecord::of(&message));
-            }
+            progress.note_last();
             offsets.insert(topic.to_string(), serde_json::to_value(&progress.offsets)?);
         }
         Ok(offsets)

@@ -7,6 +7,7 @@ use prorata_schemas::Text;
 use prorata_schemas::time::Hour;
 
 use super::intake::{Intake, Taken};
+use super::progress::TopicProgress;
 use super::recover::Recovery;
 use super::{Item, Slot, Worker, check_partitions, retry_at};
 use crate::error::{Result, WorkerError};
@@ -15,6 +16,9 @@ use crate::source::{Signal, Source, SourceError, Start};
 
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
+
+/// How long the source may go unheard before what was read last is compared once more, in microseconds.
+const SILENCE_MICROS: i64 = 15_000_000;
 
 /// How long Kafka may be unavailable without a break before the worker gives up, in microseconds: 10 minutes.
 const DEAF_MICROS: i64 = 600_000_000;
@@ -283,6 +287,12 @@ impl<S: Source> Worker<S> {
         } else {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }
+        self.restart(shard).await
+    }
+
+    /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
+    async fn restart(&mut self, shard: Shard) -> Result<()> {
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
         let starts: BTreeMap<Text, Start> = live.starts();
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
@@ -296,5 +306,24 @@ impl<S: Source> Worker<S> {
             }
             started => Ok(started?),
         }
+    }
+
+    /// Has the last record of every topic partition compared once more where nothing was taken from the source for a
+    /// while: a topic that was made anew meanwhile, and has grown beyond what was read, would look as if it went on.
+    pub(super) async fn compare_after_silence(&mut self) -> Result<()> {
+        let now = self.ports.clock.now();
+        let silent = now.0 - self.listened_at.0 > SILENCE_MICROS;
+        self.listened_at = now;
+        if !silent {
+            return Ok(());
+        }
+        let shards: Vec<Shard> = self.live().map(|live| live.shard).collect();
+        for shard in shards {
+            if let Some(live) = self.live_mut(shard) {
+                live.topics.values_mut().for_each(TopicProgress::compare_again);
+            }
+            self.restart(shard).await?;
+        }
+        Ok(())
     }
 }

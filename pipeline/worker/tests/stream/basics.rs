@@ -6,7 +6,7 @@ use prorata_schemas::time::Hour;
 use prorata_worker::memory::Faults;
 
 use crate::harness::*;
-use crate::world::World;
+use crate::world::{What, World};
 
 /// Asserts that the lake is what a plain fold of these events through the trace's end gives.
 fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
@@ -76,4 +76,26 @@ async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
     let sentence = &letter.rejected.reject.sentence;
     assert!(sentence.contains("101 hours back") && sentence.contains("work.hours_max: 100"), "{sentence}");
     assert_folded(&world, &[vec![ancient(93)], trace()].concat(), "");
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_holds_up_no_other() {
+    let world = World::default();
+    world.letters.set_largest(Some(100));
+    let event = node("acme", 10, 1);
+    for length in [101, 100] {
+        world.send_event(&event, vec![255; length], What::Bad(Reason::UnknownSchema));
+    }
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    let lengths =
+        || world.letters.letters().iter().map(|letter| letter.rejected.bytes.len()).collect::<Vec<_>>();
+    assert_eq!(lengths(), [100]);
+    world.send_event(&event, vec![255; 99], What::Bad(Reason::UnknownSchema));
+    member.settle(&world).await.unwrap();
+    assert_eq!(lengths(), [100, 99]);
+    let waiting =
+        world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
+    assert_eq!(waiting, 0);
 }
