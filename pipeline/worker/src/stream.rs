@@ -86,6 +86,8 @@ pub struct Options {
     pub resident: fn() -> u64,
     /// Rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
+    /// How long the source may go unheard before what was read last is compared once more.
+    pub compare_after: Duration,
     /// Whether to go on from the earliest message where Kafka lost the next.
     pub go_on_without_lost: bool,
     /// Most time that a clean stop may take.
@@ -111,6 +113,7 @@ impl Options {
             queue_bytes: 64 << 20,
             resident: || 0,
             rows_in_flight: 100_000,
+            compare_after: Duration::from_secs(15),
             go_on_without_lost: false,
             drain_timeout: Duration::from_secs(30),
         }
@@ -147,7 +150,7 @@ pub struct Worker<S> {
     backlog: VecDeque<Item>,
     /// Whether messages came when last listened: more may follow at once.
     flowing: bool,
-    /// When the source was last listened to.
+    /// When the source last said something, be it that there is nothing.
     listened_at: Timestamp,
     /// Until when messages that flow go before checkpoints that can wait.
     rests_until: Timestamp,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prorata_connectors::archive::write_events;
 use prorata_schemas::event::{EventKind, EventRecord};
@@ -215,6 +215,29 @@ fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
     says_so(worker, &[&topic]);
     assert_eq!(world.lake().tables(), before);
     send_to(&mut world, &topic, second);
+    goes_on(&mut world, &admin);
+    assert_law(&world, &[first, second], &[]);
+}
+
+#[test]
+fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
+    let (mut world, admin) = world("under-frozen");
+    // It stays a member, so nothing is loaded anew.
+    world.set("kafka.session_timeout", json!("60s"));
+    let (first, second) = (load(90), Load { pods: 16, hours: 6, ..load(91) });
+    let mut worker = world.worker();
+    let messages = world.send(first);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    let topic = world.topics[0].clone();
+    let before = world.lake().tables();
+    let frozen = Instant::now();
+    freeze(&worker);
+    let (old, new) = made_anew(&mut world, &admin, &topic, second);
+    assert!(old.iter().any(|(partition, end)| new[partition] > *end), "it is not longer than it was");
+    thread::sleep(Duration::from_secs(20).saturating_sub(frozen.elapsed()));
+    worker.program.signal("CONT");
+    says_so(worker, &[&topic]);
+    assert_eq!(world.lake().tables(), before);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }

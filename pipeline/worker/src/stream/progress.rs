@@ -87,6 +87,11 @@ impl TopicProgress {
         Self { offsets, last: None, verify, grown_at: now, end: None }
     }
 
+    /// Whether anything was taken that is not to be compared.
+    pub fn has_read(&self) -> bool {
+        self.verify.is_none() && (self.last.is_some() || self.offsets.last.is_some())
+    }
+
     /// Has the last record taken compared with what Kafka has, once reading starts anew.
     pub fn compare_again(&mut self) {
         self.note_last();

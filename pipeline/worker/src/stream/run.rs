@@ -93,7 +93,6 @@ impl<S: Source> Worker<S> {
         let full = self.bytes() >= self.budget();
         self.flowing = false;
         if self.backlog.is_empty() && !full {
-            self.compare_after_silence().await?;
             return self.listen(wait).await;
         }
         if full {

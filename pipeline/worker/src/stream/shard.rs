@@ -229,6 +229,11 @@ impl LiveShard {
         });
     }
 
+    /// Whether anything was taken since the last record of its topic partitions was to be compared.
+    pub fn has_read(&self) -> bool {
+        self.topics.values().any(TopicProgress::has_read)
+    }
+
     /// Where reading of each topic starts.
     pub fn starts(&self) -> BTreeMap<Text, Start> {
         self.topics.iter().map(|(topic, progress)| (topic.clone(), progress.start())).collect()

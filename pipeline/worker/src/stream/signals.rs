@@ -17,9 +17,6 @@ use crate::source::{Signal, Source, SourceError, Start};
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
 
-/// How long the source may go unheard before what was read last is compared once more, in microseconds.
-const SILENCE_MICROS: i64 = 15_000_000;
-
 /// How long Kafka may be unavailable without a break before the worker gives up, in microseconds: 10 minutes.
 const DEAF_MICROS: i64 = 600_000_000;
 
@@ -32,10 +29,47 @@ impl<S: Source> Worker<S> {
         };
         self.deaf_since = None;
         self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
+        let now = self.ports.clock.now();
+        let silent = now.0.saturating_sub(self.listened_at.0) > self.compare_after();
+        self.listened_at = now;
+        if silent {
+            return self.heed_after_silence(signals).await;
+        }
         for signal in signals {
             self.heed(signal).await?;
         }
         Ok(())
+    }
+
+    /// Heeds signals, but for those of shards that are read once more: while nothing was heard, a topic may have been
+    /// made anew and have grown beyond what was read, and would look as if it went on.
+    async fn heed_after_silence(&mut self, signals: Vec<Signal>) -> Result<()> {
+        let of = |signal: &Signal| match signal {
+            Signal::Messages(messages) => messages.first().map(|message| message.partition),
+            Signal::End { partition, .. } => Some(*partition),
+            _ => None,
+        };
+        let (read, told): (Vec<Signal>, Vec<Signal>) =
+            signals.into_iter().partition(|signal| of(signal).is_some());
+        for signal in told {
+            self.heed(signal).await?;
+        }
+        let again: Vec<Shard> = self.live().filter(|live| live.has_read()).map(|live| live.shard).collect();
+        for shard in &again {
+            if let Some(live) = self.live_mut(*shard) {
+                live.topics.values_mut().for_each(TopicProgress::compare_again);
+            }
+            self.restart(*shard).await?;
+        }
+        for signal in read.into_iter().filter(|signal| of(signal).is_none_or(|shard| !again.contains(&shard)))
+        {
+            self.heed(signal).await?;
+        }
+        Ok(())
+    }
+
+    fn compare_after(&self) -> i64 {
+        i64::try_from(self.options.compare_after.as_micros()).unwrap_or(i64::MAX)
     }
 
     /// Waits a little where Kafka is only unavailable, but not for ever: a new process may find what this one does not.
@@ -306,24 +340,5 @@ impl<S: Source> Worker<S> {
             }
             started => Ok(started?),
         }
-    }
-
-    /// Has the last record of every topic partition compared once more where nothing was taken from the source for a
-    /// while: a topic that was made anew meanwhile, and has grown beyond what was read, would look as if it went on.
-    pub(super) async fn compare_after_silence(&mut self) -> Result<()> {
-        let now = self.ports.clock.now();
-        let silent = now.0 - self.listened_at.0 > SILENCE_MICROS;
-        self.listened_at = now;
-        if !silent {
-            return Ok(());
-        }
-        let shards: Vec<Shard> = self.live().map(|live| live.shard).collect();
-        for shard in shards {
-            if let Some(live) = self.live_mut(shard) {
-                live.topics.values_mut().for_each(TopicProgress::compare_again);
-            }
-            self.restart(shard).await?;
-        }
-        Ok(())
     }
 }

@@ -71,6 +71,8 @@ impl Tune {
         options.memory_limit = self.memory_limit;
         options.checkpoint_bytes = self.checkpoint_bytes;
         options.checkpoint_every = Duration::from_secs(self.checkpoint_every);
+        // Rounds are up to some minutes apart: shorter than some, longer than most.
+        options.compare_after = Duration::from_secs(self.checkpoint_every * 20);
         options.watermark = self.watermark;
     }
 }
