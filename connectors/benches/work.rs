@@ -4,9 +4,9 @@
 //!
 //! The ratio is processor time of the worker over that of the backfill: 1 would mean that offsets, checkpoints and
 //! late events cost nothing. It is taken at both ends of what a catch-up can be. Where all messages are read before an
-//! hour closes, each hour is folded once, and the ratio is that of the path of a message. Where each event hour brings a
-//! checkpoint of every shard, as at 480 times real time, late events find their hours closed, hours are folded again, and
-//! files are many and small for so few events.
+//! hour closes, each hour is folded once, and the ratio is that of the path of a message: 1.2 to 1.4 was seen. Where each event
+//! hour brings a checkpoint of every shard, as at 480 times real time, late events find their hours closed, two or three
+//! hours are folded for each that is there, and files are many and small for so few events: 3.0 was seen.
 
 #![expect(clippy::unwrap_used, reason = "benchmarks may")]
 
@@ -278,10 +278,10 @@ async fn main() {
     }
     let (base, dry) = (median(&backfills), median(&dry));
     let tell = |name: &str, spent: Spent| {
-        let rate = count as f64 / spent.processor.as_secs_f64();
+        let (processor, wall) = (spent.processor.as_secs_f64(), spent.wall.as_secs_f64());
+        let rate = count as f64 / processor;
         println!(
-            "{name:<24} {:>7.0?} processor, {:>7.0?} wall, {rate:>8.0} events/s of processor",
-            spent.processor, spent.wall
+            "{name:<24} {processor:>6.2} s of processor, {wall:>6.2} s, {rate:>8.0} events per second of processor"
         );
     };
     let ratio = |of: Duration, to: Duration| of.as_secs_f64() / to.as_secs_f64();
