@@ -17,10 +17,11 @@ mod work;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use mimalloc::MiMalloc;
+use tikv_jemallocator::Jemalloc;
 
+/// It gives back what is free: of three measured, the others held twice what was in use.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// From Kubernetes and cloud events to the hourly cost of every pod.
 ///
