@@ -12,19 +12,17 @@ pub(super) struct Taken {
     pub states: u64,
     /// What the source may hold.
     pub queue: u64,
-    /// What the process was seen to hold beside events: all of the others, as far as it was there already, and what the
-    /// allocator keeps.
+    /// What the process was seen to hold beside events, when nothing was folded.
     pub beside: u64,
 }
 
 impl Taken {
-    /// Bytes of events that may be in memory: what the limit leaves beside the source's, the states, and what folding
-    /// and encoding take, or beside what the process was seen to hold, if that is more; but always some, for it must go
-    /// on.
+    /// Bytes of events that may be in memory: what the limit leaves beside folding and encoding, and beside the source
+    /// and the states, or what the process was seen to hold, if that is more; but always some, for it must go on.
     pub fn budget(&self, limit: u64) -> u64 {
-        let estimated = self.states.saturating_mul(STATE_FACTOR).saturating_add(self.queue);
-        let estimated = estimated.saturating_add(FOLDING_BYTES);
-        limit.saturating_sub(estimated.max(self.beside)).max(limit / 8)
+        let expected = self.states.saturating_mul(STATE_FACTOR).saturating_add(self.queue);
+        let taken = expected.max(self.beside).saturating_add(FOLDING_BYTES);
+        limit.saturating_sub(taken).max(limit / 8)
     }
 }
 
@@ -41,12 +39,12 @@ mod tests {
     #[test]
     fn what_is_expected_and_not_there_yet_is_left_free() {
         assert_eq!(left(10, 0), 1024 - 64 - 256 - 40);
-        assert_eq!(left(10, 360), 1024 - 64 - 256 - 40);
+        assert_eq!(left(10, 104), 1024 - 64 - 256 - 40);
     }
 
     #[test]
     fn what_is_seen_to_be_held_counts_where_it_is_more_than_expected() {
-        assert_eq!(left(10, 700), 324);
+        assert_eq!(left(10, 400), 1024 - 400 - 256);
     }
 
     #[test]
