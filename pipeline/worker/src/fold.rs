@@ -44,7 +44,7 @@ pub struct Window {
     /// Archive files of these hours.
     pub files: Vec<(Hour, Bytes)>,
     /// Events of these hours that are not read from files.
-    pub bodies: Vec<(Hour, Vec<Body>)>,
+    pub bodies: BTreeMap<Hour, Vec<Body>>,
     /// State before the first hour.
     pub states: ShardState,
 }
@@ -113,7 +113,6 @@ impl Course {
         for (hour, bytes) in files {
             by_hour.entry(hour).or_default().push(bytes);
         }
-        let bodies = bodies.into_iter().collect();
         Self { hours: hours.into_iter(), files: by_hour, bodies, folded: (BTreeMap::new(), states) }
     }
 

@@ -160,7 +160,7 @@ async fn load_window(run: &Run, shard: Shard, cursor: &mut Cursor, window: i64, 
     let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
     let files = objects::get_all(&*run.ports.store, paths).await?;
     let states = std::mem::take(&mut cursor.states);
-    Ok(Window { hours, files: of.into_iter().zip(files).collect(), bodies: Vec::new(), states })
+    Ok(Window { hours, files: of.into_iter().zip(files).collect(), bodies: BTreeMap::new(), states })
 }
 
 /// Ends shards that are through, or whose state is the recorded one again, and leaves the others to go on.

@@ -115,10 +115,11 @@ pub(super) async fn too_large(stage: &mut Stage) -> Checked {
     let mut mixed = small.clone();
     mixed.insert(5, letter(99, Some(b"acme"), &noise(length, 0), Vec::new()));
     match topic.send(&mixed).await {
-        Err(SourceError::Configuration(sentence)) if !sentence.is_empty() => {}
+        Err(SourceError::TooLarge(sentence)) if !sentence.is_empty() => {}
         other => return Err(format!("a letter of {length} bytes is answered by {other:?}")),
     }
     let before = stage.place.messages().await?.len();
+    equal("letters sent with it", before, small.len())?;
     send(&*topic, &small).await?;
     equal("letters sent after it", stage.place.messages().await?.len(), before + small.len())
 }

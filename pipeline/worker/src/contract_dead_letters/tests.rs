@@ -23,7 +23,9 @@ struct TwinPlace {
 #[async_trait]
 impl Harness for Twin {
     async fn place(&self) -> Result<Box<dyn Place>, String> {
-        Ok(Box::new(TwinPlace { topic: MemoryDeadLetterTopic::default(), lie: self.0 }))
+        let topic = MemoryDeadLetterTopic::default();
+        topic.set_largest(Some(LIMIT));
+        Ok(Box::new(TwinPlace { topic, lie: self.0 }))
     }
 }
 
@@ -50,7 +52,7 @@ impl Place for TwinPlace {
     }
 
     fn too_large(&self) -> Option<usize> {
-        matches!(self.lie, Some(Lie::StaysBroken | Lie::TakesAll)).then_some(LIMIT + 1)
+        Some(LIMIT + 1)
     }
 
     async fn set_available(&self, available: bool) -> Result<bool, String> {
@@ -236,8 +238,9 @@ impl DeadLetterTopic for Liar {
         let too_large = letters.iter().any(|letter| letter.rejected.bytes.len() > LIMIT);
         match self.lie {
             Lie::StaysBroken if too_large => {
+                let refused = self.honest.send(letters).await;
                 self.honest.set_room(Some(0));
-                return Err(SourceError::Configuration("too large".into()));
+                return refused;
             }
             Lie::StaysBroken => return self.honest.send(letters).await.map_err(|_| broken()),
             Lie::AnswersEarly if letters.len() == 300 => {
@@ -250,8 +253,11 @@ impl DeadLetterTopic for Liar {
         }
         let outcome = self.honest.send(&self.sent(letters)).await;
         match (self.lie, outcome) {
-            (Lie::HidesDown, Err(_)) => Ok(()),
-            (Lie::BlamesConfiguration, Err(error)) => Err(SourceError::Configuration(error.to_string())),
+            (Lie::HidesDown, Err(SourceError::Unavailable(_)))
+            | (Lie::TakesAll, Err(SourceError::TooLarge(_))) => Ok(()),
+            (Lie::BlamesConfiguration, Err(SourceError::Unavailable(cause))) => {
+                Err(SourceError::Configuration(cause))
+            }
             (Lie::StartsOver, Ok(())) if self.honest.letters().len() == 23 => {
                 let before: Vec<DeadLetter> = self.honest.letters().drain(..10).collect();
                 self.honest.send(&before).await
@@ -263,7 +269,7 @@ impl DeadLetterTopic for Liar {
 
 #[tokio::test]
 async fn the_twin_of_the_dead_letter_topic_keeps_its_promises() {
-    assert_eq!(dead_letter_topic(&Twin(None)).await.unwrap(), ["letters that are too large"]);
+    assert_eq!(dead_letter_topic(&Twin(None)).await.unwrap(), [""; 0]);
 }
 
 #[tokio::test]

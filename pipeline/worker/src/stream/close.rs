@@ -66,7 +66,7 @@ impl Folding<'_> {
         let (hours, files) = self.reader().read(shard, (next, last), |_| true).await?;
         let last = hours.last().map_or(last, |(hour, _)| *hour);
         let states = shard.refold.take().map(|refold| refold.states).unwrap_or_default();
-        let window = Window { hours, files, bodies: Vec::new(), states };
+        let window = Window { hours, files, bodies: BTreeMap::new(), states };
         let (mut folded, states) = self.fold(shard, window).await?;
         let stop = shard.states.as_ref().and_then(|_| converged(shard, &folded, emit_from));
         if let Some(stop) = stop {
@@ -101,7 +101,7 @@ impl Folding<'_> {
         let last = hours.last().map_or(last, |(hour, _)| *hour);
         let later = shard.open.split_off(&last.next());
         let open = std::mem::replace(&mut shard.open, later);
-        let bodies: Vec<(Hour, Vec<Body>)> =
+        let bodies: BTreeMap<Hour, Vec<Body>> =
             open.into_iter().map(|(hour, open)| (hour, open.events)).collect();
         let states = shard.states.take().unwrap_or_default();
         let (folded, states) = self.fold(shard, Window { hours, files, bodies, states }).await?;

@@ -174,7 +174,7 @@ impl Recovery<'_> {
             let last = Hour(closed.0.min(next.0 + WINDOW_FIRST - 1));
             let (hours, files) = reader.read(live, (next, last), |_| true).await?;
             next = hours.last().map_or(last, |(hour, _)| *hour).next();
-            let window = Window { hours, files, bodies: Vec::new(), states };
+            let window = Window { hours, files, bodies: BTreeMap::new(), states };
             states = window::fold(self.ports, live.shard, window).await?.1;
         }
         Ok(Some(states))
