@@ -122,6 +122,12 @@ impl TopicProgress {
         }
     }
 
+    /// Whether this end lies before the record that is to be compared, so that it will never come: a topic made anew, as
+    /// long as what was read of the old one but for its last record.
+    pub fn ends_before_last(&self, end: i64) -> bool {
+        self.verify.as_ref().is_some_and(|last| end <= last.offset)
+    }
+
     /// Notes that a broker has confirmed the end; whether that moves the next offset, which the next checkpoint is to
     /// say.
     pub fn confirm_end(&mut self, offset: i64, now: Timestamp) -> bool {

@@ -239,10 +239,14 @@ impl<S: Source> Worker<S> {
             match item {
                 Item::End { topic, shard, offset } => {
                     let now = self.ports.clock.now();
-                    if let Some(live) = self.live_mut(shard)
-                        && let Some(topic) = live.topics.get_mut(&topic)
-                    {
-                        live.news |= topic.confirm_end(offset, now);
+                    let Some(live) = self.live_mut(shard) else { continue };
+                    let Some(progress) = live.topics.get_mut(&topic) else { continue };
+                    if progress.ends_before_last(offset) {
+                        let cause = format!("Kafka has {offset} as its end, and more had been read");
+                        progress.verify = None;
+                        self.offsets_lost(topic, shard, cause).await?;
+                    } else {
+                        live.news |= progress.confirm_end(offset, now);
                     }
                 }
                 Item::Message(message) => {

@@ -201,3 +201,11 @@ async fn a_file_of_somebody_else_is_a_loud_stop_once_its_partition_is_touched() 
     assert!(error.to_string().starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{error}");
     assert_eq!(error.exit_code(), 1);
 }
+
+#[tokio::test]
+async fn a_log_that_lacks_just_the_last_record_is_a_loud_stop() {
+    let world = read().await;
+    let (shard, next) = acme(&world);
+    world.broker.truncate("nodes", shard, next - 1).unwrap();
+    stops_with_lost_offsets(&world, "as its end, and more had been read").await;
+}
