@@ -268,6 +268,11 @@ fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
     }
 }
 
+/// A duration in microseconds; one that does not fit is for ever.
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// When to try again after so many failures in a row: in 100 ms, doubled up to 30 s.
 fn retry_at(now: Timestamp, failures: u32) -> Timestamp {
     Timestamp(now.0 + (100_000_i64 << failures.min(9)).min(30_000_000))

@@ -7,7 +7,7 @@ use prorata_schemas::time::Timestamp;
 
 use super::close::Folding;
 use super::shard::LiveShard;
-use super::{Slot, Worker, decide, flush, retry_at};
+use super::{Slot, Worker, decide, flush, micros, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::hour_files::Stamper;
 use crate::log::Decision;
@@ -114,16 +114,11 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Most time between two checkpoints, in microseconds.
-    fn checkpoint_every(&self) -> i64 {
-        i64::try_from(self.options.checkpoint_every.as_micros()).unwrap_or(i64::MAX)
-    }
-
     /// Shards whose next checkpoint is due. While messages flow, as when a worker catches up, hours close and dirty ones
     /// are folded by the batch, and only now and then: what comes in the meantime is not late, and files are fewer.
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.clock.now();
-        let every = self.checkpoint_every();
+        let every = micros(self.options.checkpoint_every);
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.0 - live.decided_at.0;
@@ -181,7 +176,7 @@ impl<S: Source> Worker<S> {
     }
 
     async fn try_ask(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<Decision> {
-        let every = self.checkpoint_every();
+        let every = micros(self.options.checkpoint_every);
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(Decision::Ours) };
         let mut counts = crate::status::Counts::default();
         let outcome = async {

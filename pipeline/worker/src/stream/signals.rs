@@ -9,7 +9,7 @@ use prorata_schemas::time::Hour;
 use super::intake::{Intake, Taken};
 use super::progress::TopicProgress;
 use super::recover::Recovery;
-use super::{Item, Slot, Worker, check_partitions, retry_at};
+use super::{Item, Slot, Worker, check_partitions, micros, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Signal, Source, SourceError, Start};
@@ -30,7 +30,7 @@ impl<S: Source> Worker<S> {
         self.deaf_since = None;
         self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
         let now = self.ports.clock.now();
-        let silent = now.0.saturating_sub(self.listened_at.0) > self.compare_after();
+        let silent = now.0.saturating_sub(self.listened_at.0) > micros(self.options.compare_after);
         self.listened_at = now;
         if silent {
             return self.heed_after_silence(signals).await;
@@ -66,10 +66,6 @@ impl<S: Source> Worker<S> {
             self.heed(signal).await?;
         }
         Ok(())
-    }
-
-    fn compare_after(&self) -> i64 {
-        i64::try_from(self.options.compare_after.as_micros()).unwrap_or(i64::MAX)
     }
 
     /// Waits a little where Kafka is only unavailable, but not for ever: a new process may find what this one does not.
@@ -279,7 +275,7 @@ impl<S: Source> Worker<S> {
             decoder: &*self.ports.decoder,
             rules: listed.as_deref().unwrap_or(&self.options.rules),
             now: self.ports.clock.now(),
-            max_clock_skew: i64::try_from(self.options.max_clock_skew.as_micros()).unwrap_or(i64::MAX),
+            max_clock_skew: micros(self.options.max_clock_skew),
             hours_max: self.options.hours_max,
         };
         Ok(intake.take(live, message, &mut self.ports.status.lock().counts))
