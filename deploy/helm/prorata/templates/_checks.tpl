@@ -47,7 +47,7 @@
 {{- end -}}
 {{- $shards := dig "root" "shards" 0 .Values.config | int64 -}}
 {{- if and $shards (gt (int64 .Values.replicas) $shards) -}}
-{{- fail (printf "replicas: %d workers for %d shards (config.root.shards): those without a shard would never be ready" (int64 .Values.replicas) $shards) -}}
+{{- fail (printf "replicas: %d workers for %d shards (config.root.shards): those without a shard would idle" (int64 .Values.replicas) $shards) -}}
 {{- end -}}
 {{- $memory := dig "work" "memory_limit" 1073741824 .Values.config | int64 -}}
 {{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
