@@ -64,11 +64,16 @@ def render(
     return [document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document]
 
 
-def one(objects: list[dict], kind: str) -> dict:
-    """The only object of its kind."""
-    found = [document for document in objects if document["kind"] == kind]
-    assert len(found) == 1, f"{len(found)} objects are a {kind}"
+def one(objects: list[dict], kind: str, part: str = "") -> dict:
+    """The only object of its kind, or of those with this label."""
+    found = [document for document in objects if document["kind"] == kind and component(document).startswith(part)]
+    assert len(found) == 1, f"{len(found)} objects are a {kind} {part}"
     return found[0]
+
+
+def component(document: dict) -> str:
+    """What an object is part of: the worker, the backfill, the replay; or of all."""
+    return document["metadata"]["labels"].get("app.kubernetes.io/component", "")
 
 
 def kinds(objects: list[dict]) -> list[str]:
@@ -83,9 +88,9 @@ def template(document: dict) -> dict:
 
 
 def pods(objects: list[dict]) -> dict[str, dict]:
-    """Every pod template, by kind of what makes the pods."""
+    """Every pod template, by what it is part of."""
     return {
-        d["kind"]: template(d)
+        component(d): template(d)
         for d in objects
         if d["kind"]
         not in ("ConfigMap", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor")
@@ -99,7 +104,12 @@ def worker(objects: list[dict]) -> dict:
 
 def backfill(objects: list[dict]) -> dict:
     """The backfill's container."""
-    return template(one(objects, "CronJob"))["spec"]["containers"][0]
+    return template(one(objects, "CronJob", "backfill"))["spec"]["containers"][0]
+
+
+def replay(objects: list[dict]) -> dict:
+    """The container of the replay of dead letters."""
+    return template(one(objects, "CronJob", "replay"))["spec"]["containers"][0]
 
 
 def variables(container: dict) -> dict[str, dict]:
@@ -107,9 +117,9 @@ def variables(container: dict) -> dict[str, dict]:
     return {variable["name"]: variable for variable in container.get("env", [])}
 
 
-def configuration(objects: list[dict]) -> dict:
-    """The configuration file."""
-    return yaml.safe_load(one(objects, "ConfigMap")["data"]["prorata.yaml"])
+def configuration(objects: list[dict], file: str = "prorata.yaml") -> dict:
+    """The configuration file of the workers, or the backfill's."""
+    return yaml.safe_load(one(objects, "ConfigMap")["data"][file])
 
 
 def values(case: str = "defaults") -> dict:

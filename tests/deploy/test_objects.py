@@ -77,15 +77,15 @@ class Validity(unittest.TestCase):
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
         self.assertEqual(kinds(render("backfill")), sorted([*least, "CronJob"]))
-        self.assertEqual(kinds(render("everything")), sorted([*least, "CronJob", "NetworkPolicy", "ServiceMonitor"]))
+        self.assertEqual(kinds(render("everything")), sorted([*least, "CronJob", "CronJob", "NetworkPolicy", "ServiceMonitor"]))
         self.assertEqual(kinds(render("bare")), ["ConfigMap", "NetworkPolicy", "Service", "StatefulSet"])
 
 
 class Security(unittest.TestCase):
     def every_pod(self):
         for case in CASES:
-            for kind, pod in pods(render(case)).items():
-                with self.subTest(case=case, kind=kind):
+            for part, pod in pods(render(case)).items():
+                with self.subTest(case=case, part=part):
                     yield case, pod["spec"]
 
     def test_every_container_is_hardened(self):
@@ -156,10 +156,10 @@ class Security(unittest.TestCase):
 
 
 class Connections(unittest.TestCase):
-    def test_workers_are_selected_and_the_backfill_is_not(self):
+    def test_workers_are_selected_and_jobs_are_not(self):
         for case in CASES:
             objects = render(case)
-            labels = {kind: pod["metadata"]["labels"].items() for kind, pod in pods(objects).items()}
+            labels = {part: pod["metadata"]["labels"].items() for part, pod in pods(objects).items()}
             selectors = [
                 one(objects, "StatefulSet")["spec"]["selector"]["matchLabels"],
                 one(objects, "Service")["spec"]["selector"],
@@ -167,8 +167,8 @@ class Connections(unittest.TestCase):
             selectors += [d["spec"]["selector"]["matchLabels"] for d in objects if d["kind"] == "PodDisruptionBudget"]
             for selector in selectors:
                 with self.subTest(case=case, selector=selector):
-                    self.assertLessEqual(selector.items(), labels["StatefulSet"])
-                    self.assertFalse(selector.items() <= labels.get("CronJob", {"nothing": ""}.items()))
+                    selected = [part for part in labels if selector.items() <= labels[part]]
+                    self.assertEqual(selected, ["worker"])
                     # A selector cannot be changed by an upgrade.
                     self.assertEqual(
                         selector.keys(), {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")}
@@ -201,7 +201,8 @@ class Connections(unittest.TestCase):
         self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["http"])
 
     def test_names_stay_within_what_kubernetes_appends_to(self):
-        long = render("backfill", release="a" * 53)
+        long = render("backfill", {"replay": {"enabled": True}}, release="a" * 53)
+        self.assertEqual(kinds(long).count("CronJob"), 2)
         for document in long:
             self.assertLessEqual(len(document["metadata"]["name"]), 52)
         self.assertEqual(
@@ -209,6 +210,7 @@ class Connections(unittest.TestCase):
         )
         self.assertEqual(one(render("backfill"), "CronJob")["metadata"]["name"], "prorata-backfill")
         self.assertEqual(one(render("everything"), "StatefulSet")["metadata"]["name"], "cost-allocation")
+        self.assertEqual(one(render("everything"), "CronJob", "replay")["metadata"]["name"], "cost-allocation-replay")
 
     def test_every_object_is_in_the_release_s_namespace_under_its_labels(self):
         for case in CASES:

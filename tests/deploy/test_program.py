@@ -6,19 +6,21 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from chart import CASES, backfill, one, render, variables, worker
+from chart import CASES, backfill, one, render, replay, variables, worker
 
 PROGRAM = Path(os.environ["PRORATA_BINARY"])
-FILE = "/etc/prorata/prorata.yaml"
+FOLDER = "/etc/prorata"
+FILE = f"{FOLDER}/prorata.yaml"
 
 
 def run(objects: list[dict], container: dict, changes: dict[str, str]) -> tuple[int, str]:
     """Starts the program as a container would, and gives its exit code and what it says. References to Secrets become
     texts that look like numbers; `changes` replaces arguments."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "prorata.yaml"
-        file.write_text(one(objects, "ConfigMap")["data"]["prorata.yaml"])
-        changes = changes | {FILE: str(file)}
+        for name, content in one(objects, "ConfigMap")["data"].items():
+            file = Path(folder) / name
+            file.write_text(content)
+            changes = changes | {f"{FOLDER}/{name}": str(file)}
         arguments = [changes.get(argument, argument) for argument in container["args"]]
         environment = {name: variable.get("value", "12345") for name, variable in variables(container).items()}
         done = subprocess.run(
@@ -62,3 +64,10 @@ class Program(unittest.TestCase):
             self.assertEqual(
                 (code, sentence), (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"), case
             )
+
+    def test_the_replay_takes_its_arguments(self):
+        for case in ["backfill", "everything"]:
+            objects = render(case, {"replay": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
+            code, sentence = run(objects, replay(objects), {})
+            self.assertEqual(code, 2, sentence)
+            self.assertIn("'nowhere' holds no root.json", sentence, case)

@@ -48,8 +48,17 @@ REFUSED = [
     ({"config": {"work": {"drain_timeout": "1m"}}}, "not longer than config.work.drain_timeout (1m)"),
     ({"config": {"work": {"drain_timeout": "59001ms"}}}, "not longer than config.work.drain_timeout (59001ms)"),
     ({"config": {"work": {"drain_timeout": "soon"}}}, "'soon' is no duration"),
-    ({"config": {"work": {"memory_limit": 2147483648}}}, "leaves nothing beside config.work.memory_limit"),
-    ({"resources": {"limits": {"memory": "1024Mi"}}}, "leaves nothing beside config.work.memory_limit"),
+    ({"config": {"work": {"memory_limit": 2147483648}}}, "leave nothing beside config.work.memory_limit"),
+    ({"backfill": {"keepRules": "no"}}, "/backfill/keepRules"),
+    ({"backfill": {"config": {"rules": "2"}}}, "/backfill/config/rules"),
+    ({"backfill": {"keepRules": True, "config": {"rules": {"version": "2"}}}}, "backfill.keepRules: hours cannot keep"),
+    ({"backfill": {"config": {"registry": {"password": "hunter2"}}}}, "backfill.config.registry.password would stand"),
+    ({"replay": {"schedule": "0 0 * * *"}}, "'schedule' not allowed"),
+    *(
+        ({"resources": {"limits": {"memory": memory}}}, "leave nothing beside config.work.memory_limit (1073741824 bytes)")
+        for memory in ["1024Mi", "1Gi", "1G", "1.07G", "0.5Gi", "1.0Gi", "0.001T", "0.0009Ti", "1048576Ki", "1073741k"]
+        + ["1073741824", "1073741824000m", 1073741824]
+    ),
     ({"replicas": 17, "config": {"root": {"shards": 16}}}, "17 workers for 16 shards"),
     (
         {"config": {"root": {"url": "s3://other/lake/"}}, "backfill": FILLED | {"suspend": False}},
@@ -72,6 +81,12 @@ ACCEPTED = [
     {"config": {"work": {"drain_timeout": "59s"}}},
     {"config": {"work": {"drain_timeout": "59000ms"}}},
     {"config": {"work": {"memory_limit": 2147483647}}},
+    *(
+        {"resources": {"limits": {"memory": memory}}}
+        for memory in ["1025Mi", "1.5Gi", "1.1Gi", "1.1G", "2G", "0.0011T", "0.001Ti", "1048577Ki", "1073742k"]
+        + ["1073741825", "1073741825000m", 1073741825]
+    ),
+    {"backfill": {"keepRules": True, "config": {"log": {"level": "debug"}}}},
     {"replicas": 16, "config": {"root": {"shards": 16}}},
     {"replicas": 0},
     {
@@ -195,7 +210,10 @@ class Documentation(unittest.TestCase):
         self.assertIn("Not set: config.kafka.bootstrap_servers, config.kafka.topics, config.root.url.", notes)
         self.assertIn("port-forward prorata-0 8080", notes)
         self.assertNotIn("Backfill", notes)
+        self.assertNotIn("replay", notes)
         notes = self.notes("everything")
         self.assertNotIn("Not set", notes)
         self.assertIn("port-forward cost-allocation-0 9090", notes)
         self.assertIn("--from=cronjob/cost-allocation-backfill", notes)
+        self.assertIn("--from=cronjob/cost-allocation-replay", notes)
+        self.assertIn("scale statefulset/cost-allocation --replicas 12", notes)

@@ -12,6 +12,7 @@ from chart import (
     one,
     pods,
     render,
+    replay,
     seconds,
     size,
     template,
@@ -62,16 +63,35 @@ class Configuration(unittest.TestCase):
                         section, key = name.removeprefix("PRORATA_").lower().split("__")
                         self.assertIn(key, known[section], name)
 
-    def test_both_read_the_file_that_is_mounted(self):
+    def test_all_read_a_file_that_is_mounted(self):
         objects = render("everything")
         name = one(objects, "ConfigMap")["metadata"]["name"]
-        for pod in pods(objects).values():
+        files = {"worker": "prorata.yaml", "backfill": "backfill.yaml", "replay": "prorata.yaml"}
+        self.assertEqual(pods(objects).keys(), files.keys())
+        for part, pod in pods(objects).items():
             container = pod["spec"]["containers"][0]
             volume = next(volume for volume in pod["spec"]["volumes"] if volume["name"] == "config")
             self.assertEqual(volume["configMap"], {"name": name})
             mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "config")
             at = container["args"].index("--config")
-            self.assertEqual(container["args"][at + 1], f"{mount['mountPath']}/prorata.yaml")
+            self.assertEqual(container["args"][at + 1], f"{mount['mountPath']}/{files[part]}")
+            self.assertIn(files[part], one(objects, "ConfigMap")["data"])
+
+    def test_the_backfill_s_own_configuration_lies_over_the_workers(self):
+        mine = {"rules": {"version": "3"}, "backfill": {"hours_max": 5}}
+        objects = render("everything", {"backfill": {"config": mine, "keepRules": False}})
+        expected = merged(merged(values("everything")["config"], {"backfill": {"threads": 4}}), mine)
+        self.assertEqual(configuration(objects, "backfill.yaml"), expected)
+        self.assertEqual(configuration(objects), values("everything")["config"])
+        self.assertEqual(one(render(), "ConfigMap")["data"].keys(), {"prorata.yaml"})
+
+    def test_a_backfill_that_keeps_rules_is_given_none(self):
+        rules = {"config": {"rules": {"version": "2"}}}
+        self.assertEqual(configuration(render("backfill", rules), "backfill.yaml")["rules"], {"version": "2"})
+        objects = render("backfill", rules | {"backfill": {"keepRules": True}})
+        workers = configuration(objects)
+        self.assertEqual(workers.pop("rules"), {"version": "2"})
+        self.assertEqual(configuration(objects, "backfill.yaml"), workers)
 
     def test_another_configuration_starts_the_workers_anew(self):
         def checksum(case, override=None):
@@ -194,7 +214,7 @@ class Secrets(unittest.TestCase):
 
     def test_the_backfill_is_not_given_what_only_the_worker_needs(self):
         objects = render("everything")
-        pod, container = template(one(objects, "CronJob"))["spec"], backfill(objects)
+        pod, container = template(one(objects, "CronJob", "backfill"))["spec"], backfill(objects)
         self.assertEqual(
             set(variables(container)),
             set(variables(worker(objects)))
@@ -211,7 +231,7 @@ class Backfill(unittest.TestCase):
             [
                 "backfill",
                 "--config",
-                "/etc/prorata/prorata.yaml",
+                "/etc/prorata/backfill.yaml",
                 "--events",
                 "s3://bucket/lake/events",
                 "--lake",
@@ -224,7 +244,7 @@ class Backfill(unittest.TestCase):
             [
                 "backfill",
                 "--config",
-                "/etc/prorata/prorata.yaml",
+                "/etc/prorata/backfill.yaml",
                 "--events",
                 "az://container/lake/events",
                 "--lake",
@@ -252,7 +272,7 @@ class Backfill(unittest.TestCase):
         self.assertEqual(
             (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (21600, 2, 604800)
         )
-        job = one(render("everything"), "CronJob")["spec"]["jobTemplate"]["spec"]
+        job = one(render("everything"), "CronJob", "backfill")["spec"]["jobTemplate"]["spec"]
         self.assertEqual(
             (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (86400, 0, 3600)
         )
@@ -276,3 +296,40 @@ class Backfill(unittest.TestCase):
         self.assertEqual(backfill(objects)["image"], worker(objects)["image"])
         self.assertEqual(backfill(objects)["resources"], values("backfill")["backfill"]["resources"])
         self.assertIn("cpu", backfill(objects)["resources"]["limits"])
+
+
+class Replay(unittest.TestCase):
+    ON = {"replay": {"enabled": True}}
+
+    def test_it_replays_under_the_workers_configuration(self):
+        begin = ["dead-letters", "--config", "/etc/prorata/prorata.yaml", "--replay"]
+        self.assertEqual(replay(render("secrets", self.ON))["args"], begin)
+        self.assertEqual(replay(render("everything"))["args"], [*begin, "--reason=too_late", "--take-over"])
+
+    def test_it_reaches_what_workers_reach_and_is_no_member_of_their_group(self):
+        for case in CASES:
+            with self.subTest(case=case):
+                objects = render(case, self.ON)
+                own, workers = replay(objects), worker(objects)
+                expected = variables(workers)
+                del expected["PRORATA_KAFKA__GROUP_INSTANCE_ID"]
+                self.assertEqual(variables(own), expected)
+                for key in ["image", "envFrom", "volumeMounts"]:
+                    self.assertEqual(own.get(key), workers.get(key))
+                volumes = {part: pod["spec"]["volumes"] for part, pod in pods(objects).items()}
+                self.assertEqual(volumes["replay"], volumes["worker"])
+
+    def test_it_is_off_and_starts_by_hand_alone(self):
+        self.assertIs(values()["replay"]["enabled"], False)
+        for objects in [render("everything"), render(override=self.ON)]:
+            spec = one(objects, "CronJob", "replay")["spec"]
+            self.assertEqual((spec["suspend"], spec["concurrencyPolicy"]), (True, "Forbid"))
+
+    def test_it_is_bounded_and_not_tried_again(self):
+        for case, ends, deleted in [("secrets", 21600, 604800), ("everything", 3600, 7200)]:
+            objects = render(case, self.ON)
+            job = one(objects, "CronJob", "replay")["spec"]["jobTemplate"]["spec"]
+            found = tuple(job[key] for key in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"))
+            self.assertEqual(found, (ends, 0, deleted))
+            self.assertEqual(job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"], replay(objects)["name"])
+            self.assertEqual(replay(objects)["resources"], values(case)["replay"]["resources"])

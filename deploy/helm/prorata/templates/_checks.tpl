@@ -16,6 +16,16 @@
 {{- end -}}
 {{- end }}
 
+{{/* Bytes of an amount such as 2Gi, 1.5G or 1073741824: a number below 2^53, so that a float has it exactly. */}}
+{{- define "prorata.bytes" -}}
+{{- if kindIs "string" . -}}
+{{- $factors := dict "m" 0.001 "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $factors (regexFind "[A-Za-z]*$" .)) | int64 -}}
+{{- else -}}
+{{- int64 . -}}
+{{- end -}}
+{{- end }}
+
 {{/* Refuses what looks like a secret anywhere below a value of the configuration: (list key value). */}}
 {{- define "prorata.refuseSecrets" -}}
 {{- $key := index . 0 -}}
@@ -40,6 +50,7 @@
 
 {{- define "prorata.check" -}}
 {{- include "prorata.refuseSecrets" (list "config" (omit .Values.config "rules")) -}}
+{{- include "prorata.refuseSecrets" (list "backfill.config" (omit .Values.backfill.config "rules")) -}}
 {{- $drain := dig "work" "drain_timeout" "30s" .Values.config -}}
 {{- $seconds := include "prorata.seconds" (list "config.work.drain_timeout" $drain) | int64 -}}
 {{- if le (int64 .Values.terminationGracePeriodSeconds) $seconds -}}
@@ -50,14 +61,14 @@
 {{- fail (printf "replicas: %d workers for %d shards (config.root.shards): those without a shard would idle" (int64 .Values.replicas) $shards) -}}
 {{- end -}}
 {{- $memory := dig "work" "memory_limit" 1073741824 .Values.config | int64 -}}
-{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
-{{- if regexMatch "^[0-9]+(Ki|Mi|Gi|Ti)?$" $limit -}}
-{{- $factor := get (dict "" 1 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) (regexFind "[A-Za-z]*$" $limit) -}}
-{{- if ge $memory (mul (regexFind "^[0-9]+" $limit | int64) $factor) -}}
-{{- fail (printf "resources.limits.memory: %s leaves nothing beside config.work.memory_limit (%d bytes): a worker would be killed for its memory" $limit $memory) -}}
-{{- end -}}
+{{- $limit := include "prorata.bytes" .Values.resources.limits.memory | int64 -}}
+{{- if ge $memory $limit -}}
+{{- fail (printf "resources.limits.memory: %d bytes leave nothing beside config.work.memory_limit (%d bytes): a worker would be killed for its memory" $limit $memory) -}}
 {{- end -}}
 {{- with .Values.backfill -}}
+{{- if and .keepRules (hasKey .config "rules") -}}
+{{- fail "backfill.keepRules: hours cannot keep their rules and be given those of backfill.config.rules; leave out one of the two" -}}
+{{- end -}}
 {{- $root := dig "root" "url" "" $.Values.config | trimSuffix "/" -}}
 {{- if and .enabled (not .suspend) $root (eq $root (trimSuffix "/" .lake)) (gt (int64 $.Values.replicas) 0) -}}
 {{- fail (printf "backfill.lake: workers hold the shards of %s, and every run on schedule would be refused; name a root of its own, or suspend the schedule" .lake) -}}

@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- regexFind "[0-9]+$" .Values.config.http.listen -}}
 {{- end }}
 
-{{/* What the pods of the worker and of the backfill have in common, from `serviceAccountName` on. */}}
+{{/* What the pods of the workers and of the Jobs have in common, from `serviceAccountName` on. */}}
 {{- define "prorata.podSpec" -}}
 serviceAccountName: {{ include "prorata.serviceAccountName" . }}
 automountServiceAccountToken: false
@@ -101,7 +101,7 @@ readOnlyRootFilesystem: true
 runAsNonRoot: true
 {{- end }}
 
-{{/* Environment of both: how the object store is reached, and what else the values name. */}}
+{{/* Environment of all: how the object store is reached, and what else the values name. */}}
 {{- define "prorata.env" -}}
 {{- range $name, $value := .Values.objectStore.env }}
 - name: {{ $name }}
@@ -147,4 +147,48 @@ runAsNonRoot: true
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* Environment of what reaches Kafka and the schema registry. */}}
+{{- define "prorata.kafkaEnv" -}}
+{{- with .Values.kafka.sasl }}
+{{- if .existingSecret }}
+{{ include "prorata.secretEnv" (list "PRORATA_KAFKA__SASL_USERNAME" .existingSecret .usernameKey) }}
+{{ include "prorata.secretEnv" (list "PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .passwordKey) }}
+{{- end }}
+{{- end }}
+{{- with .Values.kafka.tls }}
+{{- if .existingSecret }}
+- name: PRORATA_KAFKA__SSL_CA_FILE
+  value: {{ printf "/etc/prorata-tls/kafka/%s" .caKey | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.registry.basicAuth }}
+{{- if .existingSecret }}
+{{ include "prorata.secretEnv" (list "PRORATA_REGISTRY__USERNAME" .existingSecret .usernameKey) }}
+{{ include "prorata.secretEnv" (list "PRORATA_REGISTRY__PASSWORD" .existingSecret .passwordKey) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "prorata.kafkaMounts" -}}
+{{- if .Values.kafka.tls.existingSecret -}}
+- name: kafka-tls
+  mountPath: /etc/prorata-tls/kafka
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "prorata.kafkaVolumes" -}}
+{{- with .Values.kafka.tls.existingSecret -}}
+- name: kafka-tls
+  secret:
+    secretName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The backfill's configuration: the workers' under its own, without rules where hours keep theirs. */}}
+{{- define "prorata.backfillConfig" -}}
+{{- $config := mergeOverwrite (deepCopy .Values.config) (deepCopy .Values.backfill.config) -}}
+{{- toYaml (ternary (omit $config "rules") $config .Values.backfill.keepRules) -}}
 {{- end }}

@@ -1,0 +1,78 @@
+{{/*
+The spec of a CronJob's Job:
+(dict "root" $ "component" name "args" list "env" text "mounts" text "volumes" text "resources" map
+      "activeDeadlineSeconds" number "backoffLimit" number "ttlSecondsAfterFinished" number).
+*/}}
+{{- define "prorata.job" -}}
+metadata:
+  labels:
+    {{- include "prorata.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  activeDeadlineSeconds: {{ int64 .activeDeadlineSeconds }}
+  backoffLimit: {{ int64 .backoffLimit }}
+  ttlSecondsAfterFinished: {{ int64 .ttlSecondsAfterFinished }}
+  podFailurePolicy:
+    rules:
+      # Wrong usage or configuration, or a shard that a worker holds (2); done, but some input is dead-lettered (3).
+      # Another try would say the same.
+      - action: FailJob
+        onExitCodes:
+          containerName: {{ .component }}
+          operator: In
+          values: [2, 3]
+      # Evicted, preempted, drained: no failure of the run.
+      - action: Ignore
+        onPodConditions:
+          - type: DisruptionTarget
+            status: "True"
+  template:
+    metadata:
+      labels:
+        {{- include "prorata.selectorLabels" .root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component }}
+        {{- with .root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .root.Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      {{- include "prorata.podSpec" .root | nindent 6 }}
+      restartPolicy: Never
+      # A run may be killed anywhere, and goes on from its last checkpoint.
+      terminationGracePeriodSeconds: 5
+      containers:
+        - name: {{ .component }}
+          image: {{ include "prorata.image" .root | quote }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          # The sentence that says why it stopped.
+          terminationMessagePolicy: FallbackToLogsOnError
+          args:
+            {{- range .args }}
+            - {{ . | quote }}
+            {{- end }}
+          {{- with .env | trim }}
+          env:
+            {{- . | nindent 12 }}
+          {{- end }}
+          {{- with .root.Values.objectStore.existingSecret }}
+          envFrom:
+            {{- include "prorata.envFrom" . | nindent 12 }}
+          {{- end }}
+          resources:
+            {{- toYaml .resources | nindent 12 }}
+          securityContext:
+            {{- include "prorata.securityContext" .root | nindent 12 }}
+          volumeMounts:
+            {{- include "prorata.volumeMounts" .root | nindent 12 }}
+            {{- with .mounts }}
+            {{- . | nindent 12 }}
+            {{- end }}
+      volumes:
+        {{- include "prorata.volumes" .root | nindent 8 }}
+        {{- with .volumes }}
+        {{- . | nindent 8 }}
+        {{- end }}
+{{- end }}
