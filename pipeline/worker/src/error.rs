@@ -75,7 +75,10 @@ pub enum WorkerError {
     Damaged { object: String, cause: String },
 
     /// The engine refused an hour.
-    #[error("organization '{organization}' cannot be folded in hour {hour}: {source}")]
+    #[error(
+        "organization '{organization}' cannot be folded in hour {hour}: {source}; nothing of this hour is written, \
+         report it with the organization's events of this hour"
+    )]
     Fold { organization: String, hour: Hour, source: EngineError },
 
     /// Rows could not be written as a table file.

@@ -12,6 +12,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::Archive;
@@ -35,6 +36,26 @@ pub fn state_digest(organizations: &[FoldedHour]) -> String {
     snapshot::shard_digest(
         organizations.iter().map(|folded| (&folded.packed.organization_id, &folded.digest)),
     )
+}
+
+/// The first hour from `emit_from` on at whose end the state is the one that the checkpoint has recorded, and behind
+/// which nothing is dirty that lacks a base of its own: folding again may end there.
+pub fn converged(
+    checkpoint: &Checkpoint,
+    folded: &BTreeMap<Hour, Vec<FoldedHour>>,
+    emit_from: Hour,
+) -> Option<Hour> {
+    let has_later_base = |hour: Hour| {
+        checkpoint.dirty.first_after(hour).is_none_or(|dirty| {
+            checkpoint.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
+        })
+    };
+    let mut hours = folded.range(emit_from..);
+    let recorded = hours.find(|(hour, organizations)| {
+        let entry = checkpoint.hours.get(hour);
+        entry.is_some_and(|entry| entry.state == state_digest(organizations)) && has_later_base(**hour)
+    });
+    recorded.map(|(hour, _)| *hour)
 }
 
 /// Consecutive hours of one shard, with everything that folding them takes.

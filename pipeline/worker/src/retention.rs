@@ -1,5 +1,5 @@
 //! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day, and the
-//! newest at or before the horizon, which is always kept. All of it counts from the last hour closed.
+//! newest at or before the horizon, which is always kept, or before the first dirty hour if that is earlier. All of it counts from the last hour closed.
 
 use prorata_schemas::time::Hour;
 
@@ -23,7 +23,9 @@ pub fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let Some(closed_through) = checkpoint.closed_through else { return Vec::new() };
     let horizon = Hour(closed_through.0 - HORIZON_HOURS);
     let with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
-    let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= horizon).max();
+    // What is dirty is folded again from the newest snapshot before it.
+    let oldest_needed = checkpoint.dirty.first().map_or(horizon, |dirty| horizon.min(dirty.previous()));
+    let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= oldest_needed).max();
     let mut dropped = Vec::new();
     for (hour, entry) in &mut checkpoint.hours {
         let before_anchor = anchor.is_some_and(|anchor| *hour < anchor);
@@ -47,7 +49,7 @@ pub fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::HourEntry;
+    use crate::checkpoint::{HourEntry, HourSet};
 
     fn checkpoint(hours: i64, held: bool) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(0);
@@ -78,6 +80,21 @@ mod tests {
         assert_eq!(checkpoint.hours.len(), 35 * 24 + 1);
         assert_eq!(checkpoint.revisions.len(), 65 * 24 - 1);
         assert_eq!(checkpoint.revision_of(Hour(3)), 1);
+    }
+
+    #[test]
+    fn what_a_dirty_hour_is_folded_again_from_is_kept_beyond_the_horizon() {
+        let mut checkpoint = checkpoint(40 * 24, true);
+        prune(&mut checkpoint);
+        assert_eq!(snapshots(&checkpoint).first(), Some(&(5 * 24 - 1)));
+        // Four days close at once, and what is dirty lies behind the new horizon.
+        checkpoint.closed_through = Some(Hour(44 * 24 - 1));
+        checkpoint.dirty.insert(Hour(6 * 24));
+        prune(&mut checkpoint);
+        assert_eq!(snapshots(&checkpoint).first(), Some(&(6 * 24 - 1)), "the newest before the dirty hour");
+        checkpoint.dirty = HourSet::default();
+        prune(&mut checkpoint);
+        assert_eq!(snapshots(&checkpoint).first(), Some(&(9 * 24 - 1)));
     }
 
     #[test]

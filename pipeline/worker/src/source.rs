@@ -103,7 +103,9 @@ pub enum SourceError {
     #[error("{0}")]
     TooLarge(String),
     /// Another member with the same static membership has taken over: this one must stop.
-    #[error("another member of the consumer group uses the same kafka.group_instance_id: {0}")]
+    #[error(
+        "another member of the consumer group uses the same kafka.group_instance_id: {0}; give each worker its own"
+    )]
     Fenced(String),
 }
 

@@ -1,6 +1,7 @@
 //! What a worker tells of itself: for probes, metrics and people. It decides nothing.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ impl Status {
 /// All of it at one time.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerStatus {
-    /// When the loop last came round; none before its first time.
+    /// When the loop last came round, or storage last answered it; none before the first time.
     pub ticked: Option<Instant>,
     /// Whether the group has assigned, and every assigned shard is loaded.
     pub ready: bool,
@@ -35,8 +36,39 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
-    /// What the worker waits for, as a sentence, such as the schema registry; none: nothing.
-    pub waits_for: Option<String>,
+    /// What the worker waits for, and why, as it was last told.
+    pub waits: BTreeMap<Dependency, String>,
+}
+
+impl WorkerStatus {
+    /// What the worker waits for, in words; none: nothing.
+    pub fn waits_for(&self) -> Option<String> {
+        let causes: Vec<&str> = self.waits.values().map(String::as_str).collect();
+        (!causes.is_empty()).then(|| causes.join("; "))
+    }
+
+    /// Notes how asking a dependency came out: after an error the worker waits for it, until it answers.
+    pub fn heard<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
+        match result {
+            Ok(_) => self.waits.remove(&dependency),
+            Err(error) => self.waits.insert(dependency, error.to_string()),
+        };
+    }
+}
+
+/// What a worker depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dependency {
+    /// Objects and tables under the root.
+    Storage,
+    /// Room in memory, which there is once storage has taken what is there.
+    Memory,
+    /// Kafka, as its source.
+    Kafka,
+    /// The schema registry.
+    Registry,
+    /// The topic of dead letters.
+    DeadLetterTopic,
 }
 
 /// One shard.

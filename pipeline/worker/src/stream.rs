@@ -7,6 +7,7 @@
 mod close;
 mod decide;
 mod flush;
+mod heard;
 mod intake;
 mod memory;
 mod progress;
@@ -132,6 +133,16 @@ enum Slot {
 enum Item {
     Message(Message),
     End { topic: Text, shard: Shard, offset: i64 },
+    Lost { topic: Text, shard: Shard, cause: String },
+}
+
+impl Item {
+    fn shard(&self) -> Shard {
+        match self {
+            Self::Message(message) => message.partition,
+            Self::End { shard, .. } | Self::Lost { shard, .. } => *shard,
+        }
+    }
 }
 
 /// A stream worker.
@@ -146,12 +157,12 @@ pub struct Worker<S> {
     /// Counts objects, over all shards and claims.
     counter: Arc<AtomicU64>,
     claims: u64,
-    /// Messages that wait for a schema.
+    /// What was heard and is not taken yet: messages may wait for a schema.
     backlog: VecDeque<Item>,
     /// Whether messages came when last listened: more may follow at once.
     flowing: bool,
-    /// When the source last said something, be it that there is nothing.
-    listened_at: Timestamp,
+    /// When the source last said something of what is read.
+    heard_at: Timestamp,
     /// Until when messages that flow go before checkpoints that can wait.
     rests_until: Timestamp,
     /// Bytes of memory that the process held beside events, before this step.
@@ -167,7 +178,7 @@ pub struct Worker<S> {
     feed_failures: u32,
     /// Whether the group has assigned anything yet, be it nothing.
     assigned: bool,
-    /// Since when Kafka has been unavailable without a break.
+    /// Since when Kafka has been listened to, and has said nothing.
     deaf_since: Option<Timestamp>,
 }
 
@@ -178,6 +189,7 @@ impl<S: Source> Worker<S> {
     /// When a topic is missing or has another number of partitions than the root has shards, or storage or Kafka is
     /// unavailable.
     pub async fn open(mut source: S, ports: Ports, options: Options) -> Result<Self> {
+        let ports = heard::heard(ports);
         let topics = source.partitions().await?;
         let root = Root::open(&*ports.store, options.shards).await?;
         check_partitions(&topics, &root)?;
@@ -196,7 +208,7 @@ impl<S: Source> Worker<S> {
             claims: 0,
             backlog: VecDeque::new(),
             flowing: false,
-            listened_at: now,
+            heard_at: now,
             rests_until: now,
             beside: 0,
             registry_at: now,

@@ -36,16 +36,19 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Longer than one call to an object store takes that does not answer: its client asks again for three minutes.
+const LIVE_WITHIN: Duration = Duration::from_secs(300);
+
 /// When a worker counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most time between two rounds of its loop, and before the first.
+    /// Most time between two rounds of its loop, or answers of storage, and before the first.
     pub live_within: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { live_within: Duration::from_secs(60) }
+        Self { live_within: LIVE_WITHIN }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
         "ready": snapshot.ready().is_ok(),
         "draining": status.draining,
         "tick_age_seconds": snapshot.tick_age.as_secs_f64(),
-        "waits_for": status.waits_for,
+        "waits_for": status.waits_for(),
         "closed_through": snapshot.closed_through().map(|hour| text(&hour)),
         "dirty_from": snapshot.dirty_from().map(|hour| text(&hour)),
         "lag_seconds": snapshot.lag_max(),
@@ -117,7 +117,7 @@ fn write_page(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
 fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     let status = &snapshot.status;
     let rows = [
-        ("Waits for", status.waits_for.clone().unwrap_or_else(|| "nothing".to_owned())),
+        ("Waits for", status.waits_for().unwrap_or_else(|| "nothing".to_owned())),
         ("Last hour closed by all shards", or_none(snapshot.closed_through().map(hour))),
         ("Waits to be folded again from", or_none(snapshot.dirty_from().map(hour))),
         ("Largest lag", or_none(snapshot.lag_max().map(duration))),

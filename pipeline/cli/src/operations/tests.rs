@@ -8,7 +8,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_worker::memory::StoppedClock;
-use prorata_worker::status::{ShardStatus, TopicStatus};
+use prorata_worker::status::{Dependency, ShardStatus, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -89,11 +89,11 @@ async fn a_worker_lives_while_its_loop_comes_round() {
     let status = working();
     let answer = ask(&status, "/livez").await;
     assert_eq!((answer.code, &*answer.kind), (200, TEXT));
-    assert_eq!(answer.body, "live: the worker's loop came round 0 s ago\n");
+    assert_eq!(answer.body, "live: the worker's loop came round 0 s ago, or storage answered it\n");
     let strict = Limits { live_within: Duration::ZERO };
     let answer = ask_with(&status, strict, "/livez", None).await;
     assert_eq!(answer.code, 503);
-    assert_eq!(answer.body, "not live: the worker's loop came round 0 s ago; 0 s is the limit\n");
+    assert_eq!(answer.body, "not live: the worker's loop came round 0 s ago, or storage answered it; 0 s is the limit\n");
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn dependencies_that_are_down_do_not_kill_a_worker() {
     {
         let mut worker = status.lock();
         worker.ready = false;
-        worker.waits_for = Some("the schema registry at http://registry".into());
+        worker.waits.insert(Dependency::Registry, "the schema registry at http://registry".into());
     }
     assert_eq!(ask(&status, "/livez").await.code, 200);
     let answer = ask(&status, "/readyz").await;
@@ -240,7 +240,8 @@ async fn a_silent_shard_adds_no_wrong_number() {
 #[tokio::test]
 async fn the_page_is_for_people_and_escapes_what_it_shows() {
     let status = working();
-    status.lock().waits_for = Some("<script>alert('x')</script> & \"more\"".into());
+    let cause = "<script>alert('x')</script> & \"more\"".to_owned();
+    status.lock().waits.insert(Dependency::Kafka, cause);
     let answer = ask(&status, "/status").await;
     assert_eq!((answer.code, &*answer.kind), (200, HTML));
     let page = answer.body;
@@ -310,7 +311,7 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("live: the worker's loop came round 0 s ago\n"), "{answer}");
+    assert!(answer.ends_with("live: the worker's loop came round 0 s ago, or storage answered it\n"), "{answer}");
     // A client that never finishes its request does not keep the worker from stopping.
     let mut hanging = TcpStream::connect(serving.address).await.unwrap();
     hanging.write_all(b"GET /livez HT").await.unwrap();

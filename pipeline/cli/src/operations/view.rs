@@ -14,7 +14,7 @@ pub(super) struct Snapshot {
     pub status: WorkerStatus,
     /// The wall clock's time then.
     pub now: Timestamp,
-    /// How long ago the loop last came round; before its first time, since the server started.
+    /// How long ago the loop last came round, or storage answered; before the first time, since the server started.
     pub tick_age: Duration,
     limits: Limits,
 }
@@ -25,11 +25,11 @@ impl Snapshot {
         Self { status, now, tick_age, limits }
     }
 
-    /// Whether the loop comes round: its dependencies do not matter.
+    /// Whether the loop comes round. Its dependencies do not matter, but for how long one call to storage may take.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
         let since = match self.status.ticked {
-            Some(_) => format!("the worker's loop came round {age} s ago"),
+            Some(_) => format!("the worker's loop came round {age} s ago, or storage answered it"),
             None => format!("the worker's loop has not come round in the {age} s since the start"),
         };
         if self.tick_age <= limit {
@@ -49,7 +49,7 @@ impl Snapshot {
         if status.ready {
             return Ok(format!("ready: {loaded} shards are loaded"));
         }
-        let waits = status.waits_for.as_ref().map_or(String::new(), |what| format!("; it waits for {what}"));
+        let waits = status.waits_for().map_or(String::new(), |what| format!("; it waits for {what}"));
         Err(if all == 0 {
             format!("not ready: the consumer group has not assigned shards yet{waits}")
         } else {

@@ -175,16 +175,7 @@ fn stop_early(
     for mut window in windows {
         let shard = window.shard;
         let draft = &run.held.get(shard)?.draft;
-        let recorded = window.hours.iter().find(|(hour, organizations)| {
-            let entry = draft.hours.get(hour).filter(|_| **hour >= window.emit_from);
-            let later_base = || {
-                draft.dirty.first_after(**hour).is_none_or(|dirty| {
-                    draft.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
-                })
-            };
-            entry.is_some_and(|entry| entry.state == fold::state_digest(organizations)) && later_base()
-        });
-        if let Some(stop) = recorded.map(|(hour, _)| *hour) {
+        if let Some(stop) = fold::converged(draft, &window.hours, window.emit_from) {
             window.hours.split_off(&stop.next());
             window.continues = false;
             cursors.remove(&shard);

@@ -68,13 +68,13 @@ impl Folding<'_> {
         let states = shard.refold.take().map(|refold| refold.states).unwrap_or_default();
         let window = Window { hours, files, bodies: BTreeMap::new(), states };
         let (mut folded, states) = self.fold(shard, window).await?;
-        let stop = shard.states.as_ref().and_then(|_| converged(shard, &folded, emit_from));
+        let stop = shard.states.as_ref().and_then(|_| fold::converged(&shard.draft, &folded, emit_from));
         if let Some(stop) = stop {
             folded.split_off(&stop.next());
         }
         let through = stop.unwrap_or(last);
         folded.retain(|hour, _| *hour >= emit_from);
-        self.emit(shard, folded, |hour| retention::keeps_snapshot(hour, closed) || hour == through).await?;
+        self.emit(shard, folded, |hour| retention::keeps_snapshot(hour, closed)).await?;
         // What became dirty in hours folded before this slice stays so, for the next time.
         shard.draft.dirty.clear(next, through);
         shard.refolded_through = Some(through);
@@ -211,19 +211,4 @@ impl Folding<'_> {
         }
         Ok(())
     }
-}
-
-/// The hour at whose end the state is the recorded one, and behind which nothing is dirty that lacks a base of its own.
-fn converged(shard: &LiveShard, folded: &BTreeMap<Hour, Vec<FoldedHour>>, emit_from: Hour) -> Option<Hour> {
-    let draft = &shard.draft;
-    let recorded = folded.iter().filter(|(hour, _)| **hour >= emit_from).find(|(hour, organizations)| {
-        let entry = draft.hours.get(hour);
-        let later_base = || {
-            draft.dirty.first_after(**hour).is_none_or(|dirty| {
-                draft.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
-            })
-        };
-        entry.is_some_and(|entry| entry.state == fold::state_digest(organizations)) && later_base()
-    });
-    recorded.map(|(hour, _)| *hour)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use super::Ports;
 use super::shard::{LiveShard, Pending};
@@ -77,6 +77,9 @@ fn take_decided(shard: &mut LiveShard, now: Timestamp) {
     shard.dropped.extend(pending.dropped);
     shard.decided_at = now;
     shard.note_bases();
+    if let Some(closed) = shard.draft.closed_through {
+        shard.archive.forget_before(Hour(closed.0 - retention::HORIZON_HOURS));
+    }
 }
 
 /// Makes the tables equal to the latest checkpoints of these shards, in one commit per table. Returns the shards that
@@ -147,9 +150,14 @@ pub(super) async fn sweep(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
     seqs.sort_unstable();
     seqs.retain(|seq| seq + 1 < shard.draft.seq);
     for seq in seqs.into_iter().take(SWEPT_MAX) {
-        let old = log::read(&*ports.store, shard.shard, seq).await?;
-        if now.0 - old.written_at.0 < KEPT_MICROS {
-            break;
+        match log::read(&*ports.store, shard.shard, seq).await {
+            Ok(old) if now.0 - old.written_at.0 < KEPT_MICROS => break,
+            Ok(_) => {}
+            Err(WorkerError::Damaged { object, cause }) => {
+                tracing::warn!(object, cause, "an old checkpoint cannot be read, it stays");
+                continue;
+            }
+            Err(error) => return Err(error),
         }
         ports.store.delete(&names::checkpoint(shard.shard, seq)).await?;
     }

@@ -9,13 +9,11 @@ use prorata_schemas::time::{Hour, Timestamp};
 use super::Ports;
 use super::progress::{Offsets, TopicProgress};
 use super::shard::{LiveShard, read_offsets};
-use super::window::{self, Reader};
 use crate::archive_index::ArchiveDates;
 use crate::bases;
 use crate::checkpoint::{Checkpoint, OwnerKind, RulesFrom};
 use crate::claim::{self, Claimant, World};
 use crate::error::{Result, WorkerError};
-use crate::fold::Window;
 use crate::names::{self, Shard};
 use crate::rules::RuleBook;
 use crate::snapshot::ShardState;
@@ -36,8 +34,6 @@ pub(super) struct Recovery<'a> {
     pub configured: &'a Rules,
     /// The configured topics.
     pub topics: &'a [Text],
-    /// Bytes of events to hold in memory at a time.
-    pub bytes_in_flight: u64,
 }
 
 impl Recovery<'_> {
@@ -148,7 +144,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// State at the end of the last hour closed; none while dirty hours must be folded again before it is known.
+    /// State at the end of the last hour closed; none while hours must be folded again before it is known. Without a
+    /// snapshot of that hour all since the newest there is are dirty, and slices fold them.
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
         let store = &*self.ports.store;
         let Some(closed) = live.draft.closed_through else { return Ok(Some(ShardState::new())) };
@@ -158,25 +155,11 @@ impl Recovery<'_> {
         {
             return Ok(Some(states));
         }
-        if !live.draft.dirty.is_empty() {
-            return Ok(None);
+        if live.draft.dirty.is_empty() {
+            let base = bases::nearest(store, &live.draft, closed.next()).await?;
+            live.draft.dirty.insert(base.map_or(closed, |(hour, _)| hour.next()));
+            live.news = true;
         }
-        let base = bases::nearest(store, &live.draft, closed.next()).await?;
-        let (mut next, mut states) = match base {
-            Some((hour, states)) => (hour.next(), states),
-            None => {
-                live.archive.ensure_all(store, &live.draft).await?;
-                (live.archive.hours().next().unwrap_or(closed.next()), ShardState::new())
-            }
-        };
-        let reader = Reader { ports: self.ports, rules: &*self.rules, bytes_in_flight: self.bytes_in_flight };
-        while next <= closed {
-            let last = Hour(closed.0.min(next.0 + WINDOW_FIRST - 1));
-            let (hours, files) = reader.read(live, (next, last), |_| true).await?;
-            next = hours.last().map_or(last, |(hour, _)| *hour).next();
-            let window = Window { hours, files, bodies: BTreeMap::new(), states };
-            states = window::fold(self.ports, live.shard, window).await?.1;
-        }
-        Ok(Some(states))
+        Ok(None)
     }
 }

@@ -13,6 +13,7 @@ use crate::hour_files::Stamper;
 use crate::log::Decision;
 use crate::names::Shard;
 use crate::source::Source;
+use crate::status::Dependency;
 
 /// How long a step waits for messages when nothing else is to do.
 const WAIT: Duration = Duration::from_millis(200);
@@ -35,12 +36,30 @@ enum Asked {
 }
 
 impl<S: Source> Worker<S> {
-    /// Runs until `stop` is set, then stops cleanly: last checkpoints, shards released, group left. After an error no
-    /// checkpoint is made: memory may be half changed, and the next owner takes up what is decided.
+    /// Runs until `stop` is set, then stops cleanly, within `drain_timeout` and with the step at hand: last checkpoints,
+    /// shards released, group left. After an error no checkpoint is made: memory may be half changed, and the next owner
+    /// takes up what is decided.
     ///
     /// # Errors
     /// What no retry can mend: see [`WorkerError`].
     pub async fn run(mut self, stop: &AtomicBool) -> Result<()> {
+        let patience = self.options.drain_timeout;
+        let overdue = async {
+            while !stop.load(Ordering::Relaxed) {
+                tokio::time::sleep(WAIT).await;
+            }
+            tokio::time::sleep(patience).await;
+        };
+        tokio::select! {
+            outcome = self.serve(stop) => outcome,
+            () = overdue => {
+                tracing::warn!("the clean stop took too long; the next owner takes up what is left");
+                Ok(())
+            }
+        }
+    }
+
+    async fn serve(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut busy = false;
         while !stop.load(Ordering::Relaxed) {
             // A step is never broken off in the middle: what it has taken from memory would be lost.
@@ -53,10 +72,7 @@ impl<S: Source> Worker<S> {
             }
         }
         self.ports.status.lock().draining = true;
-        let deadline = self.options.drain_timeout;
-        if tokio::time::timeout(deadline, self.drain()).await.is_err() {
-            tracing::warn!("the clean stop took too long; the next owner takes up what is left");
-        }
+        self.drain().await;
         Ok(())
     }
 
@@ -91,13 +107,13 @@ impl<S: Source> Worker<S> {
     /// Listens unless messages wait for the registry, or memory is full.
     async fn listen_if_room(&mut self, wait: Duration) -> Result<()> {
         let full = self.bytes() >= self.budget();
+        let room = if full { Err("storage must take events before more are read") } else { Ok(()) };
+        self.ports.status.lock().heard(Dependency::Memory, &room);
         self.flowing = false;
         if self.backlog.is_empty() && !full {
             return self.listen(wait).await;
         }
-        if full {
-            self.ports.status.lock().waits_for = Some("storage, before more events are read".into());
-        }
+        self.deaf_since = None;
         if wait > Duration::ZERO {
             self.ports.clock.pause(wait).await;
         }
@@ -126,7 +142,8 @@ impl<S: Source> Worker<S> {
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
             let in_turn = waiting && (!self.flowing || rested);
             let large = live.new_bytes >= self.options.checkpoint_bytes || (crowded && live.new_bytes > 0);
-            let old = (live.news || waiting) && age >= every;
+            // One that nothing happens in is checkpointed all the same before it counts as stale.
+            let old = (live.news || waiting || age >= STALE_MICROS / 2) && age >= every;
             live.retry_at <= now && (live.pending.is_some() || in_turn || large || old)
         };
         self.live().filter(|live| is_due(live)).map(|live| live.shard).collect()
@@ -146,14 +163,15 @@ impl<S: Source> Worker<S> {
         }
         if stale {
             tracing::info!(shard, "no checkpoint for a day, the shard is loaded anew");
-            self.forget(shard);
-            self.source.release(&[shard]).await;
-            self.slots.insert(shard, Slot::Waiting { retry_at: now, failures: 0, ask: true });
+            self.load_anew(shard, now, 0).await;
             return Ok(());
         }
         match self.ask(shard, now, release).await? {
             Asked::Ours | Asked::Later => Ok(()),
-            Asked::Anothers => self.conflict(shard).await,
+            Asked::Anothers => {
+                self.conflict(shard).await;
+                Ok(())
+            }
         }
     }
 
@@ -229,8 +247,7 @@ impl<S: Source> Worker<S> {
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot
                 && live.unpublished
-                && live.pending.is_none()
-                && live.failures == 0
+                && live.settled()
             {
                 due.push(live);
             }
@@ -245,7 +262,7 @@ impl<S: Source> Worker<S> {
             Ok(fenced) => {
                 self.publish_failures = 0;
                 for shard in fenced {
-                    self.conflict(shard).await?;
+                    self.conflict(shard).await;
                 }
                 Ok(())
             }
@@ -268,10 +285,13 @@ impl<S: Source> Worker<S> {
         }
         for slot in self.slots.values_mut() {
             let Slot::Live(live) = slot else { continue };
-            if live.pending.is_some() || live.unflushed_letters() {
+            if !live.settled() {
                 continue;
             }
-            if let Err(error) = decide::feed(&self.ports, live).await {
+            let fed = decide::feed(&self.ports, live).await;
+            let heard = fed.as_ref().map_err(|error| format!("the topic of dead letters: {error}"));
+            self.ports.status.lock().heard(Dependency::DeadLetterTopic, &heard);
+            if let Err(error) = fed {
                 tracing::warn!(%error, "dead letters wait for their topic");
                 self.feed_failures += 1;
                 self.feed_at = retry_at(now, self.feed_failures);
@@ -286,7 +306,7 @@ impl<S: Source> Worker<S> {
     async fn sweep(&mut self) {
         for slot in self.slots.values_mut() {
             let Slot::Live(live) = slot else { continue };
-            if live.pending.is_some() || live.failures > 0 {
+            if !live.settled() {
                 continue;
             }
             if let Err(error) = decide::sweep(&self.ports, live).await {
@@ -313,9 +333,8 @@ impl<S: Source> Worker<S> {
                     largest = Some(live);
                 }
             }
-            if !largest.is_some_and(|live| live.spill()) {
-                return;
-            }
+            let Some(largest) = largest else { return };
+            largest.spill();
             bytes = self.bytes();
         }
     }

@@ -146,16 +146,15 @@ impl LiveShard {
         self.open.values().map(|open| open.bytes).sum::<u64>() + self.aside_bytes
     }
 
-    /// Drops from memory what the archive holds of the latest open hour that has any; false when none has.
-    pub fn spill(&mut self) -> bool {
+    /// Drops from memory what the archive holds of the latest open hour that has any.
+    pub fn spill(&mut self) {
         let with_decided = self.open.values_mut().rev().find(|open| open.decided > 0);
-        let Some(open) = with_decided else { return false };
+        let Some(open) = with_decided else { return };
         open.events.drain(..open.decided);
         open.flushed -= open.decided;
         open.decided = 0;
         open.spilled = true;
         open.bytes = open.events.iter().map(|(_, body)| body.len() as u64 + EVENT_OVERHEAD).sum();
-        true
     }
 
     /// Notes which of these hours have events in the archive that were never in memory here: those of owners before.
@@ -174,9 +173,10 @@ impl LiveShard {
         self.open.values().any(|open| open.decided > 0)
     }
 
-    /// Whether a file of dead letters that the draft names may not be stored yet.
-    pub fn unflushed_letters(&self) -> bool {
-        !self.objects.is_empty()
+    /// Whether the draft says what is decided: nothing is on its way, and after an error the draft may name what is not
+    /// stored.
+    pub fn settled(&self) -> bool {
+        self.pending.is_none() && self.failures == 0
     }
 
     /// The first hour that is not closed; none while the shard has had no event.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use super::intake::{Intake, Taken};
 use super::progress::TopicProgress;
@@ -13,12 +13,16 @@ use super::{Item, Slot, Worker, check_partitions, micros, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Signal, Source, SourceError, Start};
+use crate::status::Dependency;
 
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
 
-/// How long Kafka may be unavailable without a break before the worker gives up, in microseconds: 10 minutes.
+/// How long Kafka may tell nothing before the worker gives up, in microseconds: 10 minutes.
 const DEAF_MICROS: i64 = 600_000_000;
+
+/// How long before the worker says that it waits for Kafka, in microseconds.
+const QUIET_MICROS: i64 = 15_000_000;
 
 impl<S: Source> Worker<S> {
     /// Takes what the source tells.
@@ -27,11 +31,15 @@ impl<S: Source> Worker<S> {
             Ok(signals) => signals,
             Err(error) => return self.endure(error).await,
         };
+        if signals.is_empty() {
+            return self.hear_nothing();
+        }
         self.deaf_since = None;
+        self.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
         let now = self.ports.clock.now();
-        let silent = now.0.saturating_sub(self.listened_at.0) > micros(self.options.compare_after);
-        self.listened_at = now;
+        let silent = now.0.saturating_sub(self.heard_at.0) > micros(self.options.compare_after);
+        self.heard_at = now;
         if silent {
             return self.heed_after_silence(signals).await;
         }
@@ -68,18 +76,38 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Waits a little where Kafka is only unavailable, but not for ever: a new process may find what this one does not.
+    /// Of a shard that is read, messages or ends are told every few seconds, so that silence means that no broker
+    /// answers. It is borne, but not for ever: a new process may find what this one does not.
+    fn hear_nothing(&mut self) -> Result<()> {
+        let now = self.ports.clock.now();
+        if self.live().next().is_none() {
+            self.deaf_since = None;
+            return Ok(());
+        }
+        let silence = now.0 - self.deaf_since.get_or_insert(now).0;
+        if silence > QUIET_MICROS {
+            let cause = format!("no broker has told anything for {} s", silence / 1_000_000);
+            let error = SourceError::Unavailable(cause);
+            let mut status = self.ports.status.lock();
+            status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string());
+            if silence > DEAF_MICROS {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a little where Kafka is only unavailable.
     async fn endure(&mut self, error: SourceError) -> Result<()> {
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
-        let now = self.ports.clock.now();
-        let since = *self.deaf_since.get_or_insert(now);
-        if now.0 - since.0 > DEAF_MICROS {
-            return Err(error.into());
-        }
         tracing::warn!(cause, "Kafka is unavailable, it is asked again");
-        self.ports.status.lock().counts.retries += 1;
+        {
+            let mut status = self.ports.status.lock();
+            status.counts.retries += 1;
+            status.waits.insert(Dependency::Kafka, error.to_string());
+        }
         self.ports.clock.pause(Duration::from_millis(500)).await;
-        Ok(())
+        self.hear_nothing()
     }
 
     async fn heed(&mut self, signal: Signal) -> Result<()> {
@@ -101,8 +129,9 @@ impl<S: Source> Worker<S> {
             Signal::End { topic, partition, offset } => {
                 self.backlog.push_back(Item::End { topic, shard: partition, offset });
             }
+            // In its order: reading starts anew behind what came before it, and what came after it is read again.
             Signal::OffsetsLost { topic, partition, cause } => {
-                self.offsets_lost(topic, partition, cause).await?;
+                self.backlog.push_back(Item::Lost { topic, shard: partition, cause });
             }
         }
         Ok(())
@@ -133,21 +162,21 @@ impl<S: Source> Worker<S> {
 
     /// Drops what of a shard waits to be taken.
     fn drop_waiting(&mut self, shard: Shard) {
-        self.backlog.retain(|item| match item {
-            Item::Message(message) => message.partition != shard,
-            Item::End { shard: of, .. } => *of != shard,
-        });
+        self.backlog.retain(|item| item.shard() != shard);
     }
 
     /// Another owner has the shard. Where the group, asked anew, still assigns it to us, it is taken again.
-    pub(super) async fn conflict(&mut self, shard: Shard) -> Result<()> {
+    pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided, the shard is dropped");
         self.ports.status.lock().counts.conflicts += 1;
+        self.load_anew(shard, retry_at(self.ports.clock.now(), 3), 0).await;
+    }
+
+    /// Drops a shard's memory, to claim and load it once more if the group still assigns it.
+    pub(super) async fn load_anew(&mut self, shard: Shard, retry_at: Timestamp, failures: u32) {
         self.forget(shard);
         self.source.release(&[shard]).await;
-        let retry_at = retry_at(self.ports.clock.now(), 3);
-        self.slots.insert(shard, Slot::Waiting { retry_at, failures: 0, ask: true });
-        Ok(())
+        self.slots.insert(shard, Slot::Waiting { retry_at, failures, ask: true });
     }
 
     /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group does not
@@ -191,7 +220,6 @@ impl<S: Source> Worker<S> {
                 rules: &mut self.rules,
                 configured: &self.options.rules,
                 topics: &self.topics,
-                bytes_in_flight: self.options.checkpoint_bytes,
             };
             let loaded = match recovery.take(shard).await {
                 Ok(live) => {
@@ -245,6 +273,7 @@ impl<S: Source> Worker<S> {
                         live.news |= progress.confirm_end(offset, now);
                     }
                 }
+                Item::Lost { topic, shard, cause } => self.offsets_lost(topic, shard, cause).await?,
                 Item::Message(message) => {
                     let (topic, shard) = (message.topic.clone(), message.partition);
                     match self.take(message)? {
@@ -290,7 +319,7 @@ impl<S: Source> Worker<S> {
         match self.ports.decoder.fetch(schema).await {
             Ok(()) => {
                 self.registry_failures = 0;
-                self.ports.status.lock().waits_for = None;
+                self.ports.status.lock().waits.remove(&Dependency::Registry);
                 true
             }
             Err(error) => {
@@ -299,7 +328,7 @@ impl<S: Source> Worker<S> {
                 self.registry_failures += 1;
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
-                status.waits_for = Some(error.to_string());
+                status.waits.insert(Dependency::Registry, error.to_string());
                 false
             }
         }
@@ -317,6 +346,7 @@ impl<S: Source> Worker<S> {
             tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the earliest");
             progress.offsets.next = None;
             progress.offsets.last = None;
+            progress.last = None;
             live.news = true;
         } else {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
@@ -333,9 +363,7 @@ impl<S: Source> Worker<S> {
         match self.source.start(shard, starts).await {
             Err(SourceError::Unavailable(cause)) => {
                 tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
-                self.forget(shard);
-                let retry_at = retry_at(self.ports.clock.now(), 0);
-                self.slots.insert(shard, Slot::Waiting { retry_at, failures: 1, ask: true });
+                self.load_anew(shard, retry_at(self.ports.clock.now(), 0), 1).await;
                 Ok(())
             }
             started => Ok(started?),

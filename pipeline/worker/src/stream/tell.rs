@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::shard::LiveShard;
 use super::{Slot, Worker};
 use crate::source::Source;
-use crate::status::{ShardStatus, TopicStatus};
+use crate::status::{Dependency, ShardStatus, TopicStatus};
 
 impl<S: Source> Worker<S> {
     pub(super) fn tell(&self) {
@@ -46,8 +46,8 @@ impl<S: Source> Worker<S> {
         status.ticked = Some(Instant::now());
         status.ready = self.assigned && loaded;
         status.shards = shards;
-        if self.backlog.is_empty() && self.bytes() < self.budget() {
-            status.waits_for = None;
+        if self.backlog.is_empty() {
+            status.waits.remove(&Dependency::Registry);
         }
     }
 }

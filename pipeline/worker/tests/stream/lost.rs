@@ -1,9 +1,9 @@
 //! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has changed.
 
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::Faults;
+use prorata_worker::memory::{Faults, MemoryBroker};
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 
@@ -62,6 +62,8 @@ async fn goes_on(world: &World, events: &[EventRecord]) {
         // A partition that is empty for now shows only later that it was made anew.
         let next = checkpoint.offsets["nodes"]["next"].as_i64();
         assert!(next >= Some(world.broker.bounds("nodes", *shard).unwrap().1));
+        let last = checkpoint.offsets["nodes"]["last"]["offset"].as_i64();
+        assert!(last < next, "{last:?} was read of the log before");
     }
     let mut content = Content::new();
     for (shard, checkpoint) in latest {
@@ -106,6 +108,35 @@ async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
     let error = stops(&world, member).await;
     assert!(matches!(error, WorkerError::OffsetsLost { .. }), "{error}");
     goes_on(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
+}
+
+#[tokio::test]
+async fn what_one_topic_loses_takes_nothing_from_another() {
+    for seed in 0..48 {
+        let world = World::on(MemoryBroker::seeded(seed), 2);
+        world.broker.set_poll_messages(40);
+        world.audit.free_offsets();
+        let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);
+        // It reads both topics from their beginning, and has some of each.
+        world.produce(&trace());
+        for _ in 0..3 {
+            let stepped = member.step().await;
+            assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+        }
+        let (shard, next) = acme(&world);
+        world.produce(&more(20));
+        world.broker.delete_before("nodes", shard, next + 4).unwrap();
+        member.settle(&world).await.unwrap();
+        for shard in 0..2 {
+            let read = world.audit.latest()[&shard].offsets["pods"]["next"].as_i64();
+            assert_eq!(read, Some(world.broker.bounds("pods", shard).unwrap().1), "seed {seed}");
+        }
+        let counts = member.status.lock().counts.events.clone();
+        let of_pods = |kind: &EventKind| format!("{kind:?}").starts_with("Pod");
+        let taken: u64 = counts.iter().filter(|(kind, _)| of_pods(kind)).map(|(_, count)| *count).sum();
+        let sent = world.sent().iter().filter(|sent| sent.topic == "pods").count();
+        assert_eq!(taken, sent as u64, "seed {seed}: events of pods are left out");
+    }
 }
 
 #[tokio::test]

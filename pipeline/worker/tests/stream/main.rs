@@ -17,5 +17,6 @@ mod reads;
 mod rebalance;
 mod script;
 mod sim;
+mod waits;
 mod world;
 mod zombie;

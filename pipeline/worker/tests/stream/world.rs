@@ -7,6 +7,7 @@ use std::time::Duration;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{
     Faults, MemoryArchive, MemoryBroker, MemoryDeadLetterTopic, MemoryEncoder, MemoryMessages,
     MemoryRegistry, MemorySource, Record, Resume, SteppedClock,
@@ -124,7 +125,7 @@ impl World {
     }
 
     /// A new process: a member of the group once it steps.
-    pub fn start(&self, name: &str, faults: Faults, change: impl FnOnce(&mut Options)) -> Member {
+    pub fn start(&self, name: &str, faults: Faults, change: impl FnOnce(&mut Options) + 'static) -> Member {
         self.start_on(&TOPICS, name, faults, change)
     }
 
@@ -138,9 +139,22 @@ impl World {
         topics: &[&str],
         name: &str,
         faults: Faults,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut Options) + 'static,
     ) -> Member {
         let status = Arc::new(Status::default());
+        let opening = self.open(topics, name, faults.clone(), Arc::clone(&status), change);
+        Member::new(name, status, faults, Box::pin(opening))
+    }
+
+    /// A worker, to be opened.
+    pub fn open<C: FnOnce(&mut Options) + 'static>(
+        &self,
+        topics: &[&str],
+        name: &str,
+        faults: Faults,
+        status: Arc<Status>,
+        change: C,
+    ) -> impl Future<Output = Result<Worker<MemorySource>, WorkerError>> + use<C> {
         let ports = Ports {
             store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
             tables: Arc::new(AuditedTables::new(self.lake.tables.with_faults(faults.clone()), &self.audit)),
@@ -149,14 +163,13 @@ impl World {
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
             clock: Arc::new(self.clock.clone()),
-            status: Arc::clone(&status),
+            status,
         };
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         let mut options = Options::new(format!("{name}{process}x").into());
         options.shards = Some(self.shards);
         change(&mut options);
-        let source: MemorySource = self.broker.source(name, topics).with_faults(faults.clone());
-        Member::new(name, status, faults, Box::pin(Worker::open(source, ports, options)))
+        Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)
     }
 
     /// A process that nothing happens to.

@@ -1,0 +1,204 @@
+//! What a worker waits for, says of it, and when it no longer does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use prorata_schemas::time::Hour;
+use prorata_worker::error::WorkerError;
+use prorata_worker::memory::{Fault, Faults, Resume};
+use prorata_worker::names;
+use prorata_worker::ports::ObjectStore;
+use prorata_worker::source::SourceError;
+use prorata_worker::status::{Dependency, Status};
+
+use crate::harness::*;
+use crate::member::{Member, Stepped};
+use crate::world::{TOPICS, World};
+
+async fn step(member: &mut Member) {
+    let stepped = member.step().await;
+    assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+}
+
+fn waits(member: &Member) -> Vec<Dependency> {
+    member.status.lock().waits.keys().copied().collect()
+}
+
+#[tokio::test]
+async fn it_says_that_it_waits_for_storage_until_storage_answers() {
+    let world = World::default();
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    assert_eq!(waits(&member), []);
+    world.produce(&trace());
+    world.audit.set_outage(true);
+    for _ in 0..20 {
+        step(&mut member).await;
+        world.pass(Duration::from_secs(5));
+    }
+    assert_eq!(waits(&member), [Dependency::Storage]);
+    let sentence = member.status.lock().waits_for().unwrap();
+    assert!(sentence.starts_with("storage: ") && sentence.contains("503 slow down"), "{sentence}");
+    world.audit.set_outage(false);
+    member.settle(&world).await.unwrap();
+    assert_eq!(waits(&member), []);
+    assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn storage_that_answers_within_a_long_step_is_a_sign_of_life() {
+    let world = World::default();
+    let faults = Faults::default();
+    let mut member = world.start("a", faults.clone(), |_| {});
+    member.settle(&world).await.unwrap();
+    world.produce(&trace());
+    let before = Instant::now();
+    let second = faults.effects() + 1;
+    faults.add(Fault::Pause(second));
+    let hangs = loop {
+        match member.step().await {
+            Stepped::Paused => break member.status.lock().ticked,
+            Stepped::Done(_) => member.status.lock().ticked = None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(hangs.is_some_and(|ticked| ticked >= before), "the first effect of the step was answered");
+    assert!(world.resume(&faults, second, Resume::Happen));
+    member.settle(&world).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_says_that_it_waits_for_kafka_and_gives_up_after_ten_minutes_without_a_word() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    for (seconds, says_so) in [(10, false), (10, true), (570, true)] {
+        TOPICS
+            .iter()
+            .for_each(|topic| (0..2).for_each(|shard| world.broker.set_partition_down(topic, shard, true)));
+        step(&mut member).await;
+        world.pass(Duration::from_secs(seconds));
+        step(&mut member).await;
+        assert_eq!(!waits(&member).is_empty(), says_so, "{seconds}");
+    }
+    assert_eq!(waits(&member), [Dependency::Kafka]);
+    TOPICS
+        .iter()
+        .for_each(|topic| (0..2).for_each(|shard| world.broker.set_partition_down(topic, shard, false)));
+    step(&mut member).await;
+    assert_eq!(waits(&member), [], "Kafka has spoken");
+    world.broker.set_down(true);
+    step(&mut member).await;
+    world.pass(Duration::from_secs(601));
+    let stepped = member.step().await;
+    let Stepped::Stopped(Some(error)) = stepped else { panic!("{stepped:?}") };
+    assert!(matches!(error, WorkerError::Source(SourceError::Unavailable(_))), "{error}");
+    assert_eq!(error.exit_code(), 4);
+}
+
+#[tokio::test]
+async fn a_member_without_shards_hears_nothing_and_waits_for_nobody() {
+    let world = World::default();
+    let mut first = world.member("a");
+    first.settle(&world).await.unwrap();
+    let mut second = world.member("b");
+    let mut third = world.member("c");
+    for _ in 0..40 {
+        for member in [&mut first, &mut second, &mut third] {
+            step(member).await;
+        }
+    }
+    let idle = [&mut first, &mut second, &mut third]
+        .into_iter()
+        .find(|member| member.status.lock().shards.is_empty());
+    let idle = idle.unwrap();
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(300));
+        step(idle).await;
+    }
+    assert_eq!(waits(idle), []);
+}
+
+#[tokio::test]
+async fn a_clean_stop_releases_a_shard_that_had_nothing_to_do_for_days() {
+    let world = World::default();
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(3_600));
+        step(&mut member).await;
+    }
+    member.drain().await;
+    for (shard, checkpoint) in world.audit.latest() {
+        assert!(checkpoint.owners.last().unwrap().released, "shard {shard}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_storage_that_never_answers() {
+    let world = World::default();
+    let status = Arc::new(Status::default());
+    let faults = Faults::default();
+    world.produce(&trace());
+    let opening = world.open(&TOPICS, "a", faults.clone(), status, |options| {
+        options.drain_timeout = Duration::from_millis(50);
+    });
+    let worker = opening.await.unwrap();
+    faults.add(Fault::Pause(faults.effects() + 3));
+    let stop = AtomicBool::new(false);
+    let stopping = async {
+        while faults.paused().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let running = tokio::time::timeout(Duration::from_secs(60), worker.run(&stop));
+    let (outcome, ()) = tokio::join!(running, stopping);
+    outcome.expect("it goes on waiting").unwrap();
+}
+
+#[tokio::test]
+async fn without_a_snapshot_that_can_be_used_hours_are_folded_again_by_the_slice() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    let before = world.lake.files();
+    for checkpoint in world.audit.latest().values() {
+        for snapshot in checkpoint.hours.values().filter_map(|entry| entry.snapshot.as_ref()) {
+            world.lake.store.delete(snapshot).await.unwrap();
+        }
+    }
+    let more = [pod("acme", 365, "more", 1)];
+    world.produce(&more);
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    assert_eq!(world.lake.files(), before, "what is folded again is the same, and no hour is restated");
+    world.set_minutes(8 * 60);
+    world.produce(&[pod("acme", 476, "moves time", 1), pod("hooli", 476, "moves time", 1)]);
+    member.settle(&world).await.unwrap();
+    let all = [trace(), more.to_vec()].concat();
+    assert_content(&world.lake, &expected(&all, Hour(START + 6), shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn an_old_checkpoint_that_cannot_be_read_keeps_no_other_from_being_cleared_away() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    let shard = world.shard_of("acme");
+    let second = world.audit.latest()[&shard].seq;
+    assert!(second >= 2);
+    world.lake.store.overwrite(&names::checkpoint(shard, 1), "damaged".into());
+    for _ in 0..16 {
+        world.pass(Duration::from_secs(12 * 3_600 + 1));
+        step(&mut member).await;
+    }
+    let kept = world.lake.store.objects();
+    assert!(kept.contains_key(&names::checkpoint(shard, 1)), "it stays");
+    assert!(!kept.contains_key(&names::checkpoint(shard, 2)));
+}
