@@ -15,6 +15,7 @@ mod recover;
 mod run;
 mod shard;
 mod signals;
+mod slots;
 mod tell;
 mod window;
 

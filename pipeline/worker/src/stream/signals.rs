@@ -1,18 +1,16 @@
 //! What the source tells: shards that come and go, messages, ends.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 
 use super::intake::{Intake, Taken};
 use super::progress::TopicProgress;
-use super::recover::Recovery;
 use super::{Item, Slot, Worker, check_partitions, micros, retry_at};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::source::{Signal, Source, SourceError, Start};
+use crate::source::{Signal, Source, SourceError};
 use crate::status::Dependency;
 
 /// Schemas asked for in one step, at most.
@@ -32,6 +30,10 @@ impl<S: Source> Worker<S> {
             Err(error) => return self.endure(error).await,
         };
         if signals.is_empty() {
+            if self.slots.is_empty() {
+                // Nothing is to be heard.
+                self.ports.status.lock().waits.remove(&Dependency::Kafka);
+            }
             return self.hear_nothing();
         }
         self.deaf_since = None;
@@ -154,108 +156,6 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Drops a shard's memory.
-    pub(super) fn forget(&mut self, shard: Shard) {
-        self.slots.remove(&shard);
-        self.drop_waiting(shard);
-    }
-
-    /// Drops what of a shard waits to be taken.
-    fn drop_waiting(&mut self, shard: Shard) {
-        self.backlog.retain(|item| item.shard() != shard);
-    }
-
-    /// Another owner has the shard. Where the group, asked anew, still assigns it to us, it is taken again.
-    pub(super) async fn conflict(&mut self, shard: Shard) {
-        tracing::warn!(shard, "another owner has decided, the shard is dropped");
-        self.ports.status.lock().counts.conflicts += 1;
-        self.load_anew(shard, retry_at(self.ports.clock.now(), 3), 0).await;
-    }
-
-    /// Drops a shard's memory, to claim and load it once more if the group still assigns it.
-    pub(super) async fn load_anew(&mut self, shard: Shard, retry_at: Timestamp, failures: u32) {
-        self.forget(shard);
-        self.source.release(&[shard]).await;
-        self.slots.insert(shard, Slot::Waiting { retry_at, failures, ask: true });
-    }
-
-    /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group does not
-    /// answer, it is asked again later: a member that is cut off must not take shards from others.
-    async fn still_assigned(&mut self, shard: Shard, failures: u32) -> bool {
-        match self.source.assigned(shard).await {
-            Ok(true) => return true,
-            Ok(false) => {
-                self.slots.remove(&shard);
-            }
-            Err(error) => {
-                tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
-                let retry_at = retry_at(self.ports.clock.now(), failures);
-                self.slots.insert(shard, Slot::Waiting { retry_at, failures: failures + 1, ask: true });
-            }
-        }
-        false
-    }
-
-    /// Claims and loads shards that wait for it, and starts reading them.
-    pub(super) async fn load_waiting(&mut self) -> Result<()> {
-        let now = self.ports.clock.now();
-        let due: Vec<(Shard, u32, bool)> = self
-            .slots
-            .iter()
-            .filter_map(|(shard, slot)| match slot {
-                Slot::Waiting { retry_at, failures, ask } if *retry_at <= now => {
-                    Some((*shard, *failures, *ask))
-                }
-                _ => None,
-            })
-            .collect();
-        for (shard, failures, ask) in due {
-            if ask && !self.still_assigned(shard, failures).await {
-                continue;
-            }
-            self.claims += 1;
-            let mut recovery = Recovery {
-                ports: &self.ports,
-                owner: format!("{}c{}", self.options.owner, self.claims).into(),
-                rules: &mut self.rules,
-                configured: &self.options.rules,
-                topics: &self.topics,
-            };
-            let loaded = match recovery.take(shard).await {
-                Ok(live) => {
-                    self.source.start(shard, live.starts()).await.map(|()| live).map_err(WorkerError::from)
-                }
-                Err(error) => Err(error),
-            };
-            let slot = match loaded {
-                Ok(live) => {
-                    tracing::info!(
-                        shard,
-                        seq = live.draft.seq,
-                        closed_through = live.draft.closed_through.map(tracing::field::display),
-                        "loaded"
-                    );
-                    Slot::Live(Box::new(live))
-                }
-                Err(
-                    error @ (WorkerError::Store(_)
-                    | WorkerError::Tables(_)
-                    | WorkerError::Taken { .. }
-                    | WorkerError::Source(SourceError::Unavailable(_))),
-                ) => {
-                    tracing::warn!(shard, %error, "a shard cannot be loaded yet");
-                    self.ports.status.lock().counts.retries += 1;
-                    let now = self.ports.clock.now();
-                    let retry_at = retry_at(now, failures);
-                    Slot::Waiting { retry_at, failures: failures + 1, ask: true }
-                }
-                Err(error) => return Err(error),
-            };
-            self.slots.insert(shard, slot);
-        }
-        Ok(())
-    }
-
     /// Takes what waits, until the registry is needed and does not answer.
     pub(super) async fn take_backlog(&mut self) -> Result<()> {
         let mut fetches = 0;
@@ -352,21 +252,5 @@ impl<S: Source> Worker<S> {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }
         self.restart(shard).await
-    }
-
-    /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
-    async fn restart(&mut self, shard: Shard) -> Result<()> {
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let starts: BTreeMap<Text, Start> = live.starts();
-        self.drop_waiting(shard);
-        self.source.release(&[shard]).await;
-        match self.source.start(shard, starts).await {
-            Err(SourceError::Unavailable(cause)) => {
-                tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
-                self.load_anew(shard, retry_at(self.ports.clock.now(), 0), 1).await;
-                Ok(())
-            }
-            started => Ok(started?),
-        }
     }
 }

@@ -114,6 +114,9 @@ async fn a_member_without_shards_hears_nothing_and_waits_for_nobody() {
         .into_iter()
         .find(|member| member.status.lock().shards.is_empty());
     let idle = idle.unwrap();
+    world.broker.set_down(true);
+    step(idle).await;
+    world.broker.set_down(false);
     for _ in 0..5 {
         world.pass(Duration::from_secs(300));
         step(idle).await;
