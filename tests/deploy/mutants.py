@@ -208,7 +208,11 @@ MUTANTS = [
     (VALUES, "  # Its key with the password.\n", ""),
     (VALUES, "takeOver: false", "takeOver: true"),
     (VALUES, "suspend: true", "suspend: false"),
-    (VALUES, "replay:\n  # Whether there is one.\n  enabled: false", "replay:\n  # Whether there is one.\n  enabled: true"),
+    (
+        VALUES,
+        "replay:\n  # Whether there is one.\n  enabled: false",
+        "replay:\n  # Whether there is one.\n  enabled: true",
+    ),
     (VALUES, "keepRules: false", "keepRules: true"),
     (VALUES, "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 30"),
     (VALUES, "  limits:\n    memory: 2Gi", "  limits:\n    memory: 1536Mi"),

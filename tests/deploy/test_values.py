@@ -55,9 +55,9 @@ REFUSED = [
     ({"backfill": {"config": {"registry": {"password": "hunter2"}}}}, "backfill.config.registry.password would stand"),
     ({"replay": {"schedule": "0 0 * * *"}}, "'schedule' not allowed"),
     *(
-        ({"resources": {"limits": {"memory": memory}}}, "leave nothing beside config.work.memory_limit (1073741824 bytes)")
+        ({"resources": {"limits": {"memory": memory}}}, "leave nothing beside config.work.memory_limit")
         for memory in ["1024Mi", "1Gi", "1G", "1.07G", "0.5Gi", "1.0Gi", "0.001T", "0.0009Ti", "1048576Ki", "1073741k"]
-        + ["1073741824", "1073741824000m", 1073741824]
+        + ["1073M", "1073741824", "1073741824000m", 1073741824]
     ),
     ({"replicas": 17, "config": {"root": {"shards": 16}}}, "17 workers for 16 shards"),
     (
@@ -84,7 +84,7 @@ ACCEPTED = [
     *(
         {"resources": {"limits": {"memory": memory}}}
         for memory in ["1025Mi", "1.5Gi", "1.1Gi", "1.1G", "2G", "0.0011T", "0.001Ti", "1048577Ki", "1073742k"]
-        + ["1073741825", "1073741825000m", 1073741825]
+        + ["1074M", "1073741825", "1073741825000m", 1073741825]
     ),
     {"backfill": {"keepRules": True, "config": {"log": {"level": "debug"}}}},
     {"replicas": 16, "config": {"root": {"shards": 16}}},

@@ -331,5 +331,6 @@ class Replay(unittest.TestCase):
             job = one(objects, "CronJob", "replay")["spec"]["jobTemplate"]["spec"]
             found = tuple(job[key] for key in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"))
             self.assertEqual(found, (ends, 0, deleted))
-            self.assertEqual(job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"], replay(objects)["name"])
+            stop = job["podFailurePolicy"]["rules"][0]["onExitCodes"]
+            self.assertEqual(stop["containerName"], replay(objects)["name"])
             self.assertEqual(replay(objects)["resources"], values(case)["replay"]["resources"])
