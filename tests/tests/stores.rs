@@ -81,8 +81,11 @@ fn root() -> PathBuf {
 
 /// A backfill of the sample day by the program that `PRORATA_BINARY` names, else one built from the working tree.
 fn backfill(lake: &str) -> Command {
+    backfill_of(&root().join("testdata/sample-day/events"), lake)
+}
+
+fn backfill_of(events: &Path, lake: &str) -> Command {
     let mut command = Command::new(std::env::var_os("PRORATA_BINARY").map_or_else(build, PathBuf::from));
-    let events = root().join("testdata/sample-day/events");
     command.args(["backfill", "--json", "--lake", lake, "--events"]).arg(events);
     command
 }
@@ -160,6 +163,11 @@ async fn are_storage_unavailable_to_a_stranger(place: &Place) {
         let mut command = backfill(&place.url("refused"));
         command.env(variable, other);
         refuse(command, "refused");
+        // As input, too: a store that refuses today may not tomorrow.
+        let lake = tempfile::tempdir().unwrap();
+        let mut command = backfill_of(Path::new(&place.url("refused")), lake.path().to_str().unwrap());
+        command.env(variable, other);
+        refuse(command, "--events");
         assert_eq!(place.store("refused").list("").await.unwrap(), Vec::new());
     }
 }

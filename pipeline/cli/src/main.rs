@@ -25,8 +25,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// From Kubernetes and cloud events to the hourly cost of every pod.
 ///
-/// Exit codes: 0 done, 1 internal error, 2 wrong usage or configuration, 3 done but some input was dead-lettered,
-/// 4 storage unavailable.
+/// Exit codes: 0 done, 1 stopped for a reason that it names, or an internal error, 2 wrong usage or configuration,
+/// 3 done but some input was dead-lettered, 4 storage, Kafka or registry unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {

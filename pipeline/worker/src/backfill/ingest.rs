@@ -22,7 +22,7 @@ use crate::error::{Result, WorkerError};
 use crate::fold::{Body, unknown_events};
 use crate::names::{self, Shard, Stamp};
 use crate::objects::{self, CONCURRENCY};
-use crate::ports::{Archive, DeadLetter, Input, InputFile};
+use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
 use crate::snapshot::hex;
 
 /// Bytes that an event takes in memory beside its body.
@@ -31,9 +31,8 @@ const EVENT_OVERHEAD: u64 = 64;
 /// The Avro files of the input, and how many other files it has.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
     let all = input.list().await.map_err(|error| {
-        WorkerError::Configuration(format!(
-            "--events cannot be listed: {error}; name a folder or URL that can be read"
-        ))
+        let object = format!("{} of --events", error.object);
+        WorkerError::Store(StoreError { object, ..error })
     })?;
     let (avro, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|file| file.path.ends_with(".avro"));
     for file in &others {
