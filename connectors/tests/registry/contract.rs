@@ -105,8 +105,7 @@ impl Place for WithRegistry {
     }
 
     fn strange(&self) -> Vec<Vec<u8>> {
-        let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
-        vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
+        written::strange()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Messages with a registry, as producers of several versions and of other programs write them.
 
+use prorata_connectors::messages::MessageEncoder;
 use prorata_connectors::registry::Registry;
 use prorata_schemas::avsc;
 use prorata_schemas::avsc::full_name;
@@ -36,6 +37,12 @@ pub async fn message(
         }
     };
     Ok(framed(registered.map_err(|error| error.to_string())?, &body))
+}
+
+/// Values that name no schema of a registry.
+pub fn strange() -> Vec<Vec<u8>> {
+    let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
+    vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
 }
 
 /// Our schema with a field of another version in front, and one behind.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_connectors::messages::{ConfluentMessages, MessageEncoder};
+use prorata_connectors::messages::ConfluentMessages;
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
@@ -79,8 +79,7 @@ impl Place for Proxied {
     }
 
     fn strange(&self) -> Vec<Vec<u8>> {
-        let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, b"body");
-        vec![vec![0], vec![0, 0, 0, 1], b"{\"json\": true}".to_vec(), single]
+        written::strange()
     }
 }
 
