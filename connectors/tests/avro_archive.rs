@@ -181,8 +181,25 @@ fn a_block_that_lies_about_its_records_is_told() {
         assert_eq!(reasons, [Reason::Malformed], "{claimed}");
         assert_eq!(told[read_events].1.as_ref().unwrap_err().bytes, rejected);
     }
+}
+
+#[test]
+fn a_block_of_records_that_take_no_bytes_is_told_once() {
     let empty = r#"{"type": "record", "name": "acme.Empty", "fields": []}"#;
-    assert_eq!(read(&file(empty, "null", &[block(i64::MAX, &[])])).unwrap().len(), 1);
+    for schema in [empty, "\"null\""] {
+        for left in [&[][..], &[0x2a], b"bytes that no record takes"] {
+            let mut told = Told::new();
+            let bytes = file(schema, "null", &[block(i64::MAX, left), block(0, &[])]);
+            read_events(&bytes[..], &mut |position, record| {
+                told.push((position, record));
+                assert!(told.len() < 10, "it goes on and on");
+            })
+            .unwrap();
+            let [(position, Err(rejected))] = &told[..] else { panic!("{schema}: {told:?}") };
+            assert_eq!((position.record, &rejected.bytes[..]), (Some(0), left), "{schema}");
+            assert_eq!(rejected.reject.reason, Reason::Malformed, "{schema}");
+        }
+    }
 }
 
 #[test]

@@ -43,14 +43,18 @@ fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord
             let why = format!("the block ends behind {record} of its {} records", block.records);
             return reject(block, record, Reject::malformed(why), rest, on);
         }
-        match next_record(decoder, &mut wire) {
-            Ok((bytes, verdict)) => tell(block, record, bytes, verdict, on),
-            Err(malformed) => {
-                let left = block.records - record;
-                let why = format!("{}; {left} records of the block are lost", malformed.sentence);
-                return reject(block, record, Reject::malformed(why), rest, on);
+        let why = match next_record(decoder, &mut wire) {
+            Ok((bytes, verdict)) if !bytes.is_empty() => {
+                tell(block, record, bytes, verdict, on);
+                continue;
             }
-        }
+            // No event is empty, and a block may say that it holds any number of such records.
+            Ok(_) => "a record takes no bytes".to_owned(),
+            Err(malformed) => malformed.sentence,
+        };
+        let left = block.records - record;
+        let why = format!("{why}; {left} records of the block are lost");
+        return reject(block, record, Reject::malformed(why), rest, on);
     }
     let rest = wire.rest();
     if !rest.is_empty() {
