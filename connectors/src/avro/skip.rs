@@ -8,7 +8,8 @@ use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
-/// Records inside records are walked this deep; deeper data is `malformed`. Schemas may recurse, stacks may not.
+/// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may recurse,
+/// stacks may not.
 const DEPTH_MAX: usize = 64;
 
 /// The form of a datum, as far as its length goes.
@@ -118,15 +119,16 @@ impl Skips {
             Skip::Exact(size) => wire.take(*size).map(drop),
             Skip::Varint => wire.long().map(drop),
             Skip::Bytes => wire.bytes().map(drop),
-            Skip::Array(item) => self.pass_blocks(item, false, wire, depth),
-            Skip::Map(value) => self.pass_blocks(value, true, wire, depth),
+            // Unions nest nothing by themselves: none is a branch of another.
             Skip::Union(variants) => {
                 let variant = branch(variants, wire)?;
                 self.pass_at(variant, wire, depth)
             }
-            Skip::Record(_) if depth == DEPTH_MAX => {
-                Err(Reject::malformed(format!("records are nested more than {DEPTH_MAX} deep")))
+            Skip::Array(_) | Skip::Map(_) | Skip::Record(_) if depth == DEPTH_MAX => {
+                Err(Reject::malformed(format!("data is nested more than {DEPTH_MAX} deep")))
             }
+            Skip::Array(item) => self.pass_blocks(item, false, wire, depth + 1),
+            Skip::Map(value) => self.pass_blocks(value, true, wire, depth + 1),
             Skip::Record(place) => {
                 let fields = self.records.get(*place).map_or(&[][..], AsRef::as_ref);
                 fields.iter().try_for_each(|field| self.pass_at(field, wire, depth + 1))
