@@ -6,12 +6,14 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use prorata_connectors::delta::DeltaTables;
-use prorata_connectors::store::Store;
+use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::tables::Table;
 use prorata_worker::contract;
 use prorata_worker::ports::ObjectStore;
@@ -153,6 +155,19 @@ async fn hold_the_lake_of_the_events_and_a_rerun_changes_nothing(place: &Place) 
     assert_eq!(held, digests(&Store::open(local.to_str().unwrap()).unwrap()).await);
 }
 
+async fn give_objects_under_whatever_keys_other_writers_chose(place: &Place) {
+    // In a URL this is the key `hour=00%3A00~[1]`, in a local path it is itself.
+    let folder = place.store("input/hour=00%253A00~[1]");
+    folder.put_if_absent("x.avro", Bytes::from_static(b"whole")).await.unwrap();
+    let input = open_input(&place.url("input")).unwrap();
+    let files = input.list().await.unwrap();
+    assert!(files.len() == 1 && files[0].path.contains("3A00~[1]/x.avro"), "{files:?}");
+    let mut opened = input.open(&files[0]).await.unwrap();
+    let mut text = String::new();
+    let read = move || opened.read_to_string(&mut text).map(|_| text);
+    assert_eq!(tokio::task::spawn_blocking(read).await.unwrap().unwrap(), "whole");
+}
+
 async fn are_storage_unavailable_where_they_are_not(place: &Place) {
     let (location, word) = &place.missing;
     refuse(backfill(location), word);
@@ -190,6 +205,7 @@ suite! {
         keep_the_promises_of_an_object_store
         keep_the_promises_of_a_table_committer
         hold_the_lake_of_the_events_and_a_rerun_changes_nothing
+        give_objects_under_whatever_keys_other_writers_chose
         are_storage_unavailable_where_they_are_not
         are_storage_unavailable_to_a_stranger
     }: folder s3 azure

@@ -101,7 +101,7 @@ impl Input for Objects {
 
     async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
         let store = self.store.clone();
-        let path = store.path(&file.path);
+        let path = store.listed(&file.path)?;
         let runtime = Handle::current();
         Ok(Box::new(ObjectReader { store, path, bytes: file.bytes, offset: 0, piece: Bytes::new(), runtime }))
     }
@@ -130,5 +130,32 @@ impl Read for ObjectReader {
             self.piece.copy_to_slice(into);
         }
         Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+    use object_store::path::Path as Key;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keys_of_other_writers_are_opened_as_they_are_listed() {
+        let keys = ["a~b#c.avro", "hour=00%3A00/x.avro", "{x}/[y] *?^|.avro", "\u{fc}.avro"];
+        let root = Arc::new(InMemory::new());
+        for key in keys {
+            root.put(&Key::parse(format!("in%2Fput/{key}")).unwrap(), key.into()).await.unwrap();
+        }
+        let url = Url::parse("s3://bucket/in%252Fput/").unwrap();
+        let input = Objects { store: Store { root, prefix: Key::parse("in%2Fput").unwrap(), url } };
+        let files = input.list().await.unwrap();
+        assert_eq!(files.iter().map(|file| &*file.path).collect::<Vec<_>>(), keys);
+        for file in files {
+            let mut opened = input.open(&file).await.unwrap();
+            let mut text = String::new();
+            let read = move || opened.read_to_string(&mut text).map(|_| text);
+            assert_eq!(tokio::task::spawn_blocking(read).await.unwrap().unwrap(), file.path);
+        }
     }
 }

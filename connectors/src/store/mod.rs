@@ -110,6 +110,16 @@ impl Store {
         Err(StoreError::new("probe", self.url.as_str(), cause))
     }
 
+    /// The path of an object of any writer's, as listing it told.
+    ///
+    /// # Errors
+    /// When no object can be at it.
+    fn listed(&self, path: &str) -> Result<Path, StoreError> {
+        let relative = Path::parse(path).map_err(|error| StoreError::new("read", path, error))?;
+        Ok(Path::from_iter(self.prefix.parts().chain(relative.parts())))
+    }
+
+    /// The path of one of our objects: what is not allowed in names is encoded.
     fn path(&self, path: &str) -> Path {
         let relative = Path::from(path);
         Path::from_iter(self.prefix.parts().chain(relative.parts()))
