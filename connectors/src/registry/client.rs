@@ -203,11 +203,14 @@ impl Registry {
 }
 
 fn base_url(text: &str) -> Result<Url, RegistryFault> {
-    let refused =
-        |why: &str| configuration(format!("registry.url '{text}' {why}, such as https://host:8081"));
+    // What may hold a login or a token is not repeated: of text that is no URL nobody knows what it holds.
+    let shown = match Url::parse(text) {
+        Ok(_) if !text.contains(['@', '?']) => format!("registry.url '{text}'"),
+        _ => "registry.url".to_owned(),
+    };
+    let refused = |why: &str| configuration(format!("{shown} {why}, such as https://host:8081"));
     let url = Url::parse(text).map_err(|error| refused(&format!("is no URL ({error}); name one")))?;
     if !url.username().is_empty() || url.password().is_some() {
-        // The text is not repeated: it holds a secret.
         return Err(configuration(
             "registry.url holds a user name or password; set registry.username, and the password in the environment \
              or a file",
