@@ -6,9 +6,9 @@
 mod failure;
 mod input;
 mod local;
+mod probe;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -97,12 +97,7 @@ impl Store {
         if self.url.scheme() == "file" {
             return Ok(());
         }
-        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let path = format!("probe-{}-{nanoseconds}", std::process::id());
-        let first = self.put_if_absent(&path, Bytes::from_static(b"first")).await?;
-        let second = self.put_if_absent(&path, Bytes::from_static(b"second")).await?;
-        self.delete(&path).await?;
-        if (first, second) == (Put::Created, Put::Exists) {
+        if probe::creates_once(self).await? {
             return Ok(());
         }
         let cause = "the store lets two writers create one object (it ignores If-None-Match), so two owners could both \

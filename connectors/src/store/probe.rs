@@ -1,0 +1,93 @@
+//! Whether a store keeps the promise that everything stands on: of several writers, one creates an object.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use prorata_worker::ports::{ObjectStore, Put, StoreError};
+
+const FIRST: &[u8] = b"first";
+const SECOND: &[u8] = b"second";
+
+/// Creates an object twice, and answers whether the second time changed nothing. The object is removed.
+///
+/// # Errors
+/// When the store cannot be written or read.
+pub(super) async fn creates_once(store: &dyn ObjectStore) -> Result<bool, StoreError> {
+    let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let path = format!("probe-{}-{nanoseconds}", std::process::id());
+    // Whether it was created or existed is not asked: where the answer was lost, the client has tried again, and met
+    // what it had created itself.
+    store.put_if_absent(&path, Bytes::from_static(FIRST)).await?;
+    let second = store.put_if_absent(&path, Bytes::from_static(SECOND)).await?;
+    let held = store.get(&path).await?;
+    store.delete(&path).await?;
+    Ok(second == Put::Exists && held.as_deref() == Some(FIRST))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use prorata_worker::ports::Listed;
+
+    use super::*;
+
+    /// How a store of one object goes wrong.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Way {
+        Well,
+        /// The answer to the first write is lost, and the client writes again.
+        LosesTheFirstAnswer,
+        /// It takes every write.
+        TakesAll,
+        /// It takes every write, and denies it.
+        TakesAllAndDenies,
+    }
+
+    struct One(Way, Mutex<Option<Bytes>>);
+
+    #[async_trait]
+    impl ObjectStore for One {
+        async fn get(&self, _: &str) -> Result<Option<Bytes>, StoreError> {
+            Ok(self.1.lock().unwrap().clone())
+        }
+
+        async fn put_if_absent(&self, _: &str, bytes: Bytes) -> Result<Put, StoreError> {
+            let mut held = self.1.lock().unwrap();
+            let existed = held.is_some();
+            if !existed || matches!(self.0, Way::TakesAll | Way::TakesAllAndDenies) {
+                *held = Some(bytes);
+            }
+            let told = match self.0 {
+                Way::Well | Way::TakesAllAndDenies => existed,
+                Way::LosesTheFirstAnswer => true,
+                Way::TakesAll => false,
+            };
+            Ok(if told { Put::Exists } else { Put::Created })
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<Listed>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        async fn delete(&self, _: &str) -> Result<(), StoreError> {
+            *self.1.lock().unwrap() = None;
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_is_judged_by_the_second_write_alone() {
+        for (way, good) in [
+            (Way::Well, true),
+            (Way::LosesTheFirstAnswer, true),
+            (Way::TakesAll, false),
+            (Way::TakesAllAndDenies, false),
+        ] {
+            let store = One(way, Mutex::default());
+            assert_eq!(creates_once(&store).await.unwrap(), good, "{way:?}");
+            assert_eq!(store.get("").await.unwrap(), None, "{way:?}: what is left");
+        }
+    }
+}
