@@ -8,6 +8,8 @@
 //!
 //! The rules that make this sound:
 //! - the library's handles live no longer than the consumer, which is borrowed as long as they live;
+//! - no reference is made to a message as a whole: its error is a number that a broker sent, and perhaps no value of the
+//!   bindings' enumeration;
 //! - a message's memory is the library's until it is destroyed: what is lent to the callback lives no longer than the
 //!   call, and the guard destroys each message once, also when the callback panics;
 //! - one thread reads, assigns and polls: `Batch` is neither `Send` nor `Sync`.
@@ -52,14 +54,29 @@ pub(super) struct Raw<'b> {
 }
 
 impl Raw<'_> {
-    fn get(&self) -> &library::rd_kafka_message_t {
-        // SAFETY: the guard destroys the message only after the lifetime of `self` has ended.
-        unsafe { self.message.as_ref() }
+    /// What happened, where it is no message of a topic.
+    fn error(&self) -> Option<RDKafkaErrorCode> {
+        // SAFETY: the guard destroys the message only after the lifetime of `self` has ended; the enumeration is
+        // declared with the size of this number.
+        let code = unsafe { (&raw const (*self.message.as_ptr()).err).cast::<i32>().read() };
+        if code == library::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR as i32 {
+            return None;
+        }
+        let known = library::rd_kafka_resp_err_t::try_from(code);
+        Some(known.map_or(RDKafkaErrorCode::Unknown, RDKafkaErrorCode::from))
     }
 
     /// Its offset.
     pub(super) fn offset(&self) -> i64 {
-        self.get().offset
+        // SAFETY: the message is alive.
+        unsafe { (*self.message.as_ptr()).offset }
+    }
+
+    /// Its topic, which may be null where there was an error, and its partition.
+    fn place(&self) -> (*mut library::rd_kafka_topic_t, i32) {
+        let message = self.message.as_ptr();
+        // SAFETY: the message is alive.
+        unsafe { ((*message).rkt, (*message).partition) }
     }
 
     /// Its timestamp in milliseconds since the epoch; -1 without one.
@@ -71,16 +88,17 @@ impl Raw<'_> {
 
     /// A copy of its key.
     pub(super) fn key(&self) -> Option<Vec<u8>> {
-        let message = self.get();
-        // SAFETY: the library says that `key` is null, or points to `key_len` bytes that live as long as the message.
-        unsafe { copy(message.key, message.key_len) }
+        let message = self.message.as_ptr();
+        // SAFETY: the message is alive; the library says that `key` is null, or points to `key_len` bytes that live as
+        // long as the message.
+        unsafe { copy((*message).key, (*message).key_len) }
     }
 
     /// A copy of its value.
     pub(super) fn value(&self) -> Option<Vec<u8>> {
-        let message = self.get();
+        let message = self.message.as_ptr();
         // SAFETY: as for the key. Of a message without error the payload is its value.
-        unsafe { copy(message.payload, message.len) }
+        unsafe { copy((*message).payload, (*message).len) }
     }
 
     /// Copies of its headers, in their order.
@@ -199,18 +217,21 @@ impl<'c, C: ConsumerContext> Batch<'c, C> {
         let count = usize::try_from(count).unwrap_or(0);
         let guard = Guard(self.slots.get_mut(..count).unwrap_or_default());
         let messages = guard.messages();
-        for run in messages.chunk_by(|one, next| place(one) == place(next) && failed(one) == failed(next)) {
+        let same = |one: &Raw<'_>, next: &Raw<'_>| {
+            one.place() == next.place() && one.error().is_some() == next.error().is_some()
+        };
+        for run in messages.chunk_by(same) {
             let Some(first) = run.first() else { continue };
-            let message = first.get();
+            let (topic, partition) = first.place();
             // SAFETY: a message of a partition, or of an event that concerns one, has a topic; the name lives with it.
-            let topic = (!message.rkt.is_null())
-                .then(|| unsafe { CStr::from_ptr(library::rd_kafka_topic_name(message.rkt)) });
+            let topic =
+                (!topic.is_null()).then(|| unsafe { CStr::from_ptr(library::rd_kafka_topic_name(topic)) });
             let topic = topic.map(CStr::to_string_lossy).unwrap_or_default();
-            if !failed(first) {
-                each(&topic, message.partition, Read::Messages(run));
-                continue;
+            if first.error().is_none() {
+                each(&topic, partition, Read::Messages(run));
             }
             for event in run {
+                let Some(code) = event.error() else { break };
                 // SAFETY: the message is alive; of one with an error the words end with a null, and live with it.
                 let reason = unsafe { library::rd_kafka_message_errstr(event.message.as_ptr()) };
                 let reason = if reason.is_null() {
@@ -219,20 +240,11 @@ impl<'c, C: ConsumerContext> Batch<'c, C> {
                     // SAFETY: as above.
                     unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
                 };
-                let (code, offset) = (event.get().err.into(), event.offset());
-                each(&topic, message.partition, Read::Event { code, offset, reason });
+                each(&topic, partition, Read::Event { code, offset: event.offset(), reason });
             }
         }
         count
     }
-}
-
-fn place(raw: &Raw<'_>) -> (*mut library::rd_kafka_topic_t, i32) {
-    (raw.get().rkt, raw.get().partition)
-}
-
-fn failed(raw: &Raw<'_>) -> bool {
-    raw.get().err != library::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
 }
 
 /// Destroys messages when it is dropped.
@@ -251,6 +263,32 @@ impl Drop for Guard<'_> {
         for message in self.0.iter() {
             // SAFETY: the library gave us the message, and nobody destroys it but us, here, once.
             unsafe { library::rd_kafka_message_destroy(*message) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_any_number_that_a_broker_sends() {
+        for (number, expected) in [
+            (0, None),
+            (1, Some(RDKafkaErrorCode::OffsetOutOfRange)),
+            (-191, Some(RDKafkaErrorCode::PartitionEOF)),
+            (-1, Some(RDKafkaErrorCode::Unknown)),
+            (12_345, Some(RDKafkaErrorCode::Unknown)),
+            (i32::MIN, Some(RDKafkaErrorCode::Unknown)),
+        ] {
+            let mut memory = MaybeUninit::<library::rd_kafka_message_t>::zeroed();
+            let message = NonNull::new(memory.as_mut_ptr()).unwrap();
+            // SAFETY: the memory is ours, and all zero.
+            unsafe { (&raw mut (*message.as_ptr()).err).cast::<i32>().write(number) };
+            let raw = Raw { message, memory: PhantomData };
+            assert_eq!((raw.error(), raw.offset()), (expected, 0), "{number}");
         }
     }
 }
