@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::archive::read_events;
 use prorata_connectors::kafka::{Connection, create_topics};
-use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Password, Registry, Settings};
 use prorata_schemas::event::{Event, EventRecord};
 use prorata_worker::source::{MessageDecoder, Undecoded};
@@ -167,7 +167,7 @@ async fn several_topics_get_the_events_of_the_files_with_registered_schemas() {
 
     let password = Password::new(password);
     let settings = Settings { url, username: user, password, ..Settings::default() };
-    let messages = ConfluentMessages::new(Registry::new(&settings).unwrap());
+    let messages = ConfluentMessages::new(Registry::new(&settings).unwrap(), Times::AT_ONCE);
     let (mut partitions, mut events) = (BTreeMap::new(), BTreeMap::new());
     for message in read(&names, count(&said)) {
         let event = decoded(&messages, &message.value).await.event;

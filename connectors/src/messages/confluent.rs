@@ -1,4 +1,9 @@
 //! Confluent's wire format, with schemas fetched from a registry once and kept.
+//!
+//! That a registry does not know an id is the verdict on its messages. But registries have several nodes, and one may
+//! learn of a schema later than another: whoever has time, a worker, lets the messages wait till it has been asked for
+//! some seconds ([`Times::settle`]). As others' messages wait with them, that is done once in a while: who sends ids
+//! that nobody knows, one after another, does not stop the rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,16 +24,36 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Ids kept that the registry does not know.
 const MISSING_MAX: usize = 16 * 1024;
-/// How long it is taken for granted that the registry does not know an id: a producer may register it meanwhile.
-const MISSING_FOR: Duration = Duration::from_secs(30);
+/// Ids kept that it is asked for again.
+const SETTLING_MAX: usize = 1024;
 /// The largest id: registries count with signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
+
+/// How long an id that the registry does not know is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// As long as this the registry is asked for it again before it counts as unknown; zero: it counts at once.
+    pub settle: Duration,
+    /// As long as this it then counts as unknown: a producer may register it meanwhile.
+    pub unknown: Duration,
+    /// As long as this after one was waited for in vain, others count as unknown at once.
+    pub hurry: Duration,
+}
+
+impl Times {
+    /// Those of a worker.
+    pub const PATIENT: Self = Self { settle: Duration::from_secs(5), ..Self::AT_ONCE };
+
+    /// Those of a command that somebody waits for.
+    pub const AT_ONCE: Self =
+        Self { settle: Duration::ZERO, unknown: Duration::from_secs(30), hurry: Duration::from_secs(300) };
+}
 
 /// Decodes messages by the schema ids in them.
 #[derive(Debug)]
 pub struct ConfluentMessages {
     registry: Registry,
-    missing_for: Duration,
+    times: Times,
     cache: RwLock<Cache>,
 }
 
@@ -39,6 +64,10 @@ struct Cache {
     bytes: usize,
     /// Until when ids are taken for unknown.
     missing: HashMap<u32, Instant>,
+    /// Since when ids have been asked for that the registry does not know yet.
+    settling: HashMap<u32, Instant>,
+    /// Until when none is waited for.
+    hurried_until: Option<Instant>,
 }
 
 /// What is known of a schema.
@@ -50,13 +79,8 @@ enum Verdict {
 
 impl ConfluentMessages {
     /// Decodes with the schemas of this registry.
-    pub fn new(registry: Registry) -> Self {
-        Self::with_missing_for(registry, MISSING_FOR)
-    }
-
-    /// The same, where an id that the registry did not know is asked for again after this time.
-    pub fn with_missing_for(registry: Registry, missing_for: Duration) -> Self {
-        Self { registry, missing_for, cache: RwLock::default() }
+    pub fn new(registry: Registry, times: Times) -> Self {
+        Self { registry, times, cache: RwLock::default() }
     }
 
     fn verdict(&self, id: u32) -> Option<Verdict> {
@@ -76,16 +100,32 @@ impl ConfluentMessages {
             cache.bytes = 0;
         }
         cache.missing.remove(&id);
+        cache.settling.remove(&id);
         cache.bytes += text_bytes;
         cache.kept.insert(id, verdict);
     }
 
-    fn keep_missing(&self, id: u32) {
+    /// Keeps that the registry does not know an id, unless it is asked for it again.
+    fn keep_missing(&self, id: u32) -> Result<(), RegistryError> {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let waits = !self.times.settle.is_zero() && cache.hurried_until.is_none_or(|until| now >= until);
+        if waits {
+            if cache.settling.len() >= SETTLING_MAX {
+                cache.settling.clear();
+            }
+            let since = *cache.settling.entry(id).or_insert(now);
+            if now < since + self.times.settle {
+                return Err(RegistryError(format!("it does not know schema {id} yet, and is asked again")));
+            }
+            cache.hurried_until = Some(now + self.times.hurry);
+        }
+        cache.settling.remove(&id);
         if cache.missing.len() >= MISSING_MAX {
             cache.missing.clear();
         }
-        cache.missing.insert(id, Instant::now() + self.missing_for);
+        cache.missing.insert(id, now + self.times.unknown);
+        Ok(())
     }
 }
 
@@ -112,7 +152,7 @@ impl MessageDecoder for ConfluentMessages {
         match found.map_err(|fault| RegistryError(fault.sentence().to_owned()))? {
             Lookup::Avro(text) => self.keep(schema_id, text.len(), compiled(schema_id, &text)),
             Lookup::Unusable(why) => self.keep(schema_id, 0, refused(why)),
-            Lookup::Missing => self.keep_missing(schema_id),
+            Lookup::Missing => self.keep_missing(schema_id)?,
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod confluent;
 mod encode;
 mod single;
 
-pub use confluent::ConfluentMessages;
+pub use confluent::{ConfluentMessages, Times};
 pub use encode::MessageEncoder;
 pub use single::SingleObjectMessages;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages};
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
@@ -74,7 +74,9 @@ impl Place for WithRegistry {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let impatient = Settings { timeout: TIMEOUT, ..settings(&self.fake.url()) };
         let registry = Registry::new(&impatient).map_err(|error| error.to_string())?;
-        Ok(Box::new(ConfluentMessages::new(registry)))
+        // The worker's ways, in a hurry.
+        let times = Times { settle: Duration::from_millis(300), ..Times::PATIENT };
+        Ok(Box::new(ConfluentMessages::new(registry, times)))
     }
 
     fn has_registry(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
-use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages};
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages, Times};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
@@ -52,7 +52,7 @@ async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> Result<EventRec
 async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
     let fake = Fake::registry();
     let registered = MessageEncoder::registered(&client(&fake.url())).await.unwrap();
-    let confluent = ConfluentMessages::new(client(&fake.url()));
+    let confluent = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     let value = registered.encode(EventKind::NodeStopped, &encode(&event()));
     assert_eq!(value[..5], [0, 0, 0, 0, 2], "the second of all kinds");
     assert_eq!(decoded(&confluent, &value).await.unwrap().event, event());
@@ -67,7 +67,7 @@ async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
 async fn a_schema_is_fetched_once() {
     let fake = Fake::registry();
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
-    let messages = ConfluentMessages::new(client(&fake.url()));
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)));
     for _ in 0..100 {
         decoded(&messages, &message(1)).await.unwrap();
@@ -79,7 +79,10 @@ async fn a_schema_is_fetched_once() {
 #[tokio::test]
 async fn an_unknown_id_is_asked_for_again_after_a_while() {
     let fake = Fake::registry();
-    let messages = ConfluentMessages::with_missing_for(client(&fake.url()), Duration::from_millis(300));
+    let messages = ConfluentMessages::new(
+        client(&fake.url()),
+        Times { unknown: Duration::from_millis(300), ..Times::AT_ONCE },
+    );
     for _ in 0..3 {
         let reject = reject(decoded(&messages, &message(1)).await);
         assert_eq!(reject.reason, Reason::UnknownSchema);
@@ -93,10 +96,62 @@ async fn an_unknown_id_is_asked_for_again_after_a_while() {
     assert_eq!(fake.asked().len(), 3, "one more, after the registration");
 }
 
+/// A registry that knows [`event`]'s schema under this id from then on.
+fn late(id: u32, known: &Arc<AtomicBool>) -> Fake {
+    let known = Arc::clone(known);
+    Fake::answering(move |request| {
+        match known.load(Ordering::SeqCst) && request.path == format!("/schemas/ids/{id}") {
+            true => Reply::json(200, json!({ "schema": avsc(EventKind::NodeStopped) })),
+            false => Reply::error(404, 40403, "Schema not found"),
+        }
+    })
+}
+
+#[tokio::test]
+async fn messages_of_a_schema_that_not_every_node_of_the_registry_knows_yet_wait_for_it() {
+    let known = Arc::new(AtomicBool::new(false));
+    let fake = late(7, &known);
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::PATIENT);
+    for _ in 0..2 {
+        let error = messages.fetch(7).await.unwrap_err().to_string();
+        assert!(error.contains("does not know schema 7 yet, and is asked again"), "{error}");
+        assert_eq!(messages.decode(&message(7)), Err(Undecoded::NeedsSchema(7)));
+    }
+    known.store(true, Ordering::SeqCst);
+    assert_eq!(decoded(&messages, &message(7)).await.unwrap().event, event());
+    assert_eq!(fake.asked().len(), 3, "asked each time");
+}
+
+#[tokio::test]
+async fn what_is_waited_for_in_vain_is_unknown_and_stops_the_others_once_in_a_while_only() {
+    let known = Arc::new(AtomicBool::new(false));
+    let fake = late(9, &known);
+    let millis = Duration::from_millis;
+    let times = Times { settle: millis(300), unknown: millis(1), hurry: Duration::from_secs(600) };
+    let messages = ConfluentMessages::new(client(&fake.url()), times);
+    messages.fetch(7).await.unwrap_err();
+    tokio::time::sleep(millis(400)).await;
+    messages.fetch(7).await.unwrap();
+    for id in [8, 9] {
+        assert_eq!(messages.fetch(id).await, Ok(()), "{id} is not waited for");
+    }
+    known.store(true, Ordering::SeqCst);
+    tokio::time::sleep(millis(10)).await;
+    assert_eq!(decoded(&messages, &message(9)).await.unwrap().event, event());
+
+    let rested = Times { unknown: Duration::from_secs(30), hurry: millis(1), ..times };
+    let messages = ConfluentMessages::new(client(&fake.url()), rested);
+    messages.fetch(7).await.unwrap_err();
+    tokio::time::sleep(millis(400)).await;
+    assert_eq!(reject(decoded(&messages, &message(7)).await).reason, Reason::UnknownSchema);
+    tokio::time::sleep(millis(10)).await;
+    messages.fetch(8).await.unwrap_err();
+}
+
 #[tokio::test]
 async fn an_id_that_no_registry_gives_is_not_asked_for() {
     let fake = Fake::registry();
-    let messages = ConfluentMessages::new(client(&fake.url()));
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     for id in [1 << 31, u32::MAX] {
         assert_eq!(reject(messages.decode(&message(id))).reason, Reason::UnknownSchema);
         messages.fetch(id).await.unwrap();
@@ -114,7 +169,7 @@ async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
             status => Reply::error(status, 50001, "Error in the backend data store"),
         }
     });
-    let messages = ConfluentMessages::new(client(&fake.url()));
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     for failing in [503, 401, 404] {
         status.store(failing, Ordering::SeqCst);
         let error = messages.fetch(5).await.unwrap_err().to_string();
@@ -137,7 +192,7 @@ async fn schemas_that_are_none_of_ours_reject_their_messages() {
     ];
     for (answer, expected) in answers {
         let fake = Fake::answering(move |_| Reply::json(200, answer.clone()));
-        let messages = ConfluentMessages::new(client(&fake.url()));
+        let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
         for _ in 0..2 {
             let reject = reject(decoded(&messages, &message(3)[..5]).await);
             assert_eq!(reject.reason, Reason::UnknownEvent, "{expected}: {reject}");
@@ -157,7 +212,7 @@ async fn more_schemas_than_are_kept_still_decode() {
             Reply::json(200, json!({ "schema": avsc(EventKind::NodeStopped) }))
         }
     });
-    let messages = ConfluentMessages::new(client(&fake.url()));
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     for id in 1..=1_100 {
         decoded(&messages, &message(id)).await.unwrap();
     }
@@ -170,7 +225,7 @@ async fn more_schemas_than_are_kept_still_decode() {
 async fn damage_is_told_apart() {
     let fake = Fake::registry();
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
-    let messages = ConfluentMessages::new(client(&fake.url()));
+    let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     let whole = message(1);
     decoded(&messages, &whole).await.unwrap();
     let single = MessageEncoder::single_object().encode(EventKind::NodeStopped, &encode(&event()));

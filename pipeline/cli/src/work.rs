@@ -11,7 +11,7 @@ use clap::Args;
 use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
-use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::RegistryFault;
 use prorata_connectors::store::Store;
 use prorata_worker::error::WorkerError;
@@ -108,7 +108,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
                 }
                 Err(fault) => return Err(registry::failure(fault).into()),
             }
-            Arc::new(ConfluentMessages::new(registry))
+            Arc::new(ConfluentMessages::new(registry, Times::PATIENT))
         }
         None => Arc::new(SingleObjectMessages::new()?),
     };

@@ -146,7 +146,7 @@ pub enum Undecoded {
     NeedsSchema(u32),
 }
 
-/// The schema registry is unavailable. What it does not know is no error.
+/// The schema registry is unavailable. What it does not know is no error for long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schema registry is unavailable: {0}")]
 pub struct RegistryError(pub String);
@@ -158,7 +158,8 @@ pub trait MessageDecoder: Send + Sync {
     fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded>;
 
     /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or rejects its
-    /// messages as `unknown_schema` where the registry does not know it.
+    /// messages as `unknown_schema` where the registry does not know it. That may be an error for some seconds, till it
+    /// has been asked again: one of its nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 

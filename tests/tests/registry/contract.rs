@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_connectors::messages::ConfluentMessages;
+use prorata_connectors::messages::{ConfluentMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
@@ -44,7 +44,7 @@ impl Place for Proxied {
         let known = settings();
         let behind = Settings { url: self.proxy.url(&known.url), timeout: Duration::from_secs(4), ..known };
         let registry = Registry::new(&behind).map_err(|error| error.to_string())?;
-        Ok(Box::new(ConfluentMessages::new(registry)))
+        Ok(Box::new(ConfluentMessages::new(registry, Times::PATIENT)))
     }
 
     fn has_registry(&self) -> bool {

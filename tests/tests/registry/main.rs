@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use prorata_connectors::avro::fingerprint;
-use prorata_connectors::messages::{ConfluentMessages, MessageEncoder};
+use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, Times};
 use prorata_connectors::registry::{Lookup, Password, Registry, RegistryFault, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
@@ -103,14 +103,14 @@ async fn every_schema_is_registered_once_and_read_back_as_it_was() {
 #[tokio::test]
 async fn messages_of_a_registered_schema_are_decoded() {
     let encoder = MessageEncoder::registered(&registry()).await.unwrap();
-    let messages = ConfluentMessages::new(registry());
+    let messages = ConfluentMessages::new(registry(), Times::AT_ONCE);
     let value = encoder.encode(EventKind::NodeStopped, &encode(&event()));
     assert_eq!(decoded(&messages, &value).await.unwrap().event, event());
 }
 
 #[tokio::test]
 async fn an_unknown_id_is_unknown() {
-    let messages = ConfluentMessages::new(registry());
+    let messages = ConfluentMessages::new(registry(), Times::AT_ONCE);
     for id in [0, 999_999, i32::MAX as u32, u32::MAX] {
         let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &encode(&event()))).await else {
             panic!("{id} was decoded")
@@ -125,7 +125,7 @@ async fn schemas_that_are_none_of_ours_reject_their_messages() {
     let other =
         json!({ "type": "record", "name": "tests.Other", "fields": [{ "name": "x", "type": "string" }] });
     let id = registry.register(&subject(), &other.to_string()).await.unwrap();
-    let messages = ConfluentMessages::new(registry);
+    let messages = ConfluentMessages::new(registry, Times::AT_ONCE);
     let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &[2, b'x'])).await else {
         panic!("it was decoded")
     };

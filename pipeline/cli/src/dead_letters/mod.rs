@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
 use prorata_connectors::delta::DeltaTables;
-use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages};
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
 use prorata_worker::backfill::Ports;
@@ -155,7 +155,7 @@ async fn replay(
 /// The decoder that workers have.
 fn decoder(config: &config::Config) -> anyhow::Result<Box<dyn MessageDecoder>> {
     Ok(match registry::open(&config.registry)? {
-        Some(registry) => Box::new(ConfluentMessages::new(registry)),
+        Some(registry) => Box::new(ConfluentMessages::new(registry, Times::AT_ONCE)),
         None => Box::new(SingleObjectMessages::new()?),
     })
 }

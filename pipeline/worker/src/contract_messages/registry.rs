@@ -4,13 +4,16 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use prorata_schemas::event::EventRecord;
-use prorata_schemas::reject::Reason;
+use prorata_schemas::reject::{Reason, Reject};
+use tokio::time::sleep;
 
 use super::{Answering, Checked, Stage, Written, decoded, equal, node_stopped, quota_deleted, rejected};
 use crate::source::{MessageDecoder, Undecoded};
 
 /// The longest that one question may take.
 const FEW_SECONDS: Duration = Duration::from_secs(10);
+/// How long after an error the registry is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The schema that a message needs, of a decoder that does not know it.
 fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
@@ -18,6 +21,25 @@ fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
         Err(Undecoded::NeedsSchema(id)) => Ok(id),
         other => Err(format!("a message whose schema was never fetched became {other:?}")),
     }
+}
+
+/// Fetches a schema that the registry may not know. It may be asked for some seconds till that is certain.
+async fn settle(decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
+    let deadline = Instant::now() + FEW_SECONDS;
+    loop {
+        match fetch(decoder, schema_id).await {
+            Err(_) if Instant::now() < deadline => sleep(ASK_AGAIN).await,
+            settled => return settled,
+        }
+    }
+}
+
+/// Decodes a message whose schema the registry may not know.
+async fn settled(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
+    if let Err(Undecoded::NeedsSchema(id)) = decoder.decode(value) {
+        settle(decoder, id).await?;
+    }
+    decoded(decoder, value).await
 }
 
 async fn fetch(decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
@@ -33,7 +55,7 @@ pub(super) async fn unknown(stage: &mut Stage) -> Checked {
     let decoder = stage.place.decoder()?;
     for round in ["first", "second"] {
         let what = format!("a schema that nobody knows, the {round} time");
-        rejected(&what, decoded(&*decoder, &message).await?, Reason::UnknownSchema)?;
+        rejected(&what, settled(&*decoder, &message).await?, Reason::UnknownSchema)?;
     }
     // Beside it, what is known is read.
     let known = stage.newest(&record).await?;
@@ -49,9 +71,9 @@ pub(super) async fn unknown(stage: &mut Stage) -> Checked {
 pub(super) async fn asking(stage: &mut Stage) -> Checked {
     let record = EventRecord::new(node_stopped("n"));
     let (message, decoder) = (stage.newest(&record).await?, stage.place.decoder()?);
-    // No id is an error of the registry, whatever number it is.
+    // No id is an error of the registry for long, whatever number it is.
     for id in [0, u32::MAX] {
-        fetch(&*stage.place.decoder()?, id).await?;
+        settle(&*stage.place.decoder()?, id).await?;
     }
     if !stage.place.has_registry() {
         stage.left_out.push("registries");
@@ -112,7 +134,7 @@ pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
         stage.place.answer(Answering::Well).await?;
         equal("when it answers again", decoded(&*decoder, &message).await?.as_ref(), Ok(record))?;
         if let Some(unknown) = &unknown {
-            let found = decoded(&*decoder, unknown).await?;
+            let found = settled(&*decoder, unknown).await?;
             rejected("a schema that nobody knows, once it answers", found, Reason::UnknownSchema)?;
         }
     }
