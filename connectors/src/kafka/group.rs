@@ -257,11 +257,11 @@ impl<'c> Group<'c> {
         let known = self.committed.get(&shard).cloned();
         let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
         let consumer = Arc::clone(self.consumer);
-        self.asker.tell(move |probe| {
+        self.asker.answer(answer, move |probe| {
             // What is told again must be something; of a shard that nobody has read, that nothing is read.
             let earliest = |topic: Text| probe.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
             let next = known.map_or_else(|| topics.into_iter().map(earliest).collect(), Ok);
-            let _ = answer.send(next.and_then(|next| accepts(&consumer, &offsets(shard, &next))));
+            next.and_then(|next| accepts(&consumer, &offsets(shard, &next)))
         });
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::context::Watch;
 use super::failure;
@@ -23,6 +24,9 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// How often a topic that is not there is looked for: brokers learn of new topics one after another.
 const LOOKS: u32 = 3;
+
+/// How many answers, each as slow as may be, a question is waited for.
+const ANSWERS: u32 = 3;
 
 /// Most questions that wait.
 const QUESTIONS_MAX: usize = 64;
@@ -203,7 +207,11 @@ type Question = Box<dyn FnOnce(&Probe) + Send>;
 
 /// The thread that asks.
 #[derive(Clone)]
-pub(super) struct Asker(SyncSender<Question>);
+pub(super) struct Asker {
+    questions: SyncSender<Question>,
+    /// How long an answer is waited for: others' questions may come first.
+    patience: Duration,
+}
 
 impl Asker {
     /// Starts the thread; it ends with its last asker.
@@ -224,31 +232,69 @@ impl Asker {
         };
         let spawned = thread::Builder::new().name("kafka-asker".into()).spawn(run);
         spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self(sender))
+        Ok(Self { questions: sender, patience: ANSWERS * connection.timeout })
     }
 
     /// Hands over a question, if there is room. Answers whether it was.
     pub(super) fn tell(&self, question: impl FnOnce(&Probe) + Send + 'static) -> bool {
-        !matches!(
-            self.0.try_send(Box::new(question)),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
-        )
+        self.questions.try_send(Box::new(question)).is_ok()
     }
 
-    /// Asks, and waits for the answer.
+    /// Hands over a question that somebody waits to be answered, if there is room; answers whether there was. Where
+    /// they have gone before its turn, it is not asked.
+    pub(super) fn answer<T: Send + 'static>(
+        &self,
+        answer: oneshot::Sender<Result<T, SourceError>>,
+        question: impl FnOnce(&Probe) -> Result<T, SourceError> + Send + 'static,
+    ) -> bool {
+        self.tell(move |probe| {
+            if !answer.is_closed() {
+                // They may have gone meanwhile.
+                let _ = answer.send(question(probe));
+            }
+        })
+    }
+
+    /// Asks, and waits for the answer a few times as long as one may take.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Probe) -> Result<T, SourceError> + Send + 'static,
     ) -> Result<T, SourceError> {
         let (answer, answered) = oneshot::channel();
-        let told = self.tell(move |probe| {
-            // Whoever asked may have gone.
-            let _ = answer.send(question(probe));
-        });
-        let busy = || SourceError::Unavailable("too many questions to the brokers wait for an answer".into());
-        if !told {
-            return Err(busy());
+        let unavailable = |why: &str| Err(SourceError::Unavailable(why.into()));
+        if !self.answer(answer, question) {
+            return unavailable("too many questions to the brokers wait for an answer");
         }
-        answered.await.unwrap_or_else(|_| Err(busy()))
+        match timeout(self.patience, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => unavailable("nobody asks the brokers any more"),
+            Err(_) => unavailable("brokers take too long to answer what others ask"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_is_given_up_after_a_while_and_then_not_asked_any_more() {
+        let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
+        let asker = Asker::start(&nobody).unwrap();
+        let (go_on, stands) = mpsc::channel::<()>();
+        // It is asked until the other end is dropped.
+        assert!(asker.tell(move |_| assert!(stands.recv().is_err())));
+        let asked = Arc::new(AtomicU32::new(0));
+        let ask = || {
+            let asked = Arc::clone(&asked);
+            asker.ask(move |_| Ok(asked.fetch_add(1, Ordering::SeqCst)))
+        };
+        let late = SourceError::Unavailable("brokers take too long to answer what others ask".into());
+        assert_eq!(ask().await, Err(late));
+        drop(go_on);
+        assert_eq!(ask().await, Ok(0), "the first that is asked");
     }
 }
