@@ -134,7 +134,6 @@ MUTANTS = [
     (REPLAY, "}}-replay", "}}-dead-letters"),
     (REPLAY, '"resources" .resources', '"resources" $.Values.resources'),
     (REPLAY, "(concat $args (default list .extraArgs))", "$args"),
-    (HELPERS, "mergeOverwrite (deepCopy .Values.config)", "mergeOverwrite .Values.config"),
     (HELPERS, "mergeOverwrite (deepCopy", "merge (deepCopy"),
     (HELPERS, '(omit $config "rules") $config', "$config $config"),
     (TEMPLATES + "configmap.yaml", '{{- include "prorata.check" . -}}\n', ""),

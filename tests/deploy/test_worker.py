@@ -101,6 +101,8 @@ class Configuration(unittest.TestCase):
         self.assertNotEqual(checksum("secrets", {"config": {"log": {"level": "debug"}}}), first)
         self.assertNotEqual(checksum("secrets", {"config": {"work": {"idle_after": "6m"}}}), first)
         self.assertEqual(checksum("secrets", {"replicas": 5, "podDisruptionBudget": {"enabled": False}}), first)
+        own = {"enabled": True, "events": "s3://a/events", "lake": "s3://b", "config": {"log": {"level": "debug"}}}
+        self.assertEqual(checksum("secrets", {"backfill": own}), first)
 
 
 class Worker(unittest.TestCase):
