@@ -140,6 +140,26 @@ async fn what_one_topic_loses_takes_nothing_from_another() {
 }
 
 #[tokio::test]
+async fn what_was_read_of_a_log_that_is_gone_is_not_compared_with_the_next_one() {
+    let world = World::default();
+    world.audit.free_offsets();
+    world.produce(&trace());
+    let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);
+    member.settle(&world).await.unwrap();
+    let (shard, next) = acme(&world);
+    world.produce(&more(20)[..1]);
+    member.step().await;
+    let decided = member.status.lock().counts.checkpoints;
+    world.produce(&more(20)[1..]);
+    member.step().await;
+    assert_eq!(member.status.lock().counts.checkpoints, decided, "what was read is in memory alone");
+    world.broker.recreate("nodes");
+    member.settle(&world).await.unwrap();
+    let offsets = &world.audit.latest()[&shard].offsets["nodes"];
+    assert!(offsets["next"].as_i64() < Some(next) && offsets["last"].is_null(), "{offsets}");
+}
+
+#[tokio::test]
 async fn a_topic_made_anew_is_a_loud_stop() {
     let world = read().await;
     world.broker.recreate("nodes");

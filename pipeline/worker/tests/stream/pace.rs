@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use prorata_worker::memory::Faults;
+use prorata_worker::memory::{Faults, MemoryMessages};
 
 use crate::harness::*;
 use crate::member::{Member, Stepped};
-use crate::world::World;
+use crate::world::{What, World};
+
+/// A schema that is not registered.
+const LATER: u32 = 9;
 
 /// Steps without any time passing, enough of them for all that can be done.
 async fn rest(member: &mut Member) {
@@ -35,6 +38,26 @@ async fn while_messages_flow_hours_close_by_the_batch() {
     rest(&mut member).await;
     assert!(checkpoints(&member) > 0, "once they no longer flow, at once");
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn while_messages_wait_for_the_registry_hours_close_as_when_none_come() {
+    let world = World::default();
+    world.broker.set_poll_messages(1);
+    world.produce(&trace());
+    let mut member = world.member("a");
+    for _ in 0..trace().len() {
+        member.step().await;
+    }
+    world.registry.set_down(true);
+    let waits = pod("acme", 365, "waits", 1);
+    world.send_event(&waits, MemoryMessages::encode(LATER, &waits), What::Unregistered(waits.clone()));
+    while member.status.lock().waits.is_empty() {
+        member.step().await;
+    }
+    assert_eq!(checkpoints(&member), 0, "it came with others");
+    rest(&mut member).await;
+    assert!(checkpoints(&member) > 0);
 }
 
 #[tokio::test]
