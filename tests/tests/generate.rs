@@ -6,6 +6,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "support/admin.rs"]
+mod admin;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,6 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use prorata_connectors::archive::read_events;
-use prorata_connectors::kafka::{Connection, create_topics};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Password, Registry, Settings};
 use prorata_schemas::event::{Event, EventRecord};
@@ -138,8 +140,7 @@ async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
 }
 
 async fn topics(names: &[&str]) {
-    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
-    create_topics(&connection, names, PARTITIONS, 1).await.unwrap();
+    admin::create_topics(&variable("PRORATA_TEST_KAFKA"), names, PARTITIONS, 1).await;
 }
 
 /// How many events the program says it sent.
@@ -225,8 +226,7 @@ async fn topics_that_are_not_there_or_differ_are_told_at_once() {
     assert!(sentence.contains("has no topic generate-nowhere: create it, or correct --topic"), "{sentence}");
 
     topics(&["generate-four"]).await;
-    let connection = Connection::plaintext(brokers.as_str());
-    create_topics(&connection, &["generate-three"], 3, 1).await.unwrap();
+    admin::create_topics(&brokers, &["generate-three"], 3, 1).await;
     let both = ["--topic", "generate-four", "--topic", "generate-three"];
     let sentence = failure(&generate(&[&to[..], &both].concat(), &[]), 2);
     assert!(sentence.contains("topic generate-four has 4 partitions and generate-three has 3"), "{sentence}");

@@ -39,7 +39,7 @@ impl SingleObjects {
             if let Ok(theirs) = schema.fingerprint::<Rabin>().bytes.try_into() {
                 objects.by_fingerprint.insert(theirs, place);
             }
-            objects.by_fingerprint.insert(fingerprint(text)?, place);
+            objects.by_fingerprint.insert(canonical_fingerprint(text)?, place);
         }
         Ok(objects)
     }
@@ -78,6 +78,11 @@ pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
 /// The text is no Avro schema.
 pub fn fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
     parse(schema)?;
+    canonical_fingerprint(schema)
+}
+
+/// The same of a text that is an Avro schema.
+fn canonical_fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
     let json: Json = serde_json::from_str(schema).map_err(SchemaError::new)?;
     Ok(crc_64_avro(canonical_form(&json).as_bytes()).to_le_bytes())
 }

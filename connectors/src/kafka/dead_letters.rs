@@ -84,7 +84,6 @@ impl KafkaDeadLetters {
                 key: message_key(letter),
                 value: Some(&letter.rejected.bytes),
                 headers: &headers,
-                timestamp_millis: None,
             };
             while !sender.offer(&record, &delivery)? {
                 if Instant::now() >= deadline {

@@ -18,7 +18,6 @@ mod reading;
 mod settings;
 mod source;
 mod token;
-mod topics;
 
 use std::collections::BTreeMap;
 
@@ -29,7 +28,6 @@ pub use dead_letters::KafkaDeadLetters;
 pub use producer::KafkaProducer;
 pub use settings::{Connection, KafkaSettings, Login, Password, Security};
 pub use source::KafkaSource;
-pub use topics::create_topics;
 
 /// Number of partitions of each topic; 0: there is no such topic. Waits for an answer up to the connection's timeout,
 /// so not for asynchronous code.

@@ -117,8 +117,6 @@ pub(super) struct Record<'r> {
     pub(super) key: Option<&'r [u8]>,
     pub(super) value: Option<&'r [u8]>,
     pub(super) headers: &'r [Header],
-    /// Milliseconds since the epoch; none: now.
-    pub(super) timestamp_millis: Option<i64>,
 }
 
 /// The library's producer with our configuration.
@@ -167,7 +165,6 @@ impl Sender {
         let mut base = BaseRecord::with_opaque_to(record.topic, Arc::clone(delivery));
         base.key = record.key;
         base.payload = record.value;
-        base.timestamp = record.timestamp_millis;
         if !record.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(record.headers.len());
             base.headers =
@@ -258,7 +255,7 @@ impl KafkaProducer {
         value: &[u8],
         headers: &[Header],
     ) -> Result<(), SourceError> {
-        let record = Record { topic, key: Some(key), value: Some(value), headers, timestamp_millis: None };
+        let record = Record { topic, key: Some(key), value: Some(value), headers };
         loop {
             self.check()?;
             if self.sender.offer(&record, &self.delivery)? {

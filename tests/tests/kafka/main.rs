@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
+#[path = "../support/admin.rs"]
+mod admin;
 mod contract;
 mod damage;
 mod members;
@@ -14,7 +16,7 @@ mod security;
 #[path = "../../../connectors/tests/kafka_mock/support.rs"]
 mod support;
 
-use prorata_connectors::kafka::{Connection, KafkaSettings, create_topics};
+use prorata_connectors::kafka::{Connection, KafkaSettings};
 use prorata_worker::source::Signal;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -39,9 +41,9 @@ fn settings(topics: &[&str]) -> KafkaSettings {
 }
 
 async fn topics(names: &[&str], partitions: i32) {
-    create_topics(&connection(), names, partitions, 1).await.unwrap();
+    admin::create_topics(&connection().brokers, names, partitions, 1).await;
     // It is nothing to create them again.
-    create_topics(&connection(), names, partitions, 1).await.unwrap();
+    admin::create_topics(&connection().brokers, names, partitions, 1).await;
 }
 
 fn producer(options: &[(&str, &str)]) -> BaseProducer {

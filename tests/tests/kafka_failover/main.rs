@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
+#[path = "../support/admin.rs"]
+mod admin;
 mod letters;
 #[path = "../../../connectors/tests/kafka_mock/topic.rs"]
 mod topic;
@@ -15,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource, create_topics};
+use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_worker::source::{Signal, Source, Start};
 use serde_json::Value;
 
@@ -118,7 +120,7 @@ async fn a_broker_that_dies_and_comes_back_costs_no_message_and_moves_no_shard()
     let brokers = brokers();
     assert_eq!(brokers.len(), 3);
     let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
-    create_topics(&connection, &["failover"], 6, 3).await.unwrap();
+    admin::create_topics(&connection.brokers, &["failover"], 6, 3).await;
     send(10_000).await;
     let mut settings = KafkaSettings::new(connection, vec!["failover".into()], "failover");
     settings.session_timeout = Duration::from_secs(45);

@@ -7,6 +7,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "../support/admin.rs"]
+mod admin;
 mod backfills;
 mod chaos;
 mod faults;

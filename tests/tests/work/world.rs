@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prorata_connectors::kafka::{Connection, create_topics};
 use prorata_schemas::time::Hour;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use super::admin::create_topics;
 use super::lake::{Goal, Lake};
 use super::program::{Ended, Program, prorata, until};
 use super::worker::Worker;
@@ -154,9 +154,7 @@ impl World {
         let brokers = variable("PRORATA_TEST_KAFKA");
         let copies = i32::try_from(brokers.split(',').count().min(3)).unwrap();
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let connection = Connection::plaintext(brokers);
-        let created = create_topics(&connection, &names, i32::from(partitions), copies);
-        self.runtime.block_on(created).unwrap();
+        self.runtime.block_on(create_topics(&brokers, &names, i32::from(partitions), copies));
     }
 
     /// Writes the configuration as it is set now.

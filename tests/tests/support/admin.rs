@@ -1,0 +1,24 @@
+//! Making topics on real brokers.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+/// Longest that brokers may take to make topics.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Creates topics; those that are there stay as they are.
+pub async fn create_topics(brokers: &str, names: &[&str], partitions: i32, replication: i32) {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers);
+    let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
+    let new = |name| NewTopic::new(name, partitions, TopicReplication::Fixed(replication));
+    let topics: Vec<NewTopic<'_>> = names.iter().copied().map(new).collect();
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE));
+    for created in admin.create_topics(&topics, &options).await.unwrap() {
+        assert!(matches!(created, Ok(_) | Err((_, Code::TopicAlreadyExists))), "{created:?}");
+    }
+}
