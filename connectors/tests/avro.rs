@@ -359,23 +359,6 @@ fn hostile_counts_and_depths_cost_nothing() {
 }
 
 #[test]
-fn what_is_passed_over_is_nested_only_so_deep_whatever_nests_it() {
-    for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {
-        let decoded = |depth: usize| {
-            let nested = (0..depth).fold(json!("int"), |item, _| json!({"type": form, inner: item}));
-            let schema =
-                json!({"type": "record", "name": "acme.Other", "fields": [{"name": "x", "type": nested}]});
-            let body = [one.repeat(depth), vec![0; depth + 1]].concat();
-            Decoder::compile(&schema.to_string()).unwrap().decode(&body).unwrap_err()
-        };
-        // The record around them is the first.
-        assert_eq!(decoded(63).reason, Reason::UnknownEvent, "{form}");
-        assert_eq!(decoded(64).reason, Reason::Malformed, "{form}");
-        assert_eq!(decoded(64).sentence, "data is nested more than 64 deep", "{form}");
-    }
-}
-
-#[test]
 fn what_is_no_schema_is_an_error() {
     for text in ["", "{", "\"acme\"", "{\"type\": \"record\"}", "[\"string\", \"string\"]", "7", "\u{0}"] {
         assert!(Decoder::compile(text).is_err(), "{text:?}");

@@ -166,3 +166,27 @@ pub(super) fn branch<'b, T>(branches: &'b [T], wire: &mut Wire<'_>) -> Result<&'
         .and_then(|index| branches.get(index))
         .ok_or_else(|| Reject::malformed(format!("a union has no branch {index}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::reject::Reason;
+    use serde_json::json;
+
+    use crate::avro::Decoder;
+
+    #[test]
+    fn what_is_passed_over_is_nested_only_so_deep_whatever_nests_it() {
+        for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {
+            let decoded = |depth: usize| {
+                let nested = (0..depth).fold(json!("int"), |item, _| json!({"type": form, inner: item}));
+                let schema = json!({"type": "record", "name": "acme.Other", "fields": [{"name": "x", "type": nested}]});
+                let body = [one.repeat(depth), vec![0; depth + 1]].concat();
+                Decoder::compile(&schema.to_string()).unwrap().decode(&body).unwrap_err()
+            };
+            // The record around them is the first.
+            assert_eq!(decoded(63).reason, Reason::UnknownEvent, "{form}");
+            assert_eq!(decoded(64).reason, Reason::Malformed, "{form}");
+            assert_eq!(decoded(64).sentence, "data is nested more than 64 deep", "{form}");
+        }
+    }
+}
