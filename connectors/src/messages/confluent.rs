@@ -24,6 +24,8 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Ids kept that the registry does not know.
 const MISSING_MAX: usize = 16 * 1024;
+/// As long as this an id that is asked for again counts as the one asked for before: a few times the longest pause.
+const SETTLING_FOR: Duration = Duration::from_secs(120);
 /// Ids kept that it is asked for again.
 const SETTLING_MAX: usize = 1024;
 /// The largest id: registries count with signed numbers.
@@ -114,7 +116,12 @@ impl ConfluentMessages {
             if cache.settling.len() >= SETTLING_MAX {
                 cache.settling.clear();
             }
-            let since = *cache.settling.entry(id).or_insert(now);
+            let asked = cache.settling.entry(id).or_insert(now);
+            if now > *asked + SETTLING_FOR {
+                // Nobody has asked on: its messages went to another worker.
+                *asked = now;
+            }
+            let since = *asked;
             if now < since + self.times.settle {
                 return Err(RegistryError(format!("it does not know schema {id} yet, and is asked again")));
             }

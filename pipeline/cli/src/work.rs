@@ -49,8 +49,10 @@ pub fn run(args: &WorkArgs) -> anyhow::Result<ExitCode> {
     };
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    runtime.block_on(work(&loaded))?;
-    Ok(ExitCode::SUCCESS)
+    let outcome = runtime.block_on(work(&loaded));
+    // What is still under way on other threads after a stop that took too long is not waited for.
+    runtime.shutdown_background();
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 fn load(file: &Path) -> Result<Loaded, Failure> {

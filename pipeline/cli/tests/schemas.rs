@@ -112,7 +112,10 @@ fn what_the_registry_refuses_is_an_error_of_configuration() {
         let sentence = failure(&run(&["--register", &fake.url()]), 2);
         assert!(sentence.contains(expected), "{sentence}");
     }
-    assert!(failure(&run(&["--register", "registry"]), 2).contains("registry.url 'registry' is no URL"));
+    assert!(
+        failure(&run(&["--register", "registry"]), 2)
+            .contains("registry.url is no URL (relative URL without a base); name one")
+    );
     assert!(failure(&run(&["--register", ""]), 2).contains("--register names no URL"));
     assert_eq!(run(&["--json"]).status.code(), Some(2), "--json is of --register");
 }

@@ -65,7 +65,8 @@ pub enum Signal {
     /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than its
     /// session allows: then they are released without. No message of theirs follows.
     Revoked(Vec<Shard>),
-    /// The group has taken these shards away already; others may own them. No message of theirs follows.
+    /// The group has taken these shards away already; others may own them. No message of theirs follows. Once this
+    /// process is a member again, [`Signal::Assigned`] says so, be it without a shard.
     Lost(Vec<Shard>),
     /// Messages of one topic partition, offsets ascending. Offsets may have holes.
     Messages(Vec<Message>),

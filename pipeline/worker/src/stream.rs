@@ -179,6 +179,10 @@ pub struct Worker<S> {
     feed_failures: u32,
     /// Whether the group has assigned anything yet, be it nothing.
     assigned: bool,
+    /// Whether the group has taken all shards away, and has not assigned any since, be it nothing.
+    cut_off: bool,
+    /// When the source was last listened to.
+    listened_at: Timestamp,
     /// Since when Kafka has been listened to, and has said nothing.
     deaf_since: Option<Timestamp>,
 }
@@ -219,6 +223,8 @@ impl<S: Source> Worker<S> {
             feed_at: now,
             feed_failures: 0,
             assigned: false,
+            cut_off: false,
+            listened_at: now,
             deaf_since: None,
         })
     }

@@ -262,6 +262,12 @@ impl MemoryBroker {
         self.lock().group.expire(name)
     }
 
+    /// The session of the members of this name ends, and their own clients, which nobody answers, give up their shards:
+    /// they are told `Lost` when they poll, also while they are cut off from the group.
+    pub fn lapse(&self, name: &str) {
+        self.lock().group.lapse(name);
+    }
+
     /// The group waits no longer for what the member of this name was told is revoked, and has not released.
     pub fn run_out(&self, name: &str) {
         self.lock().group.run_out(name);

@@ -39,6 +39,8 @@ struct Member {
     told: BTreeSet<Shard>,
     /// What it is to be told next.
     queue: VecDeque<Signal>,
+    /// Shards that its own client has given up, while nobody answered it.
+    given_up: Option<BTreeSet<Shard>>,
 }
 
 /// The group.
@@ -65,6 +67,7 @@ impl Group {
             isolated: false,
             told: BTreeSet::new(),
             queue: VecDeque::new(),
+            given_up: None,
         };
         self.members.insert(id, member);
         id
@@ -81,6 +84,9 @@ impl Group {
     /// What the member is to be told, in order; it joins if it has to.
     pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(Vec::new()) };
+        if let Some(lost) = member.given_up.take() {
+            return Ok(vec![Signal::Lost(lost.into_iter().collect())]);
+        }
         if member.isolated {
             return Ok(Vec::new());
         }
@@ -162,6 +168,16 @@ impl Group {
         !ids.is_empty()
     }
 
+    /// The sessions of members of this name end, and their own clients notice it.
+    pub(super) fn lapse(&mut self, name: &str) {
+        for id in self.joined(name) {
+            self.remove(id, Standing::Expired);
+            if let Some(member) = self.members.get_mut(&id) {
+                member.given_up = Some(std::mem::take(&mut member.told));
+            }
+        }
+    }
+
     /// The member leaves for good.
     pub(super) fn leave(&mut self, id: MemberId) {
         let joined = self.members.get(&id).is_some_and(|member| member.standing == Standing::Joined);
@@ -215,7 +231,14 @@ impl Group {
             member.standing = Standing::Joined;
         }
         if before.is_empty() {
-            return self.rebalance();
+            self.rebalance();
+            let unheard = |member: &&mut Member| {
+                !member.queue.iter().any(|signal| matches!(signal, Signal::Assigned(_)))
+            };
+            if let Some(member) = self.members.get_mut(&id).filter(unheard) {
+                member.queue.push_back(Signal::Assigned(Vec::new()));
+            }
+            return;
         }
         let held: Vec<Shard> = before.iter().flat_map(|old| self.held(*old)).collect();
         for old in before {

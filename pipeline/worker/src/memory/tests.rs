@@ -57,7 +57,7 @@ async fn two_members_share_shards_and_hand_them_over() {
     }
     assert_eq!(offsets(&told(&mut one).await), [(0, 0), (1, 0), (2, 0), (3, 0)]);
 
-    assert_eq!(told(&mut two).await, []);
+    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![])], "nothing yet");
     assert_eq!(told(&mut one).await.first(), Some(&Signal::Revoked(vec![2, 3])));
     assert_eq!(broker.awaited().into_keys().collect::<Vec<_>>(), [2, 3]);
     assert_eq!(told(&mut two).await, []);
@@ -98,7 +98,20 @@ async fn a_member_cut_off_reads_on_beside_the_one_that_has_its_shards() {
     assert!(matches!(one.assigned(0).await, Err(SourceError::Unavailable(_))));
     broker.isolate("w-0", false);
     assert_eq!(one.assigned(0).await, Ok(false));
+    assert_eq!(told(&mut one).await, [Signal::Lost(vec![0, 1, 2, 3]), Signal::Assigned(vec![])]);
+}
+
+#[tokio::test]
+async fn a_member_whose_client_gives_up_hears_of_it_while_it_is_cut_off() {
+    let broker = broker();
+    let mut one = broker.source("w-0", &["t"]);
+    told(&mut one).await;
+    broker.isolate("w-0", true);
+    broker.lapse("w-0");
     assert_eq!(told(&mut one).await, [Signal::Lost(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut one).await, []);
+    broker.isolate("w-0", false);
+    assert_eq!(told(&mut one).await, [Signal::Assigned(vec![0, 1, 2, 3])]);
 }
 
 #[tokio::test]

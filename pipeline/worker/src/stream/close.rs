@@ -62,6 +62,9 @@ impl Folding<'_> {
         else {
             return Ok(());
         };
+        // A late event that has come meanwhile may be of an hour that is only led up to.
+        let dirty = shard.draft.dirty.first_after(next.previous());
+        let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
         let last = Hour(closed.0.min(next.0 + shard.window - 1));
         let (hours, files) = self.reader().read(shard, (next, last), |_| true).await?;
         let last = hours.last().map_or(last, |(hour, _)| *hour);

@@ -54,6 +54,7 @@ impl<S: Source> Worker<S> {
             outcome = self.serve(stop) => outcome,
             () = overdue => {
                 tracing::warn!("the clean stop took too long; the next owner takes up what is left");
+                self.source.close().await;
                 Ok(())
             }
         }
@@ -113,7 +114,6 @@ impl<S: Source> Worker<S> {
         if self.backlog.is_empty() && !full {
             return self.listen(wait).await;
         }
-        self.deaf_since = None;
         if wait > Duration::ZERO {
             self.ports.clock.pause(wait).await;
         }

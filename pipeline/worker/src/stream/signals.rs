@@ -25,12 +25,18 @@ const QUIET_MICROS: i64 = 15_000_000;
 impl<S: Source> Worker<S> {
     /// Takes what the source tells.
     pub(super) async fn listen(&mut self, wait: Duration) -> Result<()> {
+        let began = self.ports.clock.now();
+        if began.0 - self.listened_at.0 > QUIET_MICROS {
+            // What was not listened to has not been silent.
+            self.deaf_since = None;
+        }
+        self.listened_at = began;
         let signals = match self.source.poll(wait).await {
             Ok(signals) => signals,
             Err(error) => return self.endure(error).await,
         };
         if signals.is_empty() {
-            if self.slots.is_empty() {
+            if self.slots.is_empty() && !self.cut_off {
                 // Nothing is to be heard.
                 self.ports.status.lock().waits.remove(&Dependency::Kafka);
             }
@@ -78,11 +84,11 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Of a shard that is read, messages or ends are told every few seconds, so that silence means that no broker
-    /// answers. It is borne, but not for ever: a new process may find what this one does not.
+    /// Of a shard that is read, messages or ends are told every few seconds, and who has lost all shards is assigned
+    /// some, or none, soon: silence means that no broker answers. It is borne, but not for ever: a new process may find what this one does not.
     fn hear_nothing(&mut self) -> Result<()> {
         let now = self.ports.clock.now();
-        if self.live().next().is_none() {
+        if self.live().next().is_none() && !self.cut_off {
             self.deaf_since = None;
             return Ok(());
         }
@@ -123,6 +129,7 @@ impl<S: Source> Worker<S> {
             }
             Signal::Lost(shards) => {
                 tracing::warn!(?shards, "the group has given shards to others");
+                self.cut_off = true;
                 self.ports.status.lock().counts.rebalances += 1;
                 shards.iter().for_each(|shard| self.forget(*shard));
                 self.source.release(&shards).await;
@@ -141,7 +148,7 @@ impl<S: Source> Worker<S> {
 
     async fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
         tracing::info!(?shards, "the group assigns shards");
-        self.assigned = true;
+        (self.assigned, self.cut_off) = (true, false);
         self.ports.status.lock().counts.rebalances += 1;
         match self.source.partitions().await {
             Ok(topics) => check_partitions(&topics, &self.root)?,
@@ -251,6 +258,9 @@ impl<S: Source> Worker<S> {
         } else {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }
+        // What was told of the others, and is dropped now, may be that they have lost something, too.
+        let others = live.topics.iter_mut().filter(|(of, _)| **of != topic);
+        others.for_each(|(_, progress)| progress.compare_again());
         self.restart(shard).await
     }
 }

@@ -44,10 +44,15 @@ impl<S: Source> Worker<S> {
         let loaded = self.slots.values().all(|slot| matches!(slot, Slot::Live(_)));
         let mut status = self.ports.status.lock();
         status.ticked = Some(Instant::now());
-        status.ready = self.assigned && loaded;
+        status.ready = self.assigned && !self.cut_off && loaded;
         status.shards = shards;
         if self.backlog.is_empty() {
             status.waits.remove(&Dependency::Registry);
+        }
+        if self.slots.is_empty() {
+            // Nobody asks them any more.
+            status.waits.remove(&Dependency::Storage);
+            status.waits.remove(&Dependency::DeadLetterTopic);
         }
     }
 }

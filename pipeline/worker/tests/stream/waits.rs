@@ -68,34 +68,73 @@ async fn storage_that_answers_within_a_long_step_is_a_sign_of_life() {
     member.settle(&world).await.unwrap();
 }
 
+/// Steps every five seconds.
+async fn pass(world: &World, member: &mut Member, seconds: u64) -> Stepped {
+    for _ in 0..seconds / 5 {
+        world.pass(Duration::from_secs(5));
+        let stepped = member.step().await;
+        if !matches!(stepped, Stepped::Done(_)) {
+            return stepped;
+        }
+    }
+    Stepped::Done(false)
+}
+
+fn gives_up(stepped: &Stepped) {
+    let Stepped::Stopped(Some(error)) = stepped else { panic!("{stepped:?}") };
+    assert!(matches!(error, WorkerError::Source(SourceError::Unavailable(_))), "{error}");
+    assert_eq!(error.exit_code(), 4);
+}
+
+fn set_silent(world: &World, silent: bool) {
+    for (topic, shard) in TOPICS.iter().flat_map(|topic| [(topic, 0), (topic, 1)]) {
+        world.broker.set_partition_down(topic, shard, silent);
+    }
+}
+
 #[tokio::test]
 async fn it_says_that_it_waits_for_kafka_and_gives_up_after_ten_minutes_without_a_word() {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");
     member.settle(&world).await.unwrap();
-    for (seconds, says_so) in [(10, false), (10, true), (570, true)] {
-        TOPICS
-            .iter()
-            .for_each(|topic| (0..2).for_each(|shard| world.broker.set_partition_down(topic, shard, true)));
-        step(&mut member).await;
-        world.pass(Duration::from_secs(seconds));
-        step(&mut member).await;
-        assert_eq!(!waits(&member).is_empty(), says_so, "{seconds}");
-    }
+    set_silent(&world, true);
+    pass(&world, &mut member, 15).await;
+    assert_eq!(waits(&member), []);
+    pass(&world, &mut member, 580).await;
     assert_eq!(waits(&member), [Dependency::Kafka]);
-    TOPICS
-        .iter()
-        .for_each(|topic| (0..2).for_each(|shard| world.broker.set_partition_down(topic, shard, false)));
+    set_silent(&world, false);
     step(&mut member).await;
     assert_eq!(waits(&member), [], "Kafka has spoken");
     world.broker.set_down(true);
-    step(&mut member).await;
-    world.pass(Duration::from_secs(601));
-    let stepped = member.step().await;
-    let Stepped::Stopped(Some(error)) = stepped else { panic!("{stepped:?}") };
-    assert!(matches!(error, WorkerError::Source(SourceError::Unavailable(_))), "{error}");
-    assert_eq!(error.exit_code(), 4);
+    pass(&world, &mut member, 300).await;
+    world.pass(Duration::from_secs(3_600));
+    let stepped = pass(&world, &mut member, 595).await;
+    assert!(matches!(stepped, Stepped::Done(_)), "while it did not listen nothing counts: {stepped:?}");
+    gives_up(&pass(&world, &mut member, 60).await);
+}
+
+#[tokio::test]
+async fn a_member_that_has_lost_all_shards_and_hears_of_no_others_is_not_ready_and_gives_up() {
+    for comes_back in [true, false] {
+        let world = World::default();
+        let mut member = world.member("a");
+        member.settle(&world).await.unwrap();
+        assert!(member.status.lock().ready);
+        world.broker.isolate("a", true);
+        world.broker.lapse("a");
+        pass(&world, &mut member, 60).await;
+        assert!(member.status.lock().shards.is_empty());
+        assert_eq!((waits(&member), member.status.lock().ready), (vec![Dependency::Kafka], false));
+        if comes_back {
+            world.broker.isolate("a", false);
+            member.settle(&world).await.unwrap();
+            assert_eq!((waits(&member), member.status.lock().ready), (vec![], true));
+            assert_eq!(member.status.lock().shards.len(), 2);
+        } else {
+            gives_up(&pass(&world, &mut member, 600).await);
+        }
+    }
 }
 
 #[tokio::test]
@@ -185,6 +224,32 @@ async fn without_a_snapshot_that_can_be_used_hours_are_folded_again_by_the_slice
     member.settle(&world).await.unwrap();
     let all = [trace(), more.to_vec()].concat();
     assert_content(&world.lake, &expected(&all, Hour(START + 6), shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn a_late_event_of_an_hour_that_folding_again_only_leads_up_to_is_in_the_tables() {
+    for steps in 1..6 {
+        let world = World::default();
+        world.produce(&trace());
+        let mut member = world.member("a");
+        member.settle(&world).await.unwrap();
+        member.drain().await;
+        for checkpoint in world.audit.latest().values() {
+            for snapshot in checkpoint.hours.values().filter_map(|entry| entry.snapshot.as_ref()) {
+                world.lake.store.delete(snapshot).await.unwrap();
+            }
+        }
+        let mut member = world.start("b", Faults::default(), |options| options.rows_in_flight = 1);
+        for _ in 0..steps {
+            step(&mut member).await;
+        }
+        let late = [pod("acme", 250, "late", 1), pod_stop("acme", 255, "late")];
+        world.produce(&late);
+        member.settle(&world).await.unwrap();
+        let all = [trace(), late.to_vec()].concat();
+        let context = format!("after {steps} steps");
+        assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), &context);
+    }
 }
 
 #[tokio::test]
