@@ -53,7 +53,8 @@ impl Snapshot {
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
         let waiting = "1 while the worker waits for a dependency that is down; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
-        let tick = "Time since the worker's loop last came round, or storage last answered it; /livez judges by it";
+        let tick =
+            "Time since the worker's loop last came round, or storage last answered it; /livez judges by it";
         out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
         let loaded = self.loaded();
         let states = [("loaded", loaded), ("loading", status.shards.len() - loaded)];

@@ -93,7 +93,10 @@ async fn a_worker_lives_while_its_loop_comes_round() {
     let strict = Limits { live_within: Duration::ZERO };
     let answer = ask_with(&status, strict, "/livez", None).await;
     assert_eq!(answer.code, 503);
-    assert_eq!(answer.body, "not live: the worker's loop came round 0 s ago, or storage answered it; 0 s is the limit\n");
+    assert_eq!(
+        answer.body,
+        "not live: the worker's loop came round 0 s ago, or storage answered it; 0 s is the limit\n"
+    );
 }
 
 #[tokio::test]
@@ -311,7 +314,10 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("live: the worker's loop came round 0 s ago, or storage answered it\n"), "{answer}");
+    assert!(
+        answer.ends_with("live: the worker's loop came round 0 s ago, or storage answered it\n"),
+        "{answer}"
+    );
     // A client that never finishes its request does not keep the worker from stopping.
     let mut hanging = TcpStream::connect(serving.address).await.unwrap();
     hanging.write_all(b"GET /livez HT").await.unwrap();
