@@ -85,7 +85,8 @@ impl<S: Source> Worker<S> {
     }
 
     /// Of a shard that is read, messages or ends are told every few seconds, and who has lost all shards is assigned
-    /// some, or none, soon: silence means that no broker answers. It is borne, but not for ever: a new process may find what this one does not.
+    /// some, or none, soon: silence means that no broker answers. It is borne, but not for ever: a new process may find
+    /// what this one does not.
     fn hear_nothing(&mut self) -> Result<()> {
         let now = self.ports.clock.now();
         if self.live().next().is_none() && !self.cut_off {
