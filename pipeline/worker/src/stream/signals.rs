@@ -259,9 +259,6 @@ impl<S: Source> Worker<S> {
         } else {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }
-        // What was told of the others, and is dropped now, may be that they have lost something, too.
-        let others = live.topics.iter_mut().filter(|(of, _)| **of != topic);
-        others.for_each(|(_, progress)| progress.compare_again());
         self.restart(shard).await
     }
 }

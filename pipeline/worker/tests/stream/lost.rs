@@ -97,6 +97,21 @@ async fn retention_up_to_the_next_message_loses_nothing() {
 }
 
 #[tokio::test]
+async fn retention_up_to_the_next_message_of_every_topic_loses_nothing() {
+    let world = read().await;
+    for (topic, shard) in TOPICS.iter().flat_map(|topic| [(topic, 0), (topic, 1)]) {
+        let next = world.broker.bounds(topic, shard).unwrap().1;
+        world.broker.delete_before(topic, shard, next).unwrap();
+    }
+    let rest = [more(20), vec![pod("acme", 366, "more", 1)]].concat();
+    world.produce(&rest);
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    let taken: u64 = member.status.lock().counts.events.values().sum();
+    assert_eq!(taken, rest.len() as u64);
+}
+
+#[tokio::test]
 async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
     let world = World::default();
     world.produce(&trace());
