@@ -1,5 +1,7 @@
 //! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has changed.
 
+use std::time::Duration;
+
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
 use prorata_worker::error::WorkerError;
@@ -49,6 +51,19 @@ async fn stops_with_lost_offsets(world: &World, why: &str) {
     let before = world.lake.files();
     stops(world, world.member("c")).await;
     assert_eq!(world.lake.files(), before);
+}
+
+/// Steps on after a pause, and has read every topic partition to its end then.
+async fn step_to_the_ends(world: &World, member: &mut Member) {
+    world.pass(Duration::from_secs(60));
+    for _ in 0..4 {
+        let stepped = member.step().await;
+        assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+    }
+    let status = member.status.lock().clone();
+    for (shard, topics) in status.shards.iter().map(|(shard, status)| (shard, &status.topics)) {
+        assert!(topics.values().all(|topic| topic.at_end), "shard {shard}: {topics:?}");
+    }
 }
 
 /// Goes on from what is there, as configured, and folds these events.
@@ -109,6 +124,7 @@ async fn retention_up_to_the_next_message_of_every_topic_loses_nothing() {
     member.settle(&world).await.unwrap();
     let taken: u64 = member.status.lock().counts.events.values().sum();
     assert_eq!(taken, rest.len() as u64);
+    step_to_the_ends(&world, &mut member).await;
 }
 
 #[tokio::test]
