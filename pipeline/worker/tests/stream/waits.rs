@@ -201,19 +201,25 @@ async fn a_stop_does_not_wait_for_a_storage_that_never_answers() {
     outcome.expect("it goes on waiting").unwrap();
 }
 
-#[tokio::test]
-async fn without_a_snapshot_that_can_be_used_hours_are_folded_again_by_the_slice() {
+/// A worker has read the trace and has stopped, and every snapshot of its is gone.
+async fn without_snapshots() -> World {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.member("a");
     member.settle(&world).await.unwrap();
     member.drain().await;
-    let before = world.lake.files();
     for checkpoint in world.audit.latest().values() {
         for snapshot in checkpoint.hours.values().filter_map(|entry| entry.snapshot.as_ref()) {
             world.lake.store.delete(snapshot).await.unwrap();
         }
     }
+    world
+}
+
+#[tokio::test]
+async fn without_a_snapshot_that_can_be_used_hours_are_folded_again_by_the_slice() {
+    let world = without_snapshots().await;
+    let before = world.lake.files();
     let more = [pod("acme", 365, "more", 1)];
     world.produce(&more);
     let mut member = world.member("b");
@@ -229,16 +235,7 @@ async fn without_a_snapshot_that_can_be_used_hours_are_folded_again_by_the_slice
 #[tokio::test]
 async fn a_late_event_of_an_hour_that_folding_again_only_leads_up_to_is_in_the_tables() {
     for steps in 1..6 {
-        let world = World::default();
-        world.produce(&trace());
-        let mut member = world.member("a");
-        member.settle(&world).await.unwrap();
-        member.drain().await;
-        for checkpoint in world.audit.latest().values() {
-            for snapshot in checkpoint.hours.values().filter_map(|entry| entry.snapshot.as_ref()) {
-                world.lake.store.delete(snapshot).await.unwrap();
-            }
-        }
+        let world = without_snapshots().await;
         let mut member = world.start("b", Faults::default(), |options| options.rows_in_flight = 1);
         for _ in 0..steps {
             step(&mut member).await;
