@@ -136,13 +136,15 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
     let watch = Watch::start();
-    let ports = backfill::Ports {
-        store: Arc::new(store.clone()),
-        tables: Arc::new(DeltaTables::new(store.clone())),
-        archive: Arc::new(AvroArchive),
-        encoder: Arc::new(ParquetEncoder),
+    let ports = backfill::BackfillPorts {
+        shared: prorata_worker::Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(DeltaTables::new(store.clone())),
+            archive: Arc::new(AvroArchive),
+            encoder: Arc::new(ParquetEncoder),
+            clock: Arc::new(SystemClock),
+        },
         input: open_input(events).unwrap(),
-        clock: Arc::new(SystemClock),
         progress: Arc::new(Silent),
     };
     let options = backfill::Options { shards: Some(SHARDS), ..backfill::Options::new("backfill".into()) };
@@ -172,14 +174,16 @@ async fn run_worker(broker: &MemoryBroker, poll_takes: Duration) -> (Spent, Dige
     let status = Arc::new(Status::default());
     let source = broker.source("worker", &TOPICS);
     let watch = Watch::start();
-    let ports = stream::Ports {
-        store: Arc::new(store.clone()),
-        tables: Arc::new(DeltaTables::new(store.clone())),
-        archive: Arc::new(AvroArchive),
-        encoder: Arc::new(ParquetEncoder),
+    let ports = stream::StreamPorts {
+        shared: prorata_worker::Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(DeltaTables::new(store.clone())),
+            archive: Arc::new(AvroArchive),
+            encoder: Arc::new(ParquetEncoder),
+            clock: Arc::new(clock.clone()),
+        },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),
         letters: None,
-        clock: Arc::new(clock.clone()),
         status: Arc::clone(&status),
     };
     let options = stream::Options { shards: Some(SHARDS), ..stream::Options::new("worker".into()) };

@@ -12,7 +12,8 @@ use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::time::Hour;
-use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::Ports;
+use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use tokio::runtime::Runtime;
@@ -87,13 +88,15 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
     let input = open_input(&args.events).map_err(Failure::usage)?;
     let store = Store::open(&args.lake).map_err(Failure::usage)?;
     store.probe().await.map_err(WorkerError::Store)?;
-    let ports = Ports {
-        store: Arc::new(store.clone()),
-        tables: Arc::new(DeltaTables::new(store)),
-        archive: Arc::new(AvroArchive),
-        encoder: Arc::new(ParquetEncoder),
+    let ports = BackfillPorts {
+        shared: Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(DeltaTables::new(store)),
+            archive: Arc::new(AvroArchive),
+            encoder: Arc::new(ParquetEncoder),
+            clock: Arc::new(SystemClock),
+        },
         input,
-        clock: Arc::new(SystemClock),
         progress: progress::on_terminal(),
     };
     Ok(backfill::run(ports, options(args, loaded, threads)).await?)

@@ -14,10 +14,11 @@ use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::RegistryFault;
 use prorata_connectors::store::Store;
+use prorata_worker::Ports;
 use prorata_worker::error::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{Options, Ports, WatermarkRule, Worker};
+use prorata_worker::stream::{Options, StreamPorts, WatermarkRule, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -129,14 +130,16 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     settings.revoke_timeout = config.work.drain_timeout.0;
     settings.queue_bytes = config.kafka.queue_bytes;
     let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
-    let ports = Ports {
-        store: Arc::new(store.clone()),
-        tables: Arc::new(DeltaTables::new(store)),
-        archive: Arc::new(AvroArchive),
-        encoder: Arc::new(ParquetEncoder),
+    let ports = StreamPorts {
+        shared: Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(DeltaTables::new(store)),
+            archive: Arc::new(AvroArchive),
+            encoder: Arc::new(ParquetEncoder),
+            clock: Arc::new(SystemClock),
+        },
         decoder,
         letters,
-        clock: Arc::new(SystemClock),
         status,
     };
     let worker = Worker::open(source, ports, options(config, loaded.shards_given)).await?;

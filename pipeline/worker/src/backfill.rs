@@ -23,27 +23,20 @@ use prorata_schemas::time::Hour;
 use crate::error::{Result, WorkerError};
 use crate::log;
 use crate::names::Shard;
-use crate::ports::{Archive, Clock, Input, ObjectStore, Progress, TableCommitter, TableEncoder};
+use crate::ports::{Input, Progress};
 use crate::root::Root;
+use crate::shard::Ports;
 
 use held::Held;
 pub use outcome::{Ahead, Outcome, Totals};
 
 /// What a backfill runs on.
 #[derive(Clone)]
-pub struct Ports {
-    /// The root.
-    pub store: Arc<dyn ObjectStore>,
-    /// Its tables.
-    pub tables: Arc<dyn TableCommitter>,
-    /// Avro files.
-    pub archive: Arc<dyn Archive>,
-    /// Table files.
-    pub encoder: Arc<dyn TableEncoder>,
+pub struct BackfillPorts {
+    /// What every owner of shards runs on.
+    pub shared: Ports,
     /// The foreign events.
     pub input: Arc<dyn Input>,
-    /// The wall clock.
-    pub clock: Arc<dyn Clock>,
     /// Who is told how far the run has come.
     pub progress: Arc<dyn Progress>,
 }
@@ -99,7 +92,7 @@ impl Options {
 
 /// One run.
 struct Run {
-    ports: Ports,
+    ports: BackfillPorts,
     options: Options,
     root: Root,
     held: Held,
@@ -113,10 +106,10 @@ struct Run {
 ///
 /// # Errors
 /// See [`WorkerError`]; whatever was decided before the error stays, and running again goes on from there.
-pub async fn run(ports: Ports, options: Options) -> Result<Outcome> {
+pub async fn run(ports: BackfillPorts, options: Options) -> Result<Outcome> {
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
-    let root = Root::open(&*ports.store, options.shards).await?;
+    let root = Root::open(&*ports.shared.store, options.shards).await?;
     let mut run = Run {
         held: Held::new(&options),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
@@ -142,7 +135,7 @@ pub async fn run(ports: Ports, options: Options) -> Result<Outcome> {
 impl Run {
     /// Takes the lead shard and every shard that has been owned before.
     async fn claim_existing(&mut self) -> Result<()> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         self.held.claim(&self.ports, crate::claim::LEAD).await?;
         let existing = log::latest_seqs(store).await?;
         for shard in existing.into_keys() {
@@ -159,7 +152,7 @@ impl Run {
 
     fn checkpointed_by(&mut self) -> prorata_schemas::time::Timestamp {
         self.checkpointed = Instant::now();
-        self.ports.clock.now()
+        self.ports.shared.clock.now()
     }
 }
 

@@ -10,8 +10,9 @@ use crate::checkpoint::{Checkpoint, Owner, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::log::{self, Decision};
 use crate::names::{self, Shard};
-use crate::ports::{Clock, ObjectStore, TableCommitter};
+use crate::ports::ObjectStore;
 use crate::publish::{self, Published};
+use crate::shard::Ports;
 
 /// The shard that is claimed before any other.
 pub const LEAD: Shard = 0;
@@ -30,33 +31,22 @@ pub struct Claimant {
     pub take_over: bool,
 }
 
-/// Where a claim is made.
-#[derive(Clone, Copy)]
-pub struct World<'a> {
-    /// The root.
-    pub store: &'a dyn ObjectStore,
-    /// Its tables.
-    pub tables: &'a dyn TableCommitter,
-    /// The wall clock.
-    pub clock: &'a dyn Clock,
-}
-
 /// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead shard, none
 /// while that is being taken, and for a worker.
 ///
 /// # Errors
 /// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is unavailable.
 pub async fn claim(
-    world: World<'_>,
+    ports: &Ports,
     claimant: &Claimant,
     shard: Shard,
     lead: Option<u64>,
 ) -> Result<Checkpoint> {
-    let World { store, clock, .. } = world;
+    let store = &*ports.store;
     for _ in 0..TRIES_MAX {
         let latest = log::latest(store, shard).await?;
         refuse_held(&latest, claimant)?;
-        if !publish_latest(world, &latest, claimant).await? {
+        if !publish_latest(ports, &latest, claimant).await? {
             continue;
         }
         if let Some(seq) = lead {
@@ -64,7 +54,7 @@ pub async fn claim(
         }
         let mut next = latest.clone();
         next.seq += 1;
-        next.written_at = clock.now();
+        next.written_at = ports.clock.now();
         next.owners.push(Owner {
             owner: claimant.owner.clone(),
             seq: next.seq,
@@ -106,11 +96,11 @@ fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
 }
 
 /// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
-async fn publish_latest(world: World<'_>, latest: &Checkpoint, claimant: &Claimant) -> Result<bool> {
-    let World { store, tables, clock } = world;
-    let Published { fenced, .. } = publish::publish(tables, clock, &[latest], &claimant.owner).await?;
+async fn publish_latest(ports: &Ports, latest: &Checkpoint, claimant: &Claimant) -> Result<bool> {
+    let published = publish::publish(&*ports.tables, &*ports.clock, &[latest], &claimant.owner).await?;
+    let Published { fenced, .. } = published;
     let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
-    let newest = log::latest(store, latest.shard).await?;
+    let newest = log::latest(&*ports.store, latest.shard).await?;
     if newest.seq > latest.seq {
         return Ok(false);
     }

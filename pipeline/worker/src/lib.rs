@@ -27,7 +27,10 @@ pub mod retention;
 pub mod root;
 pub mod rules;
 pub mod sealed;
+pub mod shard;
 pub mod snapshot;
 pub mod source;
 pub mod status;
 pub mod stream;
+
+pub use shard::Ports;

@@ -30,9 +30,9 @@ use prorata_schemas::time::Timestamp;
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::{Archive, Clock, ObjectStore, TableCommitter, TableEncoder};
 use crate::root::Root;
 use crate::rules::RuleBook;
+use crate::shard::Ports;
 use crate::source::{DeadLetterTopic, Message, MessageDecoder, Source};
 use crate::status::Status;
 
@@ -42,21 +42,13 @@ use shard::LiveShard;
 
 /// What a worker runs on, beside its source.
 #[derive(Clone)]
-pub struct Ports {
-    /// The root.
-    pub store: Arc<dyn ObjectStore>,
-    /// Its tables.
-    pub tables: Arc<dyn TableCommitter>,
-    /// Avro files.
-    pub archive: Arc<dyn Archive>,
-    /// Table files.
-    pub encoder: Arc<dyn TableEncoder>,
+pub struct StreamPorts {
+    /// What every owner of shards runs on.
+    pub shared: Ports,
     /// Messages into events.
     pub decoder: Arc<dyn MessageDecoder>,
     /// Where dead letters go beside the files, if anywhere.
     pub letters: Option<Arc<dyn DeadLetterTopic>>,
-    /// The wall clock.
-    pub clock: Arc<dyn Clock>,
     /// Who is told how the worker does.
     pub status: Arc<Status>,
 }
@@ -149,7 +141,7 @@ impl Item {
 /// A stream worker.
 pub struct Worker<S> {
     source: S,
-    ports: Ports,
+    ports: StreamPorts,
     options: Options,
     root: Root,
     topics: Vec<Text>,
@@ -193,14 +185,14 @@ impl<S: Source> Worker<S> {
     /// # Errors
     /// When a topic is missing or has another number of partitions than the root has shards, or storage or Kafka is
     /// unavailable.
-    pub async fn open(mut source: S, ports: Ports, options: Options) -> Result<Self> {
+    pub async fn open(mut source: S, ports: StreamPorts, options: Options) -> Result<Self> {
         let ports = heard::heard(ports);
         let topics = source.partitions().await?;
-        let root = Root::open(&*ports.store, options.shards).await?;
+        let root = Root::open(&*ports.shared.store, options.shards).await?;
         check_partitions(&topics, &root)?;
         let mut rules = RuleBook::default();
-        rules.store(&*ports.store, &options.rules).await?;
-        let now = ports.clock.now();
+        rules.store(&*ports.shared.store, &options.rules).await?;
+        let now = ports.shared.clock.now();
         Ok(Self {
             source,
             ports,

@@ -14,7 +14,8 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
-use prorata_worker::backfill::Ports;
+use prorata_worker::Ports;
+use prorata_worker::backfill::BackfillPorts;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::MemoryInput;
@@ -126,13 +127,15 @@ async fn replay(
     // A replay adds events; it rates nothing anew.
     options.rewrite_rules = false;
     let replay = Replay {
-        ports: Ports {
-            store: Arc::new(store.clone()),
-            tables: Arc::new(DeltaTables::new(store)),
-            archive: Arc::new(AvroArchive),
-            encoder: Arc::new(ParquetEncoder),
+        ports: BackfillPorts {
+            shared: Ports {
+                store: Arc::new(store.clone()),
+                tables: Arc::new(DeltaTables::new(store)),
+                archive: Arc::new(AvroArchive),
+                encoder: Arc::new(ParquetEncoder),
+                clock: Arc::new(SystemClock),
+            },
             input: Arc::new(MemoryInput::default()),
-            clock: Arc::new(SystemClock),
             progress: Arc::new(Silent),
         },
         decoder: &*decoder(config)?,

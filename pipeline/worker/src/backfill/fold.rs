@@ -126,7 +126,7 @@ async fn fold_windows(
         emit.insert(*shard, cursor.emit_from);
         windows.insert(*shard, loaded);
     }
-    let archive = Arc::clone(&run.ports.archive);
+    let archive = Arc::clone(&run.ports.shared.archive);
     let fold = move || fold::fold(&*archive, windows);
     let folded =
         tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))??;
@@ -158,7 +158,7 @@ async fn load_window(run: &Run, shard: Shard, cursor: &mut Cursor, window: i64, 
         paths.extend(files.iter().map(|file| (hour, names::archive(shard, hour, &file.stamp))));
     }
     let (of, paths): (Vec<Hour>, Vec<String>) = paths.into_iter().unzip();
-    let files = objects::get_all(&*run.ports.store, paths).await?;
+    let files = objects::get_all(&*run.ports.shared.store, paths).await?;
     let states = std::mem::take(&mut cursor.states);
     Ok(Window { hours, files: of.into_iter().zip(files).collect(), bodies: BTreeMap::new(), states })
 }

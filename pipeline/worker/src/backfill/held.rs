@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::time::Timestamp;
 
-use super::{Options, Ports};
+use super::{BackfillPorts, Options};
 use crate::archive_index::{self, ShardArchive};
 use crate::checkpoint::{Checkpoint, OwnerKind};
-use crate::claim::{self, Claimant, LEAD, World};
+use crate::claim::{self, Claimant, LEAD};
 use crate::error::{Result, WorkerError};
 use crate::hour_files::Stamper;
 use crate::log::{self, Decision};
@@ -56,8 +56,8 @@ impl Held {
 
     /// Reads which archive files the shards held have. An owner before could add files until it was claimed from, so
     /// this comes after the claim, never before.
-    pub async fn list_archive(&mut self, ports: &Ports) -> Result<()> {
-        let mut listed = archive_index::list(&*ports.store).await?;
+    pub async fn list_archive(&mut self, ports: &BackfillPorts) -> Result<()> {
+        let mut listed = archive_index::list(&*ports.shared.store).await?;
         for (shard, held) in &mut self.shards {
             let archive = listed.remove(shard).unwrap_or_default();
             held.archive = archive_index::admitted(archive, &held.draft);
@@ -93,14 +93,13 @@ impl Held {
     }
 
     /// Takes a shard unless it is held already. Its archive is not known yet.
-    pub async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+    pub async fn claim(&mut self, ports: &BackfillPorts, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
         let lead = self.shards.get(&LEAD).map(|held| held.draft.seq - 1);
-        let store = &*ports.store;
-        let world = World { store, tables: &*ports.tables, clock: &*ports.clock };
-        let claimed = claim::claim(world, &self.claimant, shard, lead).await?;
+        let store = &*ports.shared.store;
+        let claimed = claim::claim(&ports.shared, &self.claimant, shard, lead).await?;
         self.rules.load(store, &claimed.rules).await?;
         let mut draft = claimed;
         draft.seq += 1;
@@ -109,7 +108,7 @@ impl Held {
     }
 
     /// Takes a shard that events have come for, with its archive.
-    pub async fn claim_for_events(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+    pub async fn claim_for_events(&mut self, ports: &BackfillPorts, shard: Shard) -> Result<()> {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
@@ -117,20 +116,20 @@ impl Held {
         let held = self.get_mut(shard)?;
         // A shard that nobody owned before has no archive.
         if held.draft.owners.len() > 1 {
-            let mut listed = archive_index::list(&*ports.store).await?;
+            let mut listed = archive_index::list(&*ports.shared.store).await?;
             held.archive = archive_index::admitted(listed.remove(&shard).unwrap_or_default(), &held.draft);
         }
         Ok(())
     }
 
     /// Decides the next checkpoint of every shard that has changed, and publishes them together.
-    pub async fn checkpoint(&mut self, ports: &Ports, now: Timestamp) -> Result<()> {
+    pub async fn checkpoint(&mut self, ports: &BackfillPorts, now: Timestamp) -> Result<()> {
         let mut dropped = Vec::new();
         let mut decided: Vec<Shard> = Vec::new();
         for (shard, held) in self.shards.iter_mut().filter(|(_, held)| held.changed) {
             dropped.extend(retention::prune(&mut held.draft));
             held.draft.written_at = now;
-            if log::decide(&*ports.store, &held.draft).await? == Decision::Anothers {
+            if log::decide(&*ports.shared.store, &held.draft).await? == Decision::Anothers {
                 return Err(WorkerError::Taken { shard: *shard });
             }
             decided.push(*shard);
@@ -141,7 +140,8 @@ impl Held {
         let checkpoints: Vec<&Checkpoint> =
             decided.iter().filter_map(|shard| self.shards.get(shard)).map(|held| &held.draft).collect();
         let published =
-            publish::publish(&*ports.tables, &*ports.clock, &checkpoints, &self.claimant.owner).await?;
+            publish::publish(&*ports.shared.tables, &*ports.shared.clock, &checkpoints, &self.claimant.owner)
+                .await?;
         self.commits += published.commits;
         if let Some(shard) = published.fenced.keys().next() {
             return Err(WorkerError::Taken { shard: *shard });
@@ -153,7 +153,7 @@ impl Held {
             held.draft.hours_are_held();
         }
         for snapshot in dropped {
-            if let Err(error) = ports.store.delete(&snapshot).await {
+            if let Err(error) = ports.shared.store.delete(&snapshot).await {
                 tracing::debug!(%error, "a snapshot that is not needed stays");
             }
         }

@@ -53,7 +53,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     let default_rules = Arc::new(run.options.rules.clone());
     let reading = Reading {
         input: Arc::clone(&run.ports.input),
-        archive: Arc::clone(&run.ports.archive),
+        archive: Arc::clone(&run.ports.shared.archive),
         root: run.root.clone(),
         files,
         rules: currencies(run)?,
@@ -137,7 +137,7 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
             let files = held.archive.get(&hour).map(Vec::as_slice).unwrap_or_default();
             let earlier =
                 files.iter().filter(|file| file.earlier).map(|file| names::archive(shard, hour, &file.stamp));
-            let earlier = objects::get_all(&*run.ports.store, earlier.collect()).await?;
+            let earlier = objects::get_all(&*run.ports.shared.store, earlier.collect()).await?;
             buckets.push(Bucket { shard, hour, events, earlier, stamp });
         }
         archive(run, buckets).await?;
@@ -147,14 +147,14 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
 
 /// Encodes the buckets on all cores, stores what is new, and marks closed hours dirty.
 async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
-    let port = Arc::clone(&run.ports.archive);
+    let port = Arc::clone(&run.ports.shared.archive);
     let encode = move || -> Vec<Result<Encoded>> {
         buckets.into_par_iter().map(|bucket| encode_bucket(&*port, bucket)).collect()
     };
     let encoded =
         tokio::task::spawn_blocking(encode).await.map_err(|error| WorkerError::Task(error.to_string()))?;
     let encoded: Vec<Encoded> = encoded.into_iter().collect::<Result<_>>()?;
-    let store = &run.ports.store;
+    let store = &run.ports.shared.store;
     let new = encoded.iter().filter(|file| file.new > 0);
     let puts = new.map(|file| {
         let path = names::archive(file.shard, file.hour, &file.stamp);
@@ -207,7 +207,7 @@ struct Letters(BTreeSet<String>);
 impl Letters {
     async fn load(run: &Run) -> Result<Self> {
         let lead = run.held.get(LEAD)?;
-        let listed = run.ports.store.list(&names::dead_letter_folder(LEAD)).await?;
+        let listed = run.ports.shared.store.list(&names::dead_letter_folder(LEAD)).await?;
         let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
         Ok(Self(named.filter(|(stamp, _)| lead.draft.admits(stamp)).map(|(_, digest)| digest).collect()))
     }
@@ -216,13 +216,13 @@ impl Letters {
         for letter in letters {
             run.outcome.reject(letter);
         }
-        let bytes = run.ports.archive.write_dead_letters(letters).map_err(WorkerError::Task)?;
+        let bytes = run.ports.shared.archive.write_dead_letters(letters).map_err(WorkerError::Task)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         if self.0.contains(&digest) {
             return Ok(());
         }
         let path = names::dead_letters(LEAD, &run.held.stamper(LEAD)?.next(), &digest);
-        objects::put(&*run.ports.store, path, bytes.into()).await?;
+        objects::put(&*run.ports.shared.store, path, bytes.into()).await?;
         self.0.insert(digest);
         run.held.get_mut(LEAD)?.changed = true;
         Ok(())

@@ -33,7 +33,7 @@ pub(super) struct Cursor {
 /// The last hour to close, none while there is nothing to close; notes what lies behind it.
 pub(super) fn end(run: &mut Run) -> Option<Hour> {
     let hours: BTreeSet<Hour> = run.held.iter().flat_map(|(_, held)| held.archive.keys().copied()).collect();
-    let wanted = run.options.to.or_else(|| last_in_reach(&hours, run.ports.clock.now().hour()));
+    let wanted = run.options.to.or_else(|| last_in_reach(&hours, run.ports.shared.clock.now().hour()));
     let closed = run.held.iter().filter_map(|(_, held)| held.draft.closed_through).max();
     let end = wanted.max(closed);
     let behind = hours.range(end.map_or(Hour(i64::MIN), Hour::next)..);
@@ -62,7 +62,7 @@ pub(super) async fn prepare(run: &mut Run, end: Hour) -> Result<()> {
     let with_events = |archive: &crate::archive_index::ShardArchive| archive.keys().next().copied();
     let unlisted = run.held.iter().any(|(_, held)| held.draft.rules.is_empty() && !held.archive.is_empty());
     if options.rewrite_rules || unlisted {
-        run.held.rules.store(&*run.ports.store, &options.rules).await?;
+        run.held.rules.store(&*run.ports.shared.store, &options.rules).await?;
     }
     for (_, held) in run.held.iter_mut() {
         let Some(first) = with_events(&held.archive) else { continue };
@@ -107,7 +107,7 @@ pub(super) async fn next_segment(
     {
         return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
     }
-    if let Some((hour, states)) = bases::nearest(&*run.ports.store, draft, start).await? {
+    if let Some((hour, states)) = bases::nearest(&*run.ports.shared.store, draft, start).await? {
         return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
     }
     Ok(Some(Cursor { next: first, emit_from: start, states: ShardState::new() }))

@@ -59,7 +59,7 @@ pub(super) async fn load_live(run: &mut Run, cursors: &BTreeMap<Shard, Cursor>) 
     if !forgotten || run.live.is_some() {
         return Ok(());
     }
-    let live = hour_files::live(&*run.ports.tables).await?;
+    let live = hour_files::live(&*run.ports.shared.tables).await?;
     run.live = Some(live);
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(super) fn start(
 ) -> Result<JoinHandle<Result<Vec<Written>>>> {
     let mut written = BTreeMap::new();
     let mut jobs = Vec::new();
-    let now = run.ports.clock.now();
+    let now = run.ports.shared.clock.now();
     for window in windows {
         let shard = window.shard;
         let stamper = run.held.stamper(shard)?;
@@ -87,8 +87,8 @@ pub(super) fn start(
             jobs.push(Job { shard, hour, organizations, before, snapshot, stamper, now });
         }
     }
-    let encoder = Arc::clone(&run.ports.encoder);
-    let store = Arc::clone(&run.ports.store);
+    let encoder = Arc::clone(&run.ports.shared.encoder);
+    let store = Arc::clone(&run.ports.shared.store);
     Ok(tokio::spawn(async move {
         let encode = move || -> Result<Vec<Encoded>> {
             jobs.into_par_iter().map(|job| encode_hour(&*encoder, job)).collect()

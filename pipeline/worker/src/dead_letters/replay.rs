@@ -12,7 +12,7 @@ use prorata_schemas::reject::{Reason, Reject};
 
 use super::judge::{Currencies, Judge, Verdict, decode_file_letter};
 use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
-use crate::backfill::{self, Options, Ports};
+use crate::backfill::{self, BackfillPorts, Options};
 use crate::checkpoint::OwnerKind;
 use crate::error::WorkerError;
 use crate::memory::MemoryInput;
@@ -126,7 +126,7 @@ impl Replayed {
 /// One replay over a root.
 pub struct Replay<'a> {
     /// The root; its input is not used.
-    pub ports: Ports,
+    pub ports: BackfillPorts,
     /// Decodes messages.
     pub decoder: &'a dyn MessageDecoder,
     /// Where messages go back to.
@@ -149,7 +149,7 @@ impl Replay<'_> {
     /// # Errors
     /// See [`ReplayError`]; run it again once that is mended.
     pub async fn run(&self, letters: &DeadLetters, done: &mut Replayed) -> Result<(), ReplayError> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         if letters.files.is_empty() {
             return Ok(());
         }
@@ -160,13 +160,13 @@ impl Replay<'_> {
             root: &root,
             currencies: &currencies,
             topics: &self.options.topics,
-            now: self.ports.clock.now(),
+            now: self.ports.shared.clock.now(),
             max_clock_skew: self.options.max_clock_skew,
             hours_max: self.options.backfill.hours_max,
         };
         let mut waiting = Waiting::default();
         for file in &letters.files {
-            let read = letters.read(store, &*self.ports.archive, file).await?;
+            let read = letters.read(store, &*self.ports.shared.archive, file).await?;
             self.take(&judge, file, read, &mut waiting, done).await?;
             if waiting.bytes >= FOLD_BYTES {
                 self.fold(letters, std::mem::take(&mut waiting), done).await?;
@@ -207,7 +207,7 @@ impl Replay<'_> {
         if !folds.is_empty() {
             let bodies: Vec<(EventKind, &[u8])> =
                 folds.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
-            let bytes = Bytes::from(self.ports.archive.write(&bodies).map_err(WorkerError::Task)?);
+            let bytes = Bytes::from(self.ports.shared.archive.write(&bodies).map_err(WorkerError::Task)?);
             waiting.bytes += bytes.len() as u64;
             waiting.files.insert(file.path.clone(), bytes);
             waiting.places.push((file.path.clone(), folded));
@@ -218,7 +218,7 @@ impl Replay<'_> {
             for topic in topics {
                 *done.sent.entry(topic.to_string()).or_default() += 1;
             }
-            note_replayed(&*self.ports.store, &file.path, &sent).await?;
+            note_replayed(&*self.ports.shared.store, &file.path, &sent).await?;
         }
         Ok(())
     }
@@ -247,7 +247,8 @@ impl Replay<'_> {
             return Ok(());
         }
         let events: u64 = waiting.places.iter().map(|(_, places)| places.len() as u64).sum();
-        let ports = Ports { input: Arc::new(MemoryInput { files: waiting.files }), ..self.ports.clone() };
+        let ports =
+            BackfillPorts { input: Arc::new(MemoryInput { files: waiting.files }), ..self.ports.clone() };
         let mut options = self.options.backfill.clone();
         let checkpoints = || letters.checkpoints.values();
         let worked = |checkpoint: &crate::checkpoint::Checkpoint| {
@@ -267,7 +268,7 @@ impl Replay<'_> {
             done.failing.entry(*reason).or_default().letters += count;
         }
         for (file, places) in waiting.places {
-            note_replayed(&*self.ports.store, &file, &places).await?;
+            note_replayed(&*self.ports.shared.store, &file, &places).await?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use prorata_schemas::time::{Hour, Timestamp};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::Ports;
+use super::StreamPorts;
 use super::shard::{LiveShard, Refold};
 use super::window::{self, Reader};
 use crate::bases;
@@ -32,7 +32,7 @@ const WINDOW_MAX: i64 = 96;
 
 /// What folding takes beside the shard.
 pub(super) struct Folding<'a> {
-    pub ports: &'a Ports,
+    pub ports: &'a StreamPorts,
     pub stamper: &'a Stamper,
     pub rules: &'a mut RuleBook,
     /// The configured rules, for a shard that has none yet.
@@ -96,7 +96,7 @@ impl Folding<'_> {
         let (Some(first), Some(closable)) = (shard.next_hour(), shard.closable()) else { return Ok(()) };
         self.list_rules(shard, first).await?;
         let last = Hour(closable.0.min(first.0 + shard.window - 1));
-        shard.archive.ensure(&*self.ports.store, &shard.draft, (first, last)).await?;
+        shard.archive.ensure(&*self.ports.shared.store, &shard.draft, (first, last)).await?;
         shard.note_archived(first, last);
         let spilled: Vec<Hour> =
             shard.open.range(first..=last).filter(|(_, open)| open.spilled).map(|(hour, _)| *hour).collect();
@@ -118,7 +118,7 @@ impl Folding<'_> {
 
     /// Where folding of a dirty hour begins.
     async fn begin(&self, shard: &mut LiveShard, dirty: Hour) -> Result<Refold> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         if let Some((hour, states)) = bases::nearest(store, &shard.draft, dirty).await? {
             return Ok(Refold { next: hour.next(), emit_from: dirty, states });
         }
@@ -162,7 +162,7 @@ impl Folding<'_> {
                 now: self.now,
             })
             .collect();
-        let encoder = Arc::clone(&self.ports.encoder);
+        let encoder = Arc::clone(&self.ports.shared.encoder);
         let encode = move || -> Result<Vec<(Hour, EncodedHour)>> {
             let encode = |job: Job| {
                 let (hour, encoded) = (job.hour, hour_files::encode(&*encoder, job)?);
@@ -196,7 +196,7 @@ impl Folding<'_> {
         if !folded.keys().any(missing) {
             return Ok(BTreeMap::new());
         }
-        let live = hour_files::live(&*self.ports.tables).await?;
+        let live = hour_files::live(&*self.ports.shared.tables).await?;
         let entries = folded.keys().filter(|hour| missing(hour)).filter_map(|hour| {
             let tables = live.get(&(shard.shard, *hour))?.clone();
             let revision = shard.draft.revision_of(*hour);
@@ -208,7 +208,7 @@ impl Folding<'_> {
     /// A shard's first hour brings the configured rules.
     async fn list_rules(&mut self, shard: &mut LiveShard, first: Hour) -> Result<()> {
         if shard.draft.rules.is_empty() {
-            self.rules.store(&*self.ports.store, self.configured).await?;
+            self.rules.store(&*self.ports.shared.store, self.configured).await?;
             let version = self.configured.version.clone();
             shard.draft.rules.push(RulesFrom { from: first, version });
         }

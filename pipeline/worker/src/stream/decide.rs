@@ -6,7 +6,7 @@ use std::time::Instant;
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::{Hour, Timestamp};
 
-use super::Ports;
+use super::StreamPorts;
 use super::shard::{LiveShard, Pending};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
@@ -52,17 +52,23 @@ pub(super) fn seal(shard: &mut LiveShard, now: Timestamp, release: bool) -> Resu
 
 /// Stores the objects of a pending checkpoint and asks for the decision. Asked again after an error, it asks for the
 /// very same.
-pub(super) async fn decide(ports: &Ports, shard: &mut LiveShard, counts: &mut Counts) -> Result<Decision> {
+pub(super) async fn decide(
+    ports: &StreamPorts,
+    shard: &mut LiveShard,
+    counts: &mut Counts,
+) -> Result<Decision> {
     let Some(pending) = &shard.pending else { return Ok(Decision::Ours) };
     let started = Instant::now();
-    let puts =
-        pending.objects.iter().map(|(path, bytes)| objects::put(&*ports.store, path.clone(), bytes.clone()));
+    let puts = pending
+        .objects
+        .iter()
+        .map(|(path, bytes)| objects::put(&*ports.shared.store, path.clone(), bytes.clone()));
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
-    let decision = log::decide(&*ports.store, &pending.checkpoint).await?;
+    let decision = log::decide(&*ports.shared.store, &pending.checkpoint).await?;
     if decision == Decision::Ours {
         counts.checkpoints += 1;
         counts.checkpoint.observe(started.elapsed());
-        take_decided(shard, ports.clock.now());
+        take_decided(shard, ports.shared.clock.now());
     }
     Ok(decision)
 }
@@ -85,7 +91,7 @@ fn take_decided(shard: &mut LiveShard, now: Timestamp) {
 /// Makes the tables equal to the latest checkpoints of these shards, in one commit per table. Returns the shards that
 /// a table's log fences off.
 pub(super) async fn publish(
-    ports: &Ports,
+    ports: &StreamPorts,
     shards: &mut [&mut LiveShard],
     id: &str,
     counts: &mut Counts,
@@ -100,24 +106,25 @@ pub(super) async fn publish(
         })
         .collect();
     let checkpoints: Vec<&Checkpoint> = decided.iter().collect();
-    let published = publish::publish(&*ports.tables, &*ports.clock, &checkpoints, id).await?;
+    let published = publish::publish(&*ports.shared.tables, &*ports.shared.clock, &checkpoints, id).await?;
     counts.commits += published.commits;
     counts.publish.observe(started.elapsed());
     for shard in shards.iter_mut().filter(|shard| !published.fenced.contains_key(&shard.shard)) {
         shard.draft.hours_are_held();
         shard.unpublished = false;
-        shard.published_at = Some(ports.clock.now());
+        shard.published_at = Some(ports.shared.clock.now());
     }
     Ok(published.fenced.into_keys().collect())
 }
 
 /// Sends one file of dead letters to their topic. What was sent leaves the list of the next checkpoint.
-pub(super) async fn feed(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
+pub(super) async fn feed(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.letters else { return Ok(()) };
     let Some(path) = shard.draft.dead_letters.first().cloned() else { return Ok(()) };
     let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
-    let bytes = ports.store.get(&path).await?.ok_or_else(|| damaged("it is named but not there".into()))?;
-    let letters = ports.archive.read_dead_letters(&bytes).map_err(damaged)?;
+    let bytes =
+        ports.shared.store.get(&path).await?.ok_or_else(|| damaged("it is named but not there".into()))?;
+    let letters = ports.shared.archive.read_dead_letters(&bytes).map_err(damaged)?;
     match topic.send(&letters).await {
         // It never will be taken, and would keep all others from the topic.
         Err(SourceError::TooLarge(cause)) => {
@@ -132,16 +139,16 @@ pub(super) async fn feed(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
 
 /// Deletes what the shard needs no more: snapshots that no checkpoint names, and once in a while old checkpoints. Only
 /// its latest owner may, after its own decision.
-pub(super) async fn sweep(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
-    let now = ports.clock.now();
+pub(super) async fn sweep(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
+    let now = ports.shared.clock.now();
     for path in std::mem::take(&mut shard.dropped) {
-        ports.store.delete(&path).await?;
+        ports.shared.store.delete(&path).await?;
     }
     if now.0 - shard.swept_at.0 < SWEEP_MICROS {
         return Ok(());
     }
     shard.swept_at = now;
-    let listed = ports.store.list(&names::state_folder(shard.shard)).await?;
+    let listed = ports.shared.store.list(&names::state_folder(shard.shard)).await?;
     let mut seqs: Vec<u64> = listed
         .iter()
         .filter_map(|object| names::parse_checkpoint(&object.path))
@@ -150,7 +157,7 @@ pub(super) async fn sweep(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
     seqs.sort_unstable();
     seqs.retain(|seq| seq + 1 < shard.draft.seq);
     for seq in seqs.into_iter().take(SWEPT_MAX) {
-        match log::read(&*ports.store, shard.shard, seq).await {
+        match log::read(&*ports.shared.store, shard.shard, seq).await {
             Ok(old) if now.0 - old.written_at.0 < KEPT_MICROS => break,
             Ok(_) => {}
             Err(WorkerError::Damaged { object, cause }) => {
@@ -159,7 +166,7 @@ pub(super) async fn sweep(ports: &Ports, shard: &mut LiveShard) -> Result<()> {
             }
             Err(error) => return Err(error),
         }
-        ports.store.delete(&names::checkpoint(shard.shard, seq)).await?;
+        ports.shared.store.delete(&names::checkpoint(shard.shard, seq)).await?;
     }
     Ok(())
 }

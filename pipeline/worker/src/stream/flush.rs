@@ -10,7 +10,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Hour;
 use sha2::{Digest, Sha256};
 
-use super::Ports;
+use super::StreamPorts;
 use super::shard::LiveShard;
 use crate::error::{Result, WorkerError};
 use crate::fold::{Body, unknown_events};
@@ -30,7 +30,7 @@ const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 /// Turns what is new into objects of the next checkpoint. After an error it can be called again.
 pub(super) async fn flush(
-    ports: &Ports,
+    ports: &StreamPorts,
     shard: &mut LiveShard,
     stamper: &Stamper,
     counts: &mut Counts,
@@ -40,7 +40,7 @@ pub(super) async fn flush(
     flush_letters(ports, shard, stamper)
 }
 
-async fn flush_open(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
+async fn flush_open(ports: &StreamPorts, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
     let due: Vec<Hour> = shard
         .open
         .iter()
@@ -50,7 +50,7 @@ async fn flush_open(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> 
     for hour in due {
         let Some(open) = shard.open.get_mut(&hour) else { continue };
         let events = std::mem::take(&mut open.events);
-        let (from, archive) = (open.flushed, Arc::clone(&ports.archive));
+        let (from, archive) = (open.flushed, Arc::clone(&ports.shared.archive));
         let encode = move || {
             let fresh = events.get(from..).unwrap_or_default();
             let bytes = write_sorted(&*archive, fresh.iter().collect());
@@ -82,7 +82,7 @@ fn add_archive(shard: &mut LiveShard, stamper: &Stamper, hour: Hour, bytes: Vec<
 }
 
 async fn flush_late(
-    ports: &Ports,
+    ports: &StreamPorts,
     shard: &mut LiveShard,
     stamper: &Stamper,
     counts: &mut Counts,
@@ -90,25 +90,25 @@ async fn flush_late(
     let hours: Vec<Hour> = shard.late.keys().copied().collect();
     let mut read = 0;
     for (index, hour) in hours.into_iter().enumerate() {
-        shard.archive.ensure(&*ports.store, &shard.draft, (hour, hour)).await?;
+        shard.archive.ensure(&*ports.shared.store, &shard.draft, (hour, hour)).await?;
         let files = shard.archive.files(hour);
         read += files.iter().map(|file| file.bytes).sum::<u64>();
         let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
             let paths = files.iter().map(|file| names::archive(shard.shard, hour, &file.stamp)).collect();
-            objects::get_all(&*ports.store, paths).await?
+            objects::get_all(&*ports.shared.store, paths).await?
         } else {
             Vec::new()
         };
         let Some(events) = shard.late.get(&hour).cloned() else { continue };
         let all = events.len() as u64;
-        let events = unknown_events(&*ports.archive, (shard.shard, hour), &compared, events)?;
+        let events = unknown_events(&*ports.shared.archive, (shard.shard, hour), &compared, events)?;
         shard.late.remove(&hour);
         counts.late_events += events.len() as u64;
         counts.late_duplicates += all - events.len() as u64;
         if events.is_empty() {
             continue;
         }
-        let bytes = write_sorted(&*ports.archive, events.iter().collect())?;
+        let bytes = write_sorted(&*ports.shared.archive, events.iter().collect())?;
         add_archive(shard, stamper, hour, bytes);
         mark(shard, hour, &events);
     }
@@ -130,10 +130,10 @@ fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
     }
 }
 
-fn flush_letters(ports: &Ports, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
+fn flush_letters(ports: &StreamPorts, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
     if !shard.letters.is_empty() {
         let letters = std::mem::take(&mut shard.letters);
-        let bytes = ports.archive.write_dead_letters(&letters).map_err(WorkerError::Task)?;
+        let bytes = ports.shared.archive.write_dead_letters(&letters).map_err(WorkerError::Task)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         let path = names::dead_letters(shard.shard, &stamper.next(), &digest);
         if ports.letters.is_some() {

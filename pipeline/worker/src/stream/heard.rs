@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
 
-use super::Ports;
+use super::StreamPorts;
 use crate::ports::{
     Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
 };
+use crate::shard::Ports;
 use crate::status::{Dependency, Status};
 
 struct Heard<P: ?Sized> {
@@ -23,11 +24,11 @@ struct Heard<P: ?Sized> {
 }
 
 /// The same ports, whose storage is heard.
-pub(super) fn heard(ports: Ports) -> Ports {
+pub(super) fn heard(ports: StreamPorts) -> StreamPorts {
     let status = || Arc::clone(&ports.status);
-    let store = Arc::new(Heard { port: Arc::clone(&ports.store), status: status() });
-    let tables = Arc::new(Heard { port: Arc::clone(&ports.tables), status: status() });
-    Ports { store, tables, ..ports }
+    let store = Arc::new(Heard { port: Arc::clone(&ports.shared.store), status: status() });
+    let tables = Arc::new(Heard { port: Arc::clone(&ports.shared.tables), status: status() });
+    StreamPorts { shared: Ports { store, tables, ..ports.shared }, ..ports }
 }
 
 impl<P: ?Sized> Heard<P> {

@@ -6,13 +6,13 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-use super::Ports;
+use super::StreamPorts;
 use super::progress::{Offsets, TopicProgress};
 use super::shard::{LiveShard, read_offsets};
 use crate::archive_index::ArchiveDates;
 use crate::bases;
 use crate::checkpoint::{Checkpoint, OwnerKind, RulesFrom};
-use crate::claim::{self, Claimant, World};
+use crate::claim::{self, Claimant};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::rules::RuleBook;
@@ -26,7 +26,7 @@ const AHEAD_HOURS: i64 = 24;
 
 /// Who takes a shard.
 pub(super) struct Recovery<'a> {
-    pub ports: &'a Ports,
+    pub ports: &'a StreamPorts,
     /// Random id of this claim.
     pub owner: Text,
     pub rules: &'a mut RuleBook,
@@ -41,10 +41,9 @@ impl Recovery<'_> {
     pub async fn take(&mut self, shard: Shard) -> Result<LiveShard> {
         let ports = self.ports;
         let claimant = Claimant { owner: self.owner.clone(), kind: OwnerKind::Worker, take_over: true };
-        let world = World { store: &*ports.store, tables: &*ports.tables, clock: &*ports.clock };
-        let claimed = claim::claim(world, &claimant, shard, None).await?;
-        self.rules.load(&*ports.store, &claimed.rules).await?;
-        let now = ports.clock.now();
+        let claimed = claim::claim(&ports.shared, &claimant, shard, None).await?;
+        self.rules.load(&*ports.shared.store, &claimed.rules).await?;
+        let now = ports.shared.clock.now();
         let mut live = LiveShard {
             shard,
             owner: self.owner.clone(),
@@ -107,7 +106,7 @@ impl Recovery<'_> {
 
     /// Which open hours have events in the archive.
     async fn list_archive(&self, live: &mut LiveShard, now: Timestamp) -> Result<()> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         let ahead = Hour(now.hour().0 + AHEAD_HOURS);
         let first = match live.draft.closed_through {
             Some(closed) => {
@@ -133,7 +132,7 @@ impl Recovery<'_> {
         if live.draft.rules.is_empty() || listed(&live.draft.rules) {
             return Ok(());
         }
-        self.rules.store(&*self.ports.store, self.configured).await?;
+        self.rules.store(&*self.ports.shared.store, self.configured).await?;
         let newest_open = live.open.keys().next_back().copied();
         let from = newest_open.max(live.draft.closed_through).map(Hour::next);
         let last = live.draft.rules.last().map(|rules| rules.from);
@@ -147,7 +146,7 @@ impl Recovery<'_> {
     /// State at the end of the last hour closed; none while hours must be folded again before it is known. Without a
     /// snapshot of that hour all since the newest there is are dirty, and slices fold them.
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         let Some(closed) = live.draft.closed_through else { return Ok(Some(ShardState::new())) };
         let newest = live.draft.hours.get(&closed).and_then(|entry| entry.snapshot.clone());
         if let Some(object) = newest

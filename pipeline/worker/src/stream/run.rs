@@ -88,13 +88,13 @@ impl<S: Source> Worker<S> {
         self.take_backlog().await?;
         self.move_watermarks();
         let due = self.due();
-        let began = self.ports.clock.now();
+        let began = self.ports.shared.clock.now();
         for shard in &due {
             self.checkpoint(*shard, false).await?;
         }
         if !due.is_empty() {
             // As long as that took, messages are taken before it is done again, if they flow.
-            let now = self.ports.clock.now();
+            let now = self.ports.shared.clock.now();
             self.rests_until = Timestamp(now.0.saturating_add(now.0 - began.0));
         }
         self.publish().await?;
@@ -115,13 +115,13 @@ impl<S: Source> Worker<S> {
             return self.listen(wait).await;
         }
         if wait > Duration::ZERO {
-            self.ports.clock.pause(wait).await;
+            self.ports.shared.clock.pause(wait).await;
         }
         Ok(())
     }
 
     fn move_watermarks(&mut self) {
-        let (now, rule) = (self.ports.clock.now(), self.options.watermark);
+        let (now, rule) = (self.ports.shared.clock.now(), self.options.watermark);
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot {
                 let watermark = super::progress::watermark(live.topics.values(), now, &rule);
@@ -133,7 +133,7 @@ impl<S: Source> Worker<S> {
     /// Shards whose next checkpoint is due. While messages flow, as when a worker catches up, hours close and dirty ones
     /// are folded by the batch, and only now and then: what comes in the meantime is not late, and files are fewer.
     fn due(&self) -> Vec<Shard> {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         let every = micros(self.options.checkpoint_every);
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
@@ -155,7 +155,7 @@ impl<S: Source> Worker<S> {
 
     /// Makes and decides a shard's next checkpoint.
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         let stale = self.live_mut(shard).is_some_and(|live| now.0 - live.decided_at.0 >= STALE_MICROS);
         if stale && release {
             tracing::info!(shard, "no checkpoint for a day, the shard is let go without one");
@@ -239,7 +239,7 @@ impl<S: Source> Worker<S> {
 
     /// Publishes every shard whose tables may differ, together.
     async fn publish(&mut self) -> Result<()> {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         if self.publish_at > now {
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl<S: Source> Worker<S> {
 
     /// Feeds the topic of dead letters from decided files.
     async fn feed(&mut self) {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         if self.feed_at > now || self.ports.letters.is_none() {
             return;
         }

@@ -25,7 +25,7 @@ const QUIET_MICROS: i64 = 15_000_000;
 impl<S: Source> Worker<S> {
     /// Takes what the source tells.
     pub(super) async fn listen(&mut self, wait: Duration) -> Result<()> {
-        let began = self.ports.clock.now();
+        let began = self.ports.shared.clock.now();
         if began.0 - self.listened_at.0 > QUIET_MICROS {
             // What was not listened to has not been silent.
             self.deaf_since = None;
@@ -45,7 +45,7 @@ impl<S: Source> Worker<S> {
         self.deaf_since = None;
         self.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         let silent = now.0.saturating_sub(self.heard_at.0) > micros(self.options.compare_after);
         self.heard_at = now;
         if silent {
@@ -88,7 +88,7 @@ impl<S: Source> Worker<S> {
     /// some, or none, soon: silence means that no broker answers. It is borne, but not for ever: a new process may find
     /// what this one does not.
     fn hear_nothing(&mut self) -> Result<()> {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         if self.live().next().is_none() && !self.cut_off {
             self.deaf_since = None;
             return Ok(());
@@ -115,7 +115,7 @@ impl<S: Source> Worker<S> {
             status.counts.retries += 1;
             status.waits.insert(Dependency::Kafka, error.to_string());
         }
-        self.ports.clock.pause(Duration::from_millis(500)).await;
+        self.ports.shared.clock.pause(Duration::from_millis(500)).await;
         self.hear_nothing()
     }
 
@@ -157,7 +157,7 @@ impl<S: Source> Worker<S> {
             Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "partitions cannot be counted"),
             Err(error) => return Err(error.into()),
         }
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
             self.slots.entry(shard).or_insert(Slot::Waiting { retry_at: now, failures: 0, ask: false });
         }
@@ -170,7 +170,7 @@ impl<S: Source> Worker<S> {
         while let Some(item) = self.backlog.pop_front() {
             match item {
                 Item::End { topic, shard, offset } => {
-                    let now = self.ports.clock.now();
+                    let now = self.ports.shared.clock.now();
                     let Some(live) = self.live_mut(shard) else { continue };
                     let Some(progress) = live.topics.get_mut(&topic) else { continue };
                     if progress.ends_before_last(offset) {
@@ -211,7 +211,7 @@ impl<S: Source> Worker<S> {
             root: &self.root,
             decoder: &*self.ports.decoder,
             rules: listed.as_deref().unwrap_or(&self.options.rules),
-            now: self.ports.clock.now(),
+            now: self.ports.shared.clock.now(),
             max_clock_skew: micros(self.options.max_clock_skew),
             hours_max: self.options.hours_max,
         };
@@ -220,7 +220,7 @@ impl<S: Source> Worker<S> {
 
     /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
     async fn fetch(&mut self, schema: u32) -> bool {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         if now < self.registry_at {
             return false;
         }

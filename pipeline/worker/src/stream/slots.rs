@@ -29,7 +29,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided, the shard is dropped");
         self.ports.status.lock().counts.conflicts += 1;
-        self.load_anew(shard, retry_at(self.ports.clock.now(), 3), 0).await;
+        self.load_anew(shard, retry_at(self.ports.shared.clock.now(), 3), 0).await;
     }
 
     /// Drops a shard's memory, to claim and load it once more if the group still assigns it.
@@ -49,7 +49,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
-                let retry_at = retry_at(self.ports.clock.now(), failures);
+                let retry_at = retry_at(self.ports.shared.clock.now(), failures);
                 self.slots.insert(shard, Slot::Waiting { retry_at, failures: failures + 1, ask: true });
             }
         }
@@ -58,7 +58,7 @@ impl<S: Source> Worker<S> {
 
     /// Claims and loads shards that wait for it, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         let due: Vec<(Shard, u32, bool)> = self
             .slots
             .iter()
@@ -113,7 +113,7 @@ impl<S: Source> Worker<S> {
                 if matches!(error, WorkerError::Source(_)) {
                     status.waits.insert(Dependency::Kafka, error.to_string());
                 }
-                let retry_at = retry_at(self.ports.clock.now(), failures);
+                let retry_at = retry_at(self.ports.shared.clock.now(), failures);
                 Ok(Slot::Waiting { retry_at, failures: failures + 1, ask: true })
             }
             Err(error) => Err(error),
@@ -129,7 +129,7 @@ impl<S: Source> Worker<S> {
         match self.source.start(shard, starts).await {
             Err(SourceError::Unavailable(cause)) => {
                 tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
-                self.load_anew(shard, retry_at(self.ports.clock.now(), 0), 1).await;
+                self.load_anew(shard, retry_at(self.ports.shared.clock.now(), 0), 1).await;
                 Ok(())
             }
             started => Ok(started?),

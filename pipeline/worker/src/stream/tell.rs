@@ -9,7 +9,7 @@ use crate::status::{Dependency, ShardStatus, TopicStatus};
 
 impl<S: Source> Worker<S> {
     pub(super) fn tell(&self) {
-        let now = self.ports.clock.now();
+        let now = self.ports.shared.clock.now();
         let shard_status = |live: &LiveShard| ShardStatus {
             loaded: true,
             seq: live.draft.seq - 1,

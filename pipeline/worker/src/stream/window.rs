@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-use super::Ports;
+use super::StreamPorts;
 use super::shard::LiveShard;
 use crate::error::{Result, WorkerError};
 use crate::fold::{self, FoldedShard, Window};
@@ -24,7 +24,7 @@ pub(super) type Read = (Vec<(Hour, Arc<Rules>)>, Vec<(Hour, Bytes)>);
 
 /// Reads hours from the first on, as many as fit, and always one.
 pub(super) struct Reader<'a> {
-    pub ports: &'a Ports,
+    pub ports: &'a StreamPorts,
     pub rules: &'a RuleBook,
     /// Bytes of events to hold in memory at a time, with those of open hours.
     pub bytes_in_flight: u64,
@@ -38,7 +38,7 @@ impl Reader<'_> {
         (first, last): (Hour, Hour),
         wanted: impl Fn(Hour) -> bool,
     ) -> Result<Read> {
-        let store = &*self.ports.store;
+        let store = &*self.ports.shared.store;
         shard.archive.ensure(store, &shard.draft, (first, last)).await?;
         let (mut hours, mut paths, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
         for hour in (first.0..=last.0).map(Hour) {
@@ -59,8 +59,8 @@ impl Reader<'_> {
 }
 
 /// Folds a shard's window.
-pub(super) async fn fold(ports: &Ports, shard: Shard, window: Window) -> Result<FoldedShard> {
-    let archive = Arc::clone(&ports.archive);
+pub(super) async fn fold(ports: &StreamPorts, shard: Shard, window: Window) -> Result<FoldedShard> {
+    let archive = Arc::clone(&ports.shared.archive);
     let fold = move || fold::fold(&*archive, BTreeMap::from([(shard, window)]));
     let folded = tokio::task::spawn_blocking(fold).await;
     let folded = folded.map_err(|error| WorkerError::Task(error.to_string()))?;

@@ -156,13 +156,15 @@ impl World {
             options.rules = self.rules.clone();
             options.take_over = self.take_over;
         });
-        let ports = prorata_worker::backfill::Ports {
-            store: std::sync::Arc::new(self.lake.store.clone()),
-            tables: std::sync::Arc::new(self.lake.tables.clone()),
-            archive: std::sync::Arc::new(MemoryArchive),
-            encoder: std::sync::Arc::new(MemoryEncoder),
+        let ports = prorata_worker::backfill::BackfillPorts {
+            shared: prorata_worker::Ports {
+                store: std::sync::Arc::new(self.lake.store.clone()),
+                tables: std::sync::Arc::new(self.lake.tables.clone()),
+                archive: std::sync::Arc::new(MemoryArchive),
+                encoder: std::sync::Arc::new(MemoryEncoder),
+                clock: std::sync::Arc::new(StoppedClock(run.now)),
+            },
             input: std::sync::Arc::new(MemoryInput::default()),
-            clock: std::sync::Arc::new(StoppedClock(run.now)),
             progress: std::sync::Arc::new(Silent),
         };
         let options = ReplayOptions {

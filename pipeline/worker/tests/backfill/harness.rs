@@ -16,7 +16,8 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
-use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::Ports;
+use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{
     Faults, MemoryArchive, MemoryEncoder, MemoryInput, MemoryStore, MemoryTables, StoppedClock,
@@ -92,13 +93,15 @@ impl Lake {
         files: &Files,
         run: Run,
     ) -> Result<Outcome, WorkerError> {
-        let ports = Ports {
-            store,
-            tables,
-            archive: Arc::new(MemoryArchive),
-            encoder: Arc::new(MemoryEncoder),
+        let ports = BackfillPorts {
+            shared: Ports {
+                store,
+                tables,
+                archive: Arc::new(MemoryArchive),
+                encoder: Arc::new(MemoryEncoder),
+                clock: Arc::new(StoppedClock(run.now)),
+            },
             input: Arc::new(MemoryInput { files: files.clone() }),
-            clock: Arc::new(StoppedClock(run.now)),
             progress: Arc::new(Silent),
         };
         backfill::run(ports, run.options).await

@@ -7,6 +7,7 @@ use std::time::Duration;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::Ports;
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{
     Faults, MemoryArchive, MemoryBroker, MemoryDeadLetterTopic, MemoryEncoder, MemoryMessages,
@@ -16,7 +17,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{Options, Ports, Worker};
+use prorata_worker::stream::{Options, StreamPorts, Worker};
 
 use crate::audit::{Audit, AuditedStore, AuditedTables};
 use crate::harness::{Lake, START};
@@ -155,14 +156,19 @@ impl World {
         status: Arc<Status>,
         change: C,
     ) -> impl Future<Output = Result<Worker<MemorySource>, WorkerError>> + use<C> {
-        let ports = Ports {
-            store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
-            tables: Arc::new(AuditedTables::new(self.lake.tables.with_faults(faults.clone()), &self.audit)),
-            archive: Arc::new(MemoryArchive),
-            encoder: Arc::new(MemoryEncoder),
+        let ports = StreamPorts {
+            shared: Ports {
+                store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
+                tables: Arc::new(AuditedTables::new(
+                    self.lake.tables.with_faults(faults.clone()),
+                    &self.audit,
+                )),
+                archive: Arc::new(MemoryArchive),
+                encoder: Arc::new(MemoryEncoder),
+                clock: Arc::new(self.clock.clone()),
+            },
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
-            clock: Arc::new(self.clock.clone()),
             status,
         };
         let process = self.processes.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
-use prorata_worker::backfill::{self, Options, Outcome, Ports};
+use prorata_worker::Ports;
+use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::error::WorkerError;
 use prorata_worker::memory::{Faults, MemoryArchive, MemoryEncoder, MemoryInput};
@@ -98,13 +99,15 @@ pub async fn run(
     options: Options,
 ) -> Result<Outcome, WorkerError> {
     let files = BTreeMap::from([("events.avro".to_owned(), file(events))]);
-    let ports = Ports {
-        store: Arc::new(AuditedStore::new(world.lake.store.with_faults(faults.clone()), &world.audit)),
-        tables: Arc::new(AuditedTables::new(world.lake.tables.with_faults(faults), &world.audit)),
-        archive: Arc::new(MemoryArchive),
-        encoder: Arc::new(MemoryEncoder),
+    let ports = BackfillPorts {
+        shared: Ports {
+            store: Arc::new(AuditedStore::new(world.lake.store.with_faults(faults.clone()), &world.audit)),
+            tables: Arc::new(AuditedTables::new(world.lake.tables.with_faults(faults), &world.audit)),
+            archive: Arc::new(MemoryArchive),
+            encoder: Arc::new(MemoryEncoder),
+            clock: Arc::new(world.clock.clone()),
+        },
         input: Arc::new(MemoryInput { files }),
-        clock: Arc::new(world.clock.clone()),
         progress: Arc::new(Silent),
     };
     backfill::run(ports, options).await
