@@ -20,7 +20,9 @@ RELEASE = "prorata"
 KUBERNETES = ["1.29.0", "1.31.0", "1.37.0"]
 
 # Sets of values by name; the first is the defaults.
-CASES = {"defaults": None} | {path.stem.removeprefix("values-"): path for path in sorted(HERE.glob("values-*.yaml"))}
+CASES = {"defaults": None} | {
+    path.stem.removeprefix("values-"): path for path in sorted(HERE.glob("values-*.yaml"))
+}
 
 
 class Refused(Exception):
@@ -61,12 +63,16 @@ def render(
     case: str = "defaults", override: dict | None = None, release: str = RELEASE, kubernetes: str = "1.31.0"
 ) -> list[dict]:
     """The objects of a case, with some values on top."""
-    return [document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document]
+    return [
+        document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document
+    ]
 
 
 def one(objects: list[dict], kind: str, part: str = "") -> dict:
     """The only object of its kind, or of those with this label."""
-    found = [document for document in objects if document["kind"] == kind and component(document).startswith(part)]
+    found = [
+        document for document in objects if document["kind"] == kind and component(document).startswith(part)
+    ]
     assert len(found) == 1, f"{len(found)} objects are a {kind} {part}"
     return found[0]
 
@@ -93,7 +99,14 @@ def pods(objects: list[dict]) -> dict[str, dict]:
         component(d): template(d)
         for d in objects
         if d["kind"]
-        not in ("ConfigMap", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor")
+        not in (
+            "ConfigMap",
+            "Service",
+            "ServiceAccount",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "ServiceMonitor",
+        )
     }
 
 

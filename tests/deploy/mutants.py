@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Breaks a copy of deploy/ in one way after the other, and tells which breakage the checks do not find.
+"""Breaks a copy of deploy/ in one way after another, and reports which breakage the checks do not find.
 
-`check --mutants [FILE]` starts it, for all files or those whose path has FILE in it. Every line below says a file, a
-part of it, and what stands there instead.
+`check --mutants [FILE]` starts it, for all files or those whose path contains FILE. Every line below names a
+file, a part of it, and its replacement.
 """
 
 import os
@@ -18,7 +18,14 @@ CHART = "helm/prorata/"
 TEMPLATES = CHART + "templates/"
 WORKER, BACKFILL, REPLAY, JOB, HELPERS, CHECKS = (
     TEMPLATES + name
-    for name in ("statefulset.yaml", "backfill.yaml", "replay.yaml", "_job.tpl", "_helpers.tpl", "_checks.tpl")
+    for name in (
+        "statefulset.yaml",
+        "backfill.yaml",
+        "replay.yaml",
+        "_job.tpl",
+        "_helpers.tpl",
+        "_checks.tpl",
+    )
 )
 SCHEMA, VALUES = CHART + "values.schema.json", CHART + "values.yaml"
 
@@ -50,7 +57,8 @@ MUTANTS = [
     (
         WORKER,
         "              path: /livez\n              port: http\n            {{- toYaml .Values.livenessProbe",
-        "              path: /livez\n              port: metrics\n            {{- toYaml .Values.livenessProbe",
+        "              path: /livez\n              port: metrics\n"
+        "            {{- toYaml .Values.livenessProbe",
     ),
     (
         WORKER,
@@ -64,16 +72,28 @@ MUTANTS = [
     ),
     (HELPERS, '"PRORATA_REGISTRY__PASSWORD"', '"PRORATA_REGISTRY__PASSWD"'),
     (HELPERS, "secretName: {{ . }}", "secretName: kafka-authority"),
-    (HELPERS, "  mountPath: /etc/prorata-tls/kafka\n  readOnly: true\n", "  mountPath: /etc/prorata-tls/kafka\n"),
+    (
+        HELPERS,
+        "  mountPath: /etc/prorata-tls/kafka\n  readOnly: true\n",
+        "  mountPath: /etc/prorata-tls/kafka\n",
+    ),
     (HELPERS, "mountPath: /etc/prorata-tls/kafka", "mountPath: /etc/prorata/tls"),
     (
         WORKER,
         "        app.kubernetes.io/component: worker\n        {{- with .Values.podLabels }}",
         "        {{- with .Values.podLabels }}",
     ),
-    (WORKER, '          securityContext:\n            {{- include "prorata.securityContext" . | nindent 12 }}\n', ""),
+    (
+        WORKER,
+        '          securityContext:\n            {{- include "prorata.securityContext" . | nindent 12 }}\n',
+        "",
+    ),
     (WORKER, "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n", ""),
-    (WORKER, "topologySpreadConstraints:\n        {{- toYaml . | nindent 8 }}", "topologySpreadConstraints: []"),
+    (
+        WORKER,
+        "topologySpreadConstraints:\n        {{- toYaml . | nindent 8 }}",
+        "topologySpreadConstraints: []",
+    ),
     (HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
     (HELPERS, "    - ALL", "    - NET_RAW"),
     (HELPERS, "type: RuntimeDefault", "type: Unconfined"),
@@ -91,7 +111,8 @@ MUTANTS = [
     (
         HELPERS,
         "app.kubernetes.io/instance: {{ .Release.Name | quote }}",
-        "app.kubernetes.io/instance: {{ .Release.Name | quote }}\napp.kubernetes.io/version: {{ .Chart.AppVersion | quote }}",
+        "app.kubernetes.io/instance: {{ .Release.Name | quote }}\n"
+        "app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}",
     ),
     (HELPERS, "{{- with .Values.tolerations }}", "{{- with .Values.nothing }}"),
     (BACKFILL, "concurrencyPolicy: Forbid", "concurrencyPolicy: Allow"),
@@ -111,9 +132,13 @@ MUTANTS = [
         'securityContext:\n            {{- include "prorata.securityContext" .root | nindent 12 }}',
         "securityContext: {}",
     ),
-    (JOB, "{{- with .root.Values.objectStore.existingSecret }}", "{{- with .root.Values.kafka.sasl.existingSecret }}"),
+    (
+        JOB,
+        "{{- with .root.Values.objectStore.existingSecret }}",
+        "{{- with .root.Values.kafka.sasl.existingSecret }}",
+    ),
     (JOB, "{{- toYaml .resources", "{{- toYaml .root.Values.resources"),
-    (JOB, "{{- with .env | trim }}", "{{- with .environment | default \"\" | trim }}"),
+    (JOB, "{{- with .env | trim }}", '{{- with .environment | default "" | trim }}'),
     (JOB, "{{- with .mounts }}", "{{- with .nothing }}"),
     (BACKFILL, "suspend: {{ .suspend }}", "suspend: false"),
     (BACKFILL, "{{- if .takeOver }}", "{{- if true }}"),
@@ -197,11 +222,19 @@ MUTANTS = [
     (CHECKS, '"://[^/@]*:[^/@]*@"', '"://:@"'),
     (SCHEMA, '"minimum": 1\n    },\n    "basic"', '"minimum": 0\n    },\n    "basic"'),
     (SCHEMA, "(SECRET|PASSWORD|TOKEN|(ACCESS|ACCOUNT", "(PASSWORD|TOKEN|(ACCOUNT"),
-    (SCHEMA, '"then": {"description": "A secret comes from valueFrom", "not": {"required": ["value"]}}', '"then": {}'),
+    (
+        SCHEMA,
+        '"then": {"description": "A secret comes from valueFrom", "not": {"required": ["value"]}}',
+        '"then": {}',
+    ),
     (SCHEMA, "^(0\\\\.0\\\\.0\\\\.0|", "^([0-9.]+|"),
     (SCHEMA, '"replicas": {"type": "integer", "minimum": 0}', '"replicas": {"type": ["integer", "string"]}'),
     (SCHEMA, '"then": {"properties": {"events": {"minLength": 1}, "lake": {"minLength": 1}}}', '"then": {}'),
-    (SCHEMA, '"type": "object",\n  "additionalProperties": false', '"type": "object",\n  "additionalProperties": true'),
+    (
+        SCHEMA,
+        '"type": "object",\n  "additionalProperties": false',
+        '"type": "object",\n  "additionalProperties": true',
+    ),
     (SCHEMA, '"tolerations"', '"tolerances"'),
     (VALUES, "# Taints of nodes that pods tolerate.\n", ""),
     (VALUES, "  # Its key with the password.\n", ""),
@@ -261,7 +294,9 @@ def found(file: str, part: str, instead: str) -> bool:
 
 
 def main() -> int:
-    if not found("Dockerfile", "USER 65532:65532", "USER 0:0") or found("Dockerfile", "# The image", "# The Image"):
+    if not found("Dockerfile", "USER 65532:65532", "USER 0:0") or found(
+        "Dockerfile", "# The image", "# The Image"
+    ):
         sys.exit("the checks do not tell a broken copy from a whole one: run tests/deploy/check first")
     chosen = [mutant for mutant in MUTANTS if len(sys.argv) < 2 or sys.argv[1] in mutant[0]]
     missed = 0

@@ -36,7 +36,9 @@ def of(stage: list[tuple[str, str]], name: str) -> list[str]:
 
 class Recipe(unittest.TestCase):
     def test_a_linter_finds_no_fault(self):
-        done = subprocess.run(["dockerfile-utils", "lint", str(FILE)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["dockerfile-utils", "lint", str(FILE)], capture_output=True, text=True, check=False
+        )
         self.assertEqual((done.returncode, done.stdout.strip()), (0, ""))
 
     def test_base_images_are_pinned(self):
@@ -51,7 +53,9 @@ class Recipe(unittest.TestCase):
         self.assertEqual(len({re.search(r"trixie|bookworm|forky", image)[0] for image in images.values()}), 1)
 
     def test_the_compiler_is_the_one_the_workspace_names(self):
-        version = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
+        version = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]["package"][
+            "rust-version"
+        ]
         self.assertRegex(FILE.read_text(), rf"RUST_IMAGE=rust:{re.escape(version)}\.\d+-slim-")
 
     def test_only_what_compiling_needs_is_installed(self):
@@ -94,14 +98,16 @@ class Recipe(unittest.TestCase):
         _, _, runtime = stages()
         self.assertIn("SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt", of(runtime, "ENV"))
         self.assertIn(
-            "--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt", of(runtime, "COPY")
+            "--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt",
+            of(runtime, "COPY"),
         )
 
     def test_nothing_comes_from_elsewhere_and_no_secret_goes_in(self):
         names = [name for name, _ in instructions()]
         self.assertNotIn("ADD", names)
         self.assertLessEqual(
-            set(names), {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "LABEL", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
+            set(names),
+            {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "LABEL", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"},
         )
         text = "\n".join(f"{name} {arguments}" for name, arguments in instructions())
         self.assertIsNone(re.search(r"(?i)password|secret|token|credential|_key\b|curl|wget|https?://", text))

@@ -32,7 +32,9 @@ def faults(document: dict, kubernetes: str) -> list[str]:
     name = "-".join(filter(None, [document["kind"].lower(), group.split(".")[0], version]))
     schema = json.loads((folder / f"{name}.json").read_text())
     validator = Draft202012Validator(schema, registry=Resource.from_contents(schema) @ registry)
-    return [f"{document['kind']} {error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+    return [
+        f"{document['kind']} {error.json_path}: {error.message}" for error in validator.iter_errors(document)
+    ]
 
 
 class Validity(unittest.TestCase):
@@ -41,7 +43,8 @@ class Validity(unittest.TestCase):
             with self.subTest(case=case):
                 files = ["--values", str(path)] if path else []
                 self.assertIn(
-                    "0 chart(s) failed", helm("lint", "--strict", str(CHART), "--kube-version", "1.31.0", *files)
+                    "0 chart(s) failed",
+                    helm("lint", "--strict", str(CHART), "--kube-version", "1.31.0", *files),
                 )
 
     def test_every_object_is_valid_in_old_and_new_kubernetes(self):
@@ -49,9 +52,13 @@ class Validity(unittest.TestCase):
             for version in KUBERNETES:
                 with self.subTest(case=case, version=version):
                     documents = [
-                        document for document in render(case, kubernetes=version) if document["kind"] != FOREIGN
+                        document
+                        for document in render(case, kubernetes=version)
+                        if document["kind"] != FOREIGN
                     ]
-                    self.assertEqual([fault for document in documents for fault in faults(document, version)], [])
+                    self.assertEqual(
+                        [fault for document in documents for fault in faults(document, version)], []
+                    )
 
     def test_an_invalid_object_would_be_found(self):
         for version in KUBERNETES:
@@ -151,7 +158,9 @@ class Security(unittest.TestCase):
 
     def test_workload_identity_is_the_account_s(self):
         annotations = one(render("backfill"), "ServiceAccount")["metadata"]["annotations"]
-        self.assertEqual(annotations, {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/prorata"})
+        self.assertEqual(
+            annotations, {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/prorata"}
+        )
         for pod in pods(render("everything")).values():
             self.assertEqual(pod["metadata"]["labels"]["azure.workload.identity/use"], "true")
 
@@ -165,26 +174,33 @@ class Connections(unittest.TestCase):
                 one(objects, "StatefulSet")["spec"]["selector"]["matchLabels"],
                 one(objects, "Service")["spec"]["selector"],
             ]
-            selectors += [d["spec"]["selector"]["matchLabels"] for d in objects if d["kind"] == "PodDisruptionBudget"]
+            selectors += [
+                d["spec"]["selector"]["matchLabels"] for d in objects if d["kind"] == "PodDisruptionBudget"
+            ]
             for selector in selectors:
                 with self.subTest(case=case, selector=selector):
                     selected = [part for part in labels if selector.items() <= labels[part]]
                     self.assertEqual(selected, ["worker"])
                     # A selector cannot be changed by an upgrade.
                     self.assertEqual(
-                        selector.keys(), {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")}
+                        selector.keys(),
+                        {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")},
                     )
 
     def test_the_policy_is_for_all_pods(self):
         objects = render("everything")
         policy = one(objects, "NetworkPolicy")["spec"]
         for pod in pods(objects).values():
-            self.assertLessEqual(policy["podSelector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
+            self.assertLessEqual(
+                policy["podSelector"]["matchLabels"].items(), pod["metadata"]["labels"].items()
+            )
         self.assertEqual(policy["policyTypes"], ["Ingress", "Egress"])
         self.assertEqual([port["port"] for port in policy["ingress"][0]["ports"]], ["http"])
         self.assertEqual(len(policy["ingress"][0]["from"]), 1)
         names, rest = policy["egress"]
-        self.assertEqual({(port["port"], port["protocol"]) for port in names["ports"]}, {(53, "UDP"), (53, "TCP")})
+        self.assertEqual(
+            {(port["port"], port["protocol"]) for port in names["ports"]}, {(53, "UDP"), (53, "TCP")}
+        )
         self.assertEqual([port["port"] for port in rest["ports"]], [443, 9093])
 
     def test_a_policy_that_names_no_targets_does_not_cut_the_pods_off(self):
@@ -196,9 +212,13 @@ class Connections(unittest.TestCase):
     def test_prometheus_finds_the_service_and_its_port(self):
         objects = render("everything")
         monitor, service = one(objects, "ServiceMonitor"), one(objects, "Service")
-        self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), service["metadata"]["labels"].items())
+        self.assertLessEqual(
+            monitor["spec"]["selector"]["matchLabels"].items(), service["metadata"]["labels"].items()
+        )
         self.assertEqual(monitor["metadata"]["labels"]["release"], "prometheus")
-        self.assertEqual(monitor["spec"]["endpoints"], [{"port": "http", "path": "/metrics", "interval": "15s"}])
+        self.assertEqual(
+            monitor["spec"]["endpoints"], [{"port": "http", "path": "/metrics", "interval": "15s"}]
+        )
         self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["http"])
 
     def test_names_stay_within_what_kubernetes_appends_to(self):
@@ -207,11 +227,14 @@ class Connections(unittest.TestCase):
         for document in long:
             self.assertLessEqual(len(document["metadata"]["name"]), 52)
         self.assertEqual(
-            one(render("backfill", release="finops"), "CronJob")["metadata"]["name"], "finops-prorata-backfill"
+            one(render("backfill", release="finops"), "CronJob")["metadata"]["name"],
+            "finops-prorata-backfill",
         )
         self.assertEqual(one(render("backfill"), "CronJob")["metadata"]["name"], "prorata-backfill")
         self.assertEqual(one(render("everything"), "StatefulSet")["metadata"]["name"], "cost-allocation")
-        self.assertEqual(one(render("everything"), "CronJob", "replay")["metadata"]["name"], "cost-allocation-replay")
+        self.assertEqual(
+            one(render("everything"), "CronJob", "replay")["metadata"]["name"], "cost-allocation-replay"
+        )
 
     def test_every_object_is_in_the_release_s_namespace_under_its_labels(self):
         for case in CASES:

@@ -14,17 +14,25 @@ FILE = f"{FOLDER}/prorata.yaml"
 
 
 def run(objects: list[dict], container: dict, changes: dict[str, str]) -> tuple[int, str]:
-    """Starts the program as a container would, and gives its exit code and what it says. References to Secrets become
-    texts that look like numbers; `changes` replaces arguments."""
+    """Starts the program as a container would, and returns its exit code and output. References to Secrets
+    become texts that look like numbers; `changes` replaces arguments."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in one(objects, "ConfigMap")["data"].items():
             file = Path(folder) / name
             file.write_text(content)
             changes = changes | {f"{FOLDER}/{name}": str(file)}
         arguments = [changes.get(argument, argument) for argument in container["args"]]
-        environment = {name: variable.get("value", "12345") for name, variable in variables(container).items()}
+        environment = {
+            name: variable.get("value", "12345") for name, variable in variables(container).items()
+        }
         done = subprocess.run(
-            [PROGRAM, *arguments], env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+            [PROGRAM, *arguments],
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         return done.returncode, done.stderr
 
@@ -46,7 +54,9 @@ class Program(unittest.TestCase):
             }
             code, sentence = run(objects, container, {})
             self.assertEqual(
-                (code, sentence), (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"), case
+                (code, sentence),
+                (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"),
+                case,
             )
 
     def test_a_key_that_is_not_known_would_be_found(self):
@@ -62,7 +72,9 @@ class Program(unittest.TestCase):
             at = container["args"].index("--events")
             code, sentence = run(objects, container, {container["args"][at + 1]: "nowhere"})
             self.assertEqual(
-                (code, sentence), (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"), case
+                (code, sentence),
+                (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"),
+                case,
             )
 
     def test_the_replay_takes_its_arguments(self):

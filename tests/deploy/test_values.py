@@ -46,17 +46,37 @@ REFUSED = [
     # What contradicts itself.
     ({"terminationGracePeriodSeconds": 30}, "not longer than config.work.drain_timeout (30s)"),
     ({"config": {"work": {"drain_timeout": "1m"}}}, "not longer than config.work.drain_timeout (1m)"),
-    ({"config": {"work": {"drain_timeout": "59001ms"}}}, "not longer than config.work.drain_timeout (59001ms)"),
+    (
+        {"config": {"work": {"drain_timeout": "59001ms"}}},
+        "not longer than config.work.drain_timeout (59001ms)",
+    ),
     ({"config": {"work": {"drain_timeout": "soon"}}}, "'soon' is no duration"),
     ({"config": {"work": {"memory_limit": 2147483648}}}, "leave nothing beside config.work.memory_limit"),
     ({"backfill": {"keepRules": "no"}}, "/backfill/keepRules"),
     ({"backfill": {"config": {"rules": "2"}}}, "/backfill/config/rules"),
-    ({"backfill": {"keepRules": True, "config": {"rules": {"version": "2"}}}}, "backfill.keepRules: hours cannot keep"),
-    ({"backfill": {"config": {"registry": {"password": "hunter2"}}}}, "backfill.config.registry.password would stand"),
+    (
+        {"backfill": {"keepRules": True, "config": {"rules": {"version": "2"}}}},
+        "backfill.keepRules: hours cannot keep",
+    ),
+    (
+        {"backfill": {"config": {"registry": {"password": "hunter2"}}}},
+        "backfill.config.registry.password would stand",
+    ),
     ({"replay": {"schedule": "0 0 * * *"}}, "'schedule' not allowed"),
     *(
         ({"resources": {"limits": {"memory": memory}}}, "leave nothing beside config.work.memory_limit")
-        for memory in ["1024Mi", "1Gi", "1G", "1.07G", "0.5Gi", "1.0Gi", "0.001T", "0.0009Ti", "1048576Ki", "1073741k"]
+        for memory in [
+            "1024Mi",
+            "1Gi",
+            "1G",
+            "1.07G",
+            "0.5Gi",
+            "1.0Gi",
+            "0.001T",
+            "0.0009Ti",
+            "1048576Ki",
+            "1073741k",
+        ]
         + ["1073M", "1073741824", "1073741824000m", 1073741824]
     ),
     ({"replicas": 17, "config": {"root": {"shards": 16}}}, "17 workers for 16 shards"),
@@ -65,9 +85,18 @@ REFUSED = [
         "workers hold the shards",
     ),
     # Secrets where they do not belong.
-    ({"config": {"kafka": {"sasl_password": "hunter2"}}}, "config.kafka.sasl_password would stand in a ConfigMap"),
-    ({"config": {"registry": {"password": "hunter2"}}}, "config.registry.password would stand in a ConfigMap"),
-    ({"config": {"root": {"aws_secret_access_key": "hunter2"}}}, "config.root.aws_secret_access_key would stand"),
+    (
+        {"config": {"kafka": {"sasl_password": "hunter2"}}},
+        "config.kafka.sasl_password would stand in a ConfigMap",
+    ),
+    (
+        {"config": {"registry": {"password": "hunter2"}}},
+        "config.registry.password would stand in a ConfigMap",
+    ),
+    (
+        {"config": {"root": {"aws_secret_access_key": "hunter2"}}},
+        "config.root.aws_secret_access_key would stand",
+    ),
     (
         {"config": {"registry": {"url": "https://user:hunter2@registry"}}},
         "config.registry.url has a password in its URL",
@@ -83,7 +112,17 @@ ACCEPTED = [
     {"config": {"work": {"memory_limit": 2147483647}}},
     *(
         {"resources": {"limits": {"memory": memory}}}
-        for memory in ["1025Mi", "1.5Gi", "1.1Gi", "1.1G", "2G", "0.0011T", "0.001Ti", "1048577Ki", "1073742k"]
+        for memory in [
+            "1025Mi",
+            "1.5Gi",
+            "1.1Gi",
+            "1.1G",
+            "2G",
+            "0.0011T",
+            "0.001Ti",
+            "1048577Ki",
+            "1073742k",
+        ]
         + ["1074M", "1073741825", "1073741825000m", 1073741825]
     ),
     {"backfill": {"keepRules": True, "config": {"log": {"level": "debug"}}}},
@@ -91,7 +130,11 @@ ACCEPTED = [
     {"replicas": 0},
     {
         "config": {
-            "kafka": {"sasl_password": "", "sasl_password_file": "/etc/kafka/password", "sasl_token_file": "/etc/token"}
+            "kafka": {
+                "sasl_password": "",
+                "sasl_password_file": "/etc/kafka/password",
+                "sasl_token_file": "/etc/token",
+            }
         }
     },
     {"config": {"rules": {"currencies": {"password": "EUR"}}}},
@@ -105,7 +148,11 @@ ACCEPTED = [
             }
         }
     },
-    {"extraEnv": [{"name": "PRORATA_KAFKA__SASL_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]},
+    {
+        "extraEnv": [
+            {"name": "PRORATA_KAFKA__SASL_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
+        ]
+    },
     {"config": {"root": {"url": "s3://other/lake"}}, "backfill": FILLED},
     {"config": {"root": {"url": "s3://other/lake"}}, "replicas": 0, "backfill": FILLED | {"suspend": False}},
     {"config": {"root": {"url": "s3://another/lake"}}, "backfill": FILLED | {"suspend": False}},
@@ -173,14 +220,17 @@ class Documentation(unittest.TestCase):
         free = {("global",), *((probe, "initialDelaySeconds") for probe in KNOWN if probe.endswith("Probe"))}
         in_schema = set(known(schema)) - free
         in_values = {
-            path for path in present(values()) if path[0] != "config" and not {"requests", "limits"} & set(path[:-1])
+            path
+            for path in present(values())
+            if path[0] != "config" and not {"requests", "limits"} & set(path[:-1])
         }
         self.assertEqual({path for path in in_schema if path[0] != "config"}, in_values)
 
     def test_the_chart_s_version_of_the_program_is_the_program_s(self):
         cargo = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())
         self.assertEqual(
-            yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"], cargo["workspace"]["package"]["version"]
+            yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"],
+            cargo["workspace"]["package"]["version"],
         )
 
     def test_the_example_of_the_readme_is_right(self):
@@ -193,17 +243,21 @@ class Documentation(unittest.TestCase):
         self.assertNotIn("Not set", self.notes("defaults", example))
 
     def notes(self, case, override=None):
-        """What is shown after an installation: NOTES.txt, in a copy of the chart where it is an object's text."""
+        """What an installation prints: NOTES.txt, from a copy of the chart where it is an object's text."""
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "prorata"
             shutil.copytree(CHART, copy)
             notes = (copy / "templates" / "NOTES.txt").read_text()
             notes = (
-                '{{- define "notes" }}' + notes + '{{ end -}}\nkind: Notes\ntext: {{ include "notes" . | toJson }}\n'
+                '{{- define "notes" }}'
+                + notes
+                + '{{ end -}}\nkind: Notes\ntext: {{ include "notes" . | toJson }}\n'
             )
             (copy / "templates" / "notes.yaml").write_text(notes)
             documents = yaml.safe_load_all(text(case, override, chart=copy))
-            return next(document["text"] for document in documents if document and document["kind"] == "Notes")
+            return next(
+                document["text"] for document in documents if document and document["kind"] == "Notes"
+            )
 
     def test_the_notes_say_what_is_missing_and_how_to_look(self):
         notes = self.notes("defaults")

@@ -43,10 +43,15 @@ class Configuration(unittest.TestCase):
         self.assertEqual(configuration(render(override={"config": whole})), whole)
         # Large numbers, and texts that look like something else.
         rules = {
-            "rules": {"version": "1e3", "weights": {"gpu": "09", "cpu": "1_0"}, "currencies": {"no": "NO", "y": "EUR"}}
+            "rules": {
+                "version": "1e3",
+                "weights": {"gpu": "09", "cpu": "1_0"},
+                "currencies": {"no": "NO", "y": "EUR"},
+            }
         }
         whole = merged(
-            merged(listen, rules), {"work": {"memory_limit": 1234567890}, "log": {"level": "info", "format": "json"}}
+            merged(listen, rules),
+            {"work": {"memory_limit": 1234567890}, "log": {"level": "info", "format": "json"}},
         )
         found = configuration(render(override={"config": whole}))
         self.assertEqual(found, whole)
@@ -95,13 +100,22 @@ class Configuration(unittest.TestCase):
 
     def test_another_configuration_starts_the_workers_anew(self):
         def checksum(case, override=None):
-            return template(one(render(case, override), "StatefulSet"))["metadata"]["annotations"]["checksum/config"]
+            return template(one(render(case, override), "StatefulSet"))["metadata"]["annotations"][
+                "checksum/config"
+            ]
 
         first = checksum("secrets")
         self.assertNotEqual(checksum("secrets", {"config": {"log": {"level": "debug"}}}), first)
         self.assertNotEqual(checksum("secrets", {"config": {"work": {"idle_after": "6m"}}}), first)
-        self.assertEqual(checksum("secrets", {"replicas": 5, "podDisruptionBudget": {"enabled": False}}), first)
-        own = {"enabled": True, "events": "s3://a/events", "lake": "s3://b", "config": {"log": {"level": "debug"}}}
+        self.assertEqual(
+            checksum("secrets", {"replicas": 5, "podDisruptionBudget": {"enabled": False}}), first
+        )
+        own = {
+            "enabled": True,
+            "events": "s3://a/events",
+            "lake": "s3://b",
+            "config": {"log": {"level": "debug"}},
+        }
         self.assertEqual(checksum("secrets", {"backfill": own}), first)
 
 
@@ -125,7 +139,9 @@ class Worker(unittest.TestCase):
             port = int(configuration(objects)["http"]["listen"].rsplit(":", 1)[1])
             container = worker(objects)
             with self.subTest(case=case):
-                self.assertEqual(container["ports"], [{"name": "http", "containerPort": port, "protocol": "TCP"}])
+                self.assertEqual(
+                    container["ports"], [{"name": "http", "containerPort": port, "protocol": "TCP"}]
+                )
                 service = one(objects, "Service")["spec"]["ports"][0]
                 self.assertEqual((service["port"], service["targetPort"]), (port, "http"))
                 for probe, path in [
@@ -163,7 +179,9 @@ class Worker(unittest.TestCase):
 
     def test_the_image_is_the_digest_or_the_tag_or_the_version(self):
         version = next(
-            line.split('"')[1] for line in (CHART / "Chart.yaml").read_text().splitlines() if "appVersion" in line
+            line.split('"')[1]
+            for line in (CHART / "Chart.yaml").read_text().splitlines()
+            if "appVersion" in line
         )
         self.assertEqual(worker(render())["image"], f"prorata:{version}")
         self.assertEqual(worker(render(override={"image": {"tag": "7"}}))["image"], "prorata:7")
@@ -183,7 +201,9 @@ class Secrets(unittest.TestCase):
             reference(REGISTRY[1], "registry-credentials", "password"),
         ]
         self.assertEqual([found[variable["name"]] for variable in expected], expected)
-        self.assertEqual(worker(render("secrets"))["envFrom"], [{"secretRef": {"name": "bucket-credentials"}}])
+        self.assertEqual(
+            worker(render("secrets"))["envFrom"], [{"secretRef": {"name": "bucket-credentials"}}]
+        )
         self.assertEqual(found["AWS_REGION"]["value"], "eu-central-1")
 
     def test_without_secrets_nothing_is_asked_for(self):
@@ -197,7 +217,9 @@ class Secrets(unittest.TestCase):
         for case in CASES:
             for pod in pods(render(case)).values():
                 for variable in variables(pod["spec"]["containers"][0]).values():
-                    if any(word in variable["name"] for word in ("PASSWORD", "SECRET", "SAS_TOKEN", "USERNAME")):
+                    if any(
+                        word in variable["name"] for word in ("PASSWORD", "SECRET", "SAS_TOKEN", "USERNAME")
+                    ):
                         self.assertEqual(set(variable), {"name", "valueFrom"}, variable)
 
     def test_the_authority_s_certificate_is_a_mounted_file(self):
@@ -211,7 +233,8 @@ class Secrets(unittest.TestCase):
             mount = next(mount for mount in worker(objects)["volumeMounts"] if mount["name"] == "kafka-tls")
             self.assertEqual(volume["secret"], {"secretName": secret})
             self.assertEqual(
-                variables(worker(objects))["PRORATA_KAFKA__SSL_CA_FILE"]["value"], f"{mount['mountPath']}/{key}"
+                variables(worker(objects))["PRORATA_KAFKA__SSL_CA_FILE"]["value"],
+                f"{mount['mountPath']}/{key}",
             )
 
     def test_the_backfill_is_not_given_what_only_the_worker_needs(self):
@@ -272,11 +295,13 @@ class Backfill(unittest.TestCase):
         self.assertEqual(spec["startingDeadlineSeconds"], 3600)
         job = spec["jobTemplate"]["spec"]
         self.assertEqual(
-            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (21600, 2, 604800)
+            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]),
+            (21600, 2, 604800),
         )
         job = one(render("everything"), "CronJob", "backfill")["spec"]["jobTemplate"]["spec"]
         self.assertEqual(
-            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]), (86400, 0, 3600)
+            (job["activeDeadlineSeconds"], job["backoffLimit"], job["ttlSecondsAfterFinished"]),
+            (86400, 0, 3600),
         )
 
     def test_only_what_may_mend_itself_is_tried_again(self):
@@ -331,7 +356,9 @@ class Replay(unittest.TestCase):
         for case, ends, deleted in [("secrets", 21600, 604800), ("everything", 3600, 7200)]:
             objects = render(case, self.ON)
             job = one(objects, "CronJob", "replay")["spec"]["jobTemplate"]["spec"]
-            found = tuple(job[key] for key in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"))
+            found = tuple(
+                job[key] for key in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+            )
             self.assertEqual(found, (ends, 0, deleted))
             stop = job["podFailurePolicy"]["rules"][0]["onExitCodes"]
             self.assertEqual(stop["containerName"], replay(objects)["name"])

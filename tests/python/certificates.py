@@ -56,7 +56,9 @@ def sign(
         .not_valid_before(now - LIFE)
         .not_valid_after(now + LIFE)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
     )
     for extension, critical in extensions.items():
         builder = builder.add_extension(extension, critical)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the queries of tests/sql on a lake in DuckDB.
 
-`readme_*.sql` are the queries of the README: each must run and give rows. Every other query looks for rows that must
-not be there: it passes when it finds none.
+`readme_*.sql` are the queries of the README: each must run and return rows. Every other query looks for rows
+that must not exist: it passes when it finds none.
 """
 
 import environment
@@ -23,13 +23,16 @@ SHOWN = 5
 # Columns of tables that need not exist, as far as the queries name them.
 KEY = "organization_id VARCHAR, hour TIMESTAMPTZ"
 MISSING = {
-    "reservation_usage": f"{KEY}, reservation_id VARCHAR, units DECIMAL(38,12), used_unit_seconds DECIMAL(38,12), "
-    "unused_unit_seconds DECIMAL(38,12), used_by VARCHAR, unused_cost DECIMAL(38,12)",
-    "commitment_utilization": f"{KEY}, commitment_id VARCHAR, used_cost DECIMAL(38,12), unused_cost DECIMAL(38,12), "
-    "list_cost_avoided DECIMAL(38,12), clusters VARCHAR, utilization DECIMAL(38,12), state VARCHAR",
-    "quota_usage": f"{KEY}, cluster_id VARCHAR, quota_id VARCHAR, resource VARCHAR, in_quota_cost DECIMAL(38,12), "
-    "over_quota_cost DECIMAL(38,12)",
-    "pool_usage": f"{KEY}, pool_id VARCHAR, charges DECIMAL(38,12), node_cost DECIMAL(38,12), margin DECIMAL(38,12)",
+    "reservation_usage": f"{KEY}, reservation_id VARCHAR, units DECIMAL(38,12), "
+    "used_unit_seconds DECIMAL(38,12), unused_unit_seconds DECIMAL(38,12), used_by VARCHAR, "
+    "unused_cost DECIMAL(38,12)",
+    "commitment_utilization": f"{KEY}, commitment_id VARCHAR, used_cost DECIMAL(38,12), "
+    "unused_cost DECIMAL(38,12), list_cost_avoided DECIMAL(38,12), clusters VARCHAR, "
+    "utilization DECIMAL(38,12), state VARCHAR",
+    "quota_usage": f"{KEY}, cluster_id VARCHAR, quota_id VARCHAR, resource VARCHAR, "
+    "in_quota_cost DECIMAL(38,12), over_quota_cost DECIMAL(38,12)",
+    "pool_usage": f"{KEY}, pool_id VARCHAR, charges DECIMAL(38,12), node_cost DECIMAL(38,12), "
+    "margin DECIMAL(38,12)",
 }
 
 
@@ -67,7 +70,11 @@ def main() -> None:
     failed = 0
     for query in queries:
         try:
-            fault = sample(connection, query, lake) if query.stem.startswith("readme_") else check(connection, query)
+            fault = (
+                sample(connection, query, lake)
+                if query.stem.startswith("readme_")
+                else check(connection, query)
+            )
         except duckdb.Error as error:
             fault = f"does not run: {error}"
         print(f"{query.stem}: {fault or 'ok'}")

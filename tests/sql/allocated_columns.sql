@@ -1,5 +1,5 @@
--- Rows that split a node, and no others, say by which method, and of a known node in what ratio; they name the pod
--- they go to, unless they are idle capacity.
+-- Rows that split a node, and no others, say by which method, and of a known node in what ratio; they name
+-- the pod they go to, unless they are idle capacity.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, AllocatedMethodId, AllocatedMethodDetails,
     AllocatedResourceId
 FROM cost_allocation
@@ -9,4 +9,5 @@ WHERE (AllocatedMethodId IS NOT NULL) <> (x_RowKind IN ('pod_node', 'node_idle')
     OR AllocatedResourceId IS DISTINCT FROM (CASE WHEN x_RowKind = 'pod_node' THEN x_PodUid END)
     OR (AllocatedTags IS NOT NULL AND x_RowKind <> 'pod_node')
     OR AllocatedMethodDetails IS NOT NULL
-        AND NOT regexp_full_match(AllocatedMethodDetails, '\{"Elements":\[\{"AllocatedRatio":[0-9]+(\.[0-9]+)?\}\]\}');
+        AND NOT regexp_full_match(AllocatedMethodDetails,
+            '\{"Elements":\[\{"AllocatedRatio":[0-9]+(\.[0-9]+)?\}\]\}');

@@ -1,4 +1,5 @@
--- Rows of a commitment: its purchase has no effective cost, its use no bill, and all of them a quantity in hours.
+-- Rows of a commitment: its purchase has no effective cost, its use no bill, and all of them a quantity in
+-- hours.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, CommitmentDiscountId, BilledCost, EffectiveCost,
     CommitmentDiscountStatus, CommitmentDiscountQuantity, PricingCategory
 FROM cost_allocation

@@ -1,7 +1,9 @@
--- FOCUS: in every hour the used and the unused part of a commitment cost what was paid for it, to the last digit; the
--- hours of the commitment do too, but for the rounding of each row. `commitment_utilization` tells the same costs.
+-- FOCUS: in every hour the used and the unused part of a commitment cost what was paid for it, to the last
+-- digit; the hours of the commitment do too, but for the rounding of each row. `commitment_utilization` tells
+-- the same costs.
 WITH charges AS (
-    SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour, CommitmentDiscountId AS commitment_id,
+    SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour,
+        CommitmentDiscountId AS commitment_id,
         count(*) AS rows,
         coalesce(sum(BilledCost) FILTER (ChargeCategory = 'Purchase'), 0) AS purchased,
         coalesce(sum(EffectiveCost) FILTER (CommitmentDiscountStatus = 'Used'), 0) AS used,

@@ -1,5 +1,6 @@
--- ListCost is ListUnitPrice x PricingQuantity before either was rounded: they agree but for half a unit of the last
--- place of the quantity, times the price, and the rounding of the cost. Contracted prices are list prices.
+-- ListCost is ListUnitPrice x PricingQuantity before either was rounded: they agree but for half a unit of
+-- the last place of the quantity, times the price, and the rounding of the cost. Contracted prices are list
+-- prices.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, ListCost, ListUnitPrice, PricingQuantity
 FROM cost_allocation
 WHERE abs(ListCost::DOUBLE - ListUnitPrice::DOUBLE * PricingQuantity::DOUBLE)

@@ -6,5 +6,7 @@ WHERE (x_RowKind = 'pod_node' AND EffectiveCost IS DISTINCT FROM x_SplitCost + x
     OR (x_RowKind IN ('pod_node', 'pod_serverless')
         AND EffectiveCost IS DISTINCT FROM x_CpuCost + x_MemoryCost + x_GpuCost)
     OR (x_RowKind <> 'pod_node' AND coalesce(x_SplitCost, x_UnusedCost) IS NOT NULL)
-    OR (x_RowKind NOT IN ('pod_node', 'pod_serverless') AND coalesce(x_CpuCost, x_MemoryCost, x_GpuCost) IS NOT NULL)
-    OR least(x_SplitCost, x_UnusedCost, x_CpuCost, x_MemoryCost, x_GpuCost, BilledCost, EffectiveCost, ListCost) < 0;
+    OR (x_RowKind NOT IN ('pod_node', 'pod_serverless')
+        AND coalesce(x_CpuCost, x_MemoryCost, x_GpuCost) IS NOT NULL)
+    OR least(x_SplitCost, x_UnusedCost, x_CpuCost, x_MemoryCost, x_GpuCost, BilledCost, EffectiveCost,
+        ListCost) < 0;

@@ -1,6 +1,7 @@
--- Whoever bills is provider, publisher, host and issuer; periods are an hour and its calendar month; the partition is
--- the hour's date.
-SELECT BillingAccountId, ChargePeriodStart, ChargePeriodEnd, BillingPeriodStart, BillingPeriodEnd, date, ProviderName
+-- Whoever bills is provider, publisher, host and issuer; periods are an hour and its calendar month; the
+-- partition is the hour's date.
+SELECT BillingAccountId, ChargePeriodStart, ChargePeriodEnd, BillingPeriodStart, BillingPeriodEnd, date,
+    ProviderName
 FROM cost_allocation
 WHERE ProviderName <> InvoiceIssuerName
     OR ProviderName <> PublisherName

@@ -1,5 +1,5 @@
--- The unused cost of a reservation is that of its rows; its used and unused seconds are all of its units' seconds, and
--- its pods share the used ones.
+-- The unused cost of a reservation is that of its rows; its used and unused seconds are all of its units'
+-- seconds, and its pods share the used ones.
 WITH unused AS (
     SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour, ResourceId AS reservation_id,
         sum(EffectiveCost) AS cost
@@ -11,7 +11,8 @@ WITH unused AS (
         list_sum(list_transform(json_keys(used_by), pod -> (used_by::JSON ->> pod)::DOUBLE)) AS seconds
     FROM reservation_usage
 )
-SELECT organization_id, hour, reservation_id, unused_cost, cost, units, used_unit_seconds, unused_unit_seconds, seconds
+SELECT organization_id, hour, reservation_id, unused_cost, cost, units, used_unit_seconds,
+    unused_unit_seconds, seconds
 FROM reservation_usage
 JOIN used USING (organization_id, hour, reservation_id)
 FULL JOIN unused USING (organization_id, hour, reservation_id)

@@ -9,8 +9,9 @@ WITH expected (x_RowKind, category, frequency, resource_type, reservation, beare
         ('commitment_unused', 'Usage', 'Usage-Based', 'Commitment', NULL, false),
         ('commitment_purchase', 'Purchase', 'Recurring', 'Commitment', NULL, false)
 )
-SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, ChargeCategory, ChargeFrequency, ResourceType,
-    CapacityReservationId, CapacityReservationStatus, x_PodUid, ConsumedQuantity, PricingQuantity
+SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, ChargeCategory, ChargeFrequency,
+    ResourceType, CapacityReservationId, CapacityReservationStatus, x_PodUid, ConsumedQuantity,
+    PricingQuantity
 FROM cost_allocation
 LEFT JOIN expected USING (x_RowKind)
 WHERE category IS NULL
@@ -19,7 +20,8 @@ WHERE category IS NULL
     OR ResourceType <> resource_type
     OR (x_PodUid IS NOT NULL) <> bearer
     OR (x_RunningSeconds IS NOT NULL) <> bearer
-    OR CapacityReservationStatus IS DISTINCT FROM (CASE WHEN CapacityReservationId IS NOT NULL THEN reservation END)
+    OR CapacityReservationStatus IS DISTINCT FROM
+        (CASE WHEN CapacityReservationId IS NOT NULL THEN reservation END)
     OR (x_RowKind = 'reservation_unused' AND CapacityReservationId IS DISTINCT FROM ResourceId)
     OR ConsumedQuantity IS DISTINCT FROM
         (CASE WHEN x_RowKind NOT LIKE 'commitment%' THEN PricingQuantity END)

@@ -1,6 +1,6 @@
 -- A row without a price costs nothing; only a pool pod on a known node keeps its share of the node.
-SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, x_PodUid, x_Unpriced, EffectiveCost, ListUnitPrice,
-    ProviderName, x_PoolCharge
+SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, x_PodUid, x_Unpriced, EffectiveCost,
+    ListUnitPrice, ProviderName, x_PoolCharge
 FROM cost_allocation
 WHERE x_Unpriced IS NOT NULL
     AND (x_PoolCharge IS NOT NULL

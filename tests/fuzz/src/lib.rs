@@ -1,5 +1,5 @@
-//! What must hold for any bytes whatever. The same functions run under the fuzzer and, over the committed corpus, in an
-//! ordinary test.
+//! What must hold for any bytes whatever. The same functions run under the fuzzer and, over the committed
+//! corpus, in an ordinary test.
 
 use prorata_connectors::archive::{FileError, read_events};
 use prorata_connectors::avro::Decoder;
@@ -8,8 +8,9 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::quantity::Quantity;
 
-/// A message. The first byte chooses one of our schemas; past them, a writer's schema of the length in the next two
-/// bytes comes first. An event that is accepted has one canonical body, which is read back as the same event.
+/// A message. The first byte chooses one of our schemas; past them, a writer's schema of the length in the
+/// next two bytes comes first. An event that is accepted has one canonical body, which is read back as the
+/// same event.
 pub fn decoder(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else { return };
     let decoded = match EventKind::ALL.get(usize::from(choice)) {
@@ -32,8 +33,8 @@ fn assert_canonical(record: &EventRecord) {
     assert_eq!(again.as_ref(), Ok(&record.event));
 }
 
-/// A quantity of a resource that counts bytes and of one that counts thousandths: both read it or neither does, and
-/// bytes never pass thousandths.
+/// A quantity of a resource that counts bytes and of one that counts thousandths: both read it or neither
+/// does, and bytes never pass thousandths.
 pub fn quantity(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match (Quantity::parse("memory", text), Quantity::parse("cpu", text)) {

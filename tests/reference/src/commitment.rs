@@ -31,8 +31,8 @@ pub fn totals(set: &CommitmentSet) -> Three {
     [exact(set.vcpu), exact(set.memory_gib), whole(set.gpu)]
 }
 
-/// Capacity of a node that counts for the commitment: none unless provider, region and family are its own and the
-/// node is on demand; GPUs only of its model, or any when it names none.
+/// Capacity of a node that counts for the commitment: none unless provider, region and family are its own and
+/// the node is on demand; GPUs only of its model, or any when it names none.
 pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules) -> Option<Three> {
     let matching = node.capacity_type == CapacityType::OnDemand
         && node.provider == set.provider
@@ -45,8 +45,9 @@ pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules)
     matching.then_some(capacity)
 }
 
-/// The parts of a commitment that given amounts of vCPU, GiB and GPUs use, the fractions of the cost that they carry:
-/// half by vCPU and half by memory; one alone where the other's total is zero; GPUs alone where both are.
+/// The parts of a commitment that given amounts of vCPU, GiB and GPUs use, the fractions of the cost that
+/// they carry: half by vCPU and half by memory; one alone where the other's total is zero; GPUs alone where
+/// both are.
 pub fn parts(set: &CommitmentSet, used: &Three) -> Three {
     weighted(&totals(set), used)
 }
@@ -64,7 +65,8 @@ pub fn weighted(totals: &Three, used: &Three) -> Three {
     }
 }
 
-/// All that commitments cover at this instant: enabled and effective ones by (starts_at, id), each walking its nodes.
+/// All that commitments cover at this instant: enabled and effective ones by (starts_at, id), each walking
+/// its nodes.
 pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
     commitments.retain(|set| set.enabled && effective(set, at));
@@ -98,8 +100,8 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
     covers
 }
 
-/// Nodes in the order in which the commitment covers them: clusters assigned with a priority first, 1 the highest,
-/// then assigned without, then all others; within a rank by node start, node id, cluster id.
+/// Nodes in the order in which the commitment covers them: clusters assigned with a priority first, 1 the
+/// highest, then assigned without, then all others; within a rank by node start, node id, cluster id.
 fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a InCluster, &'a Node)> {
     let rank = |cluster_id: &Text| {
         let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);

@@ -1,4 +1,5 @@
-//! Rows of `cost_allocation` with exact amounts, before they are sorted, rounded and split by largest remainder.
+//! Rows of `cost_allocation` with exact amounts, before they are sorted, rounded and split by largest
+//! remainder.
 
 use std::collections::BTreeMap;
 

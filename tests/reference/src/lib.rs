@@ -1,10 +1,11 @@
 //! A slow, obvious model of the accounting rules, to hold the engine against.
 //!
-//! It takes a whole history at once, cuts it at every instant at which anything may change, works out everything anew
-//! for each stretch between two of them, and adds up. Nothing is kept from one stretch to the next but the objects
-//! themselves; all numbers are exact rationals until a row is written. It shares the types of events and rows with
-//! the engine, and nothing else. Read in this order: `timeline` (events to stretches), `reservation`, `quota`,
-//! `commitment`, `pool` (the rules at one instant), `split`, `node_rows`, `rows`, `draft` (rows of one hour), `tables`.
+//! It takes a whole history at once, cuts it at every instant at which anything may change, works out
+//! everything anew for each stretch between two of them, and adds up. Nothing is kept from one stretch to the
+//! next but the objects themselves; all numbers are exact rationals until a row is written. It shares the
+//! types of events and rows with the engine, and nothing else. Read in this order: `timeline` (events to
+//! stretches), `reservation`, `quota`, `commitment`, `pool` (the rules at one instant), `split`, `node_rows`,
+//! `rows`, `draft` (rows of one hour), `tables`.
 
 mod commitment;
 mod draft;
@@ -96,7 +97,8 @@ pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
     ran
 }
 
-/// The labels of each quota's pods in their order, in each stretch of time: its first instant, the quota, the labels.
+/// The labels of each quota's pods in their order, in each stretch of time: its first instant, the quota, the
+/// labels.
 pub fn labels(
     records: &[EventRecord],
     rules: &Rules,

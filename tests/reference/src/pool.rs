@@ -38,7 +38,8 @@ pub fn limits(pod: &PodStarted) -> (Exact, Exact) {
     (larger(limit_tflops, request_tflops), larger(limit_vram, request_vram))
 }
 
-/// The prices of a quality of service: "" and "default" mean the pool's default, unless it prices that very name.
+/// The prices of a quality of service: "" and "default" mean the pool's default, unless it prices that very
+/// name.
 fn price<'a>(pool: &'a PoolSet, qos: &str) -> Option<&'a QosPrice> {
     let named = |name: &str| pool.qos_pricing.iter().find(|price| *price.qos == *name);
     match qos {

@@ -21,8 +21,8 @@ use crate::world::{Billing, InCluster};
 /// Node cost of every pool id in every hour so far.
 pub type Spend = BTreeMap<Text, Vec<(Hour, Decimal12)>>;
 
-/// Adds the hour's node cost of each pool id that a node names: effective cost of the rows of nodes whose last
-/// description in the hour names it, idle included.
+/// Adds the hour's node cost of each pool id that a node names: effective cost of the rows of nodes whose
+/// last description in the hour names it, idle included.
 pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
     let mut last: BTreeMap<&InCluster, &NodeStarted> = BTreeMap::new();
     for slice in view.slices {
@@ -101,7 +101,8 @@ fn sums(view: &HourView, id: &Text) -> Sums {
     sums
 }
 
-/// The pool's description in force at a slice; before the first Set of the hour that one, after a deletion the last.
+/// The pool's description in force at a slice; before the first Set of the hour that one, after a deletion
+/// the last.
 fn in_force<'a>(slices: &'a [Slice], index: usize, id: &Text) -> Option<&'a Arc<PoolSet>> {
     let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))

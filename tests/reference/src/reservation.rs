@@ -42,8 +42,8 @@ fn end_matches_above_quantity(world: &mut World) {
     }
 }
 
-/// Free units are offered to running unmatched pods, oldest start first, then uid; each takes its smallest fitting
-/// unit: by (cpu, memory), then created_at, then id.
+/// Free units are offered to running unmatched pods, oldest start first, then uid; each takes its smallest
+/// fitting unit: by (cpu, memory), then created_at, then id.
 fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
     let mut pods: Vec<(i64, Text)> = world.pods.iter().map(|(uid, pod)| (pod.start, uid.clone())).collect();
     pods.sort();

@@ -62,8 +62,8 @@ pub fn half_even(value: &Exact) -> Decimal12 {
     decimal(&nearest(&(value * whole(ONE))))
 }
 
-/// Splits a rounded charge over its exact parts: each part is rounded down, and the units of the last place that are
-/// left over go to the largest remainders, ties to the first.
+/// Splits a rounded charge over its exact parts: each part is rounded down, and the units of the last place
+/// that are left over go to the largest remainders, ties to the first.
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
     let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();

@@ -1,4 +1,5 @@
-//! A node's cost divided over its pods (rules.md section 1): what each component costs and who takes which part.
+//! A node's cost divided over its pods (rules.md section 1): what each component costs and who takes which
+//! part.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

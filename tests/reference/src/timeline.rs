@@ -1,4 +1,5 @@
-//! From events to stretches of time in which nothing changes: duplicates folded, instants in order, steps in order.
+//! From events to stretches of time in which nothing changes: duplicates folded, instants in order, steps in
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub struct Slice {
 /// Kind and fields that name what an event is about.
 type NaturalKey = (EventKind, Vec<Option<Text>>);
 
-/// Every event that counts: of two with one natural key and event time the one whose canonical body sorts last.
+/// Every event that counts: of two with one natural key and event time the one whose canonical body sorts
+/// last.
 pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
     for record in records {

@@ -1,5 +1,5 @@
-//! The engine's wide arithmetic at its extremes, against the model's arbitrary precision: the largest node, the smallest
-//! slice, prices of twelve decimals, a pod that runs for a year.
+//! The engine's wide arithmetic at its extremes, against the model's arbitrary precision: the largest node,
+//! the smallest slice, prices of twelve decimals, a pod that runs for a year.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -63,7 +63,8 @@ fn commitments_of_prime_totals_and_odd_fractions_are_exact() {
         "00:00 node a cost=98.320000000001 cpu=191999m memory=2199023255551 gpu=8".to_owned(),
         "00:00:00.000001 node b cost=0.000000000001 cpu=7 memory=13 gpu=7".to_owned(),
         format!("00:00 node c cost={DEAREST} cpu={MOST} memory={MOST} gpu={MOST}"),
-        "00:00 commitment k vcpu=100.000000000003 gib=1999.999999999993 gpu=7 cost=55.123456789013 allowed=0.999999999999"
+        "00:00 commitment k vcpu=100.000000000003 gib=1999.999999999993 gpu=7 cost=55.123456789013 \
+         allowed=0.999999999999"
             .to_owned(),
         format!("00:00 commitment l vcpu={DEAREST} gib={DEAREST} cost={DEAREST} allowed=0.333333333333"),
         "00:00 commitment m vcpu=0 gib=0 gpu=2147483647 cost=0.000000000007".to_owned(),

@@ -1,8 +1,8 @@
-//! Laws of account, on seeded random histories: the engine holds against the model, whatever the order of arrival,
-//! the duplicates, and the hour at which a run is cut.
+//! Laws of account, on seeded random histories: the engine holds against the model, whatever the order of
+//! arrival, the duplicates, and the hour at which a run is cut.
 //!
-//! `PRORATA_SEEDS` is the number of histories; `PRORATA_FIRST_SEED` where they begin, `fresh` for a new place each
-//! run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
+//! `PRORATA_SEEDS` is the number of histories; `PRORATA_FIRST_SEED` where they begin, `fresh` for a new place
+//! each run. A history that breaks a law is shrunk and printed in the format of `testdata/rules`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
@@ -105,7 +105,8 @@ fn every_hour_conserves_what_was_supplied() {
     for_all(300, |scenario| engine(scenario)?.iter().try_for_each(conserved));
 }
 
-/// Effective, billed and supplied cost are one; ratios of one origin sum to one; parts of a row sum to the row.
+/// Effective, billed and supplied cost are one; ratios of one origin sum to one; parts of a row sum to the
+/// row.
 fn conserved(tables: &HourTables) -> Result<(), String> {
     let rows = &tables.cost_allocation;
     let hour = tables.hour;

@@ -1,4 +1,5 @@
-//! Random histories are worth something only if they reach what the rules speak of: this counts how often they do.
+//! Random histories are worth something only if they reach what the rules speak of: this counts how often
+//! they do.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Runs every table of `testdata/rules` through the engine and through the model. `testdata/rules/README.md` explains
-//! the format.
+//! Runs every table of `testdata/rules` through the engine and through the model. `testdata/rules/README.md`
+//! explains the format.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 

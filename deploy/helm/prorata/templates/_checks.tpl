@@ -1,4 +1,4 @@
-{{/* What values.schema.json cannot say: values that contradict each other, and secrets where everybody can read them. */}}
+{{/* What values.schema.json cannot check: values that contradict each other, and secrets in plain sight. */}}
 
 {{/* Whole seconds of a duration such as 30s or 5m, rounded up: (list key duration). */}}
 {{- define "prorata.seconds" -}}
@@ -16,7 +16,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Bytes of an amount such as 2Gi, 1.5G or 1073741824: a number below 2^53, so that a float has it exactly. */}}
+{{/* Bytes of an amount such as 2Gi, 1.5G or 1073741824: below 2^53, so that a float holds it exactly. */}}
 {{- define "prorata.bytes" -}}
 {{- if kindIs "string" . -}}
 {{- $factors := dict "m" 0.001 "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}

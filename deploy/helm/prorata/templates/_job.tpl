@@ -14,8 +14,8 @@ spec:
   ttlSecondsAfterFinished: {{ int64 .ttlSecondsAfterFinished }}
   podFailurePolicy:
     rules:
-      # Wrong usage or configuration, or a shard that a worker holds (2); done, but some input is dead-lettered (3).
-      # Another try would say the same.
+      # Wrong usage or configuration, or a shard that a worker holds (2); done, but some input is
+      # dead-lettered (3). Another try would say the same.
       - action: FailJob
         onExitCodes:
           containerName: {{ .component }}

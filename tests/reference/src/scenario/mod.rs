@@ -1,5 +1,5 @@
-//! Seeded random histories: few ids and few instants, so that everything collides with everything. Some agree on
-//! most things, so that pods match, nodes are covered and quotas overflow; some agree on nothing.
+//! Seeded random histories: few ids and few instants, so that everything collides with everything. Some agree
+//! on most things, so that pods match, nodes are covered and quotas overflow; some agree on nothing.
 
 mod choices;
 mod contracts;

@@ -12,8 +12,8 @@ use prorata_schemas::time::Timestamp;
 use super::ORGANIZATION;
 use super::fields::{Fields, decimal, parse_quantity, parse_time};
 
-/// Reads one line. Left out: cluster c, provider aws, region r, family f, namespace the default `ns`, price 0,
-/// creation and start the time of the line.
+/// Reads one line. Left out: cluster c, provider aws, region r, family f, namespace the default `ns`, price
+/// 0, creation and start the time of the line.
 ///
 /// # Errors
 /// A sentence that says what cannot be read.

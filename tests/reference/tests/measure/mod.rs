@@ -26,8 +26,8 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Whether what was measured is what is expected: `9365/4906`, `1.5`, `1.8477374643~` (rounded to so many places),
-/// `20m` (seconds, minutes or hours, in seconds), `-` (null) or a text.
+/// Whether what was measured is what is expected: `9365/4906`, `1.5`, `1.8477374643~` (rounded to so many
+/// places), `20m` (seconds, minutes or hours, in seconds), `-` (null) or a text.
 pub fn agrees(got: &Measured, want: &str) -> bool {
     let (got, slack) = match got {
         Measured::Text(text) => return text == want,
