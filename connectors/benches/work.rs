@@ -28,8 +28,8 @@ use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{FakeBroker, Record, SteppedClock};
 use prorata_worker::backfill;
-use prorata_worker::memory::{MemoryBroker, Record, SteppedClock};
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Silent, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
@@ -89,7 +89,7 @@ fn shard_of(sent: &Sent) -> Shard {
 }
 
 /// Topics with all messages.
-fn fill(broker: MemoryBroker, messages: &[Sent]) -> MemoryBroker {
+fn fill(broker: FakeBroker, messages: &[Sent]) -> FakeBroker {
     broker.set_poll_messages(POLL_MESSAGES);
     TOPICS.iter().for_each(|topic| broker.set_partitions(topic, SHARDS));
     let encoder = MessageEncoder::single_object();
@@ -166,7 +166,7 @@ fn done(status: &WorkerStatus) -> bool {
 }
 
 /// A worker from its start to its clean stop, once all is done; every poll takes `poll_takes` by its clock.
-async fn run_worker(broker: &MemoryBroker, poll_takes: Duration) -> (Spent, Digests, Counts) {
+async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digests, Counts) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
     // No more than the last hour with events may close.
@@ -203,7 +203,7 @@ async fn run_worker(broker: &MemoryBroker, poll_takes: Duration) -> (Spent, Dige
 }
 
 /// Reads all messages, and does nothing with them.
-async fn run_dry(broker: &MemoryBroker, messages: usize) -> Spent {
+async fn run_dry(broker: &FakeBroker, messages: usize) -> Spent {
     let mut source = broker.source("dry", &TOPICS);
     let watch = Watch::start();
     let (mut told, mut polls) = (0, 0);
@@ -260,7 +260,7 @@ async fn main() {
         backfills.push(spent);
         for catch_up in &mut catch_ups {
             // In order, one partition after the other, or at random from all of them, as far as they have come.
-            let broker = if catch_up.hourly { MemoryBroker::seeded(1) } else { MemoryBroker::default() };
+            let broker = if catch_up.hourly { FakeBroker::seeded(1) } else { FakeBroker::default() };
             let broker = fill(broker, &messages);
             let poll_takes = if catch_up.hourly { hourly } else { Duration::ZERO };
             let (spent, found, counts) = run_worker(&broker, poll_takes).await;

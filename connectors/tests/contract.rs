@@ -10,12 +10,12 @@ use prorata_connectors::adapters::{AvroArchive, ParquetEncoder};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use prorata_worker::contract_files;
+use prorata_testkit::conformance::files;
 
 #[test]
 fn avro_files_keep_the_promises_of_an_archive() {
     let events: Vec<EventRecord> = support::samples().into_iter().map(EventRecord::new).collect();
-    contract_files::archive(&AvroArchive, &events).unwrap();
+    files::archive(&AvroArchive, &events).unwrap();
 }
 
 #[test]
@@ -23,6 +23,6 @@ fn parquet_files_keep_the_promises_of_a_table_encoder() {
     let (hour, other) =
         (samples::full_hour("acme", Hour(490_000)), samples::full_hour("bird", Hour(490_000)));
     for table in Table::ALL {
-        contract_files::table_encoder(&ParquetEncoder, table, &hour, &other).unwrap();
+        files::table_encoder(&ParquetEncoder, table, &hour, &other).unwrap();
     }
 }

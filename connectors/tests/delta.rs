@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
-use prorata_worker::contract;
+use prorata_testkit::conformance;
 use prorata_worker::names;
 use prorata_worker::ports::{AddFile, ObjectStore, TableCommit, TableCommitter};
 
@@ -30,7 +30,7 @@ fn commit(number: u64) -> TableCommit {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_logs_keep_the_promises_of_a_table_committer() {
     let folder = tempfile::tempdir().unwrap();
-    contract::table_committer(&open(&folder).1).await.unwrap();
+    conformance::store::table_committer(&open(&folder).1).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use prorata_connectors::store::{Store, open_input};
-use prorata_worker::contract;
+use prorata_testkit::conformance;
 use prorata_worker::ports::{ObjectStore, Put};
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn a_local_folder_keeps_the_promises_of_an_object_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("lake").to_str().unwrap()).unwrap();
     store.probe().await.unwrap();
-    contract::object_store(&store).await.unwrap();
+    conformance::store::object_store(&store).await.unwrap();
 }
 
 #[tokio::test]

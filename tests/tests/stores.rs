@@ -15,7 +15,7 @@ use bytes::Bytes;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::tables::Table;
-use prorata_worker::contract;
+use prorata_testkit::conformance;
 use prorata_worker::ports::ObjectStore;
 use serde_json::Value;
 
@@ -134,11 +134,11 @@ async fn digests(store: &Store) -> BTreeMap<(String, String), String> {
 async fn keep_the_promises_of_an_object_store(place: &Place) {
     let store = place.store("contract");
     store.probe().await.unwrap();
-    contract::object_store(&store).await.unwrap();
+    conformance::store::object_store(&store).await.unwrap();
 }
 
 async fn keep_the_promises_of_a_table_committer(place: &Place) {
-    contract::table_committer(&DeltaTables::new(place.store("tables"))).await.unwrap();
+    conformance::store::table_committer(&DeltaTables::new(place.store("tables"))).await.unwrap();
 }
 
 async fn hold_the_lake_of_the_events_and_a_rerun_changes_nothing(place: &Place) {

@@ -20,6 +20,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-schemas", "schemas", &[]),
     ("prorata-engine", "pipeline/engine", &["prorata-schemas"]),
     ("prorata-worker", "pipeline/worker", &["prorata-schemas", "prorata-engine"]),
+    ("prorata-testkit", "pipeline/testkit", &["prorata-schemas", "prorata-worker"]),
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-worker"]),
     (
         "prorata",

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
-use prorata_worker::contract_dead_letters::{Harness, Place, dead_letter_topic};
+use prorata_testkit::conformance::dead_letters::{Harness, Place, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::topic::all_messages;

@@ -8,7 +8,7 @@ use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObje
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_testkit::conformance::messages::{Answering, Harness, Place, Written, message_decoder};
 use prorata_worker::source::MessageDecoder;
 use serde_json::json;
 

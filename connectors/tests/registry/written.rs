@@ -6,7 +6,7 @@ use prorata_schemas::avsc;
 use prorata_schemas::avsc::full_name;
 use prorata_schemas::body::wire::put_bytes;
 use prorata_schemas::event::EventKind;
-use prorata_worker::contract_messages::Written;
+use prorata_testkit::conformance::messages::Written;
 use serde_json::{Value, json};
 
 /// A message of a schema with this id.

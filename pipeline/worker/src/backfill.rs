@@ -8,6 +8,7 @@
 mod fold;
 mod held;
 mod ingest;
+pub mod input;
 mod outcome;
 mod plan;
 mod readers;

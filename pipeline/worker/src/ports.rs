@@ -1,5 +1,5 @@
-//! What the worker needs of the world, as traits. `connectors` has the real things; [`crate::memory`] has a twin of
-//! each, and [`crate::contract`] is the suite that both must pass.
+//! What the worker needs of the world, as traits. `connectors` has the real things; `pipeline/testkit` has a fake of
+//! each, and the conformance suites that both must pass.
 
 use std::collections::BTreeMap;
 use std::fmt;

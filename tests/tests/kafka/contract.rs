@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use prorata_connectors::kafka::KafkaSource;
 use prorata_schemas::Text;
-use prorata_worker::contract_source::{Harness, Place, source};
+use prorata_testkit::conformance::source::{Harness, Place, source};
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Source};
 use rdkafka::ClientConfig;

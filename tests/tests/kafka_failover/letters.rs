@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
-use prorata_worker::contract_dead_letters::{Harness, Place, dead_letter_topic};
+use prorata_testkit::conformance::dead_letters::{Harness, Place, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use prorata_connectors::messages::{ConfluentMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_worker::contract_messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_testkit::conformance::messages::{Answering, Harness, Place, Written, message_decoder};
 use prorata_worker::source::MessageDecoder;
 
 use super::proxy::{Proxy, Weather};

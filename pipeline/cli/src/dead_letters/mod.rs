@@ -16,9 +16,9 @@ use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
 use prorata_worker::Ports;
 use prorata_worker::backfill::BackfillPorts;
+use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::MemoryInput;
 use prorata_worker::names;
 use prorata_worker::ports::{ObjectStore, Silent};
 use prorata_worker::source::MessageDecoder;
@@ -135,7 +135,7 @@ async fn replay(
                 encoder: Arc::new(ParquetEncoder),
                 clock: Arc::new(SystemClock),
             },
-            input: Arc::new(MemoryInput::default()),
+            input: Arc::new(InMemoryFiles::default()),
             progress: Arc::new(Silent),
         },
         decoder: &*decoder(config)?,

@@ -7,7 +7,7 @@ use axum::http::Request;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
-use prorata_worker::memory::StoppedClock;
+use prorata_testkit::fakes::StoppedClock;
 use prorata_worker::status::{Dependency, ShardStatus, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

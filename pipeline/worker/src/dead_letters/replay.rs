@@ -12,10 +12,10 @@ use prorata_schemas::reject::{Reason, Reject};
 
 use super::judge::{Currencies, Judge, Verdict, decode_file_letter};
 use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
+use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillPorts, Options};
 use crate::checkpoint::OwnerKind;
 use crate::error::WorkerError;
-use crate::memory::MemoryInput;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
 use crate::source::{Header, MessageDecoder, RegistryError, SourceError, Undecoded};
@@ -248,7 +248,7 @@ impl Replay<'_> {
         }
         let events: u64 = waiting.places.iter().map(|(_, places)| places.len() as u64).sum();
         let ports =
-            BackfillPorts { input: Arc::new(MemoryInput { files: waiting.files }), ..self.ports.clone() };
+            BackfillPorts { input: Arc::new(InMemoryFiles { files: waiting.files }), ..self.ports.clone() };
         let mut options = self.options.backfill.clone();
         let checkpoints = || letters.checkpoints.values();
         let worked = |checkpoint: &crate::checkpoint::Checkpoint| {

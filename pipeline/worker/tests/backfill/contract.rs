@@ -1,18 +1,18 @@
-//! The twins of archive and encoder keep the promises of the real ones.
+//! The fakes of archive and encoder keep the promises of the real ones.
 
 use prorata_engine::{State, close_hour};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use prorata_worker::contract_files;
-use prorata_worker::memory::{MemoryArchive, MemoryEncoder};
+use prorata_testkit::conformance::files;
+use prorata_testkit::fakes::{FakeArchive, FakeEncoder};
 
 use crate::harness::*;
 
 #[test]
 fn the_twin_of_the_archive_keeps_its_promises() {
-    contract_files::archive(&MemoryArchive, &trace()).unwrap();
+    files::archive(&FakeArchive, &trace()).unwrap();
 }
 
 /// The first hour of an organization with one node.
@@ -24,6 +24,6 @@ fn hour(hourly_cost: i64) -> HourTables {
 #[test]
 fn the_twin_of_the_encoder_keeps_its_promises() {
     for table in [Table::CostAllocation, Table::Hours] {
-        contract_files::table_encoder(&MemoryEncoder, table, &hour(3), &hour(4)).unwrap();
+        files::table_encoder(&FakeEncoder, table, &hour(3), &hour(4)).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one does.
 
 use prorata_schemas::event::EventRecord;
+use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Fault, Faults};
 
 use crate::harness::*;
 

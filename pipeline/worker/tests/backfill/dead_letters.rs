@@ -10,13 +10,14 @@ use prorata_schemas::event::{EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
+use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::checkpoint::{Owner, OwnerKind, RulesFrom};
 use prorata_worker::dead_letters::{
     DeadLetters, Outgoing, Replay, ReplayError, ReplayOptions, Replayed, Topics,
 };
 use prorata_worker::error::WorkerError;
 use prorata_worker::log::{self, Decision};
-use prorata_worker::memory::{MemoryArchive, MemoryEncoder, MemoryInput, StoppedClock};
 use prorata_worker::names::{self, Shard, Stamp};
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
 use prorata_worker::rules::RuleBook;
@@ -145,7 +146,7 @@ impl World {
     }
 
     async fn put(&self, shard: Shard, seq: u64, owner: &str, letters: &[DeadLetter]) -> String {
-        let bytes = MemoryArchive.write_dead_letters(letters).unwrap();
+        let bytes = FakeArchive.write_dead_letters(letters).unwrap();
         let path = names::dead_letters(shard, &Stamp { seq, owner: owner.into(), n: 1 }, "d1");
         self.store().put_if_absent(&path, bytes.into()).await.unwrap();
         path
@@ -160,11 +161,11 @@ impl World {
             shared: prorata_worker::Ports {
                 store: std::sync::Arc::new(self.lake.store.clone()),
                 tables: std::sync::Arc::new(self.lake.tables.clone()),
-                archive: std::sync::Arc::new(MemoryArchive),
-                encoder: std::sync::Arc::new(MemoryEncoder),
+                archive: std::sync::Arc::new(FakeArchive),
+                encoder: std::sync::Arc::new(FakeEncoder),
                 clock: std::sync::Arc::new(StoppedClock(run.now)),
             },
-            input: std::sync::Arc::new(MemoryInput::default()),
+            input: std::sync::Arc::new(InMemoryFiles::default()),
             progress: std::sync::Arc::new(Silent),
         };
         let options = ReplayOptions {
@@ -214,7 +215,7 @@ async fn only_files_that_a_checkpoint_admits_count() {
     world.store().put_if_absent("dead-letter/shard=0001/notes.txt", "x".into()).await.unwrap();
     let found = DeadLetters::load(world.store()).await.unwrap();
     assert_eq!(found.files.iter().map(|file| (file.shard, &file.path)).collect::<Vec<_>>(), [(1, &counts)]);
-    let read = found.read(world.store(), &MemoryArchive, &found.files[0]).await.unwrap();
+    let read = found.read(world.store(), &FakeArchive, &found.files[0]).await.unwrap();
     assert_eq!(read.len(), 1);
     assert_eq!((read[0].index, read[0].replayed, &read[0].letter), (0, false, &letters[0]));
 }

@@ -16,12 +16,11 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
 use prorata_worker::Ports;
+use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{
-    Faults, MemoryArchive, MemoryEncoder, MemoryInput, MemoryStore, MemoryTables, StoppedClock,
-};
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
 
@@ -31,8 +30,8 @@ pub const START: i64 = 498_192;
 /// A root in memory.
 #[derive(Clone, Default)]
 pub struct Lake {
-    pub store: MemoryStore,
-    pub tables: MemoryTables,
+    pub store: FakeStore,
+    pub tables: FakeTables,
 }
 
 /// What a run may differ in.
@@ -97,11 +96,11 @@ impl Lake {
             shared: Ports {
                 store,
                 tables,
-                archive: Arc::new(MemoryArchive),
-                encoder: Arc::new(MemoryEncoder),
+                archive: Arc::new(FakeArchive),
+                encoder: Arc::new(FakeEncoder),
                 clock: Arc::new(StoppedClock(run.now)),
             },
-            input: Arc::new(MemoryInput { files: files.clone() }),
+            input: Arc::new(InMemoryFiles { files: files.clone() }),
             progress: Arc::new(Silent),
         };
         backfill::run(ports, run.options).await
@@ -196,7 +195,7 @@ pub fn expected(
     let mut content = Content::new();
     for ((shard, hour), tables) in hours {
         for table in Table::ALL {
-            if let Some(file) = MemoryEncoder.encode(table, &tables, &[]).unwrap() {
+            if let Some(file) = FakeEncoder.encode(table, &tables, &[]).unwrap() {
                 let text = String::from_utf8(file.bytes.to_vec()).unwrap();
                 content.insert((table, hour, shard), without_clocks(table, &text));
             }
@@ -220,7 +219,7 @@ pub fn files(parts: &[&[EventRecord]]) -> Files {
 /// One input file.
 pub fn file(events: &[EventRecord]) -> Bytes {
     let bodies: Vec<_> = events.iter().map(|event| (event.event.payload.kind(), &*event.body)).collect();
-    MemoryArchive.write(&bodies).unwrap().into()
+    FakeArchive.write(&bodies).unwrap().into()
 }
 
 /// An event `minutes` after the start.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+mod archive_dates;
 mod contract;
 mod crash;
 mod dead_letters;

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{FakeStore, FakeTables};
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::log;
-use prorata_worker::memory::{MemoryStore, MemoryTables};
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{
     Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
@@ -21,8 +21,8 @@ use crate::harness::Lake;
 /// What was seen so far. Clones share it.
 #[derive(Clone)]
 pub struct Audit {
-    store: MemoryStore,
-    tables: MemoryTables,
+    store: FakeStore,
+    tables: FakeTables,
     seen: Arc<Mutex<Seen>>,
     outage: Arc<AtomicBool>,
 }
@@ -226,12 +226,12 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// A store whose every new checkpoint is looked at.
 pub struct AuditedStore {
-    inner: MemoryStore,
+    inner: FakeStore,
     audit: Audit,
 }
 
 impl AuditedStore {
-    pub fn new(inner: MemoryStore, audit: &Audit) -> Self {
+    pub fn new(inner: FakeStore, audit: &Audit) -> Self {
         Self { inner, audit: audit.clone() }
     }
 }
@@ -264,12 +264,12 @@ impl ObjectStore for AuditedStore {
 
 /// Tables whose every new version is looked at.
 pub struct AuditedTables {
-    inner: MemoryTables,
+    inner: FakeTables,
     audit: Audit,
 }
 
 impl AuditedTables {
-    pub fn new(inner: MemoryTables, audit: &Audit) -> Self {
+    pub fn new(inner: FakeTables, audit: &Audit) -> Self {
         Self { inner, audit: audit.clone() }
     }
 }

@@ -3,7 +3,7 @@
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
-use prorata_worker::memory::Faults;
+use prorata_testkit::fakes::Faults;
 
 use crate::harness::*;
 use crate::world::{What, World};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use prorata_testkit::fakes::Faults;
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::Faults;
 use prorata_worker::stream::Options;
 
 use crate::member::{Member, Stepped};

@@ -1,6 +1,6 @@
 //! Faults at every single effect: whoever comes after ends where an untouched worker does.
 
-use prorata_worker::memory::{Fault, Faults};
+use prorata_testkit::fakes::{Fault, Faults};
 
 use crate::cluster::Cluster;
 use crate::oracle;

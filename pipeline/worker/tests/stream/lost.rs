@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
+use prorata_testkit::fakes::{FakeBroker, Faults};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Faults, MemoryBroker};
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 
@@ -144,7 +144,7 @@ async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
 #[tokio::test]
 async fn what_one_topic_loses_takes_nothing_from_another() {
     for seed in 0..48 {
-        let world = World::on(MemoryBroker::seeded(seed), 2);
+        let world = World::on(FakeBroker::seeded(seed), 2);
         world.broker.set_poll_messages(40);
         world.audit.free_offsets();
         let mut member = world.start("a", Faults::default(), |options| options.go_on_without_lost = true);

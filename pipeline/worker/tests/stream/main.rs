@@ -1,4 +1,4 @@
-//! The stream worker on in-memory twins.
+//! The stream worker on in-memory fakes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

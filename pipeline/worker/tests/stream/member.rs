@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use prorata_testkit::fakes::{FakeSource, Faults};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Faults, MemorySource};
 use prorata_worker::status::Status;
 use prorata_worker::stream::Worker;
 
 use crate::world::World;
 
-type Opening = Pin<Box<dyn Future<Output = Result<Worker<MemorySource>, WorkerError>>>>;
-type Running = Pin<Box<dyn Future<Output = (Worker<MemorySource>, Result<bool, WorkerError>)>>>;
+type Opening = Pin<Box<dyn Future<Output = Result<Worker<FakeSource>, WorkerError>>>>;
+type Running = Pin<Box<dyn Future<Output = (Worker<FakeSource>, Result<bool, WorkerError>)>>>;
 
 enum State {
     Opening(Opening),
-    Idle(Box<Worker<MemorySource>>),
+    Idle(Box<Worker<FakeSource>>),
     Running(Running),
     Gone,
 }
@@ -134,7 +134,7 @@ impl Member {
     }
 }
 
-fn begin(mut worker: Worker<MemorySource>, stop: bool) -> Running {
+fn begin(mut worker: Worker<FakeSource>, stop: bool) -> Running {
     Box::pin(async move {
         let more = if stop {
             worker.drain().await;

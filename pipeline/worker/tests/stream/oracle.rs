@@ -7,8 +7,8 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::FakeArchive;
 use prorata_worker::checkpoint::Checkpoint;
-use prorata_worker::memory::MemoryArchive;
 use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
 use prorata_worker::retention::HORIZON_HOURS;
@@ -47,13 +47,13 @@ pub fn held(world: &World) -> Held {
                 let record = record.unwrap();
                 held.events.insert((record.event.payload.kind(), record.body));
             };
-            MemoryArchive.read(&mut &bytes[..], each).unwrap();
+            FakeArchive.read(&mut &bytes[..], each).unwrap();
         }
         if let (Some((stamp, _)), Some(shard)) =
             (names::parse_dead_letters(&path), names::parse_dead_letter_shard(&path))
             && latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp))
         {
-            for letter in MemoryArchive.read_dead_letters(&bytes).unwrap() {
+            for letter in FakeArchive.read_dead_letters(&bytes).unwrap() {
                 let Some(place) = place(&letter) else { continue };
                 let before = held.letters.insert(place.clone(), letter.rejected.reject.reason);
                 assert_eq!(before, None, "{place:?} is a dead letter twice");

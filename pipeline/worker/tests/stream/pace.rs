@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prorata_worker::memory::{Faults, MemoryMessages};
+use prorata_testkit::fakes::{FakeMessages, Faults};
 
 use crate::harness::*;
 use crate::member::{Member, Stepped};
@@ -51,7 +51,7 @@ async fn while_messages_wait_for_the_registry_hours_close_as_when_none_come() {
     }
     world.registry.set_down(true);
     let waits = pod("acme", 365, "waits", 1);
-    world.send_event(&waits, MemoryMessages::encode(LATER, &waits), What::Unregistered(waits.clone()));
+    world.send_event(&waits, FakeMessages::encode(LATER, &waits), What::Unregistered(waits.clone()));
     while member.status.lock().waits.is_empty() {
         member.step().await;
     }

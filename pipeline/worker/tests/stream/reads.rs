@@ -1,8 +1,8 @@
 //! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a loud stop,
 //! and never are tables wrong.
 
+use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Fault, Faults};
 
 use crate::script::{LONG, SHORT, Story, check, live};
 

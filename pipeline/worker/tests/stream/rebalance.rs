@@ -1,7 +1,7 @@
 //! Shards that come and go at every single step.
 
+use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::backfill::Options;
-use prorata_worker::memory::{Faults, MemoryMessages};
 
 use crate::cluster::{Cluster, ROUND};
 use crate::harness::{pod, trace};
@@ -120,7 +120,7 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     world.produce(&[pod("acme", 290, "before", 1)]);
     world.registry.set_down(true);
     let waits = pod("acme", 300, "waits", 1);
-    let value = MemoryMessages::encode(LATER, &waits);
+    let value = FakeMessages::encode(LATER, &waits);
     world.send_event(&waits, value, What::Unregistered(waits.clone()));
     world.produce(&rest[4..]);
     let decided = member.status.lock().counts.checkpoints;

@@ -2,7 +2,7 @@
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
-use prorata_worker::memory::{Faults, MemoryMessages};
+use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::stream::Options;
 
 use crate::cluster::Cluster;
@@ -87,7 +87,7 @@ fn bad(world: &World, organization: &str, reason: Reason) {
     let value = match reason {
         Reason::Malformed => vec![1, 2],
         _ => {
-            let mut value = MemoryMessages::encode(SCHEMA, &event);
+            let mut value = FakeMessages::encode(SCHEMA, &event);
             value[4] = 200;
             value
         }

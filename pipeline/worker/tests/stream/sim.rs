@@ -16,7 +16,7 @@ pub mod producer;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
-use prorata_worker::memory::MemoryBroker;
+use prorata_testkit::fakes::FakeBroker;
 use prorata_worker::names::Shard;
 
 use crate::world::World;
@@ -76,7 +76,7 @@ async fn simulate(seed: u64) -> Coverage {
     let plan = Plan::of(seed, &mut dice);
     println!("seed {seed}: {plan:?}");
     let started = Instant::now();
-    let broker = MemoryBroker::seeded(dice.bits());
+    let broker = FakeBroker::seeded(dice.bits());
     broker.set_poll_messages(plan.poll_messages);
     broker.set_ends(plan.ends);
     broker.set_eager(plan.eager);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{Fault, Faults, Resume};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Fault, Faults, Resume};
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::source::SourceError;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::fakes::{
+    FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeEncoder, FakeMessages, FakeRegistry, FakeSource,
+    Faults, Record, Resume, SteppedClock,
+};
 use prorata_worker::Ports;
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{
-    Faults, MemoryArchive, MemoryBroker, MemoryDeadLetterTopic, MemoryEncoder, MemoryMessages,
-    MemoryRegistry, MemorySource, Record, Resume, SteppedClock,
-};
 use prorata_worker::names::Shard;
 use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};
@@ -32,9 +32,9 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone)]
 pub struct World {
     pub lake: Lake,
-    pub broker: MemoryBroker,
-    pub registry: MemoryRegistry,
-    pub letters: MemoryDeadLetterTopic,
+    pub broker: FakeBroker,
+    pub registry: FakeRegistry,
+    pub letters: FakeDeadLetterTopic,
     pub clock: SteppedClock,
     pub audit: Audit,
     pub shards: Shard,
@@ -64,21 +64,21 @@ pub enum What {
 
 impl Default for World {
     fn default() -> Self {
-        Self::on(MemoryBroker::default(), 2)
+        Self::on(FakeBroker::default(), 2)
     }
 }
 
 impl World {
     /// Two topics; it is seven hours after the start of every trace, so that six may close.
-    pub fn on(broker: MemoryBroker, shards: Shard) -> Self {
+    pub fn on(broker: FakeBroker, shards: Shard) -> Self {
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, shards));
         let lake = Lake::default();
         Self {
             audit: Audit::of(&lake),
             lake,
             broker,
-            registry: MemoryRegistry::with([SCHEMA]),
-            letters: MemoryDeadLetterTopic::default(),
+            registry: FakeRegistry::with([SCHEMA]),
+            letters: FakeDeadLetterTopic::default(),
             clock: SteppedClock::new(Hour(START + 7).start()),
             shards,
             sent: Arc::default(),
@@ -93,7 +93,7 @@ impl World {
     /// Sends these events as a good producer does.
     pub fn produce(&self, events: &[EventRecord]) {
         for event in events {
-            let value = MemoryMessages::encode(SCHEMA, event);
+            let value = FakeMessages::encode(SCHEMA, event);
             self.send_event(event, value, What::Event(event.clone()));
         }
     }
@@ -155,7 +155,7 @@ impl World {
         faults: Faults,
         status: Arc<Status>,
         change: C,
-    ) -> impl Future<Output = Result<Worker<MemorySource>, WorkerError>> + use<C> {
+    ) -> impl Future<Output = Result<Worker<FakeSource>, WorkerError>> + use<C> {
         let ports = StreamPorts {
             shared: Ports {
                 store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
@@ -163,8 +163,8 @@ impl World {
                     self.lake.tables.with_faults(faults.clone()),
                     &self.audit,
                 )),
-                archive: Arc::new(MemoryArchive),
-                encoder: Arc::new(MemoryEncoder),
+                archive: Arc::new(FakeArchive),
+                encoder: Arc::new(FakeEncoder),
                 clock: Arc::new(self.clock.clone()),
             },
             decoder: Arc::new(self.registry.decoder()),

@@ -1,6 +1,6 @@
 //! An owner that is held up at any effect, and whose effect happens after another has taken its shards.
 
-use prorata_worker::memory::{Fault, Faults, Resume};
+use prorata_testkit::fakes::{Fault, Faults, Resume};
 
 use crate::cluster::Cluster;
 use crate::script::{LONG, SHORT, Story, check, live, tell};

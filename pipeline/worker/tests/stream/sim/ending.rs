@@ -5,8 +5,8 @@ use std::time::Duration;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::fakes::Faults;
 use prorata_worker::backfill::Options;
-use prorata_worker::memory::Faults;
 use prorata_worker::names::Shard;
 
 use super::chaos;

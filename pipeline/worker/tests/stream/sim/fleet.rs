@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use prorata_schemas::rules::Rules;
+use prorata_testkit::fakes::{Faults, Resume};
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Faults, Resume};
 use prorata_worker::source::SourceError;
 use prorata_worker::stream::Options;
 

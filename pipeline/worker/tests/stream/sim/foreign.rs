@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
+use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
 use prorata_worker::Ports;
+use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::error::WorkerError;
-use prorata_worker::memory::{Faults, MemoryArchive, MemoryEncoder, MemoryInput};
 use prorata_worker::ports::Silent;
 
 use super::coverage::Coverage;
@@ -64,7 +65,7 @@ impl Foreign {
     ) {
         self.gather(world, plan, dice);
         let rates =
-            prorata_worker::memory::Rates { pause: 0, truncated: 0, flipped: 0, missing: 0, ..plan.rates };
+            prorata_testkit::fakes::Rates { pause: 0, truncated: 0, flipped: 0, missing: 0, ..plan.rates };
         let faults = Faults::random(dice.bits(), rates);
         let (take_over, rows_in_flight) = (dice.happens(500), dice.pick(&[1, 100_000]));
         let held = world.audit.latest().values().any(|checkpoint| {
@@ -103,11 +104,11 @@ pub async fn run(
         shared: Ports {
             store: Arc::new(AuditedStore::new(world.lake.store.with_faults(faults.clone()), &world.audit)),
             tables: Arc::new(AuditedTables::new(world.lake.tables.with_faults(faults), &world.audit)),
-            archive: Arc::new(MemoryArchive),
-            encoder: Arc::new(MemoryEncoder),
+            archive: Arc::new(FakeArchive),
+            encoder: Arc::new(FakeEncoder),
             clock: Arc::new(world.clock.clone()),
         },
-        input: Arc::new(MemoryInput { files }),
+        input: Arc::new(InMemoryFiles { files }),
         progress: Arc::new(Silent),
     };
     backfill::run(ports, options).await

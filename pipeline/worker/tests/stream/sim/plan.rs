@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prorata_worker::memory::{Ends, Rates};
+use prorata_testkit::fakes::{Ends, Rates};
 use prorata_worker::names::Shard;
 use prorata_worker::stream::{Options, WatermarkRule};
 

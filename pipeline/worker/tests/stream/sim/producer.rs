@@ -3,7 +3,7 @@
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
-use prorata_worker::memory::MemoryMessages;
+use prorata_testkit::fakes::FakeMessages;
 use prorata_worker::names::Shard;
 
 use super::dice::Dice;
@@ -99,7 +99,7 @@ pub fn something(organization: &str, minutes: i64, dice: &mut Dice) -> EventReco
 /// A message that is no event, or not one that may count.
 fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
     let organization = event.event.organization_id.to_string();
-    let value = MemoryMessages::encode(SCHEMA, event);
+    let value = FakeMessages::encode(SCHEMA, event);
     let bad = |value: Vec<u8>, reason| world.send_event(event, value, What::Bad(reason));
     let minutes = event.event.event_time.0 / 60_000_000 - START * 60;
     match dice.below(9) {
@@ -109,7 +109,7 @@ fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
             let shard = world.shard_of(&event.event.organization_id);
             world.send(topic, shard, Some(key), None, What::Bad(Reason::Malformed));
         }
-        2 => bad(MemoryMessages::encode(NEVER, event), Reason::UnknownSchema),
+        2 => bad(FakeMessages::encode(NEVER, event), Reason::UnknownSchema),
         3 => {
             let mut value = value;
             value[4] = 200;
@@ -117,7 +117,7 @@ fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
         }
         4 => {
             let negative = node_priced(&organization, minutes, Decimal12::from_int(-1));
-            bad(MemoryMessages::encode(SCHEMA, &negative), Reason::InvalidField);
+            bad(FakeMessages::encode(SCHEMA, &negative), Reason::InvalidField);
         }
         5 => {
             let topic = crate::world::topic_of(event);
@@ -136,10 +136,10 @@ fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
                 node.currency = "EUR".into();
             }
             let euros = EventRecord::new(priced);
-            bad(MemoryMessages::encode(SCHEMA, &euros), Reason::CurrencyMismatch);
+            bad(FakeMessages::encode(SCHEMA, &euros), Reason::CurrencyMismatch);
         }
         _ => {
-            let value = MemoryMessages::encode(LATER, event);
+            let value = FakeMessages::encode(LATER, event);
             world.send_event(event, value, What::Unregistered(event.clone()));
         }
     }

@@ -1,0 +1,140 @@
+//! Conformance of what makes files, archive and table encoder: the fake and the real thing both pass.
+
+use std::collections::BTreeSet;
+
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::fold::Body;
+use prorata_worker::ports::{Archive, DeadLetter, HourClock, Origin, Position, Rejected, TableEncoder};
+
+use crate::conformance::{Checked, equal};
+
+/// Files are cut and bent at this many places.
+const PLACES: usize = 400;
+
+/// What reading a file told: events, their positions, and how much was rejected.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    events: Vec<Body>,
+    places: Vec<Option<Position>>,
+    rejected: usize,
+}
+
+fn told(archive: &dyn Archive, mut file: &[u8]) -> Result<Told, String> {
+    let mut told = Told::default();
+    let each = &mut |place, record: Result<EventRecord, Rejected>| match record {
+        Ok(record) => {
+            told.events.push((record.event.payload.kind(), record.body));
+            told.places.push(place);
+        }
+        Err(_) => told.rejected += 1,
+    };
+    archive.read(&mut file, each).map_err(|error| error.to_string())?;
+    Ok(told)
+}
+
+/// Checks an archive with these events, at least two different ones.
+///
+/// # Errors
+/// The first promise that is not kept.
+pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
+    let bodies: Vec<Body> =
+        events.iter().map(|record| (record.event.payload.kind(), record.body.clone())).collect();
+    let lent: Vec<(EventKind, &[u8])> = bodies.iter().map(|(kind, body)| (*kind, &**body)).collect();
+    let file = archive.write(&lent)?;
+    equal("equal events make equal bytes", archive.write(&lent)? == file, true)?;
+    let read = told(archive, &file)?;
+    equal("what is written is read", &read.events, &bodies)?;
+    equal("nothing of it is rejected", read.rejected, 0)?;
+    equal("every event has a place", read.places.iter().all(Option::is_some), true)?;
+    equal("places ascend", read.places.is_sorted_by(|one, next| one < next), true)?;
+    let none = archive.write(&[])?;
+    equal("a file without events", told(archive, &none)?.events.len(), 0)?;
+    equal("bytes that are no file are rejected", told(archive, b"no file")?.rejected, 1)?;
+    damage(archive, &file, &bodies)?;
+    dead_letters(archive)
+}
+
+/// Of a file that is cut or bent, what is told as an event was written, and what is missing is told as
+/// rejected.
+fn damage(archive: &dyn Archive, file: &[u8], bodies: &[Body]) -> Checked {
+    let written: BTreeSet<&Body> = bodies.iter().collect();
+    let step = (file.len() / PLACES).max(1);
+    for at in (0..file.len()).step_by(step) {
+        let mut bent = file.to_vec();
+        bent.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
+        for (what, damaged) in [("cut", file.get(..at).unwrap_or_default()), ("bent", &bent)] {
+            let read = told(archive, damaged)?;
+            if let Some(invented) = read.events.iter().find(|event| !written.contains(event)) {
+                return Err(format!("a file {what} at {at} told {invented:?}, which was not written"));
+            }
+            if read.events.len() < bodies.len() && read.rejected == 0 {
+                return Err(format!("a file {what} at {at} lost events and rejected nothing"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn dead_letters(archive: &dyn Archive) -> Checked {
+    let rejected = |bytes: &[u8]| Rejected {
+        reject: Reject::new(Reason::KeyMismatch, "the message key is 'a'"),
+        bytes: bytes.to_vec(),
+    };
+    let message = Origin::Message {
+        topic: "pods".into(),
+        partition: 3,
+        offset: 1 << 40,
+        timestamp_millis: -1,
+        key: Some(Vec::new()),
+        headers: vec![("a".into(), None), ("a".into(), Some(vec![0, 255]))],
+    };
+    let file = |position| Origin::File { path: "x/y.avro".into(), position };
+    let place = Position { block: 2, byte: 77, record: Some(5) };
+    let letters: Vec<DeadLetter> = [message, file(None), file(Some(place))]
+        .into_iter()
+        .map(|origin| DeadLetter { origin, rejected: rejected(&[0xc3, 0x01, 0]) })
+        .collect();
+    let bytes = archive.write_dead_letters(&letters)?;
+    equal("equal letters make equal bytes", archive.write_dead_letters(&letters)? == bytes, true)?;
+    equal("letters are read as written", archive.read_dead_letters(&bytes)?, letters)?;
+    let cut = bytes.get(..bytes.len() - 1).unwrap_or_default();
+    equal("a file of letters that is cut is an error", archive.read_dead_letters(cut).is_err(), true)
+}
+
+/// Checks a table encoder with the tables of an hour, which have rows of `table`, and with others that differ
+/// in them.
+///
+/// # Errors
+/// The first promise that is not kept.
+pub fn table_encoder(
+    encoder: &dyn TableEncoder,
+    table: Table,
+    hour: &HourTables,
+    other: &HourTables,
+) -> Checked {
+    let clock = |revision| HourClock {
+        late_events: 0,
+        max_event_time_seen: None,
+        complete: true,
+        revision,
+        last_updated: Timestamp(revision * 1_000_000),
+    };
+    let encode = |hour: &HourTables, revision| {
+        let file = encoder.encode(table, std::slice::from_ref(hour), &[clock(revision)])?;
+        file.ok_or_else(|| format!("{} has rows, but no file", table.name()))
+    };
+    let (file, again) = (encode(hour, 1)?, encode(hour, 1)?);
+    equal("equal rows make equal bytes", again == file, true)?;
+    equal("it has rows", file.rows > 0, true)?;
+    let later = encode(hour, 2)?;
+    equal("the clock is no part of the digest", &later.digest, &file.digest)?;
+    equal("only hours tells the clock", later.bytes == file.bytes, table != Table::Hours)?;
+    equal("other rows have another digest", encode(other, 1)?.digest == file.digest, false)?;
+    let named = !file.digest.is_empty() && file.digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    equal("a digest can stand in a name", named, true)?;
+    equal("no organization, no file", encoder.encode(table, &[], &[])?.is_none(), true)
+}

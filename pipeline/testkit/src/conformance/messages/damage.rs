@@ -1,0 +1,94 @@
+//! Bytes that are no message, or not a whole one.
+
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::Reason;
+use prorata_worker::source::{MessageDecoder, Undecoded};
+
+use super::{Checked, Stage, Written, decoded, rejected};
+
+/// A message cut at any byte is malformed, whether its schema is known or not. Nobody is asked for another
+/// schema.
+pub(super) async fn cut(stage: &Stage) -> Checked {
+    let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
+    for record in &stage.events {
+        for written in [Written::Newest, Written::Evolved] {
+            let Some(message) = stage.message(record, written).await? else { continue };
+            let whole = needed(&*ignorant, &message);
+            decoded(&*decoder, &message).await?.map_err(|reject| reject.to_string())?;
+            for at in 0..message.len() {
+                let (what, cut) = (format!("{:?} cut at {at}", record.event), &message[..at]);
+                let needed = needed(&*ignorant, cut);
+                if needed.is_some() && needed != whole {
+                    return Err(format!("{what} asks for schema {needed:?} instead of {whole:?}"));
+                }
+                rejected(&what, decoded(&*decoder, cut).await?, Reason::Malformed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Option<u32> {
+    match decoder.decode(value) {
+        Err(Undecoded::NeedsSchema(id)) => Some(id),
+        _ => None,
+    }
+}
+
+pub(super) async fn longer(stage: &Stage) -> Checked {
+    let decoder = stage.place.decoder()?;
+    for record in &stage.events {
+        for written in [Written::Newest, Written::Evolved] {
+            let Some(message) = stage.message(record, written).await? else { continue };
+            for tail in [&[0][..], b"x", &message] {
+                let what = format!("{:?} and {} bytes more", record.event, tail.len());
+                let longer = [&message[..], tail].concat();
+                rejected(&what, decoded(&*decoder, &longer).await?, Reason::Malformed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn strange(stage: &Stage) -> Checked {
+    let decoder = stage.place.decoder()?;
+    let mut strange = stage.place.strange();
+    strange.push(Vec::new());
+    for value in strange {
+        let what = format!("the value {value:02x?}");
+        match decoder.decode(&value) {
+            Err(Undecoded::NeedsSchema(id)) => return Err(format!("{what} needs schema {id}")),
+            Err(Undecoded::Reject(reject)) => rejected(&what, Err(reject), Reason::Malformed)?,
+            Ok(record) => rejected(&what, Ok(record), Reason::Malformed)?,
+        }
+    }
+    Ok(())
+}
+
+/// One wrong bit may make another event, but no half of one, and its body is the canonical one.
+pub(super) async fn bent(stage: &Stage) -> Checked {
+    let decoder = stage.place.decoder()?;
+    for record in &stage.events {
+        for written in [Written::Newest, Written::Evolved] {
+            let Some(message) = stage.message(record, written).await? else { continue };
+            decoded(&*decoder, &message).await?.map_err(|reject| reject.to_string())?;
+            for bit in 0..message.len() * 8 {
+                let mut bent = message.clone();
+                bent.iter_mut().skip(bit / 8).take(1).for_each(|byte| *byte ^= 1 << (bit % 8));
+                judge(&format!("{:?} with bit {bit} wrong", record.event), decoder.decode(&bent))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(what: &str, found: Result<EventRecord, Undecoded>) -> Checked {
+    match found {
+        Ok(record) if record == EventRecord::new(record.event.clone()) => Ok(()),
+        Ok(record) => Err(format!("{what} became {:?}, and not its canonical body", record.event)),
+        Err(Undecoded::Reject(reject)) if reject.sentence.trim().is_empty() => {
+            Err(format!("{what} is rejected without a sentence"))
+        }
+        Err(Undecoded::Reject(_) | Undecoded::NeedsSchema(_)) => Ok(()),
+    }
+}

@@ -1,0 +1,317 @@
+//! Conformance of [`MessageDecoder`]: each promise is a check that the fake and the real thing both pass.
+//!
+//! A format without a registry has no schema ids: it never asks for one, and leaves out what is said of
+//! registries.
+
+mod damage;
+mod registry;
+
+use async_trait::async_trait;
+use prorata_schemas::event::{
+    Event, EventKind, EventRecord, NodeStopped, Payload, QuotaDeleted, QuotaKind, QuotaSet,
+};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::time::Timestamp;
+use prorata_worker::source::{MessageDecoder, Undecoded};
+
+use crate::conformance::{Checked, equal};
+
+/// Where the suite runs.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// A registry that no check has used before; of a format without, nothing.
+    async fn place(&self) -> Result<Box<dyn Place>, String>;
+
+    /// Events to send beside the suite's own. What was made of them elsewhere, such as by an archive, is what
+    /// the decoder must make of their messages.
+    fn events(&self) -> Vec<EventRecord>;
+}
+
+/// How a message is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// With our newest schema.
+    Newest,
+    /// With a compatible schema of another version, which has fields of its own beside all of ours.
+    Evolved,
+    /// With a schema that is none of ours.
+    Foreign,
+    /// With a schema that cannot be had: nobody has registered it, or it is not among those known.
+    Unknown,
+}
+
+/// How a registry answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answering {
+    /// As it should.
+    Well,
+    /// With an error, or not even connections are taken.
+    Failing,
+    /// Never: connections are taken, questions too.
+    Silent,
+}
+
+/// A registry and what producers send with it.
+#[async_trait]
+pub trait Place: Send + Sync {
+    /// The decoder of a new process, which has not asked for any schema yet.
+    fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String>;
+
+    /// Whether messages name schemas of a registry.
+    fn has_registry(&self) -> bool;
+
+    /// The message of this body of our newest schema. None: the format has no message that is so written.
+    async fn message(
+        &self,
+        kind: EventKind,
+        body: &[u8],
+        written: Written,
+    ) -> Result<Option<Vec<u8>>, String>;
+
+    /// Registers the schema of [`Written::Unknown`]. False: it cannot.
+    async fn register_unknown(&self) -> Result<bool, String>;
+
+    /// From now on the registry answers so. False: it cannot.
+    async fn answer(&self, how: Answering) -> Result<bool, String>;
+
+    /// How often the registry has been asked for a schema. None: that cannot be told.
+    fn asked(&self) -> Option<u64>;
+
+    /// Bytes that are no message of this format, such as those of another one.
+    fn strange(&self) -> Vec<Vec<u8>>;
+}
+
+/// A check's place and what it had to leave out.
+struct Stage {
+    place: Box<dyn Place>,
+    events: Vec<EventRecord>,
+    left_out: Vec<&'static str>,
+}
+
+/// Runs the suite, and returns what the harness could not do.
+///
+/// # Errors
+/// The first promise that is not kept.
+pub async fn message_decoder(harness: &dyn Harness) -> Result<Vec<&'static str>, String> {
+    let mut left_out = Vec::new();
+    for check in Check::ALL {
+        let events = own_events().into_iter().chain(harness.events()).collect();
+        let mut stage = Stage { place: harness.place().await?, events, left_out: Vec::new() };
+        check.run(&mut stage).await.map_err(|broken| format!("{}: {broken}", check.name()))?;
+        left_out.append(&mut stage.left_out);
+    }
+    left_out.dedup();
+    Ok(left_out)
+}
+
+/// The promises.
+#[derive(Clone, Copy, Debug)]
+enum Check {
+    Events,
+    Evolved,
+    Canonical,
+    Cut,
+    Longer,
+    Strange,
+    Bent,
+    Refused,
+    Unknown,
+    Asking,
+    Unavailable,
+}
+
+impl Check {
+    const ALL: [Self; 11] = [
+        Self::Events,
+        Self::Evolved,
+        Self::Canonical,
+        Self::Cut,
+        Self::Longer,
+        Self::Strange,
+        Self::Bent,
+        Self::Refused,
+        Self::Unknown,
+        Self::Asking,
+        Self::Unavailable,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Events => "every event is read as it was sent",
+            Self::Evolved => "an event is the same whichever compatible schema it was written with",
+            Self::Canonical => "the body of an event is the canonical one, however it was written",
+            Self::Cut => "a message that is cut is malformed",
+            Self::Longer => "a message that goes on behind its end is malformed",
+            Self::Strange => "bytes that are no message are malformed, and nobody is asked",
+            Self::Bent => "whatever bytes come, an event is whole, and a reject says why",
+            Self::Refused => "what cannot be an event is rejected with its reason",
+            Self::Unknown => "a schema that nobody knows rejects its messages until it is registered",
+            Self::Asking => "a schema is asked for when it is fetched, and once",
+            Self::Unavailable => "a registry that is unavailable is no verdict on a message",
+        }
+    }
+
+    async fn run(self, stage: &mut Stage) -> Checked {
+        match self {
+            Self::Events => stage.events().await,
+            Self::Evolved => stage.evolved().await,
+            Self::Canonical => stage.canonical().await,
+            Self::Cut => damage::cut(stage).await,
+            Self::Longer => damage::longer(stage).await,
+            Self::Strange => damage::strange(stage),
+            Self::Bent => damage::bent(stage).await,
+            Self::Refused => stage.refused().await,
+            Self::Unknown => registry::unknown(stage).await,
+            Self::Asking => registry::asking(stage).await,
+            Self::Unavailable => registry::unavailable(stage).await,
+        }
+    }
+}
+
+/// A name that stands once in a body.
+const NAMESPACE: &str = "namespace-of-a-block";
+
+fn event(payload: Payload) -> Event {
+    Event { organization_id: "acme".into(), event_time: Timestamp(1_793_491_200_000_000), payload }
+}
+
+fn node_stopped(node_id: &str) -> Event {
+    event(Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: node_id.into() }))
+}
+
+/// An event whose schema is another one.
+fn quota_deleted() -> Event {
+    event(Payload::QuotaDeleted(QuotaDeleted { cluster_id: "c".into(), quota_id: "q".into() }))
+}
+
+fn own_events() -> Vec<EventRecord> {
+    let quota_set = QuotaSet {
+        cluster_id: "c".into(),
+        quota_id: "q".into(),
+        kind: QuotaKind::CompositeElasticQuota,
+        namespaces: vec![NAMESPACE.into()],
+        min: [].into(),
+        max: None,
+    };
+    [node_stopped("n"), event(Payload::QuotaSet(quota_set)), quota_deleted()].map(EventRecord::new).into()
+}
+
+/// Decodes as the worker does: fetches what is needed, once.
+async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
+    let outcome = match decoder.decode(value) {
+        Err(Undecoded::NeedsSchema(id)) => {
+            decoder.fetch(id).await.map_err(|error| error.to_string())?;
+            decoder.decode(value)
+        }
+        outcome => outcome,
+    };
+    match outcome {
+        Ok(record) => Ok(Ok(record)),
+        Err(Undecoded::Reject(reject)) => Ok(Err(reject)),
+        Err(Undecoded::NeedsSchema(id)) => Err(format!("schema {id} is still needed after it was fetched")),
+    }
+}
+
+/// It is rejected for this reason, with a sentence.
+fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> Checked {
+    match found {
+        Ok(record) => Err(format!("{what} became {:?}", record.event)),
+        Err(reject) if reject.sentence.trim().is_empty() => {
+            Err(format!("{what} is rejected without a sentence"))
+        }
+        Err(reject) if reject.reason == reason => Ok(()),
+        Err(reject) => Err(format!("{what} is rejected as {reject}, expected {reason}")),
+    }
+}
+
+impl Stage {
+    /// The message of an event. Every format has one with our newest schema.
+    async fn newest(&self, record: &EventRecord) -> Result<Vec<u8>, String> {
+        let message = self.message(record, Written::Newest).await?;
+        message.ok_or_else(|| "the format has no messages".into())
+    }
+
+    async fn message(&self, record: &EventRecord, written: Written) -> Result<Option<Vec<u8>>, String> {
+        self.place.message(record.event.payload.kind(), &record.body, written).await
+    }
+
+    /// Every message becomes its event, each time it is decoded.
+    async fn all_become(&self, messages: &[(Vec<u8>, &EventRecord)]) -> Checked {
+        let decoder = self.place.decoder()?;
+        for round in ["first", "second"] {
+            for (message, record) in messages {
+                let kind = record.event.payload.kind();
+                let found = decoded(&*decoder, message).await?;
+                equal(&format!("{kind:?}, the {round} time"), found.as_ref(), Ok(*record))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn events(&self) -> Checked {
+        let mut messages = Vec::new();
+        for record in &self.events {
+            messages.push((self.newest(record).await?, record));
+        }
+        self.all_become(&messages).await
+    }
+
+    async fn evolved(&mut self) -> Checked {
+        let mut messages = Vec::new();
+        for record in &self.events {
+            if let Some(message) = self.message(record, Written::Evolved).await? {
+                messages.push((message, record));
+            }
+        }
+        self.all_become(&messages).await?;
+        if messages.is_empty() {
+            self.left_out.push("schemas of other versions");
+        }
+        Ok(())
+    }
+
+    /// Avro lets an array be written with the number of its bytes in front; the canonical form has none.
+    async fn canonical(&self) -> Checked {
+        let item = [&[zigzag(NAMESPACE.len())?], NAMESPACE.as_bytes()].concat();
+        let (canonical, sized) =
+            ([&[2][..], &item].concat(), [&[1, zigzag(item.len())?][..], &item].concat());
+        for record in &self.events {
+            let Some(at) = record.body.windows(canonical.len()).position(|bytes| bytes == canonical) else {
+                continue;
+            };
+            let (before, behind) = record.body.split_at(at);
+            let behind = behind.strip_prefix(&canonical[..]).unwrap_or_default();
+            let body = [before, &sized, behind].concat();
+            let kind = record.event.payload.kind();
+            let message = self.place.message(kind, &body, Written::Newest).await?.unwrap_or_default();
+            return self.all_become(&[(message, record)]).await;
+        }
+        Err("no event has the namespace".into())
+    }
+
+    async fn refused(&mut self) -> Checked {
+        let decoder = self.place.decoder()?;
+        let invalid = self.newest(&EventRecord::new(node_stopped(""))).await?;
+        rejected("an empty node_id", decoded(&*decoder, &invalid).await?, Reason::InvalidField)?;
+        let record = EventRecord::new(node_stopped("n"));
+        match self.message(&record, Written::Foreign).await? {
+            Some(foreign) => rejected(
+                "a schema that is none of ours",
+                decoded(&*decoder, &foreign).await?,
+                Reason::UnknownEvent,
+            ),
+            None => {
+                self.left_out.push("schemas that are none of ours");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A small number as Avro writes it in one byte.
+fn zigzag(number: usize) -> Result<u8, String> {
+    u8::try_from(number * 2).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

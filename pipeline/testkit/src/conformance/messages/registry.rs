@@ -1,0 +1,161 @@
+//! What is asked of the registry, and what its answers mean.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::source::{MessageDecoder, Undecoded};
+use tokio::time::sleep;
+
+use super::{Answering, Checked, Stage, Written, decoded, equal, node_stopped, quota_deleted, rejected};
+
+/// The longest that one question may take.
+const FEW_SECONDS: Duration = Duration::from_secs(10);
+/// How long after an error the registry is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The schema that a message needs, of a decoder that does not know it.
+fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
+    match decoder.decode(value) {
+        Err(Undecoded::NeedsSchema(id)) => Ok(id),
+        other => Err(format!("a message whose schema was never fetched became {other:?}")),
+    }
+}
+
+/// Fetches a schema that the registry may not know. It may be asked for some seconds till that is certain.
+async fn settle(decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
+    let deadline = Instant::now() + FEW_SECONDS;
+    loop {
+        match fetch(decoder, schema_id).await {
+            Err(_) if Instant::now() < deadline => sleep(ASK_AGAIN).await,
+            settled => return settled,
+        }
+    }
+}
+
+/// Decodes a message whose schema the registry may not know.
+async fn settled(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
+    if let Err(Undecoded::NeedsSchema(id)) = decoder.decode(value) {
+        settle(decoder, id).await?;
+    }
+    decoded(decoder, value).await
+}
+
+async fn fetch(decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
+    decoder.fetch(schema_id).await.map_err(|error| error.to_string())
+}
+
+pub(super) async fn unknown(stage: &mut Stage) -> Checked {
+    let record = EventRecord::new(node_stopped("n"));
+    let Some(message) = stage.message(&record, Written::Unknown).await? else {
+        stage.left_out.push("schemas that nobody knows");
+        return Ok(());
+    };
+    let decoder = stage.place.decoder()?;
+    for round in ["first", "second"] {
+        let what = format!("a schema that nobody knows, the {round} time");
+        rejected(&what, settled(&*decoder, &message).await?, Reason::UnknownSchema)?;
+    }
+    // Beside it, what is known is read.
+    let known = stage.newest(&record).await?;
+    equal("a schema that is known", decoded(&*decoder, &known).await?.as_ref(), Ok(&record))?;
+    if stage.place.register_unknown().await? {
+        let later = decoded(&*stage.place.decoder()?, &message).await?;
+        return equal("a schema that is registered by now", later.as_ref(), Ok(&record));
+    }
+    stage.left_out.push("schemas that are registered later");
+    Ok(())
+}
+
+pub(super) async fn asking(stage: &mut Stage) -> Checked {
+    let record = EventRecord::new(node_stopped("n"));
+    let (message, decoder) = (stage.newest(&record).await?, stage.place.decoder()?);
+    // No id is an error of the registry for long, whatever number it is.
+    for id in [0, u32::MAX] {
+        settle(&*stage.place.decoder()?, id).await?;
+    }
+    if !stage.place.has_registry() {
+        stage.left_out.push("registries");
+        return equal("a message without a registry", decoder.decode(&message), Ok(record));
+    }
+    let asked = stage.place.asked();
+    let more = |count: u64| asked.map(|asked| asked + count);
+    let id = needed(&*decoder, &message)?;
+    equal("decoding again", needed(&*decoder, &message)?, id)?;
+    equal("questions to the registry by decoding", stage.place.asked(), asked)?;
+    fetch(&*decoder, id).await?;
+    equal("questions to the registry by fetching", stage.place.asked(), more(1))?;
+    for _ in 0..3 {
+        equal("a message of a schema that was fetched", decoder.decode(&message), Ok(record.clone()))?;
+    }
+    equal("questions to the registry afterwards", stage.place.asked(), more(1))?;
+    equal("what one process knows another one does not", needed(&*stage.place.decoder()?, &message)?, id)?;
+    if asked.is_none() {
+        stage.left_out.push("how often the registry is asked");
+    }
+    all_at_once(stage).await
+}
+
+/// Several schemas are fetched at the same time, some of them twice.
+async fn all_at_once(stage: &Stage) -> Checked {
+    let decoder = stage.place.decoder()?;
+    let mut messages = Vec::new();
+    for record in &stage.events {
+        messages.push((stage.newest(record).await?, record));
+    }
+    let ids = messages.iter().map(|(message, _)| needed(&*decoder, message));
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    let fetched = join_all(ids.iter().chain(&ids).map(|id| decoder.fetch(*id))).await;
+    fetched.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| error.to_string())?;
+    messages.iter().try_for_each(|(message, record)| {
+        equal("what was fetched at the same time", decoder.decode(message).as_ref(), Ok(*record))
+    })
+}
+
+pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
+    let (known, record) = (&EventRecord::new(node_stopped("n")), &EventRecord::new(quota_deleted()));
+    let (known_message, message) = (stage.newest(known).await?, stage.newest(record).await?);
+    let unknown = stage.message(known, Written::Unknown).await?;
+    for how in [Answering::Failing, Answering::Silent] {
+        let decoder = stage.place.decoder()?;
+        equal("while it answers", decoded(&*decoder, &known_message).await?.as_ref(), Ok(known))?;
+        if !stage.place.answer(how).await? {
+            stage.left_out.push(match how {
+                Answering::Silent => "registries that never answer",
+                Answering::Failing | Answering::Well => "registries that fail",
+            });
+            continue;
+        }
+        for message in std::iter::once(&message).chain(&unknown) {
+            fails(how, &*decoder, message).await?;
+        }
+        equal("a schema that is known already", decoder.decode(&known_message).as_ref(), Ok(known))?;
+        stage.place.answer(Answering::Well).await?;
+        equal("when it answers again", decoded(&*decoder, &message).await?.as_ref(), Ok(record))?;
+        if let Some(unknown) = &unknown {
+            let found = settled(&*decoder, unknown).await?;
+            rejected("a schema that nobody knows, once it answers", found, Reason::UnknownSchema)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fetching says that the registry is unavailable, soon, and the message needs its schema as before.
+async fn fails(how: Answering, decoder: &dyn MessageDecoder, message: &[u8]) -> Checked {
+    let id = needed(decoder, message)?;
+    for _ in 0..2 {
+        let since = Instant::now();
+        match decoder.fetch(id).await {
+            Ok(()) => return Err(format!("{how:?}: no error, and then {:?}", decoder.decode(message))),
+            Err(error) if error.0.trim().is_empty() => {
+                return Err(format!("{how:?}: an error without words"));
+            }
+            Err(_) => equal("what is needed after an error", needed(decoder, message)?, id)?,
+        }
+        if since.elapsed() > FEW_SECONDS {
+            return Err(format!("{how:?}: an answer took {:?}", since.elapsed()));
+        }
+    }
+    Ok(())
+}

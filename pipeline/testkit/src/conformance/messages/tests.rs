@@ -1,0 +1,257 @@
+//! The fake keeps the promises, and decoders that break one are caught.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+
+use super::{Answering, Harness, Place, Written, message_decoder};
+use crate::fakes::{FakeMessages, FakeRegistry};
+
+/// An id that is not registered at first.
+const UNKNOWN: u32 = 1_000;
+/// A second id of each kind.
+const EVOLVED: u32 = 100;
+
+/// The fake, with decoders that break a promise or none.
+struct Faked(Option<Lie>);
+
+struct FakePlace {
+    registry: FakeRegistry,
+    lie: Option<Lie>,
+}
+
+#[async_trait]
+impl Harness for Faked {
+    async fn place(&self) -> Result<Box<dyn Place>, String> {
+        let ids = (0..).take(EventKind::ALL.len()).flat_map(|id| [id, EVOLVED + id]);
+        Ok(Box::new(FakePlace { registry: FakeRegistry::with(ids), lie: self.0 }))
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl Place for FakePlace {
+    fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
+        let honest = self.registry.decoder();
+        Ok(match self.lie {
+            Some(lie) => Box::new(Liar { honest, lie, failed: Mutex::default(), last: Mutex::default() }),
+            None => Box::new(honest),
+        })
+    }
+
+    fn has_registry(&self) -> bool {
+        true
+    }
+
+    async fn message(
+        &self,
+        kind: EventKind,
+        body: &[u8],
+        written: Written,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let id = match written {
+            Written::Newest | Written::Foreign => kind as u32,
+            Written::Evolved => EVOLVED + kind as u32,
+            Written::Unknown => UNKNOWN,
+        };
+        let kind = if written == Written::Foreign { u8::MAX } else { kind as u8 };
+        Ok(Some([&id.to_be_bytes()[..], &[kind], body].concat()))
+    }
+
+    async fn register_unknown(&self) -> Result<bool, String> {
+        self.registry.register(UNKNOWN);
+        Ok(true)
+    }
+
+    async fn answer(&self, how: Answering) -> Result<bool, String> {
+        self.registry.set_down(how == Answering::Failing);
+        Ok(how != Answering::Silent)
+    }
+
+    fn asked(&self) -> Option<u64> {
+        Some(self.registry.fetches())
+    }
+
+    fn strange(&self) -> Vec<Vec<u8>> {
+        vec![vec![1], vec![0, 0, 0]]
+    }
+}
+
+/// A promise that a decoder breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    /// Makes another event of it.
+    Misreads,
+    /// Hands on the body as it came.
+    KeepsBody,
+    /// Refuses schemas of other versions.
+    RefusesEvolved,
+    /// Makes an event of a message that is cut.
+    Completes,
+    /// Calls a message that is cut by another reason.
+    Misjudges,
+    /// Asks for a schema that a message which is cut cannot name.
+    Guesses,
+    /// Does not look behind the end.
+    IgnoresTail,
+    /// Asks for the schema of no message.
+    AsksForNothing,
+    /// Rejects without a sentence.
+    SaysNothing,
+    /// Takes what cannot be an event for damage.
+    CallsAllMalformed,
+    /// Needs a schema again that was fetched.
+    Forgets,
+    /// Waits for the registry while it decodes.
+    AsksByItself,
+    /// Needs for ever what the registry does not know.
+    WaitsForUnknown,
+    /// Asks twice.
+    AsksTwice,
+    /// Takes a registry that is down for one that knows nothing.
+    TakesDownForUnknown,
+    /// Hides that the registry is down.
+    HidesDown,
+    /// Never asks again when the registry was down once.
+    GivesUp,
+    /// Says nothing of why the registry is unavailable.
+    ComplainsWithoutWords,
+}
+
+/// Every lie, and the promise that it breaks.
+const LIES: [(Lie, &str); 18] = [
+    (Lie::Misreads, "every event is read as it was sent: NodeStopped, the first time"),
+    (Lie::KeepsBody, "the body of an event is the canonical one"),
+    (Lie::RefusesEvolved, "an event is the same whichever compatible schema it was written with"),
+    (Lie::Completes, "a message that is cut is malformed"),
+    (Lie::Misjudges, "expected malformed"),
+    (Lie::Guesses, "instead of"),
+    (Lie::IgnoresTail, "a message that goes on behind its end is malformed"),
+    (Lie::AsksForNothing, "nobody is asked: the value [01] needs schema 0"),
+    (Lie::SaysNothing, "is rejected without a sentence"),
+    (Lie::CallsAllMalformed, "what cannot be an event is rejected with its reason: an empty node_id"),
+    (Lie::Forgets, "is still needed after it was fetched"),
+    (Lie::AsksByItself, "a message whose schema was never fetched became"),
+    (Lie::WaitsForUnknown, "a schema that nobody knows rejects its messages"),
+    (Lie::AsksTwice, "questions to the registry by fetching"),
+    (Lie::TakesDownForUnknown, "no verdict on a message: Failing: no error, and then Err(Reject"),
+    (Lie::HidesDown, "no verdict on a message: Failing: no error, and then Err(NeedsSchema"),
+    (Lie::GivesUp, "no verdict on a message: the schema registry is unavailable: for ever"),
+    (Lie::ComplainsWithoutWords, "an error without words"),
+];
+
+/// A decoder that breaks one promise.
+struct Liar {
+    honest: FakeMessages,
+    lie: Lie,
+    /// Schemas that could not be fetched.
+    failed: Mutex<BTreeSet<u32>>,
+    /// The event before.
+    last: Mutex<Option<EventRecord>>,
+}
+
+fn kept<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reject(reason: Reason) -> Result<EventRecord, Undecoded> {
+    Err(Undecoded::Reject(Reject::new(reason, "so it is")))
+}
+
+impl Liar {
+    fn tell_reject(&self, told: Reject, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        let is_cut = told.reason == Reason::Malformed && value.len() > 4;
+        match self.lie {
+            Lie::Completes if is_cut => {
+                let last = kept(&self.last).clone();
+                last.map_or_else(|| reject(Reason::Malformed), Ok)
+            }
+            Lie::Misjudges if is_cut => reject(Reason::InvalidField),
+            Lie::IgnoresTail if is_cut => self.shorter(value),
+            Lie::SaysNothing => Err(Undecoded::Reject(Reject::new(told.reason, " "))),
+            Lie::CallsAllMalformed => Err(Undecoded::Reject(Reject::malformed(told.sentence))),
+            Lie::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
+                Err(Undecoded::NeedsSchema(UNKNOWN))
+            }
+            _ => Err(Undecoded::Reject(told)),
+        }
+    }
+
+    /// The event that the beginning of the value is.
+    fn shorter(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        let event = (4..value.len()).find_map(|end| self.honest.decode(&value[..end]).ok());
+        event.map_or_else(|| reject(Reason::Malformed), Ok)
+    }
+}
+
+#[async_trait]
+impl MessageDecoder for Liar {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        let id = value.first_chunk::<4>().map_or(0, |id| u32::from_be_bytes(*id));
+        match self.lie {
+            Lie::Guesses if (1..4).contains(&value.len()) => return Err(Undecoded::NeedsSchema(77)),
+            Lie::AsksForNothing if value == [1] => return Err(Undecoded::NeedsSchema(0)),
+            Lie::RefusesEvolved if (EVOLVED..UNKNOWN).contains(&id) => return reject(Reason::UnknownEvent),
+            Lie::AsksByItself => {
+                let _told_later = futures::executor::block_on(self.honest.fetch(id));
+            }
+            Lie::Forgets => return Err(Undecoded::NeedsSchema(id)),
+            Lie::TakesDownForUnknown if kept(&self.failed).contains(&id) => {
+                return reject(Reason::UnknownSchema);
+            }
+            _ => {}
+        }
+        match self.honest.decode(value) {
+            Ok(mut record) => {
+                match self.lie {
+                    Lie::Misreads => record.event.organization_id = "another".into(),
+                    Lie::KeepsBody => record.body = value[5..].into(),
+                    _ => {}
+                }
+                *kept(&self.last) = Some(record.clone());
+                Ok(record)
+            }
+            Err(Undecoded::Reject(told)) => self.tell_reject(told, value),
+            needs => needs,
+        }
+    }
+
+    async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
+        if self.lie == Lie::GivesUp && kept(&self.failed).contains(&schema_id) {
+            return Err(RegistryError("for ever".into()));
+        }
+        let fetched = self.honest.fetch(schema_id).await;
+        if self.lie == Lie::AsksTwice {
+            self.honest.fetch(schema_id).await?;
+        }
+        if fetched.is_err() {
+            kept(&self.failed).insert(schema_id);
+        }
+        match self.lie {
+            Lie::TakesDownForUnknown | Lie::HidesDown => Ok(()),
+            Lie::ComplainsWithoutWords => fetched.map_err(|_| RegistryError(String::new())),
+            _ => fetched,
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_fake_of_messages_keeps_its_promises() {
+    assert_eq!(message_decoder(&Faked(None)).await.unwrap(), ["registries that never answer"]);
+}
+
+#[tokio::test]
+async fn a_decoder_that_breaks_any_promise_is_caught() {
+    for (lie, broken) in LIES {
+        let caught = message_decoder(&Faked(Some(lie))).await;
+        let caught = caught.expect_err(&format!("{lie:?} is not caught"));
+        assert!(caught.contains(broken), "{lie:?}: {caught}");
+    }
+}

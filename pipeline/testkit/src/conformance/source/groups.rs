@@ -1,0 +1,170 @@
+//! What several members are told of each other.
+
+use std::collections::BTreeSet;
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::Start;
+
+use super::listener::Listener;
+use super::{Checked, Stage};
+
+/// Shards of these checks.
+const SHARDS: Shard = 4;
+
+/// Whether all shards are held, each by one member, and every member holds some.
+fn shared(members: &[&mut Listener]) -> bool {
+    let held: usize = members.iter().map(|member| member.held.len()).sum();
+    let all: BTreeSet<Shard> = members.iter().flat_map(|member| &member.held).copied().collect();
+    held == usize::from(SHARDS) && all.len() == held && members.iter().all(|member| !member.held.is_empty())
+}
+
+impl Stage<'_> {
+    /// Polls members, which let go of what is revoked, until the shards are shared.
+    async fn share(&self, members: &mut [&mut Listener]) -> Checked {
+        for _ in 0..self.harness.patience() {
+            if shared(members) {
+                // Whoever joined last may not have been heard yet.
+                self.listen(members).await?;
+            }
+            if shared(members) && members.iter().all(|member| member.revoked.is_empty()) {
+                return Ok(());
+            }
+            for member in &mut *members {
+                member.poll().await?;
+                member.release_revoked().await;
+            }
+        }
+        let held: Vec<_> = members.iter().map(|member| &member.held).collect();
+        Err(format!("the shards do not get shared: {held:?}"))
+    }
+}
+
+/// All members read all topics of all shards they hold, from the beginning to this end.
+async fn all_is_read(stage: &Stage<'_>, members: &mut [&mut Listener], topics: &[Text], end: i64) -> Checked {
+    for member in &mut *members {
+        member.start_all(topics).await?;
+    }
+    let read = |members: &[&mut Listener]| {
+        members.iter().all(|member| {
+            let parts = member.held.iter().flat_map(|shard| topics.iter().map(move |topic| (topic, *shard)));
+            parts.into_iter().all(|(topic, shard)| member.ends(topic, shard, end) > 0)
+        })
+    };
+    stage.until(members, "the ends of all topics of the shards that are held", read).await?;
+    for member in members {
+        for (topic, shard) in member.readings.keys() {
+            let found = member.offsets(topic, *shard);
+            if found != (0..end).collect::<Vec<i64>>() {
+                return Err(format!("of {end} messages of {topic}, partition {shard}, {found:?} were told"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One more message in every topic partition.
+async fn one_more(stage: &Stage<'_>, topics: &[Text], number: u32) -> Checked {
+    for topic in topics {
+        for partition in 0..SHARDS {
+            stage.produce(topic, partition, number..number + 1).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn moves(stage: &mut Stage<'_>) -> Checked {
+    let topics = stage.topics(SHARDS, 5).await?;
+    let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
+    all_is_read(stage, &mut [&mut one], &topics, 5).await?;
+
+    // Nothing is assigned to the second before the first has let go of it, and the first hears nothing of it.
+    let mut two = stage.listener("worker-1", &topics).await?;
+    let told = |members: &[&mut Listener]| members.iter().any(|member| !member.revoked.is_empty());
+    stage.until(&mut [&mut one, &mut two], "shards are revoked when a member joins", told).await?;
+    one_more(stage, &topics, 5).await?;
+    stage.listen(&mut [&mut one, &mut two]).await?;
+    if !two.held.is_empty() {
+        return Err(format!("shards {:?} were assigned before they were released", two.held));
+    }
+    stage.share(&mut [&mut one, &mut two]).await?;
+
+    let patience = stage.harness.patience();
+    for shard in 0..SHARDS {
+        for member in [&mut one, &mut two] {
+            let held = member.held.contains(&shard);
+            if member.assigned(shard, patience).await? != held {
+                return Err(format!(
+                    "shard {shard}: {held} was told, but the group, asked anew, says otherwise"
+                ));
+            }
+        }
+    }
+    all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;
+    // What another member holds cannot be read.
+    for shard in two.held.clone() {
+        let from = topics.iter().map(|topic| (topic.clone(), Start::Earliest)).collect();
+        // It may be refused at once, or bring nothing.
+        let _refused = one.source.start(shard, from).await;
+    }
+    stage.listen(&mut [&mut one, &mut two]).await?;
+
+    // Who leaves leaves its shards to the others.
+    one.source.close().await;
+    stage.share(&mut [&mut two]).await?;
+    one_more(stage, &topics, 6).await?;
+    all_is_read(stage, &mut [&mut two], &topics, 7).await?;
+    two.source.close().await;
+    Ok(())
+}
+
+pub(super) async fn expiry(stage: &mut Stage<'_>) -> Checked {
+    let topics = stage.topics(SHARDS, 5).await?;
+    let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
+    let mut two = stage.listener("worker-1", &topics).await?;
+    stage.share(&mut [&mut one, &mut two]).await?;
+    all_is_read(stage, &mut [&mut one, &mut two], &topics, 5).await?;
+
+    if !stage.place.expire("worker-0").await? {
+        stage.left_out.push("members whose session ends");
+        one.source.close().await;
+        two.source.close().await;
+        return Ok(());
+    }
+    stage.share(&mut [&mut two]).await?;
+    one_more(stage, &topics, 5).await?;
+    all_is_read(stage, &mut [&mut two], &topics, 6).await?;
+    let (held, patience) = (one.held.clone(), stage.harness.patience());
+    for shard in &held {
+        if one.assigned(*shard, patience).await? {
+            return Err(format!(
+                "the group, asked anew, still assigns shard {shard} to who was taken for dead"
+            ));
+        }
+    }
+    let told = |members: &[&mut Listener]| members.iter().all(|member| member.lost == held);
+    stage.until(&mut [&mut one], "all shards are lost of who was taken for dead", told).await?;
+    // It is a member again, and shares.
+    stage.share(&mut [&mut one, &mut two]).await?;
+    all_is_read(stage, &mut [&mut one, &mut two], &topics, 6).await?;
+    one.source.close().await;
+    two.source.close().await;
+    Ok(())
+}
+
+pub(super) async fn fencing(stage: &mut Stage<'_>) -> Checked {
+    let topics = stage.topics(SHARDS, 5).await?;
+    let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
+    all_is_read(stage, &mut [&mut one], &topics, 5).await?;
+    let mut two = stage.listener("worker-0", &topics).await?;
+    let fenced = |members: &[&mut Listener]| members.iter().any(|member| member.fenced);
+    stage.until(&mut [&mut one, &mut two], "one of two members of one name is fenced", fenced).await?;
+    if two.fenced {
+        return Err("the member that came later is fenced".into());
+    }
+    stage.share(&mut [&mut two]).await?;
+    all_is_read(stage, &mut [&mut two], &topics, 5).await?;
+    one.source.close().await;
+    two.source.close().await;
+    Ok(())
+}

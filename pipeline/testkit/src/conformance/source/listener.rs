@@ -1,0 +1,254 @@
+//! A member that is listened to: what it tells is noted, and held against what a source promises at any time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+
+use super::{Checked, Stage};
+
+/// How long one poll waits.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// A member that is listened to.
+pub(super) struct Listener {
+    pub(super) source: Box<dyn Source>,
+    /// Shards it has been told it has.
+    pub(super) held: BTreeSet<Shard>,
+    /// Shards it has been told are revoked, since they were last let go of.
+    pub(super) revoked: BTreeSet<Shard>,
+    /// Shards it has been told are lost.
+    pub(super) lost: BTreeSet<Shard>,
+    /// What it has been told since each start.
+    pub(super) readings: BTreeMap<(Text, Shard), Reading>,
+    /// Topic partitions whose offset it has been told is lost.
+    pub(super) offsets_lost: BTreeSet<(Text, Shard)>,
+    /// Whether it was told that another one has taken its place.
+    pub(super) fenced: bool,
+}
+
+/// What was told of a topic partition since its start.
+pub(super) struct Reading {
+    from: Start,
+    pub(super) messages: Vec<Message>,
+    pub(super) ends: Vec<i64>,
+}
+
+impl Reading {
+    /// First offset that may come next: behind what was told, and not before an end that was told.
+    fn next(&self) -> i64 {
+        let start = match self.from {
+            Start::Earliest => 0,
+            Start::At(offset) => offset,
+        };
+        let told = self.messages.last().map_or(start, |last| last.offset + 1);
+        self.ends.last().map_or(told, |end| told.max(*end))
+    }
+
+    fn hear(&mut self, messages: Vec<Message>) -> Checked {
+        for message in messages {
+            if message.offset < self.next() {
+                let Message { topic, partition, offset, .. } = message;
+                return Err(format!(
+                    "offset {offset} of {topic}, partition {partition} came where {} or later was due",
+                    self.next()
+                ));
+            }
+            self.messages.push(message);
+        }
+        Ok(())
+    }
+}
+
+impl Stage<'_> {
+    /// A new member that reads these topics.
+    pub(super) async fn listener(&self, name: &str, topics: &[Text]) -> Result<Listener, String> {
+        Ok(Listener {
+            source: self.place.member(name, topics).await?,
+            held: BTreeSet::new(),
+            revoked: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            readings: BTreeMap::new(),
+            offsets_lost: BTreeSet::new(),
+            fenced: false,
+        })
+    }
+
+    /// A new member, alone in the group, that holds all shards.
+    pub(super) async fn sole_listener(
+        &self,
+        name: &str,
+        topics: &[Text],
+        shards: Shard,
+    ) -> Result<Listener, String> {
+        let mut listener = self.listener(name, topics).await?;
+        let all: BTreeSet<Shard> = (0..shards).collect();
+        self.until(&mut [&mut listener], "the only member gets all shards", |one| {
+            one.iter().all(|listener| listener.held == all)
+        })
+        .await?;
+        Ok(listener)
+    }
+
+    /// Polls the members in turn until the condition holds.
+    pub(super) async fn until(
+        &self,
+        members: &mut [&mut Listener],
+        what: &str,
+        condition: impl Fn(&[&mut Listener]) -> bool,
+    ) -> Checked {
+        for _ in 0..self.harness.patience() {
+            if condition(members) {
+                return Ok(());
+            }
+            for member in &mut *members {
+                member.poll().await?;
+            }
+        }
+        if condition(members) { Ok(()) } else { Err(format!("this has not come: {what}")) }
+    }
+
+    /// Polls the members for a while: what a source must never do shows.
+    pub(super) async fn listen(&self, members: &mut [&mut Listener]) -> Checked {
+        for _ in 0..self.harness.silence() {
+            for member in &mut *members {
+                member.poll().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Listener {
+    /// Starts a shard at the same place in all these topics.
+    pub(super) async fn start(&mut self, topics: &[Text], shard: Shard, from: Start) -> Checked {
+        self.forget(&[shard]);
+        for topic in topics {
+            let reading = Reading { from, messages: Vec::new(), ends: Vec::new() };
+            self.offsets_lost.remove(&(topic.clone(), shard));
+            self.readings.insert((topic.clone(), shard), reading);
+        }
+        let from = topics.iter().map(|topic| (topic.clone(), from)).collect();
+        self.source.start(shard, from).await.map_err(|error| format!("start: {error}"))
+    }
+
+    /// Starts all shards it holds at their earliest messages.
+    pub(super) async fn start_all(&mut self, topics: &[Text]) -> Checked {
+        for shard in self.held.clone() {
+            self.start(topics, shard, Start::Earliest).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of shards.
+    pub(super) async fn release(&mut self, shards: &[Shard]) {
+        self.forget(shards);
+        self.revoked.retain(|shard| !shards.contains(shard));
+        self.source.release(shards).await;
+    }
+
+    /// Lets go of all shards that were revoked.
+    pub(super) async fn release_revoked(&mut self) {
+        let revoked: Vec<Shard> = self.revoked.iter().copied().collect();
+        self.release(&revoked).await;
+    }
+
+    /// Offsets told of a topic partition since its start.
+    pub(super) fn offsets(&self, topic: &Text, shard: Shard) -> Vec<i64> {
+        let reading = self.readings.get(&(topic.clone(), shard));
+        reading.map_or_else(Vec::new, |reading| reading.messages.iter().map(|one| one.offset).collect())
+    }
+
+    /// How often this end was told since the start.
+    pub(super) fn ends(&self, topic: &Text, shard: Shard, offset: i64) -> usize {
+        let reading = self.readings.get(&(topic.clone(), shard));
+        reading.map_or(0, |reading| reading.ends.iter().filter(|end| **end == offset).count())
+    }
+
+    /// Asks the group whether it assigns the shard to this member; `polls` times where Kafka does not answer.
+    pub(super) async fn assigned(&mut self, shard: Shard, polls: u32) -> Result<bool, String> {
+        for _ in 0..polls {
+            match self.source.assigned(shard).await {
+                Ok(assigned) => return Ok(assigned),
+                Err(SourceError::Unavailable(_)) => self.poll().await?,
+                Err(error) => return Err(format!("asked anew: {error}")),
+            }
+        }
+        Err("the group, asked anew, does not answer".into())
+    }
+
+    /// Polls once, and holds what comes against the promises.
+    pub(super) async fn poll(&mut self) -> Checked {
+        let signals = match self.source.poll(WAIT).await {
+            Ok(signals) => signals,
+            Err(SourceError::Unavailable(_)) => return Ok(()),
+            Err(SourceError::Fenced(_)) => {
+                self.fenced = true;
+                return Ok(());
+            }
+            Err(error) => return Err(format!("poll: {error}")),
+        };
+        signals.into_iter().try_for_each(|signal| self.hear(signal))
+    }
+
+    fn hear(&mut self, signal: Signal) -> Checked {
+        match signal {
+            Signal::Assigned(shards) => shards.iter().try_for_each(|shard| match self.held.insert(*shard) {
+                true => Ok(()),
+                false => Err(format!("shard {shard} is assigned to who holds it already")),
+            }),
+            Signal::Revoked(shards) => {
+                self.revoked.extend(&shards);
+                self.take(&shards, "revoked")
+            }
+            Signal::Lost(shards) => {
+                self.lost.extend(&shards);
+                self.take(&shards, "lost")
+            }
+            Signal::Messages(messages) => {
+                let Some(first) = messages.first() else { return Err("no messages were told".into()) };
+                let (topic, partition) = (first.topic.clone(), first.partition);
+                if messages.iter().any(|one| (&one.topic, one.partition) != (&topic, partition)) {
+                    return Err("messages of several topic partitions came together".into());
+                }
+                self.reading(&topic, partition, "messages")?.hear(messages)
+            }
+            Signal::End { topic, partition, offset } => {
+                let reading = self.reading(&topic, partition, "an end")?;
+                if offset < reading.next() {
+                    return Err(format!(
+                        "the end of {topic}, partition {partition} lies before what was told"
+                    ));
+                }
+                reading.ends.push(offset);
+                Ok(())
+            }
+            Signal::OffsetsLost { topic, partition, .. } => {
+                self.reading(&topic, partition, "a lost offset")?;
+                self.readings.remove(&(topic.clone(), partition));
+                self.offsets_lost.insert((topic, partition));
+                Ok(())
+            }
+        }
+    }
+
+    /// What was told so far of a topic partition, which must have been started, and not have ended.
+    fn reading(&mut self, topic: &Text, partition: Shard, what: &str) -> Result<&mut Reading, String> {
+        let reading = self.readings.get_mut(&(topic.clone(), partition));
+        reading.ok_or_else(|| format!("{what} of {topic}, partition {partition} came, which is not read"))
+    }
+
+    fn take(&mut self, shards: &[Shard], how: &str) -> Checked {
+        self.forget(shards);
+        shards.iter().try_for_each(|shard| match self.held.remove(shard) {
+            true => Ok(()),
+            false => Err(format!("shard {shard} is {how} of who does not hold it")),
+        })
+    }
+
+    fn forget(&mut self, shards: &[Shard]) {
+        self.readings.retain(|(_, shard), _| !shards.contains(shard));
+    }
+}

@@ -1,0 +1,305 @@
+//! The fake keeps the promises, however its polls fall out and shards move; and sources that break one are
+//! caught.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+
+use super::{Harness, Place, source};
+use crate::fakes::{FakeBroker, Record};
+
+/// The fake, with sources that break a promise or none.
+struct Faked {
+    /// None: polls are not random.
+    seed: Option<u64>,
+    eager: bool,
+    lie: Option<Lie>,
+    places: AtomicU64,
+}
+
+impl Faked {
+    fn new(seed: Option<u64>, eager: bool, lie: Option<Lie>) -> Self {
+        Self { seed, eager, lie, places: AtomicU64::new(0) }
+    }
+}
+
+struct FakePlace {
+    broker: FakeBroker,
+    lie: Option<Lie>,
+}
+
+#[async_trait]
+impl Harness for Faked {
+    async fn place(&self) -> Result<Box<dyn Place>, String> {
+        let number = self.places.fetch_add(1, Ordering::Relaxed);
+        let broker = self.seed.map_or_else(FakeBroker::default, |seed| FakeBroker::seeded(seed + number));
+        broker.set_eager(self.eager);
+        Ok(Box::new(FakePlace { broker, lie: self.lie }))
+    }
+
+    fn patience(&self) -> u32 {
+        300
+    }
+
+    fn silence(&self) -> u32 {
+        20
+    }
+}
+
+#[async_trait]
+impl Place for FakePlace {
+    async fn create_topic(&self, name: &str, partitions: Shard) -> Result<Text, String> {
+        self.broker.set_partitions(name, partitions);
+        Ok(name.into())
+    }
+
+    async fn produce(&self, message: Message) -> Result<i64, String> {
+        let Message { topic, partition, timestamp_millis, key, value, headers, .. } = message;
+        let record = Record { timestamp_millis, key, value, headers };
+        self.broker.produce(&topic, partition, record).map_err(|error| error.to_string())
+    }
+
+    async fn skip_offsets(&self, topic: &Text, partition: Shard) -> Result<bool, String> {
+        self.broker.skip_offsets(topic, partition, 2).map_err(|error| error.to_string())?;
+        Ok(true)
+    }
+
+    async fn delete_before(&self, topic: &Text, partition: Shard, offset: i64) -> Result<(), String> {
+        self.broker.delete_before(topic, partition, offset).map_err(|error| error.to_string())
+    }
+
+    async fn end(&self, topic: &Text, partition: Shard) -> Result<i64, String> {
+        self.broker.bounds(topic, partition).map(|(_, end)| end).map_err(|error| error.to_string())
+    }
+
+    async fn member(&self, name: &str, topics: &[Text]) -> Result<Box<dyn Source>, String> {
+        let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+        let honest = self.broker.source(name, &topics);
+        Ok(match self.lie {
+            Some(lie) => Box::new(Liar { honest: Box::new(honest), lie, kept: Vec::new() }),
+            None => Box::new(honest),
+        })
+    }
+
+    async fn expire(&self, name: &str) -> Result<bool, String> {
+        Ok(self.broker.expire(name))
+    }
+}
+
+/// A promise that a source breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    /// Loses a message.
+    Skips,
+    /// Tells messages twice.
+    Repeats,
+    /// Tells messages in the wrong order.
+    Disorders,
+    /// Tells an end before the messages before it.
+    EndsEarly,
+    /// Tells each end once.
+    EndsOnce,
+    /// Starts at what was committed.
+    ReadsCommits,
+    /// Says nothing of lost offsets.
+    HidesLostOffsets,
+    /// Goes on with messages of a shard after its revocation.
+    GoesOn,
+    /// Lets go of shards as soon as they are revoked.
+    ReleasesAtOnce,
+    /// Says nothing of lost shards.
+    HidesLoss,
+    /// Starts all shards by itself.
+    StartsByItself,
+    /// Counts one partition too many.
+    Miscounts,
+    /// Reads one of the topics alone.
+    HalvesShards,
+    /// Believes that it has what it was told once.
+    BelievesItself,
+    /// Drops headers.
+    DropsHeaders,
+}
+
+/// Every lie, and the promise that it breaks.
+const LIES: [(Lie, &str); 15] = [
+    (Lie::Skips, "every message is told once"),
+    (Lie::Repeats, "offset 2 of nodes, partition 1 came where 3 or later was due"),
+    (Lie::Disorders, "offset 1 of nodes, partition 1 came where 3 or later was due"),
+    (Lie::EndsEarly, "offset 0 of nodes, partition 1 came where 3 or later was due"),
+    (Lie::EndsOnce, "this has not come: the end of nodes, partition 0, twice"),
+    (Lie::ReadsCommits, "commits are never read back"),
+    (Lie::HidesLostOffsets, "this has not come: two lost offsets"),
+    (Lie::GoesOn, "shards move whole, and only when they are released: messages of nodes, partition 2 came"),
+    (Lie::ReleasesAtOnce, "were assigned before they were released"),
+    (Lie::HidesLoss, "who was taken for dead is told so"),
+    (Lie::StartsByItself, "nothing is told before a start"),
+    (Lie::Miscounts, "partitions of every topic are counted"),
+    (Lie::HalvesShards, "this has not come: the end of nodes"),
+    (Lie::BelievesItself, "the group, asked anew, says otherwise"),
+    (Lie::DropsHeaders, "every message is told once"),
+];
+
+/// A source that breaks one promise.
+struct Liar {
+    honest: Box<dyn Source>,
+    lie: Lie,
+    kept: Vec<Signal>,
+}
+
+#[async_trait]
+impl Source for Liar {
+    async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
+        let mut counts = self.honest.partitions().await?;
+        if self.lie == Lie::Miscounts {
+            counts.values_mut().for_each(|count| *count += 1);
+        }
+        Ok(counts)
+    }
+
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+        let mut signals = self.honest.poll(wait).await?;
+        match self.lie {
+            Lie::EndsEarly => signals.sort_by_key(|signal| !matches!(signal, Signal::End { .. })),
+            Lie::EndsOnce => signals.retain(|signal| {
+                let again = matches!(signal, Signal::End { .. }) && self.kept.contains(signal);
+                self.kept.push(signal.clone());
+                !again
+            }),
+            Lie::HidesLostOffsets => signals.retain(|signal| !matches!(signal, Signal::OffsetsLost { .. })),
+            Lie::HidesLoss => signals.retain(|signal| !matches!(signal, Signal::Lost(_))),
+            Lie::ReleasesAtOnce => self.release_at_once(&signals).await,
+            Lie::StartsByItself => self.start_by_itself(&signals).await?,
+            Lie::GoesOn => self.go_on(&mut signals),
+            _ => signals.iter_mut().for_each(|signal| {
+                if let Signal::Messages(messages) = signal {
+                    tamper(self.lie, messages);
+                }
+            }),
+        }
+        signals.retain(|signal| !matches!(signal, Signal::Messages(messages) if messages.is_empty()));
+        Ok(signals)
+    }
+
+    async fn start(&mut self, shard: Shard, mut from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
+        match self.lie {
+            Lie::ReadsCommits => from.iter_mut().for_each(|(topic, start)| {
+                if let Some(next) = COMMITTED.with_borrow(|committed| committed.get(topic).copied()) {
+                    *start = Start::At(next);
+                }
+            }),
+            Lie::HalvesShards => from.retain(|topic, _| &**topic != "nodes"),
+            _ => {}
+        }
+        self.honest.start(shard, from).await
+    }
+
+    async fn release(&mut self, shards: &[Shard]) {
+        self.honest.release(shards).await;
+    }
+
+    async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
+        let honest = self.honest.assigned(shard).await?;
+        Ok(honest || self.lie == Lie::BelievesItself)
+    }
+
+    fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
+        COMMITTED.with_borrow_mut(|committed| committed.extend(next.clone()));
+        self.honest.commit(shard, next);
+    }
+
+    async fn close(&mut self) {
+        self.honest.close().await;
+    }
+}
+
+thread_local! {
+    /// What liars have committed.
+    static COMMITTED: RefCell<BTreeMap<Text, i64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn tamper(lie: Lie, messages: &mut Vec<Message>) {
+    match lie {
+        Lie::Skips => messages.retain(|message| message.offset != 2),
+        Lie::Repeats => messages.extend(messages.last().cloned()),
+        Lie::Disorders => messages.reverse(),
+        Lie::DropsHeaders => messages.iter_mut().for_each(|message| message.headers.clear()),
+        _ => {}
+    }
+}
+
+impl Liar {
+    async fn release_at_once(&mut self, signals: &[Signal]) {
+        for signal in signals {
+            if let Signal::Revoked(shards) = signal {
+                self.honest.release(shards).await;
+            }
+        }
+    }
+
+    async fn start_by_itself(&mut self, signals: &[Signal]) -> Result<(), SourceError> {
+        let topics: Vec<Text> = self.honest.partitions().await?.into_keys().collect();
+        for signal in signals {
+            let Signal::Assigned(shards) = signal else { continue };
+            for shard in shards {
+                let from = topics.iter().map(|topic| (topic.clone(), Start::Earliest)).collect();
+                self.honest.start(*shard, from).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells one message more of each shard that is revoked.
+    fn go_on(&mut self, signals: &mut Vec<Signal>) {
+        let mut late = Vec::new();
+        for signal in &*signals {
+            match signal {
+                Signal::Messages(messages) => {
+                    self.kept.push(Signal::Messages(messages.last().cloned().into_iter().collect()));
+                }
+                Signal::Revoked(shards) => {
+                    let revoked = |message: &Message| shards.contains(&message.partition);
+                    late.extend(self.kept.extract_if(
+                        ..,
+                        |kept| matches!(kept, Signal::Messages(messages) if messages.iter().any(revoked)),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        signals.extend(late);
+    }
+}
+
+#[tokio::test]
+async fn the_fake_of_kafka_keeps_its_promises() {
+    for eager in [false, true] {
+        let left_out = source(&Faked::new(None, eager, None)).await.unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_fake_of_kafka_keeps_its_promises_however_polls_fall_out() {
+    for seed in 0..50 {
+        let fake = Faked::new(Some(seed * 1_000), seed % 2 == 0, None);
+        let left_out = source(&fake).await.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        assert!(left_out.is_empty(), "{left_out:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_breaks_any_promise_is_caught() {
+    for (lie, broken) in LIES {
+        COMMITTED.with_borrow_mut(BTreeMap::clear);
+        let caught = source(&Faked::new(None, false, Some(lie))).await;
+        let caught = caught.expect_err(&format!("{lie:?} is not caught"));
+        assert!(caught.contains(broken), "{lie:?}: {caught}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Files in memory: archive, tables and input without Avro and Parquet.
+
+use std::io::Read;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_schemas::body;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::ports::{
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Origin, Position, Rejected, TableEncoder,
+};
+use prorata_worker::snapshot::hex;
+use prorata_worker::source::Header;
+use serde::{Deserialize, Serialize};
+
+use sha2::{Digest, Sha256};
+
+/// Archive files as a list of kinds and bodies behind its digest: no damage goes unseen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FakeArchive;
+
+impl Archive for FakeArchive {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let records = match unseal::<Vec<(EventKind, Vec<u8>)>>(&bytes) {
+            Ok(records) => records,
+            Err(cause) => {
+                each(None, Err(Rejected { reject: Reject::malformed(cause), bytes }));
+                return Ok(());
+            }
+        };
+        for (record, (kind, body)) in records.into_iter().enumerate() {
+            let position = Position { block: 0, byte: 0, record: Some(record as u64) };
+            let decoded = match body::decode(kind, &body) {
+                Ok(event) => Ok(EventRecord { event, body: body.into() }),
+                Err(reject) => Err(Rejected { reject, bytes: body }),
+            };
+            each(Some(position), decoded);
+        }
+        Ok(())
+    }
+
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
+        seal(events)
+    }
+
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
+        let letters: Vec<Letter> = letters.iter().cloned().map(Letter::from).collect();
+        seal(&letters)
+    }
+
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
+        let letters: Vec<Letter> = unseal(bytes)?;
+        Ok(letters.into_iter().map(DeadLetter::from).collect())
+    }
+}
+
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+fn seal<T: Serialize + ?Sized>(content: &T) -> Result<Vec<u8>, String> {
+    let bytes = postcard::to_stdvec(content).map_err(|error| error.to_string())?;
+    Ok([&Sha256::digest(&bytes)[..], &bytes].concat())
+}
+
+fn unseal<T: for<'de> Deserialize<'de>>(sealed: &[u8]) -> Result<T, String> {
+    let (digest, bytes) =
+        sealed.split_first_chunk::<DIGEST>().ok_or("the file is too short for its digest")?;
+    if Sha256::digest(bytes)[..] != digest[..] {
+        return Err("the file is not what its digest says".into());
+    }
+    postcard::from_bytes(bytes).map_err(|error| error.to_string())
+}
+
+/// A dead letter in the fake's files.
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    reason: Reason,
+    sentence: String,
+    bytes: Vec<u8>,
+    place: Place,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Place {
+    File(String, Option<(u64, u64, Option<u64>)>),
+    Message(String, i32, i64, i64, Option<Vec<u8>>, Vec<Header>),
+}
+
+impl From<DeadLetter> for Letter {
+    fn from(letter: DeadLetter) -> Self {
+        let place = match letter.origin {
+            Origin::File { path, position } => {
+                Place::File(path, position.map(|at| (at.block, at.byte, at.record)))
+            }
+            Origin::Message { topic, partition, offset, timestamp_millis, key, headers } => {
+                Place::Message(topic, partition, offset, timestamp_millis, key, headers)
+            }
+        };
+        let Rejected { reject: Reject { reason, sentence }, bytes } = letter.rejected;
+        Self { reason, sentence, bytes, place }
+    }
+}
+
+impl From<Letter> for DeadLetter {
+    fn from(letter: Letter) -> Self {
+        let origin = match letter.place {
+            Place::File(path, at) => {
+                let position = at.map(|(block, byte, record)| Position { block, byte, record });
+                Origin::File { path, position }
+            }
+            Place::Message(topic, partition, offset, timestamp_millis, key, headers) => {
+                Origin::Message { topic, partition, offset, timestamp_millis, key, headers }
+            }
+        };
+        let reject = Reject::new(letter.reason, letter.sentence);
+        Self { origin, rejected: Rejected { reject, bytes: letter.bytes } }
+    }
+}
+
+/// Table files as text of their rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FakeEncoder;
+
+impl TableEncoder for FakeEncoder {
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, String> {
+        let lines: Vec<String> = hours.iter().flat_map(|hour| lines(table, hour)).collect();
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let content = lines.join("\n");
+        let digest = hex(&Sha256::digest(&content));
+        let clocks = if table == Table::Hours { format!("\n{clocks:?}") } else { String::new() };
+        let bytes = Bytes::from(content + &clocks);
+        Ok(Some(EncodedFile { bytes, rows: lines.len() as u64, stats: "{}".into(), digest }))
+    }
+}
+
+fn lines(table: Table, hour: &HourTables) -> Vec<String> {
+    let named = |row: String| format!("{} {} {row}", hour.organization_id, hour.rules_version);
+    match table {
+        Table::CostAllocation => hour.cost_allocation.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::ReservationUsage => {
+            hour.reservation_usage.iter().map(|row| named(format!("{row:?}"))).collect()
+        }
+        Table::CommitmentUtilization => {
+            hour.commitment_utilization.iter().map(|row| named(format!("{row:?}"))).collect()
+        }
+        Table::QuotaUsage => hour.quota_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::PoolUsage => hour.pool_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
+        Table::Hours => vec![named(format!("{:?}", hour.totals))],
+    }
+}
+
+/// A clock that stands still.
+#[derive(Clone, Copy, Debug)]
+pub struct StoppedClock(pub Timestamp);
+
+#[async_trait]
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    async fn pause(&self, _duration: Duration) {}
+}

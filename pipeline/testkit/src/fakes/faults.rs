@@ -1,0 +1,269 @@
+//! Faults of one process: every effect - write, delete, commit, send - and every read is counted, and some go
+//! wrong.
+//!
+//! The fakes of one process share one [`Faults`], so that they die together. What goes wrong is said
+//! beforehand, by number, or drawn at random; either way the same run goes wrong in the same way.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+
+use super::fault::{Effect, Fault, Rates, Resume};
+use super::random::Random;
+
+/// Counts effects and reads, and fails where told; shared by the fakes of one process.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<Counter>>);
+
+#[derive(Default)]
+struct Counter {
+    /// Every effect so far, with what it acts on.
+    trail: Vec<(Effect, String)>,
+    reads: u64,
+    schedule: Vec<Fault>,
+    random: Option<(Random, Rates)>,
+    dead: bool,
+    counts: BTreeMap<&'static str, u64>,
+    paused: BTreeMap<u64, Paused>,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+/// An effect that waits: told what becomes of it, it comes about, whether or not anybody still waits for its
+/// answer.
+type Paused = Box<dyn FnOnce(Resume) + Send>;
+
+const DEAD: &str = "the process is dead";
+const LOST: &str = "the answer was lost";
+const REFUSED: &str = "service unavailable";
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counter = self.lock();
+        let mut shown = f.debug_struct("Faults");
+        shown.field("schedule", &counter.schedule).field("random", &counter.random);
+        shown.field("effects", &counter.trail.len()).field("counts", &counter.counts).finish()
+    }
+}
+
+impl Faults {
+    /// With one fault.
+    pub fn with(fault: Fault) -> Self {
+        Self::schedule([fault])
+    }
+
+    /// With several; of those that strike the same effect or read, the first counts.
+    pub fn schedule(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let new = Self::default();
+        new.lock().schedule.extend(faults);
+        new
+    }
+
+    /// With random faults at these rates.
+    pub fn random(seed: u64, rates: Rates) -> Self {
+        let new = Self::default();
+        new.lock().random = Some((Random::new(seed), rates));
+        new
+    }
+
+    /// One more fault, of an effect or read to come.
+    pub fn add(&self, fault: Fault) {
+        self.lock().schedule.push(fault);
+    }
+
+    /// No faults any more; who is dead stays dead, and what waits still waits.
+    pub fn calm(&self) {
+        let mut counter = self.lock();
+        counter.schedule.clear();
+        counter.random = None;
+    }
+
+    /// Effects so far: the number of the next one.
+    pub fn effects(&self) -> u64 {
+        self.lock().trail.len() as u64
+    }
+
+    /// Reads so far: the number of the next one.
+    pub fn reads(&self) -> u64 {
+        self.lock().reads
+    }
+
+    /// Every effect so far with the object it acts on, in order of their numbers.
+    pub fn trail(&self) -> Vec<(Effect, String)> {
+        self.lock().trail.clone()
+    }
+
+    /// How often each class of faults has struck.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().counts.clone()
+    }
+
+    /// The process dies now: nothing answers any more, also not what waits. What waits may still happen.
+    pub fn kill(&self) {
+        let wakers = {
+            let mut counter = self.lock();
+            counter.dead = true;
+            std::mem::take(&mut counter.wakers)
+        };
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Whether the process is dead.
+    pub fn dead(&self) -> bool {
+        self.lock().dead
+    }
+
+    /// Numbers of the effects that wait.
+    pub fn paused(&self) -> Vec<u64> {
+        self.lock().paused.keys().copied().collect()
+    }
+
+    /// Ends the wait of an effect, also of a dead process. Whether it waited.
+    pub fn resume(&self, effect: u64, how: Resume) -> bool {
+        let (paused, waker) = {
+            let mut counter = self.lock();
+            (counter.paused.remove(&effect), counter.wakers.remove(&effect))
+        };
+        let waited = paused.is_some();
+        if let Some(paused) = paused {
+            paused(how);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        waited
+    }
+
+    /// Counts an effect on an object, and applies it or not, once or twice, now or later.
+    pub(super) async fn effect<T: Send + 'static>(
+        &self,
+        effect: Effect,
+        object: &str,
+        apply: impl Fn() -> T + Send + 'static,
+    ) -> Result<T, &'static str> {
+        let (number, fault) = self.lock().count_effect(effect, object)?;
+        match fault {
+            None => Ok(apply()),
+            Some(Fault::CrashBefore(_)) => Err(DEAD),
+            Some(Fault::CrashAfter(_)) => {
+                apply();
+                Err(DEAD)
+            }
+            Some(Fault::LoseAnswer(_)) => {
+                apply();
+                Err(LOST)
+            }
+            Some(Fault::Retry(_)) => {
+                apply();
+                Ok(apply())
+            }
+            Some(Fault::Pause(_)) => self.wait(number, apply).await,
+            Some(Fault::Full(_)) => Err("no space left on device"),
+            Some(_) => Err(REFUSED),
+        }
+    }
+
+    /// Waits for [`Self::resume`]. Who stops waiting does not take the effect back.
+    async fn wait<T: Send + 'static>(
+        &self,
+        number: u64,
+        apply: impl Fn() -> T + Send + 'static,
+    ) -> Result<T, &'static str> {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let paused = move |how| {
+            let outcome = match how {
+                Resume::Happen => Ok(apply()),
+                Resume::HappenUnanswered => {
+                    apply();
+                    Err(LOST)
+                }
+                Resume::Fail => Err(REFUSED),
+            };
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        };
+        self.lock().paused.insert(number, Box::new(paused));
+        poll_fn(|context| {
+            let mut counter = self.lock();
+            if counter.dead {
+                return Poll::Ready(Err(DEAD));
+            }
+            if let Some(outcome) = answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return Poll::Ready(outcome);
+            }
+            counter.wakers.insert(number, context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Counts a read of something else than an object.
+    pub(super) fn look(&self) -> Result<(), &'static str> {
+        match self.lock().count_read(false)? {
+            Some(_) => Err(REFUSED),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a read of an object, and returns what it seems to be.
+    pub(super) fn read(&self, object: Option<Bytes>) -> Result<Option<Bytes>, &'static str> {
+        let fault = self.lock().count_read(object.as_ref().is_some_and(|bytes| !bytes.is_empty()))?;
+        let (Some(fault), Some(bytes)) = (fault, &object) else { return Ok(object) };
+        Ok(match fault {
+            Fault::Truncated(number) => Some(bytes.slice(..Random::new(number).below(bytes.len()))),
+            Fault::Flipped(number) => Some(flipped(bytes, number)),
+            Fault::Missing(_) => None,
+            _ => return Err(REFUSED),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counter {
+    fn count_effect(&mut self, effect: Effect, object: &str) -> Result<(u64, Option<Fault>), &'static str> {
+        if self.dead {
+            return Err(DEAD);
+        }
+        let number = self.trail.len() as u64;
+        self.trail.push((effect, object.to_owned()));
+        let scheduled = self.schedule.iter().copied().find(|fault| fault.strikes_effect(number));
+        let drawn = self.random.as_mut().and_then(|(random, rates)| rates.draw_effect(random, number));
+        let fault = scheduled.or(drawn);
+        self.dead |= matches!(fault, Some(Fault::CrashBefore(_) | Fault::CrashAfter(_)));
+        self.count(fault);
+        Ok((number, fault))
+    }
+
+    /// Counts a read, of something that can be damaged or not.
+    fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, &'static str> {
+        if self.dead {
+            return Err(DEAD);
+        }
+        let number = self.reads;
+        self.reads += 1;
+        let scheduled = self.schedule.iter().copied().find(|fault| fault.strikes_read(number));
+        let drawn = self.random.as_mut().and_then(|(random, rates)| rates.draw_read(random, number));
+        let fault = scheduled.or(drawn).filter(|fault| damageable || matches!(fault, Fault::ReadFails(_)));
+        self.count(fault);
+        Ok(fault)
+    }
+
+    fn count(&mut self, fault: Option<Fault>) {
+        if let Some(fault) = fault {
+            *self.counts.entry(fault.class()).or_default() += 1;
+        }
+    }
+}
+
+fn flipped(bytes: &Bytes, number: u64) -> Bytes {
+    let mut random = Random::new(number);
+    let (at, bit) = (random.below(bytes.len()), random.below(8));
+    let flip = |(index, byte): (usize, &u8)| if index == at { byte ^ (1 << bit) } else { *byte };
+    bytes.iter().enumerate().map(flip).collect()
+}

@@ -1,0 +1,327 @@
+//! The consumer group of the fake Kafka: who holds which shard, and what each member is still to be told.
+//!
+//! Time plays no part: sessions end and revocations run out when the simulation says so. Shards are assigned
+//! by range over the members' names. A shard moves in three steps - its holder is told that it is revoked,
+//! lets go of it, and only then the next one is told that it has it - unless the holder's session has ended.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Signal, SourceError};
+
+/// Number of a member: each process that joins is one of its own, also under a name used before.
+pub(super) type MemberId = u64;
+
+/// A member's place in the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It joins when it polls.
+    Outside,
+    /// It is a member; its process may have died without anybody knowing.
+    Joined,
+    /// Its session has ended without it knowing; it joins anew when it polls.
+    Expired,
+    /// Another one of the same name has taken its place.
+    Fenced,
+    /// It has left for good.
+    Left,
+}
+
+#[derive(Debug)]
+struct Member {
+    name: Text,
+    standing: Standing,
+    /// Cut off from the group's coordinator, but not from the messages.
+    isolated: bool,
+    /// Shards it has been told it has.
+    told: BTreeSet<Shard>,
+    /// What it is to be told next.
+    queue: VecDeque<Signal>,
+    /// Shards that its own client has given up, while nobody answered it.
+    given_up: Option<BTreeSet<Shard>>,
+}
+
+/// The group.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    members: BTreeMap<MemberId, Member>,
+    /// Who holds a shard; on its way to another one, the one before.
+    owners: BTreeMap<Shard, MemberId>,
+    /// Shards that their holders are to let go of.
+    revoking: BTreeSet<Shard>,
+    /// Shards there are.
+    shards: Shard,
+    /// Whether every change of the group takes all shards from all members first.
+    pub(super) eager: bool,
+}
+
+impl Group {
+    /// A process that will join when it first polls.
+    pub(super) fn enter(&mut self, name: Text) -> MemberId {
+        let id = self.members.len() as MemberId;
+        let member = Member {
+            name,
+            standing: Standing::Outside,
+            isolated: false,
+            told: BTreeSet::new(),
+            queue: VecDeque::new(),
+            given_up: None,
+        };
+        self.members.insert(id, member);
+        id
+    }
+
+    /// There are this many shards now.
+    pub(super) fn resize(&mut self, shards: Shard) {
+        if self.shards != shards {
+            self.shards = shards;
+            self.rebalance();
+        }
+    }
+
+    /// What the member is to be told, in order; it joins if it has to.
+    pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
+        let Some(member) = self.members.get_mut(&id) else { return Ok(Vec::new()) };
+        if let Some(lost) = member.given_up.take() {
+            return Ok(vec![Signal::Lost(lost.into_iter().collect())]);
+        }
+        if member.isolated {
+            return Ok(Vec::new());
+        }
+        let mut signals = Vec::new();
+        match member.standing {
+            Standing::Joined | Standing::Left => {}
+            Standing::Fenced => return Err(SourceError::Fenced(member.name.to_string())),
+            Standing::Outside => self.join(id),
+            Standing::Expired => {
+                let lost = std::mem::take(&mut member.told);
+                if !lost.is_empty() {
+                    signals.push(Signal::Lost(lost.into_iter().collect()));
+                }
+                self.join(id);
+            }
+        }
+        let Some(member) = self.members.get_mut(&id) else { return Ok(signals) };
+        for signal in member.queue.drain(..) {
+            match &signal {
+                Signal::Assigned(shards) => member.told.extend(shards),
+                Signal::Revoked(shards) => shards.iter().for_each(|shard| {
+                    member.told.remove(shard);
+                }),
+                _ => {}
+            }
+            signals.push(signal);
+        }
+        Ok(signals)
+    }
+
+    /// Whether the member believes that it has the shard.
+    pub(super) fn believes(&self, id: MemberId, shard: Shard) -> bool {
+        self.members.get(&id).is_some_and(|member| member.told.contains(&shard))
+    }
+
+    /// Whether the group, asked by the member, assigns the shard to it.
+    pub(super) fn assigned(&self, id: MemberId, shard: Shard) -> Result<bool, SourceError> {
+        let Some(member) = self.members.get(&id) else { return Ok(false) };
+        if member.isolated {
+            return Err(SourceError::Unavailable("the group's coordinator does not answer".into()));
+        }
+        match member.standing {
+            Standing::Fenced => Err(SourceError::Fenced(member.name.to_string())),
+            Standing::Joined => Ok(self.owners.get(&shard) == Some(&id) && !self.revoking.contains(&shard)),
+            Standing::Outside | Standing::Expired | Standing::Left => Ok(false),
+        }
+    }
+
+    /// The member lets go of shards that it was told are revoked; of others it keeps the assignment.
+    pub(super) fn release(&mut self, id: MemberId, shards: &[Shard]) {
+        let Some(member) = self.members.get(&id) else { return };
+        if member.standing != Standing::Joined || member.isolated {
+            return;
+        }
+        for shard in shards {
+            let waited_for = self.revoking.contains(shard) && !member.told.contains(shard);
+            if waited_for && self.owners.get(shard) == Some(&id) {
+                self.owners.remove(shard);
+                self.revoking.remove(shard);
+            }
+        }
+        self.settle();
+    }
+
+    /// The group waits no longer for the members of this name to let go of what they were told is revoked.
+    pub(super) fn run_out(&mut self, name: &str) {
+        for id in self.joined(name) {
+            let held: Vec<Shard> = self.held(id);
+            self.release(id, &held);
+        }
+    }
+
+    /// The sessions of members of this name end: others get their shards. Whether there was one.
+    pub(super) fn expire(&mut self, name: &str) -> bool {
+        let ids = self.joined(name);
+        for id in &ids {
+            self.remove(*id, Standing::Expired);
+        }
+        !ids.is_empty()
+    }
+
+    /// The sessions of members of this name end, and their own clients notice it.
+    pub(super) fn lapse(&mut self, name: &str) {
+        for id in self.joined(name) {
+            self.remove(id, Standing::Expired);
+            if let Some(member) = self.members.get_mut(&id) {
+                member.given_up = Some(std::mem::take(&mut member.told));
+            }
+        }
+    }
+
+    /// The member leaves for good.
+    pub(super) fn leave(&mut self, id: MemberId) {
+        let joined = self.members.get(&id).is_some_and(|member| member.standing == Standing::Joined);
+        if joined {
+            self.remove(id, Standing::Left);
+        } else if let Some(member) = self.members.get_mut(&id) {
+            member.standing = Standing::Left;
+        }
+        if let Some(member) = self.members.get_mut(&id) {
+            member.told.clear();
+        }
+    }
+
+    /// Cuts members of this name off from the coordinator, or connects them again.
+    pub(super) fn isolate(&mut self, name: &str, isolated: bool) {
+        let members = self.members.values_mut().filter(|member| &*member.name == name);
+        members.for_each(|member| member.isolated = isolated);
+    }
+
+    /// Who holds each shard, by name.
+    pub(super) fn owners(&self) -> BTreeMap<Shard, Text> {
+        let named = |(shard, id): (&Shard, &MemberId)| Some((*shard, self.members.get(id)?.name.clone()));
+        self.owners.iter().filter_map(named).collect()
+    }
+
+    /// Shards that the group waits for, and whose holder is to let go of each.
+    pub(super) fn awaited(&self) -> BTreeMap<Shard, Text> {
+        self.owners().into_iter().filter(|(shard, _)| self.revoking.contains(shard)).collect()
+    }
+
+    /// Assigns anew although nothing has changed.
+    pub(super) fn rebalance(&mut self) {
+        let targets = self.targets();
+        let mut taken: BTreeMap<MemberId, Vec<Shard>> = BTreeMap::new();
+        for (shard, owner) in &self.owners {
+            let moves = self.eager || targets.get(shard) != Some(owner);
+            if moves && self.revoking.insert(*shard) {
+                taken.entry(*owner).or_default().push(*shard);
+            }
+        }
+        for (id, shards) in taken {
+            self.tell(id, Signal::Revoked(shards));
+        }
+        self.settle();
+    }
+
+    fn join(&mut self, id: MemberId) {
+        let Some(name) = self.members.get(&id).map(|member| member.name.clone()) else { return };
+        let before = self.joined(&name);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.standing = Standing::Joined;
+        }
+        if before.is_empty() {
+            self.rebalance();
+            let unheard = |member: &&mut Member| {
+                !member.queue.iter().any(|signal| matches!(signal, Signal::Assigned(_)))
+            };
+            if let Some(member) = self.members.get_mut(&id).filter(unheard) {
+                member.queue.push_back(Signal::Assigned(Vec::new()));
+            }
+            return;
+        }
+        let held: Vec<Shard> = before.iter().flat_map(|old| self.held(*old)).collect();
+        for old in before {
+            if let Some(member) = self.members.get_mut(&old) {
+                member.standing = Standing::Fenced;
+                member.queue.clear();
+            }
+        }
+        let mut kept = Vec::new();
+        for shard in held {
+            if self.revoking.remove(&shard) {
+                self.owners.remove(&shard);
+            } else {
+                self.owners.insert(shard, id);
+                kept.push(shard);
+            }
+        }
+        if !kept.is_empty() {
+            self.tell(id, Signal::Assigned(kept));
+        }
+        self.settle();
+    }
+
+    fn remove(&mut self, id: MemberId, standing: Standing) {
+        for shard in self.held(id) {
+            self.owners.remove(&shard);
+            self.revoking.remove(&shard);
+        }
+        if let Some(member) = self.members.get_mut(&id) {
+            member.standing = standing;
+            member.queue.clear();
+        }
+        self.rebalance();
+    }
+
+    /// Grants what nobody holds; all at once, and nothing before, where every change takes everything first.
+    fn settle(&mut self) {
+        if self.eager && !self.revoking.is_empty() {
+            return;
+        }
+        let mut granted: BTreeMap<MemberId, Vec<Shard>> = BTreeMap::new();
+        for (shard, id) in self.targets() {
+            if let std::collections::btree_map::Entry::Vacant(free) = self.owners.entry(shard) {
+                free.insert(id);
+                granted.entry(id).or_default().push(shard);
+            }
+        }
+        for (id, shards) in granted {
+            self.tell(id, Signal::Assigned(shards));
+        }
+    }
+
+    /// Assignment by range: members by name, the first of them one shard more where the number does not
+    /// divide.
+    fn targets(&self) -> BTreeMap<Shard, MemberId> {
+        let joined = self.members.iter().filter(|(_, member)| member.standing == Standing::Joined);
+        let mut joined: Vec<(&Text, MemberId)> = joined.map(|(id, member)| (&member.name, *id)).collect();
+        joined.sort();
+        let mut targets = BTreeMap::new();
+        let mut next: Shard = 0;
+        for (index, (_, id)) in joined.iter().enumerate() {
+            let members_left = joined.len() - index;
+            let count = usize::from(self.shards - next).div_ceil(members_left);
+            for _ in 0..count {
+                targets.insert(next, *id);
+                next += 1;
+            }
+        }
+        targets
+    }
+
+    fn tell(&mut self, id: MemberId, signal: Signal) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.queue.push_back(signal);
+        }
+    }
+
+    fn joined(&self, name: &str) -> Vec<MemberId> {
+        let joined = self.members.iter();
+        let joined = joined.filter(|(_, one)| one.standing == Standing::Joined && &*one.name == name);
+        joined.map(|(id, _)| *id).collect()
+    }
+
+    fn held(&self, id: MemberId) -> Vec<Shard> {
+        self.owners.iter().filter(|(_, owner)| **owner == id).map(|(shard, _)| *shard).collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! Messages without Avro, their schema registry, and the topic of dead letters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use prorata_schemas::body;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+
+/// A schema registry in memory. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct FakeRegistry(Arc<Mutex<Registry>>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    known: BTreeSet<u32>,
+    down: bool,
+    fetches: u64,
+}
+
+impl FakeRegistry {
+    /// With these schemas.
+    pub fn with(schema_ids: impl IntoIterator<Item = u32>) -> Self {
+        let registry = Self::default();
+        registry.lock().known.extend(schema_ids);
+        registry
+    }
+
+    /// Makes a schema known.
+    pub fn register(&self, schema_id: u32) {
+        self.lock().known.insert(schema_id);
+    }
+
+    /// The registry does not answer, or does again.
+    pub fn set_down(&self, down: bool) {
+        self.lock().down = down;
+    }
+
+    /// How often it was asked, in vain or not.
+    pub fn fetches(&self) -> u64 {
+        self.lock().fetches
+    }
+
+    /// The decoder of a new process, which has not asked for any schema yet.
+    pub fn decoder(&self) -> FakeMessages {
+        FakeMessages { registry: self.clone(), fetched: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Messages as schema id, kind and body.
+#[derive(Debug)]
+pub struct FakeMessages {
+    registry: FakeRegistry,
+    /// Schemas asked for, and whether the registry knew them.
+    fetched: Mutex<BTreeMap<u32, bool>>,
+}
+
+impl FakeMessages {
+    /// The value of a message.
+    pub fn encode(schema_id: u32, event: &EventRecord) -> Vec<u8> {
+        let kind = EventKind::ALL.iter().position(|kind| *kind == event.event.payload.kind());
+        let kind = kind.and_then(|kind| u8::try_from(kind).ok()).unwrap_or(u8::MAX);
+        [&schema_id.to_be_bytes()[..], &[kind], &event.body].concat()
+    }
+
+    fn fetched(&self) -> MutexGuard<'_, BTreeMap<u32, bool>> {
+        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl MessageDecoder for FakeMessages {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+        let reject = |reason, sentence: String| Err(Undecoded::Reject(Reject::new(reason, sentence)));
+        let Some((id, rest)) = value.split_first_chunk::<4>() else {
+            return reject(Reason::Malformed, format!("{} bytes are no message", value.len()));
+        };
+        let id = u32::from_be_bytes(*id);
+        match self.fetched().get(&id) {
+            None => return Err(Undecoded::NeedsSchema(id)),
+            Some(false) => {
+                return reject(Reason::UnknownSchema, format!("the schema registry has no schema {id}"));
+            }
+            Some(true) => {}
+        }
+        let Some((kind, body)) = rest.split_first() else {
+            return reject(Reason::Malformed, "the message ends behind its schema id".into());
+        };
+        let Some(kind) = EventKind::ALL.get(usize::from(*kind)) else {
+            return reject(Reason::UnknownEvent, format!("there is no event type {kind}"));
+        };
+        body::decode(*kind, body).map(EventRecord::new).map_err(Undecoded::Reject)
+    }
+
+    async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
+        let mut registry = self.registry.lock();
+        registry.fetches += 1;
+        if registry.down {
+            return Err(RegistryError("it does not answer".into()));
+        }
+        self.fetched().insert(schema_id, registry.known.contains(&schema_id));
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! One member's view of the fake Kafka.
+
+use std::collections::BTreeMap;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::Text;
+use prorata_worker::names::Shard;
+use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+
+use super::broker::{Cluster, Ends, FakeBroker, Log};
+use super::faults::Faults;
+use super::group::MemberId;
+
+/// Chance, in millionths, that a random poll passes over a partition.
+const PASSED_OVER: u32 = 150_000;
+
+/// A member of the group of a [`FakeBroker`]; dropped, it is a process that died without leaving.
+#[derive(Debug)]
+pub struct FakeSource {
+    broker: FakeBroker,
+    id: MemberId,
+    topics: Vec<Text>,
+    faults: Faults,
+}
+
+/// How far a member has read a topic partition.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    from: Start,
+    /// Next offset; none before the first answer.
+    next: Option<i64>,
+    /// Set once the log has lost messages that were read.
+    diverged: bool,
+    /// What number of questions for ends has been answered.
+    ends_told: u64,
+}
+
+impl Reader {
+    const fn new(from: Start) -> Self {
+        Self { from, next: None, diverged: false, ends_told: 0 }
+    }
+
+    /// The log ends here now, and other messages will follow.
+    pub(super) fn diverge(&mut self, end: i64) {
+        self.diverged |= self.next.is_some_and(|next| next > end);
+    }
+
+    /// The next offset to read, or what Kafka says where it is lost.
+    fn position(&mut self, log: &Log) -> Result<i64, String> {
+        let next = self.next.unwrap_or(match self.from {
+            Start::Earliest => log.begin,
+            Start::At(offset) => offset,
+        });
+        if self.diverged {
+            return Err(format!("the log was truncated below offset {next}"));
+        }
+        if next < log.begin || next > log.end {
+            return Err(format!("offset {next} is out of range [{}, {}]", log.begin, log.end));
+        }
+        self.next = Some(next);
+        Ok(next)
+    }
+}
+
+impl FakeSource {
+    pub(super) fn new(broker: FakeBroker, id: MemberId, topics: Vec<Text>) -> Self {
+        Self { broker, id, topics, faults: Faults::default() }
+    }
+
+    /// The source of a process with these faults: once that is dead, it does nothing.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// The cluster, where it can be heard.
+    fn reach(&self) -> Result<MutexGuard<'_, Cluster>, SourceError> {
+        let cluster = self.broker.lock();
+        let silent = if self.faults.dead() { Some("the process is dead") } else { None };
+        match silent.or(cluster.down.then_some("no broker answers")) {
+            Some(cause) => Err(SourceError::Unavailable(cause.into())),
+            None => Ok(cluster),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for FakeSource {
+    async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
+        let cluster = self.reach()?;
+        let count = |topic: &Text| cluster.topics.get(topic).map_or(0, Vec::len);
+        let counts = self.topics.iter().map(|topic| (topic.clone(), u32::try_from(count(topic))));
+        Ok(counts.map(|(topic, count)| (topic, count.unwrap_or(u32::MAX))).collect())
+    }
+
+    async fn poll(&mut self, _wait: Duration) -> Result<Vec<Signal>, SourceError> {
+        let unreachable = match self.reach() {
+            Ok(mut cluster) => return cluster.poll(self.id),
+            Err(error) => error,
+        };
+        // A client says at times that no broker answers, and at times just nothing.
+        let silent = self.broker.lock().random.as_mut().is_some_and(|random| random.happens(500_000));
+        if silent { Ok(Vec::new()) } else { Err(unreachable) }
+    }
+
+    async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
+        if self.faults.dead() {
+            return Ok(());
+        }
+        let mut cluster = self.broker.lock();
+        cluster.stop(self.id, &[shard]);
+        // Of a shard whose loss was told, or is not told yet, nothing is read.
+        if cluster.group.believes(self.id, shard) {
+            let readers = from.into_iter().map(|(topic, from)| ((self.id, topic, shard), Reader::new(from)));
+            cluster.readers.extend(readers);
+        }
+        Ok(())
+    }
+
+    async fn release(&mut self, shards: &[Shard]) {
+        if !self.faults.dead() {
+            let mut cluster = self.broker.lock();
+            cluster.stop(self.id, shards);
+            cluster.group.release(self.id, shards);
+        }
+    }
+
+    async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
+        self.reach()?.group.assigned(self.id, shard)
+    }
+
+    fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
+        let Ok(mut cluster) = self.reach() else { return };
+        if cluster.group.assigned(self.id, shard) == Ok(true) {
+            let offsets = next.iter().map(|(topic, next)| ((topic.clone(), shard), *next));
+            cluster.committed.extend(offsets);
+        }
+    }
+
+    async fn close(&mut self) {
+        if !self.faults.dead() {
+            let (mut cluster, id) = (self.broker.lock(), self.id);
+            cluster.readers.retain(|(member, _, _), _| *member != id);
+            cluster.group.leave(id);
+        }
+    }
+}
+
+impl Cluster {
+    fn poll(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
+        let mut signals = self.group.signals(id)?;
+        for signal in &signals {
+            if let Signal::Revoked(shards) | Signal::Lost(shards) = signal {
+                self.stop(id, &shards.clone());
+            }
+        }
+        let readers = self.readers.keys().filter(|(member, _, _)| *member == id);
+        let mut keys: Vec<(Text, Shard)> = readers.map(|(_, topic, shard)| (topic.clone(), *shard)).collect();
+        if let Some(random) = &mut self.random {
+            // What one poll tells of a partition may come in several parts, with others' between.
+            keys.extend(keys.clone());
+            random.shuffle(&mut keys);
+            keys.retain(|_| !random.happens(PASSED_OVER));
+        }
+        let mut left = self.poll_messages;
+        for key in keys.into_iter().filter(|key| !self.partitions_down.contains(key)).collect::<Vec<_>>() {
+            left -= self.read(id, key, left, &mut signals);
+        }
+        Ok(signals)
+    }
+
+    /// Reads on in one topic partition, and returns the number of messages told, at most `left`.
+    fn read(&mut self, id: MemberId, key: (Text, Shard), left: usize, signals: &mut Vec<Signal>) -> usize {
+        let (topic, partition) = key;
+        let key = (id, topic.clone(), partition);
+        let log = self.topics.get(&topic).and_then(|logs| logs.get(usize::from(partition)));
+        let (Some(reader), Some(log)) = (self.readers.get_mut(&key), log) else { return 0 };
+        let next = match reader.position(log) {
+            Ok(next) => next,
+            Err(cause) => {
+                self.readers.remove(&key);
+                signals.push(Signal::OffsetsLost { topic, partition, cause });
+                return 0;
+            }
+        };
+        let most = self.random.as_mut().map_or(left, |random| left.min(1 + random.below(left)));
+        let messages: Vec<Message> =
+            log.messages.range(next..).take(most).map(|(_, one)| one.clone()).collect();
+        let told = messages.len();
+        let next = messages.last().map_or(next, |last| last.offset + 1);
+        let all = log.messages.range(next..).next().is_none();
+        reader.next = Some(if all { log.end } else { next });
+        if told > 0 {
+            signals.push(Signal::Messages(messages));
+        }
+        let asked = self.ends == Ends::EveryPoll || reader.ends_told < self.ends_asked;
+        if all && asked {
+            reader.ends_told = self.ends_asked;
+            signals.push(Signal::End { topic, partition, offset: log.end });
+        }
+        told
+    }
+
+    fn stop(&mut self, id: MemberId, shards: &[Shard]) {
+        self.readers.retain(|(member, _, shard), _| *member != id || !shards.contains(shard));
+    }
+}

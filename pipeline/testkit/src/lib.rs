@@ -1,0 +1,5 @@
+//! What only tests use. [`fakes`] stands in for the world, with faults on demand; [`conformance`] holds the
+//! promises of each port as checks that a fake and the real thing must both pass.
+
+pub mod conformance;
+pub mod fakes;

@@ -1,0 +1,30 @@
+//! Event files held in memory: the input of runs that make their own, such as a replay of dead letters.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::ports::{Input, InputFile, StoreError};
+
+/// A folder of event files in memory.
+#[derive(Clone, Debug, Default)]
+pub struct InMemoryFiles {
+    /// Content by path.
+    pub files: BTreeMap<String, Bytes>,
+}
+
+#[async_trait]
+impl Input for InMemoryFiles {
+    async fn list(&self) -> Result<Vec<InputFile>, StoreError> {
+        let files = self.files.iter();
+        Ok(files.map(|(path, bytes)| InputFile { path: path.clone(), bytes: bytes.len() as u64 }).collect())
+    }
+
+    async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
+        let bytes = self.files.get(&file.path).cloned();
+        let bytes = bytes.ok_or_else(|| StoreError::new("read", &file.path, "no such file"))?;
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+}

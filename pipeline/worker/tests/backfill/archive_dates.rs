@@ -1,0 +1,32 @@
+//! The index of a shard's archive, listed date by date.
+
+use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::FakeStore;
+use prorata_worker::archive_index::ArchiveDates;
+use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind};
+use prorata_worker::names::{self, Stamp};
+use prorata_worker::ports::ObjectStore;
+
+#[tokio::test]
+async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
+    let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));
+    checkpoint.seq = 1;
+    let (seq, owner) = (1, "a".into());
+    let kind = OwnerKind::Worker;
+    checkpoint.owners.push(Owner { seq, owner, kind, released: false });
+    let stamp = Stamp { seq, owner: "a".into(), n: 0 };
+    let hours = [Hour(30), Hour(50)];
+    for hour in hours {
+        let path = names::archive(0, hour, &stamp);
+        store.put_if_absent(&path, vec![0; 7].into()).await.unwrap();
+    }
+    let mut archive = ArchiveDates::default();
+    archive.ensure_all(&store, &checkpoint).await.unwrap();
+    archive.add(Hour(51), stamp, 7);
+    assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
+    archive.forget_before(Hour(60));
+    assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(50), Hour(51)]);
+    archive.ensure(&store, &checkpoint, (Hour(30), Hour(50))).await.unwrap();
+    assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
+    assert!(hours.iter().all(|hour| archive.files(*hour).len() == 1), "each file once");
+}
