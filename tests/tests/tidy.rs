@@ -98,26 +98,16 @@ fn packages() -> Vec<Value> {
     packages.filter(|package| used.contains(package["id"].as_str().unwrap())).cloned().collect()
 }
 
-/// Every file of the repository that is written by hand, by its path under the root.
+/// Every file of the repository, by its path under the root: what git tracks or would add. What a run leaves in the
+/// clone, such as a lake, is ignored.
 fn files() -> Vec<(String, PathBuf)> {
-    let (root, mut folders, mut found) = (root(), vec![root()], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            let name = entry.file_name().into_string().unwrap();
-            let built = matches!(name.as_str(), "target" | ".git" | ".venv" | "__pycache__" | "node_modules");
-            if entry.file_type().unwrap().is_dir() {
-                if !built {
-                    folders.push(entry.path());
-                }
-            } else {
-                let path = entry.path();
-                found.push((path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), path));
-            }
-        }
-    }
-    found.sort();
-    found
+    let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let output = Command::new("git").args(listing).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let names: BTreeSet<&str> = listed.split('\0').filter(|name| !name.is_empty()).collect();
+    let paths = names.into_iter().map(|name| (name.to_owned(), root().join(name)));
+    paths.filter(|(_, path)| path.exists()).collect()
 }
 
 fn sources() -> Vec<(String, String)> {
@@ -174,11 +164,10 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn the_top_has_its_rooms_and_no_others() {
-    let entries = std::fs::read_dir(root()).unwrap().map(Result::unwrap);
-    let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
-    let names: BTreeSet<String> = folders.map(|folder| folder.file_name().into_string().unwrap()).collect();
-    let shown = names.iter().filter(|name| !name.starts_with('.') && *name != "target");
-    assert_eq!(shown.map(String::as_str).collect::<Vec<_>>(), ROOMS);
+    let files = files();
+    let folders = files.iter().filter_map(|(name, _)| name.split_once('/')).map(|(folder, _)| folder);
+    let shown: BTreeSet<&str> = folders.filter(|folder| !folder.starts_with('.')).collect();
+    assert_eq!(shown.into_iter().collect::<Vec<_>>(), ROOMS);
 }
 
 #[test]
