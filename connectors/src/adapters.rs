@@ -10,7 +10,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Rejected, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, FormatError, HourClock, Rejected, TableEncoder,
 };
 
 use crate::archive::{self, FileError};
@@ -34,16 +34,16 @@ impl Archive for AvroArchive {
         }
     }
 
-    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
-        archive::write_events(events).map_err(|error| error.to_string())
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
+        archive::write_events(events).map_err(|error| FormatError::new("encode events", error))
     }
 
-    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
-        archive::write_dead_letters(letters).map_err(|error| error.to_string())
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
+        archive::write_dead_letters(letters).map_err(|error| FormatError::new("encode dead letters", error))
     }
 
-    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
-        archive::read_dead_letters(bytes).map_err(|error| error.to_string())
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, FormatError> {
+        archive::read_dead_letters(bytes).map_err(|error| FormatError::new("decode dead letters", error))
     }
 }
 
@@ -57,8 +57,9 @@ impl TableEncoder for ParquetEncoder {
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, String> {
-        let encoded = tables::encode(table, hours, clocks).map_err(|error| crate::store::causes(&error))?;
+    ) -> Result<Option<EncodedFile>, FormatError> {
+        let encoded = tables::encode(table, hours, clocks);
+        let encoded = encoded.map_err(|error| FormatError::new("encode rows", error))?;
         Ok(encoded.map(|file| EncodedFile {
             bytes: file.bytes,
             rows: file.rows,

@@ -9,7 +9,7 @@ use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;
 use prorata_worker::names;
-use prorata_worker::ports::{AddFile, ObjectStore, TableCommit, TableCommitter};
+use prorata_worker::ports::{AddFile, CommitOutcome, ObjectStore, TableCommit, TableCommitter};
 
 fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
@@ -79,7 +79,8 @@ async fn of_many_commits_behind_one_version_one_lands() {
         tokio::spawn(async move {
             let tables = open(&folder).1;
             let base = tables.load(Table::Hours).await.unwrap().version;
-            tables.commit(Table::Hours, base, &commit(number)).await.is_ok() && base == 0
+            let outcome = tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
+            outcome == CommitOutcome::Committed && base == 0
         })
     });
     let mut landed = 0;
@@ -95,7 +96,8 @@ async fn files_and_transactions_survive_log_checkpoints() {
     let (store, tables) = open(&folder);
     for number in 1..=105 {
         let base = tables.load(Table::Hours).await.unwrap().version;
-        tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
+        let outcome = tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
+        assert_eq!(outcome, CommitOutcome::Committed);
     }
     let log = store.list("hours/_delta_log/").await.unwrap();
     assert!(log.iter().any(|file| file.path.contains("checkpoint")), "a checkpoint every hundred commits");

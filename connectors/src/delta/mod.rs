@@ -4,6 +4,8 @@
 //! never compares transaction versions and would by itself try a commit again that has landed, so its own retries are
 //! off; so is its clean-up of expired logs, which lists the whole log at every commit.
 
+mod failure;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,11 +21,15 @@ use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaTable, DeltaTableError};
 use object_store::prefix::PrefixStore;
 use prorata_schemas::tables::Table;
-use prorata_worker::ports::{AddFile, LiveFile, LiveTable, TableCommit, TableCommitter, TableError};
+use prorata_worker::ports::{
+    AddFile, CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
+};
 use tokio::sync::Mutex;
 
 use crate::store::Store;
 use crate::tables;
+
+use failure::{failure, kind_of};
 
 /// The partition column of every table.
 const PARTITION: &str = "date";
@@ -53,14 +59,14 @@ impl DeltaTables {
 
     fn log_store(&self, table: Table) -> Result<LogStoreRef, TableError> {
         let url = self.store.folder_url(table.name());
-        let url = url.map_err(|error| TableError { table, cause: error.to_string() })?;
+        let url = url.map_err(|error| TableError::new(ErrorKind::Invalid, "load", table, error))?;
         let prefixed = PrefixStore::new(self.store.root(), self.store.folder(table.name()));
         Ok(default_logstore(Arc::new(prefixed), self.store.root(), &url, &StorageConfig::default()))
     }
 
     /// Opens a table, or creates it; another may create it first.
     async fn open(&self, table: Table) -> Result<Open, TableError> {
-        let failed = |error: DeltaTableError| error_of(table, &error);
+        let failed = |error: DeltaTableError| failure("load", table, error);
         let mut delta = DeltaTable::new(self.log_store(table)?);
         if !delta.verify_deltatable_existence().await.map_err(failed)?
             && let Err(error) = self.create(table).await
@@ -74,14 +80,15 @@ impl DeltaTables {
 
     async fn open_at(&self, table: Table, version: u64) -> Result<Open, TableError> {
         let mut delta = DeltaTable::new(self.log_store(table)?);
-        delta.load_version(version).await.map_err(|error| error_of(table, &error))?;
+        delta.load_version(version).await.map_err(|error| failure("load", table, error))?;
         Ok(Open { delta, transactions: BTreeMap::new() })
     }
 
     async fn create(&self, table: Table) -> Result<(), TableError> {
-        let columns: StructType = tables::schema(table).as_ref().try_into_kernel().map_err(|error| {
-            TableError { table, cause: format!("its columns are no Delta columns: {error}") }
-        })?;
+        let columns: StructType = tables::schema(table)
+            .as_ref()
+            .try_into_kernel()
+            .map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))?;
         let columns = columns.fields().map(plain).chain([StructField::nullable(PARTITION, DataType::DATE)]);
         let properties = [
             ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_owned()),
@@ -98,11 +105,13 @@ impl DeltaTables {
             .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await
             .map(|_| ())
-            .map_err(|error| error_of(table, &error))
+            .map_err(|error| failure("create", table, error))
     }
 
     fn slot(&self, table: Table) -> Result<&Mutex<Option<Open>>, TableError> {
-        self.open.get(&table).ok_or_else(|| TableError { table, cause: "it is none of ours".into() })
+        self.open
+            .get(&table)
+            .ok_or_else(|| TableError::new(ErrorKind::Invalid, "load", table, "it is not a table of ours"))
     }
 }
 
@@ -113,7 +122,7 @@ impl TableCommitter for DeltaTables {
         let open = match slot.take() {
             Some(mut open) => {
                 let before = open.delta.version();
-                open.delta.update_state().await.map_err(|error| error_of(table, &error))?;
+                open.delta.update_state().await.map_err(|error| failure("load", table, error))?;
                 if open.delta.version() != before {
                     open.transactions.clear();
                 }
@@ -121,7 +130,7 @@ impl TableCommitter for DeltaTables {
             }
             None => self.open(table).await?,
         };
-        let state = open.delta.snapshot().map_err(|error| error_of(table, &error))?;
+        let state = open.delta.snapshot().map_err(|error| failure("load", table, error))?;
         let sizes = sizes(table, state)?.into_iter();
         let files = sizes.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect();
         let live = LiveTable { version: state.version(), files };
@@ -153,7 +162,12 @@ impl TableCommitter for DeltaTables {
         Ok(known)
     }
 
-    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+    async fn commit(
+        &self,
+        table: Table,
+        base: u64,
+        commit: &TableCommit,
+    ) -> Result<CommitOutcome, TableError> {
         let mut slot = self.slot(table)?.lock().await;
         // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have landed.
         let open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
@@ -161,7 +175,7 @@ impl TableCommitter for DeltaTables {
             None => self.open_at(table, base).await?,
         };
         let Open { delta, transactions: mut known } = open;
-        let state = delta.snapshot().map_err(|error| error_of(table, &error))?;
+        let state = delta.snapshot().map_err(|error| failure("commit", table, error))?;
         let now = now_millis();
         let sizes: BTreeMap<String, i64> =
             if commit.removes.is_empty() { BTreeMap::new() } else { sizes(table, state)? };
@@ -185,17 +199,21 @@ impl TableCommitter for DeltaTables {
             .with_actions(removes.chain(adds).collect())
             .build(Some(reference), delta.log_store(), operation)
             .await;
-        let committed = committed.map_err(|error| error_of(table, &error))?;
+        let committed = match committed {
+            Ok(committed) => committed,
+            Err(error) if kind_of(&error) == ErrorKind::Conflict => return Ok(CommitOutcome::Conflict),
+            Err(error) => return Err(failure("commit", table, error)),
+        };
         let mut next = DeltaTable::new(delta.log_store());
         next.state = Some(committed.snapshot());
         known.extend(commit.transactions.iter().map(|(name, seq)| (name.clone(), Some(*seq))));
         *slot = Some(Open { delta: next, transactions: known });
-        Ok(())
+        Ok(CommitOutcome::Committed)
     }
 }
 
 async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Option<u64>, TableError> {
-    let failed = |error: DeltaTableError| error_of(table, &error);
+    let failed = |error: DeltaTableError| failure("read transactions", table, error);
     let state = delta.snapshot().map_err(failed)?;
     let version = state.transaction_version(delta.log_store().as_ref(), name).await.map_err(failed)?;
     Ok(version.and_then(|version| u64::try_from(version).ok()))
@@ -203,7 +221,7 @@ async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Opt
 
 /// Live files and their sizes.
 fn sizes(table: Table, state: &DeltaTableState) -> Result<BTreeMap<String, i64>, TableError> {
-    let data = state.snapshot().try_log_data().map_err(|error| error_of(table, &error))?;
+    let data = state.snapshot().try_log_data().map_err(|error| failure("load", table, error))?;
     Ok(data.iter().map(|file| (file.path().into_owned(), file.size())).collect())
 }
 
@@ -251,8 +269,4 @@ fn remove(path: &str, size: Option<i64>, now: i64) -> Remove {
 fn now_millis() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn error_of(table: Table, error: &DeltaTableError) -> TableError {
-    TableError { table, cause: crate::store::causes(error) }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
+use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
@@ -44,8 +45,8 @@ impl Track {
 
     /// Reading has failed: try again, and wait twice as long each time.
     pub(super) fn fail(&mut self, now: Instant) {
-        let wait = Duration::from_secs(1 << self.failures.min(5));
         self.failures += 1;
+        let wait = backoff::KAFKA_PARTITION.delay(self.failures);
         self.again_at = Some(now + wait);
         self.end = None;
     }

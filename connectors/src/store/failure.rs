@@ -1,26 +1,111 @@
-//! What a store's refusal means to a person: what to mend first, then the server's own words without their markup.
+//! Store errors: their kind, and a sentence that says first what to fix, then what the server said, without markup.
 
 use std::error::Error;
+use std::fmt;
+use std::io;
 
-use prorata_worker::ports::StoreError;
+use prorata_worker::ports::{ErrorKind, StoreError};
+
+/// Error codes in the answers of S3 and Azure that are about credentials, though their HTTP status does not say so.
+const REFUSALS: [&str; 4] =
+    ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAuthenticationInfo"];
+
+/// Error codes for a bucket or container that does not exist. An object that does not exist has another code.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
 /// An error of the port, for an operation on a path.
-pub(super) fn failure(operation: &'static str, path: &str, error: &object_store::Error) -> StoreError {
-    let told = causes(error);
-    let advice = match error {
-        // What may be absent is told apart before this: here it is what the path is in.
-        object_store::Error::NotFound { .. } => {
-            "the bucket, container or folder is not there; create it, or mend the URL"
-        }
-        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-            "the store refuses these credentials; mend them, or what they may do"
-        }
-        _ => return StoreError::new(operation, path, told),
-    };
-    StoreError::new(operation, path, format!("{advice} ({told})"))
+pub(super) fn failure(operation: &'static str, path: &str, error: object_store::Error) -> StoreError {
+    let kind = kind_of(&error);
+    StoreError::new(kind, operation, path, Explained::new(kind, error))
 }
 
-/// The error and what it stands on, each said once, in one line and without XML.
+/// An error of an object store or table log, told in one line, after what to fix.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    advice: Option<&'static str>,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl Explained {
+    /// Explains an error of this kind.
+    pub(crate) fn new(kind: ErrorKind, source: impl Error + Send + Sync + 'static) -> Self {
+        let advice = match kind {
+            ErrorKind::Missing => {
+                Some("the bucket, container or folder is not there; create it, or correct the URL")
+            }
+            ErrorKind::Permission => {
+                Some("the store refuses these credentials; correct them or their permissions")
+            }
+            ErrorKind::Transient | ErrorKind::Conflict | ErrorKind::Invalid => None,
+        };
+        Self { advice, source: Box::new(source) }
+    }
+
+    /// The error alone, without advice.
+    pub(crate) fn plain(source: impl Error + Send + Sync + 'static) -> Self {
+        Self { advice: None, source: Box::new(source) }
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = causes(&*self.source);
+        match self.advice {
+            Some(advice) => write!(f, "{advice} ({told})"),
+            None => f.write_str(&told),
+        }
+    }
+}
+
+impl Error for Explained {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// The kind of an object store's error. `NotFound` of a single object is not an error of the port: callers tell it
+/// apart first.
+pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
+    use object_store::Error as Store;
+    match error {
+        Store::NotFound { .. } => ErrorKind::Missing,
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => ErrorKind::Permission,
+        Store::AlreadyExists { .. } | Store::Precondition { .. } | Store::NotModified { .. } => {
+            ErrorKind::Conflict
+        }
+        Store::InvalidPath { .. }
+        | Store::NotSupported { .. }
+        | Store::NotImplemented { .. }
+        | Store::UnknownConfigurationKey { .. } => ErrorKind::Invalid,
+        _ if has_code(error, &REFUSALS) => ErrorKind::Permission,
+        _ => io_error(error).map_or(ErrorKind::Transient, ErrorKind::of_io),
+    }
+}
+
+/// True if the bucket or container itself does not exist.
+pub(super) fn no_bucket(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. }) && has_code(error, &NO_BUCKET)
+}
+
+/// The first error of the file system in the chain of causes.
+fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// True if the server's answer has one of these codes.
+fn has_code(error: &object_store::Error, codes: &[&str]) -> bool {
+    let text = error.to_string();
+    codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
+}
+
+/// The error and its causes, each told once, in one line and without XML.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -35,7 +120,7 @@ pub(crate) fn causes(error: &dyn Error) -> String {
     without_markup(&text)
 }
 
-/// The servers of all clouds answer in XML; its `Code` and `Message` say what there is to know.
+/// All clouds answer in XML; `Code` and `Message` hold what matters.
 fn without_markup(text: &str) -> String {
     let Some((before, xml)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
         return text.to_owned();
@@ -45,13 +130,52 @@ fn without_markup(text: &str) -> String {
         rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
     };
     let said = [of("Code"), of("Message")].into_iter().flatten().collect::<Vec<_>>();
-    // Markup that is none of theirs stays: it may be a proxy's page, and is all there is.
+    // Other markup stays: it may be a proxy's page, and nothing else is known.
     if said.is_empty() { text.to_owned() } else { format!("{before}{}", said.join(": ")) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::without_markup;
+    use object_store::Error as Store;
+
+    use super::*;
+
+    fn generic(text: &str) -> Store {
+        Store::Generic { store: "S3", source: text.into() }
+    }
+
+    fn not_found(text: &str) -> Store {
+        Store::NotFound { path: "a".into(), source: text.into() }
+    }
+
+    #[test]
+    fn an_error_has_the_kind_of_its_remedy() {
+        let denied = Store::PermissionDenied { path: "a".into(), source: "403".into() };
+        let io =
+            |kind: io::ErrorKind| Store::Generic { store: "file", source: Box::new(io::Error::from(kind)) };
+        for (error, kind) in [
+            (denied, ErrorKind::Permission),
+            (generic("status 400: <Error><Code>ExpiredToken</Code></Error>"), ErrorKind::Permission),
+            (generic("status 503: <Error><Code>SlowDown</Code></Error>"), ErrorKind::Transient),
+            (not_found("status 404"), ErrorKind::Missing),
+            (io(io::ErrorKind::NotADirectory), ErrorKind::Missing),
+            (io(io::ErrorKind::ReadOnlyFilesystem), ErrorKind::Permission),
+            (io(io::ErrorKind::StorageFull), ErrorKind::Transient),
+            (Store::NotSupported { source: "no".into() }, ErrorKind::Invalid),
+        ] {
+            assert_eq!(kind_of(&error), kind, "{error}");
+            let told = failure("read", "a", error);
+            assert_eq!(told.kind, kind);
+            assert!(told.source.source().is_some(), "the store's own error is kept: {told}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_is_not_there_is_told_apart_from_an_object() {
+        assert!(no_bucket(&not_found("<Error><Code>NoSuchBucket</Code></Error>")));
+        assert!(!no_bucket(&not_found("<Error><Code>NoSuchKey</Code></Error>")));
+        assert!(!no_bucket(&generic("<Error><Code>NoSuchBucket</Code></Error>")));
+    }
 
     #[test]
     fn of_xml_the_code_and_the_message_are_told() {

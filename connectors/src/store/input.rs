@@ -8,11 +8,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use object_store::ObjectStoreExt;
-use prorata_worker::ports::{Input, InputFile, ObjectStore, StoreError};
+use prorata_worker::ports::{ErrorKind, Input, InputFile, ObjectStore, StoreError};
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::{LocationError, Store, causes};
+use super::{Explained, LocationError, Store, kind_of};
 
 /// Bytes of an object read at a time.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -56,7 +56,7 @@ impl Input for Files {
             let bytes = self.path.metadata().map_or(0, |metadata| metadata.len());
             files.push(InputFile { path: name, bytes });
         } else {
-            let error = |error: io::Error| StoreError::new("list", &self.path.to_string_lossy(), error);
+            let error = |error: io::Error| StoreError::io("list", self.path.to_string_lossy(), error);
             walk(&self.path, "", 0, &mut files).map_err(error)?;
         }
         files.sort();
@@ -65,7 +65,7 @@ impl Input for Files {
 
     async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
         let path = if self.path.is_file() { self.path.clone() } else { self.path.join(&file.path) };
-        let opened = File::open(path).map_err(|error| StoreError::new("read", &file.path, error))?;
+        let opened = File::open(path).map_err(|error| StoreError::io("read", &file.path, error))?;
         Ok(Box::new(BufReader::with_capacity(1 << 16, opened)))
     }
 }
@@ -122,7 +122,7 @@ impl Read for ObjectReader {
         if self.piece.is_empty() && self.offset < self.bytes {
             let end = self.bytes.min(self.offset + PIECE_BYTES);
             let get = self.store.root.get_range(&self.path, self.offset..end);
-            self.piece = self.runtime.block_on(get).map_err(|error| io::Error::other(causes(&error)))?;
+            self.piece = self.runtime.block_on(get).map_err(read_error)?;
             self.offset = end;
         }
         let length = into.len().min(self.piece.len());
@@ -131,6 +131,18 @@ impl Read for ObjectReader {
         }
         Ok(length)
     }
+}
+
+/// A store's error as an error of reading, of the same kind.
+fn read_error(error: object_store::Error) -> io::Error {
+    let kind = kind_of(&error);
+    let as_io = match kind {
+        ErrorKind::Permission => io::ErrorKind::PermissionDenied,
+        ErrorKind::Missing => io::ErrorKind::NotFound,
+        ErrorKind::Invalid => io::ErrorKind::InvalidInput,
+        ErrorKind::Transient | ErrorKind::Conflict => io::ErrorKind::Other,
+    };
+    io::Error::new(as_io, Explained::new(kind, error))
 }
 
 #[cfg(test)]

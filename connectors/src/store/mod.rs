@@ -15,13 +15,13 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
-use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
+use prorata_worker::ports::{ErrorKind, Listed, ObjectStore, Put, StoreError};
 use url::Url;
 
-pub(crate) use failure::causes;
+pub(crate) use failure::{Explained, causes, kind_of};
 pub use input::open_input;
 
-use failure::failure;
+use failure::{failure, no_bucket};
 
 /// Environment variables that configure object stores begin so.
 const ENVIRONMENT: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
@@ -102,7 +102,7 @@ impl Store {
         }
         let cause = "the store lets two writers create one object (it ignores If-None-Match), so two owners could both \
                      win; use a store with conditional writes";
-        Err(StoreError::new("probe", self.url.as_str(), cause))
+        Err(StoreError::new(ErrorKind::Invalid, "probe", self.url.as_str(), cause))
     }
 
     /// The path of an object of any writer's, as listing it told.
@@ -110,7 +110,8 @@ impl Store {
     /// # Errors
     /// When no object can be at it.
     fn listed(&self, path: &str) -> Result<Path, StoreError> {
-        let relative = Path::parse(path).map_err(|error| StoreError::new("read", path, error))?;
+        let relative =
+            Path::parse(path).map_err(|error| StoreError::new(ErrorKind::Invalid, "read", path, error))?;
         Ok(Path::from_iter(self.prefix.parts().chain(relative.parts())))
     }
 
@@ -130,8 +131,9 @@ impl ObjectStore for Store {
         };
         match result {
             Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if no_bucket(&error) => Err(failure("read", path, error)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failure("read", path, &error)),
+            Err(error) => Err(failure("read", path, error)),
         }
     }
 
@@ -142,7 +144,7 @@ impl ObjectStore for Store {
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 Ok(Put::Exists)
             }
-            Err(error) => Err(failure("write", path, &error)),
+            Err(error) => Err(failure("write", path, error)),
         }
     }
 
@@ -151,8 +153,9 @@ impl ObjectStore for Store {
         let all = self.root.list(Some(&within)).try_collect::<Vec<_>>().await;
         let all = match all {
             Ok(all) => all,
+            Err(error) if no_bucket(&error) => return Err(failure("list", folder, error)),
             Err(object_store::Error::NotFound { .. }) => Vec::new(),
-            Err(error) => return Err(failure("list", folder, &error)),
+            Err(error) => return Err(failure("list", folder, error)),
         };
         let depth = self.prefix.parts().count();
         let relative =
@@ -167,7 +170,7 @@ impl ObjectStore for Store {
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         match self.root.delete(&self.path(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failure("delete", path, &error)),
+            Err(error) => Err(failure("delete", path, error)),
         }
     }
 }

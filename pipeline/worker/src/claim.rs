@@ -6,6 +6,7 @@
 
 use prorata_schemas::Text;
 
+use crate::backoff;
 use crate::checkpoint::{Checkpoint, Owner, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::log::{self, Decision};
@@ -16,9 +17,6 @@ use crate::shard::Ports;
 
 /// The shard that is claimed before any other.
 pub const LEAD: Shard = 0;
-
-/// How often a claim that finds its sequence number taken is tried again.
-const TRIES_MAX: usize = 8;
 
 /// Who claims, and how.
 #[derive(Clone, Debug)]
@@ -43,7 +41,7 @@ pub async fn claim(
     lead: Option<u64>,
 ) -> Result<Checkpoint> {
     let store = &*ports.store;
-    for _ in 0..TRIES_MAX {
+    for _ in backoff::CLAIM.attempts() {
         let latest = log::latest(store, shard).await?;
         refuse_held(&latest, claimant)?;
         if !publish_latest(ports, &latest, claimant).await? {

@@ -3,10 +3,11 @@
 use prorata_engine::EngineError;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use tokio::task::JoinError;
 
 use crate::names::Shard;
-use crate::ports::{StoreError, TableError};
-use crate::source::SourceError;
+use crate::ports::source::SourceError;
+use crate::ports::{FormatError, StoreError, TableError};
 
 /// Why a run stopped.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +83,20 @@ pub enum WorkerError {
     Fold { organization: String, hour: Hour, source: EngineError },
 
     /// Rows could not be written as a table file.
-    #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {cause}", table = .table.name())]
-    Encode { table: Table, shard: Shard, hour: Hour, cause: String },
+    #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {source}", table = .table.name())]
+    Encode { table: Table, shard: Shard, hour: Hour, source: FormatError },
 
-    /// A task of this program broke off.
-    #[error("a task broke off: {0}")]
-    Task(String),
+    /// A value of ours cannot be written as a file or an object.
+    #[error("internal error: {0}; report it")]
+    Format(#[from] FormatError),
+
+    /// A task of this program panicked or was cancelled.
+    #[error("internal error: a task ended early: {0}; report it")]
+    Join(#[from] JoinError),
+
+    /// A state that this program must never reach.
+    #[error("internal error: {0}; report it")]
+    Internal(&'static str),
 }
 
 impl WorkerError {
@@ -109,7 +118,9 @@ impl WorkerError {
             | Self::Damaged { .. }
             | Self::Fold { .. }
             | Self::Encode { .. }
-            | Self::Task(_) => 1,
+            | Self::Format(_)
+            | Self::Join(_)
+            | Self::Internal(_) => 1,
         }
     }
 }

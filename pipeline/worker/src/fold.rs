@@ -15,7 +15,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::Archive;
+use crate::ports::{Archive, FormatError};
 use crate::snapshot::{self, OrganizationState, PackedState, ShardState};
 
 /// An event's kind and canonical body.
@@ -204,8 +204,8 @@ fn fold_organization(item: Item) -> Result<Folded> {
     })?;
     let max_event_time = before.max_event_time.max(tables.totals.max_event_time);
     let state = OrganizationState { state, max_event_time };
-    let packed =
-        snapshot::pack(&organization_id, &state).map_err(|error| WorkerError::Task(error.to_string()))?;
+    let packed = snapshot::pack(&organization_id, &state)
+        .map_err(|error| FormatError::new("encode a state", error))?;
     let digest = snapshot::state_digest(&packed);
     Ok(Folded { shard, hour, organization_id, state, tables: FoldedHour { tables, packed, digest } })
 }

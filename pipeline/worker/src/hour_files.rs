@@ -17,7 +17,7 @@ use crate::checkpoint::{FileEntry, HourEntry};
 use crate::error::{Result, WorkerError};
 use crate::fold::{self, FoldedHour};
 use crate::names::{self, Shard, Stamp, TableFile};
-use crate::ports::{HourClock, TableCommitter, TableEncoder};
+use crate::ports::{FormatError, HourClock, TableCommitter, TableEncoder};
 use crate::snapshot;
 
 /// Gives names to new objects of one shard, until its next checkpoint.
@@ -111,7 +111,8 @@ pub fn encode(encoder: &dyn TableEncoder, job: Job) -> Result<EncodedHour> {
         Some(snapshot) => Some(snapshot),
         None if keep => {
             let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
-            let bytes = snapshot::encode(&packed).map_err(|error| WorkerError::Task(error.to_string()))?;
+            let bytes =
+                snapshot::encode(&packed).map_err(|error| FormatError::new("encode a snapshot", error))?;
             let path = names::snapshot(shard, hour, &stamper.next());
             objects.push((path.clone(), bytes.into()));
             Some(path)
@@ -131,7 +132,7 @@ pub fn encode(encoder: &dyn TableEncoder, job: Job) -> Result<EncodedHour> {
     let mut changed = before.is_none();
     for table in Table::ALL {
         let encoded = encoder.encode(table, &tables, &clocks);
-        let encoded = encoded.map_err(|cause| WorkerError::Encode { table, shard, hour, cause })?;
+        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         let old = before.as_ref().and_then(|before| before.tables.get(&table));
         let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
         changed |= !same;

@@ -5,6 +5,7 @@
 
 pub mod archive_index;
 pub mod backfill;
+pub mod backoff;
 pub mod bases;
 pub mod checkpoint;
 pub mod claim;
@@ -23,8 +24,8 @@ pub mod rules;
 pub mod sealed;
 pub mod shard;
 pub mod snapshot;
-pub mod source;
 pub mod status;
 pub mod stream;
 
+pub use ports::source;
 pub use shard::Ports;

@@ -8,7 +8,7 @@ use crate::checkpoint::{Checkpoint, FORMAT};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
-use crate::ports::ObjectStore;
+use crate::ports::{FormatError, ObjectStore};
 use crate::sealed;
 
 /// How a decision came out.
@@ -78,7 +78,8 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Che
 /// When storage is unavailable: then the decision is not known, and the shard must be recovered.
 pub async fn decide(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Decision> {
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
-    let json = serde_json::to_vec(checkpoint).map_err(|error| WorkerError::Task(error.to_string()))?;
+    let json =
+        serde_json::to_vec(checkpoint).map_err(|error| FormatError::new("encode a checkpoint", error))?;
     let bytes = Bytes::from(sealed::seal_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
     Ok(if found == bytes { Decision::Ours } else { Decision::Anothers })

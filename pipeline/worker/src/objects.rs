@@ -3,14 +3,12 @@
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
+use crate::backoff;
 use crate::error::{Result, WorkerError};
-use crate::ports::{ObjectStore, Put, StoreError};
+use crate::ports::{ErrorKind, ObjectStore, Put, StoreError};
 
 /// Objects written or read at a time.
 pub const CONCURRENCY: usize = 16;
-
-/// How often an answer is asked for again before it counts as unavailable storage.
-const ASKS_MAX: usize = 3;
 
 /// Creates an object unless it is there, and returns what is there then: the same bytes, or another writer's.
 ///
@@ -18,19 +16,23 @@ const ASKS_MAX: usize = 3;
 /// When storage is unavailable: then nobody knows what is there.
 pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Result<Bytes, StoreError> {
     let mut failure = None;
-    for _ in 0..ASKS_MAX {
+    for _ in backoff::OBJECT.attempts() {
         match store.put_if_absent(path, bytes.clone()).await {
             Ok(Put::Created) => return Ok(bytes.clone()),
             Ok(Put::Exists) => {}
-            Err(error) => failure = Some(error),
+            Err(error) if error.kind.is_retryable() => failure = Some(error),
+            Err(error) => return Err(error),
         }
         match store.get(path).await {
             Ok(Some(found)) => return Ok(found),
             Ok(None) => {}
-            Err(error) => failure = Some(error),
+            Err(error) if error.kind.is_retryable() => failure = Some(error),
+            Err(error) => return Err(error),
         }
     }
-    Err(failure.unwrap_or_else(|| StoreError::new("write", path, "it exists, but cannot be read")))
+    Err(failure.unwrap_or_else(|| {
+        StoreError::new(ErrorKind::Transient, "write", path, "it exists, but cannot be read")
+    }))
 }
 
 /// Stores an object whose name nobody else gives.
@@ -41,7 +43,7 @@ pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<
     if create(store, &path, &bytes).await? == bytes {
         return Ok(());
     }
-    Err(StoreError::new("write", &path, "another object has its name"))
+    Err(StoreError::new(ErrorKind::Conflict, "write", path, "another object has its name"))
 }
 
 /// Reads objects that must be there, in this order.

@@ -5,19 +5,17 @@
 //! sequence numbers as transactions; after any error the log is read again, for the commit may have landed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use sha2::{Digest, Sha256};
 
+use crate::backoff;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{AddFile, Clock, LiveTable, TableCommit, TableCommitter, TableError};
-
-/// How often a commit is tried before storage counts as unavailable.
-const TRIES_MAX: u32 = 12;
+use crate::ports::{
+    AddFile, Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError,
+};
 
 /// What publishing came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,33 +61,44 @@ async fn publish_table(
     published: &mut Published,
 ) -> Result<()> {
     let mut failure = None;
-    for attempt in 0..TRIES_MAX {
+    for attempt in backoff::COMMIT.attempts() {
         if attempt > 0 {
-            clock.pause(backoff(id, attempt)).await;
+            clock.pause(backoff::COMMIT.delay_jittered(attempt, id)).await;
         }
         let (live, known) = match load(tables, table, checkpoints).await {
             Ok(loaded) => loaded,
-            Err(error) => {
+            Err(error) if error.kind.is_retryable() => {
                 failure = Some(error);
                 continue;
             }
+            Err(error) => return Err(error.into()),
         };
         let commit = difference(table, &live, &known, checkpoints, id, published)?;
         if commit.adds.is_empty() && commit.removes.is_empty() {
             return Ok(());
         }
         match tables.commit(table, live.version, &commit).await {
-            Ok(()) => {
+            Ok(CommitOutcome::Committed) => {
                 published.commits += 1;
                 return Ok(());
             }
+            Ok(CommitOutcome::Conflict) => {
+                tracing::debug!(
+                    table = table.name(),
+                    attempt,
+                    "another commit came first, loading the table again"
+                );
+                let cause = "other commits came first at every attempt";
+                failure = Some(TableError::new(ErrorKind::Conflict, "commit", table, cause));
+            }
+            Err(error) if !error.kind.is_retryable() => return Err(error.into()),
             Err(error) => {
-                tracing::debug!(table = table.name(), error = %error, attempt, "commit without an answer, looking again");
+                tracing::debug!(table = table.name(), %error, attempt, "commit failed, loading the table again");
                 failure = Some(error);
             }
         }
     }
-    let nothing = || TableError { table, cause: "no answer".into() };
+    let nothing = || TableError::new(ErrorKind::Transient, "commit", table, "no answer");
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
@@ -194,11 +203,4 @@ fn refuse_foreign(table: Table, commit: &TableCommit, foreign: &[&str]) -> Resul
         Some(path) => Err(WorkerError::TableRewritten { table, path: (*path).to_owned() }),
         None => Ok(()),
     }
-}
-
-/// Longer with every attempt, by an amount that differs from owner to owner.
-fn backoff(id: &str, attempt: u32) -> Duration {
-    let digest = Sha256::digest(format!("{id}/{attempt}"));
-    let jitter = u64::from(digest.first().copied().unwrap_or_default());
-    Duration::from_millis((10_u64 << attempt.min(8)) * (256 + jitter) / 512)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
-use crate::ports::ObjectStore;
+use crate::ports::{FormatError, ObjectStore};
 use crate::sealed;
 
 /// Shards of a root that nobody configured otherwise.
@@ -90,7 +90,7 @@ impl Root {
     }
 
     fn to_json(&self) -> Result<Bytes> {
-        let json = serde_json::to_vec(self).map_err(|error| WorkerError::Task(error.to_string()))?;
+        let json = serde_json::to_vec(self).map_err(|error| FormatError::new("encode root.json", error))?;
         Ok(sealed::seal_json(&json).into())
     }
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoint, RulesFrom};
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::objects;
-use crate::ports::ObjectStore;
+use crate::ports::{FormatError, ObjectStore};
 use crate::sealed;
 
 /// A version of the rules as it stands in the root: with the meaning that the engine gave them.
@@ -44,7 +44,7 @@ impl RuleBook {
         }
         let object = names::rules(version);
         let stored = Stored { meaning: MEANING, rules: rules.clone() };
-        let yaml = serde_yaml::to_string(&stored).map_err(|error| WorkerError::Task(error.to_string()))?;
+        let yaml = serde_yaml::to_string(&stored).map_err(|error| FormatError::new("encode rules", error))?;
         let found = objects::create(store, &object, &Bytes::from(sealed::seal_yaml(yaml.as_bytes()))).await?;
         if parse(&object, &found)? != *rules {
             return Err(WorkerError::Configuration(format!(

@@ -28,6 +28,7 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
+use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::Root;
@@ -284,7 +285,7 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// When to try again after so many failures in a row: in 100 ms, doubled up to 30 s.
+/// When to try again after so many failures in a row before this one.
 fn retry_at(now: Timestamp, failures: u32) -> Timestamp {
-    Timestamp(now.0 + (100_000_i64 << failures.min(9)).min(30_000_000))
+    Timestamp(now.0.saturating_add(micros(backoff::STREAM.delay(failures + 1))))
 }

@@ -8,7 +8,9 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::fold::Body;
-use prorata_worker::ports::{Archive, DeadLetter, HourClock, Origin, Position, Rejected, TableEncoder};
+use prorata_worker::ports::{
+    Archive, DeadLetter, FormatError, HourClock, Origin, Position, Rejected, TableEncoder,
+};
 
 use crate::conformance::{Checked, equal};
 
@@ -21,6 +23,10 @@ struct Told {
     events: Vec<Body>,
     places: Vec<Option<Position>>,
     rejected: usize,
+}
+
+fn text(error: FormatError) -> String {
+    error.to_string()
 }
 
 fn told(archive: &dyn Archive, mut file: &[u8]) -> Result<Told, String> {
@@ -44,14 +50,14 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     let bodies: Vec<Body> =
         events.iter().map(|record| (record.event.payload.kind(), record.body.clone())).collect();
     let lent: Vec<(EventKind, &[u8])> = bodies.iter().map(|(kind, body)| (*kind, &**body)).collect();
-    let file = archive.write(&lent)?;
-    equal("equal events make equal bytes", archive.write(&lent)? == file, true)?;
+    let file = archive.write(&lent).map_err(text)?;
+    equal("equal events make equal bytes", archive.write(&lent).map_err(text)? == file, true)?;
     let read = told(archive, &file)?;
     equal("what is written is read", &read.events, &bodies)?;
     equal("nothing of it is rejected", read.rejected, 0)?;
     equal("every event has a place", read.places.iter().all(Option::is_some), true)?;
     equal("places ascend", read.places.is_sorted_by(|one, next| one < next), true)?;
-    let none = archive.write(&[])?;
+    let none = archive.write(&[]).map_err(text)?;
     equal("a file without events", told(archive, &none)?.events.len(), 0)?;
     equal("bytes that are no file are rejected", told(archive, b"no file")?.rejected, 1)?;
     damage(archive, &file, &bodies)?;
@@ -98,9 +104,13 @@ fn dead_letters(archive: &dyn Archive) -> Checked {
         .into_iter()
         .map(|origin| DeadLetter { origin, rejected: rejected(&[0xc3, 0x01, 0]) })
         .collect();
-    let bytes = archive.write_dead_letters(&letters)?;
-    equal("equal letters make equal bytes", archive.write_dead_letters(&letters)? == bytes, true)?;
-    equal("letters are read as written", archive.read_dead_letters(&bytes)?, letters)?;
+    let bytes = archive.write_dead_letters(&letters).map_err(text)?;
+    equal(
+        "equal letters make equal bytes",
+        archive.write_dead_letters(&letters).map_err(text)? == bytes,
+        true,
+    )?;
+    equal("letters are read as written", archive.read_dead_letters(&bytes).map_err(text)?, letters)?;
     let cut = bytes.get(..bytes.len() - 1).unwrap_or_default();
     equal("a file of letters that is cut is an error", archive.read_dead_letters(cut).is_err(), true)
 }
@@ -124,7 +134,7 @@ pub fn table_encoder(
         last_updated: Timestamp(revision * 1_000_000),
     };
     let encode = |hour: &HourTables, revision| {
-        let file = encoder.encode(table, std::slice::from_ref(hour), &[clock(revision)])?;
+        let file = encoder.encode(table, std::slice::from_ref(hour), &[clock(revision)]).map_err(text)?;
         file.ok_or_else(|| format!("{} has rows, but no file", table.name()))
     };
     let (file, again) = (encode(hour, 1)?, encode(hour, 1)?);
@@ -136,5 +146,5 @@ pub fn table_encoder(
     equal("other rows have another digest", encode(other, 1)?.digest == file.digest, false)?;
     let named = !file.digest.is_empty() && file.digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     equal("a digest can stand in a name", named, true)?;
-    equal("no organization, no file", encoder.encode(table, &[], &[])?.is_none(), true)
+    equal("no organization, no file", encoder.encode(table, &[], &[]).map_err(text)?.is_none(), true)
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_worker::names;
-use prorata_worker::ports::{AddFile, LiveFile, ObjectStore, Put, TableCommit, TableCommitter};
+use prorata_worker::ports::{
+    AddFile, CommitOutcome, LiveFile, ObjectStore, Put, TableCommit, TableCommitter,
+};
 
 use super::{Checked, equal};
 
@@ -86,7 +88,9 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
         transactions: [(ours.clone(), seq)].into(),
         id: "contract".into(),
     };
-    tables.commit(table, empty.version, &commit(vec![add("a"), add("b")], vec![], 1)).await.map_err(text)?;
+    let adds = commit(vec![add("a"), add("b")], vec![], 1);
+    let outcome = tables.commit(table, empty.version, &adds).await.map_err(text)?;
+    equal("a commit to a new table", outcome, CommitOutcome::Committed)?;
     let first = tables.load(table).await.map_err(text)?;
     let live = |name: &str| LiveFile { path: add(name).path, bytes: 10 };
     equal("files after a commit", first.files.clone(), vec![live("a"), live("b")])?;
@@ -94,9 +98,10 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
     equal("transactions after a commit", known, [(ours.clone(), 1)].into())?;
 
     let stale = tables.commit(table, empty.version, &commit(vec![add("c")], vec![], 2)).await;
-    equal("a commit from an old version is refused", stale.is_err(), true)?;
+    equal("a commit from an old version conflicts", stale.map_err(text)?, CommitOutcome::Conflict)?;
     let replace = commit(vec![add("d")], vec![add("a").path], 7);
-    tables.commit(table, first.version, &replace).await.map_err(text)?;
+    let outcome = tables.commit(table, first.version, &replace).await.map_err(text)?;
+    equal("a replacement", outcome, CommitOutcome::Committed)?;
     let second = tables.load(table).await.map_err(text)?;
     equal("files after a replacement", second.files.clone(), vec![live("b"), live("d")])?;
     let known = tables.transactions(table, second.version, &both).await.map_err(text)?;

@@ -12,7 +12,8 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, HourClock, Origin, Position, Rejected, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, EncodedFile, FormatError, HourClock, Origin, Position, Rejected,
+    TableEncoder,
 };
 use prorata_worker::snapshot::hex;
 use prorata_worker::source::Header;
@@ -46,17 +47,18 @@ impl Archive for FakeArchive {
         Ok(())
     }
 
-    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, String> {
-        seal(events)
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
+        seal("encode events", events)
     }
 
-    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, String> {
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
         let letters: Vec<Letter> = letters.iter().cloned().map(Letter::from).collect();
-        seal(&letters)
+        seal("encode dead letters", &letters)
     }
 
-    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, String> {
-        let letters: Vec<Letter> = unseal(bytes)?;
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, FormatError> {
+        let letters: Vec<Letter> =
+            unseal(bytes).map_err(|cause| FormatError::new("decode dead letters", cause))?;
         Ok(letters.into_iter().map(DeadLetter::from).collect())
     }
 }
@@ -64,8 +66,8 @@ impl Archive for FakeArchive {
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
-fn seal<T: Serialize + ?Sized>(content: &T) -> Result<Vec<u8>, String> {
-    let bytes = postcard::to_stdvec(content).map_err(|error| error.to_string())?;
+fn seal<T: Serialize + ?Sized>(operation: &'static str, content: &T) -> Result<Vec<u8>, FormatError> {
+    let bytes = postcard::to_stdvec(content).map_err(|error| FormatError::new(operation, error))?;
     Ok([&Sha256::digest(&bytes)[..], &bytes].concat())
 }
 
@@ -134,7 +136,7 @@ impl TableEncoder for FakeEncoder {
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, String> {
+    ) -> Result<Option<EncodedFile>, FormatError> {
         let lines: Vec<String> = hours.iter().flat_map(|hour| lines(table, hour)).collect();
         if lines.is_empty() {
             return Ok(None);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
+use prorata_worker::ports::{ErrorKind, Listed, ObjectStore, Put, StoreError};
 
 use super::fault::Effect;
 use super::faults::Faults;
@@ -45,11 +45,15 @@ fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn failed(operation: &'static str, path: &str, cause: &'static str) -> StoreError {
+    StoreError::new(ErrorKind::Transient, operation, path, cause)
+}
+
 #[async_trait]
 impl ObjectStore for FakeStore {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
         let found = self.lock().get(path).cloned();
-        self.faults.read(found).map_err(|cause| StoreError::new("read", path, cause))
+        self.faults.read(found).map_err(|cause| failed("read", path, cause))
     }
 
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
@@ -62,11 +66,11 @@ impl ObjectStore for FakeStore {
             }
         };
         let put = self.faults.effect(Effect::Write, path, create).await;
-        put.map_err(|cause| StoreError::new("write", path, cause))
+        put.map_err(|cause| failed("write", path, cause))
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
-        self.faults.look().map_err(|cause| StoreError::new("list", folder, cause))?;
+        self.faults.look().map_err(|cause| failed("list", folder, cause))?;
         let objects = self.lock();
         let listed = objects.iter().filter(|(path, _)| path.starts_with(folder));
         Ok(listed.map(|(path, bytes)| Listed { path: path.clone(), bytes: bytes.len() as u64 }).collect())
@@ -78,6 +82,6 @@ impl ObjectStore for FakeStore {
             lock(&objects).remove(&name);
         };
         let deleted = self.faults.effect(Effect::Delete, path, remove).await;
-        deleted.map_err(|cause| StoreError::new("delete", path, cause))
+        deleted.map_err(|cause| failed("delete", path, cause))
     }
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use prorata_schemas::tables::Table;
-use prorata_worker::ports::{LiveFile, LiveTable, TableCommit, TableCommitter, TableError};
+use prorata_worker::ports::{
+    CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
+};
 
 use super::fault::Effect;
 use super::faults::Faults;
@@ -62,9 +64,9 @@ fn lock(logs: &Logs) -> MutexGuard<'_, BTreeMap<Table, Log>> {
 }
 
 impl Log {
-    fn append(&mut self, base: u64, commit: &TableCommit) -> Result<(), String> {
+    fn append(&mut self, base: u64, commit: &TableCommit) -> Result<CommitOutcome, String> {
         if self.live.version != base {
-            return Err(format!("version {} exists", base + 1));
+            return Ok(CommitOutcome::Conflict);
         }
         let mut files = self.live.files.clone();
         for path in &commit.removes {
@@ -81,14 +83,18 @@ impl Log {
         self.live.files = files;
         self.live.version += 1;
         self.transactions.extend(commit.transactions.clone());
-        Ok(())
+        Ok(CommitOutcome::Committed)
     }
+}
+
+fn failed(operation: &'static str, table: Table, cause: &'static str) -> TableError {
+    TableError::new(ErrorKind::Transient, operation, table, cause)
 }
 
 #[async_trait]
 impl TableCommitter for FakeTables {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
-        self.faults.look().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
+        self.faults.look().map_err(|cause| failed("load", table, cause))?;
         Ok(self.lock().entry(table).or_default().live.clone())
     }
 
@@ -98,21 +104,27 @@ impl TableCommitter for FakeTables {
         base: u64,
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError> {
-        self.faults.look().map_err(|cause| TableError { table, cause: cause.to_owned() })?;
+        self.faults.look().map_err(|cause| failed("read transactions", table, cause))?;
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
         if log.live.version != base {
-            return Err(TableError { table, cause: format!("version {base} is not the newest") });
+            let cause = format!("version {base} is not the newest");
+            return Err(TableError::new(ErrorKind::Transient, "read transactions", table, cause));
         }
         let known = names.iter().filter_map(|name| Some((name.clone(), *log.transactions.get(name)?)));
         Ok(known.collect())
     }
 
-    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+    async fn commit(
+        &self,
+        table: Table,
+        base: u64,
+        commit: &TableCommit,
+    ) -> Result<CommitOutcome, TableError> {
         let (logs, commit) = (Arc::clone(&self.logs), commit.clone());
         let append = move || lock(&logs).entry(table).or_default().append(base, &commit);
         let appended = self.faults.effect(Effect::Commit, table.name(), append).await;
-        let error = |cause: String| TableError { table, cause };
-        appended.map_err(|cause| error(cause.to_owned()))?.map_err(error)
+        let appended = appended.map_err(|cause| failed("commit", table, cause))?;
+        appended.map_err(|cause| TableError::new(ErrorKind::Invalid, "commit", table, cause))
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::Run;
 use super::plan::{self, Cursor};
 use super::write::{self, Written};
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::fold::{self, FoldedHour, Window};
 use crate::names::{self, Shard};
 use crate::objects;
@@ -87,7 +87,7 @@ impl Hours {
 }
 
 async fn join(pending: Pending) -> Result<Vec<Written>> {
-    pending.await.map_err(|error| WorkerError::Task(error.to_string()))?
+    pending.await?
 }
 
 async fn settle(run: &mut Run, pending: &mut Option<Pending>) -> Result<()> {
@@ -128,8 +128,7 @@ async fn fold_windows(
     }
     let archive = Arc::clone(&run.ports.shared.archive);
     let fold = move || fold::fold(&*archive, windows);
-    let folded =
-        tokio::task::spawn_blocking(fold).await.map_err(|error| WorkerError::Task(error.to_string()))??;
+    let folded = tokio::task::spawn_blocking(fold).await??;
     let mut result = Vec::new();
     for (shard, (hours, states)) in folded {
         if let Some(cursor) = cursors.get_mut(&shard) {

@@ -79,11 +79,11 @@ impl Held {
     }
 
     pub fn get(&self, shard: Shard) -> Result<&HeldShard> {
-        self.shards.get(&shard).ok_or_else(|| WorkerError::Task(format!("shard {shard} was not claimed")))
+        self.shards.get(&shard).ok_or(WorkerError::Internal("a shard is used that was not claimed"))
     }
 
     pub fn get_mut(&mut self, shard: Shard) -> Result<&mut HeldShard> {
-        self.shards.get_mut(&shard).ok_or_else(|| WorkerError::Task(format!("shard {shard} was not claimed")))
+        self.shards.get_mut(&shard).ok_or(WorkerError::Internal("a shard is used that was not claimed"))
     }
 
     /// Gives names to new objects of a shard, until its next checkpoint.

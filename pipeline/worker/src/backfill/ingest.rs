@@ -31,8 +31,8 @@ const EVENT_OVERHEAD: u64 = 64;
 /// The Avro files of the input, and how many other files it has.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
     let all = input.list().await.map_err(|error| {
-        let object = format!("{} of --events", error.object);
-        WorkerError::Store(StoreError { object, ..error })
+        let path = format!("{} of --events", error.path);
+        WorkerError::Store(StoreError { path, ..error })
     })?;
     let (avro, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|file| file.path.ends_with(".avro"));
     for file in &others {
@@ -83,7 +83,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         }
     }
     if files_done != files_all {
-        return Err(WorkerError::Task(format!("{files_done} of {files_all} files were read")));
+        return Err(WorkerError::Internal("the readers ended before all files were read"));
     }
     flush(run, buffer).await
 }
@@ -151,8 +151,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let encode = move || -> Vec<Result<Encoded>> {
         buckets.into_par_iter().map(|bucket| encode_bucket(&*port, bucket)).collect()
     };
-    let encoded =
-        tokio::task::spawn_blocking(encode).await.map_err(|error| WorkerError::Task(error.to_string()))?;
+    let encoded = tokio::task::spawn_blocking(encode).await?;
     let encoded: Vec<Encoded> = encoded.into_iter().collect::<Result<_>>()?;
     let store = &run.ports.shared.store;
     let new = encoded.iter().filter(|file| file.new > 0);
@@ -196,7 +195,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         Vec::new()
     } else {
         let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
-        archive.write(&bodies).map_err(WorkerError::Task)?
+        archive.write(&bodies)?
     };
     Ok(Encoded { shard, hour, stamp, bytes: bytes.into(), new, known: all - new })
 }
@@ -216,7 +215,7 @@ impl Letters {
         for letter in letters {
             run.outcome.reject(letter);
         }
-        let bytes = run.ports.shared.archive.write_dead_letters(letters).map_err(WorkerError::Task)?;
+        let bytes = run.ports.shared.archive.write_dead_letters(letters)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         if self.0.contains(&digest) {
             return Ok(());

@@ -6,7 +6,7 @@ use std::io::{Cursor, Read};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::ports::{Input, InputFile, StoreError};
+use crate::ports::{ErrorKind, Input, InputFile, StoreError};
 
 /// A folder of event files in memory.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,8 @@ impl Input for InMemoryFiles {
 
     async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
         let bytes = self.files.get(&file.path).cloned();
-        let bytes = bytes.ok_or_else(|| StoreError::new("read", &file.path, "no such file"))?;
+        let bytes =
+            bytes.ok_or_else(|| StoreError::new(ErrorKind::Missing, "read", &file.path, "no such file"))?;
         Ok(Box::new(Cursor::new(bytes)))
     }
 }

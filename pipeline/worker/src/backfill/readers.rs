@@ -100,12 +100,12 @@ fn read_file(
             let read =
                 reading.archive.read(&mut *source, &mut |position, record| taker.take(position, record));
             if let Err(error) = read {
-                let failed = Read::Failed(StoreError::new("read", &file.path, error));
+                let failed = Read::Failed(StoreError::io("read", &file.path, error));
                 return sender.blocking_send(failed).map_err(|_| Stopped);
             }
         }
         Err(error) => {
-            let reject = Reject::malformed(format!("the file cannot be opened: {}", error.cause));
+            let reject = Reject::malformed(format!("the file cannot be opened: {}", error.source));
             taker.take(None, Err(Rejected { reject, bytes: Vec::new() }));
         }
     }

@@ -15,7 +15,7 @@ use super::fold::FoldedWindow;
 use super::outcome::Totals;
 use super::plan::Cursor;
 use crate::checkpoint::HourEntry;
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::hour_files::{self, EncodedHour, Job};
 use crate::names::Shard;
 use crate::objects::{self, CONCURRENCY};
@@ -94,7 +94,7 @@ pub(super) fn start(
             jobs.into_par_iter().map(|job| encode_hour(&*encoder, job)).collect()
         };
         let encoded = tokio::task::spawn_blocking(encode).await;
-        let encoded = encoded.map_err(|error| WorkerError::Task(error.to_string()))??;
+        let encoded = encoded??;
         let mut puts = Vec::new();
         for mut hour in encoded {
             let objects = std::mem::take(&mut hour.objects);

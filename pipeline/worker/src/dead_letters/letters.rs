@@ -15,7 +15,7 @@ use crate::error::{Result, WorkerError};
 use crate::log;
 use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
-use crate::ports::{Archive, DeadLetter, ObjectStore};
+use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
 use crate::snapshot::hex;
 
 /// Version of the records of what was replayed.
@@ -102,7 +102,7 @@ impl DeadLetters {
         let damaged = |cause| WorkerError::Damaged { object: file.path.clone(), cause };
         let bytes = store.get(&file.path).await?;
         let bytes = bytes.ok_or_else(|| damaged("it is listed but not there".to_owned()))?;
-        let letters = archive.read_dead_letters(&bytes).map_err(damaged)?;
+        let letters = archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))?;
         let replayed = self.replayed.get(&file.path);
         let letters = (0..).zip(letters).map(|(index, letter)| Letter {
             index,
@@ -126,7 +126,7 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
         }
     }
     let record = Record { format: FORMAT, file: file.to_owned(), letters };
-    let json = serde_json::to_vec(&record).map_err(|error| WorkerError::Task(error.to_string()))?;
+    let json = serde_json::to_vec(&record).map_err(|error| FormatError::new("encode replay marks", error))?;
     // Named by its content: the same note twice is one object.
     let digest = Sha256::digest(&json);
     let path = names::replayed(&hex(digest.get(..16).unwrap_or_default()));

@@ -207,7 +207,7 @@ impl Replay<'_> {
         if !folds.is_empty() {
             let bodies: Vec<(EventKind, &[u8])> =
                 folds.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
-            let bytes = Bytes::from(self.ports.shared.archive.write(&bodies).map_err(WorkerError::Task)?);
+            let bytes = Bytes::from(self.ports.shared.archive.write(&bodies).map_err(WorkerError::Format)?);
             waiting.bytes += bytes.len() as u64;
             waiting.files.insert(file.path.clone(), bytes);
             waiting.places.push((file.path.clone(), folded));

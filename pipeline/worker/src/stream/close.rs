@@ -19,7 +19,7 @@ use super::shard::{LiveShard, Refold};
 use super::window::{self, Reader};
 use crate::bases;
 use crate::checkpoint::{HourEntry, RulesFrom};
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::fold::{self, Body, FoldedHour, FoldedShard, Window};
 use crate::hour_files::{self, EncodedHour, Job, Stamper};
 use crate::retention;
@@ -172,7 +172,7 @@ impl Folding<'_> {
             jobs.into_par_iter().map(encode).collect()
         };
         let encoded = tokio::task::spawn_blocking(encode).await;
-        for (hour, encoded) in encoded.map_err(|error| WorkerError::Task(error.to_string()))?? {
+        for (hour, encoded) in encoded?? {
             self.counts.restated_hours += u64::from(encoded.restated);
             shard.state_bytes = encoded.state_bytes;
             shard.unpublished |= !encoded.entry.held;

@@ -13,6 +13,7 @@ use crate::error::{Result, WorkerError};
 use crate::log::{self, Decision};
 use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
+use crate::ports::FormatError;
 use crate::publish;
 use crate::retention;
 use crate::source::SourceError;
@@ -30,7 +31,7 @@ const SWEPT_MAX: usize = 256;
 /// Freezes the draft: what it says is what will be decided.
 pub(super) fn seal(shard: &mut LiveShard, now: Timestamp, release: bool) -> Result<()> {
     let offsets = shard.offsets();
-    shard.draft.offsets = offsets.map_err(|error| WorkerError::Task(error.to_string()))?;
+    shard.draft.offsets = offsets.map_err(|error| FormatError::new("encode offsets", error))?;
     shard.draft.written_at = now;
     let mut dropped = retention::prune(&mut shard.draft);
     dropped.append(&mut shard.replaced);
@@ -124,7 +125,8 @@ pub(super) async fn feed(ports: &StreamPorts, shard: &mut LiveShard) -> Result<(
     let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
     let bytes =
         ports.shared.store.get(&path).await?.ok_or_else(|| damaged("it is named but not there".into()))?;
-    let letters = ports.shared.archive.read_dead_letters(&bytes).map_err(damaged)?;
+    let letters = ports.shared.archive.read_dead_letters(&bytes);
+    let letters = letters.map_err(|error| damaged(error.to_string()))?;
     match topic.send(&letters).await {
         // It never will be taken, and would keep all others from the topic.
         Err(SourceError::TooLarge(cause)) => {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::StreamPorts;
 use super::shard::LiveShard;
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::fold::{Body, unknown_events};
 use crate::hour_files::Stamper;
 use crate::names;
@@ -56,9 +56,7 @@ async fn flush_open(ports: &StreamPorts, shard: &mut LiveShard, stamper: &Stampe
             let bytes = write_sorted(&*archive, fresh.iter().collect());
             (bytes, events)
         };
-        let (bytes, events) = tokio::task::spawn_blocking(encode)
-            .await
-            .map_err(|error| WorkerError::Task(error.to_string()))?;
+        let (bytes, events) = tokio::task::spawn_blocking(encode).await?;
         let Some(open) = shard.open.get_mut(&hour) else { continue };
         open.flushed = events.len();
         open.events = events;
@@ -72,7 +70,7 @@ fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>
     events.sort_unstable();
     events.dedup();
     let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();
-    archive.write(&bodies).map_err(WorkerError::Task)
+    Ok(archive.write(&bodies)?)
 }
 
 fn add_archive(shard: &mut LiveShard, stamper: &Stamper, hour: Hour, bytes: Vec<u8>) {
@@ -133,7 +131,7 @@ fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
 fn flush_letters(ports: &StreamPorts, shard: &mut LiveShard, stamper: &Stamper) -> Result<()> {
     if !shard.letters.is_empty() {
         let letters = std::mem::take(&mut shard.letters);
-        let bytes = ports.shared.archive.write_dead_letters(&letters).map_err(WorkerError::Task)?;
+        let bytes = ports.shared.archive.write_dead_letters(&letters)?;
         let digest = hex(&Sha256::digest(&bytes)[..16]);
         let path = names::dead_letters(shard.shard, &stamper.next(), &digest);
         if ports.letters.is_some() {

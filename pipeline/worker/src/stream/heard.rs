@@ -13,7 +13,7 @@ use prorata_schemas::tables::Table;
 
 use super::StreamPorts;
 use crate::ports::{
-    Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+    CommitOutcome, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
 };
 use crate::shard::Ports;
 use crate::status::{Dependency, Status};
@@ -75,7 +75,12 @@ impl TableCommitter for Heard<dyn TableCommitter> {
         self.note(self.port.transactions(table, base, names).await)
     }
 
-    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+    async fn commit(
+        &self,
+        table: Table,
+        base: u64,
+        commit: &TableCommit,
+    ) -> Result<CommitOutcome, TableError> {
         self.note(self.port.commit(table, base, commit).await)
     }
 }

@@ -10,7 +10,7 @@ use prorata_schemas::time::Hour;
 
 use super::StreamPorts;
 use super::shard::LiveShard;
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::fold::{self, FoldedShard, Window};
 use crate::names::{self, Shard};
 use crate::objects;
@@ -63,6 +63,6 @@ pub(super) async fn fold(ports: &StreamPorts, shard: Shard, window: Window) -> R
     let archive = Arc::clone(&ports.shared.archive);
     let fold = move || fold::fold(&*archive, BTreeMap::from([(shard, window)]));
     let folded = tokio::task::spawn_blocking(fold).await;
-    let folded = folded.map_err(|error| WorkerError::Task(error.to_string()))?;
+    let folded = folded?;
     Ok(folded?.remove(&shard).unwrap_or_default())
 }

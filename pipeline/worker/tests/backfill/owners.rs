@@ -11,7 +11,7 @@ use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{
-    Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+    CommitOutcome, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
 };
 use prorata_worker::sealed;
 
@@ -69,7 +69,12 @@ impl TableCommitter for Interloper {
         self.lake.tables.transactions(table, base, names).await
     }
 
-    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+    async fn commit(
+        &self,
+        table: Table,
+        base: u64,
+        commit: &TableCommit,
+    ) -> Result<CommitOutcome, TableError> {
         self.effect().await;
         self.lake.tables.commit(table, base, commit).await
     }

@@ -13,7 +13,8 @@ use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::log;
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{
-    Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+    CommitOutcome, ErrorKind, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter,
+    TableError,
 };
 
 use crate::harness::Lake;
@@ -66,11 +67,15 @@ impl Audit {
 
     fn reach(&self, object: &str) -> Result<(), StoreError> {
         let down = self.outage.load(Ordering::Relaxed);
-        if down { Err(StoreError::new("reach", object, "503 slow down")) } else { Ok(()) }
+        if down {
+            Err(StoreError::new(ErrorKind::Transient, "reach", object, "503 slow down"))
+        } else {
+            Ok(())
+        }
     }
 
     fn reach_table(&self, table: Table) -> Result<(), TableError> {
-        self.reach(table.name()).map_err(|error| TableError { table, cause: error.cause })
+        self.reach(table.name()).map_err(|error| TableError::new(error.kind, "reach", table, error.source))
     }
 
     fn note_read(&self, path: &str) {
@@ -291,7 +296,12 @@ impl TableCommitter for AuditedTables {
         self.inner.transactions(table, base, names).await
     }
 
-    async fn commit(&self, table: Table, base: u64, commit: &TableCommit) -> Result<(), TableError> {
+    async fn commit(
+        &self,
+        table: Table,
+        base: u64,
+        commit: &TableCommit,
+    ) -> Result<CommitOutcome, TableError> {
         self.audit.reach_table(table)?;
         let committed = self.inner.commit(table, base, commit).await;
         let live = now(self.audit.tables.load(table)).unwrap();

@@ -13,8 +13,8 @@ use prorata_schemas::Text;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 
+use super::archive::DeadLetter;
 use crate::names::Shard;
-use crate::ports::DeadLetter;
 
 /// A message's header: its name, and its value if any.
 pub type Header = (String, Option<Vec<u8>>);

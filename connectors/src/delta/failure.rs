@@ -1,0 +1,88 @@
+//! Errors of the Delta library by kind: what a person must fix is told apart from an outage.
+
+use delta_kernel::Error as Kernel;
+use deltalake_core::DeltaTableError as Delta;
+use deltalake_core::kernel::Error as Actions;
+use deltalake_core::kernel::transaction::TransactionError as Transaction;
+use prorata_schemas::tables::Table;
+use prorata_worker::ports::{ErrorKind, TableError};
+
+use crate::store::{self, Explained};
+
+/// An error of the port, for an operation on a table.
+pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> TableError {
+    let kind = kind_of(&error);
+    let explained = match kind {
+        ErrorKind::Permission => Explained::new(kind, error),
+        // What is missing is a file of the log more often than the bucket, and the error names it.
+        _ => Explained::plain(error),
+    };
+    TableError::new(kind, operation, table, explained)
+}
+
+/// The kind of an error. What is not known to need a person counts as an outage, and is tried again.
+pub(super) fn kind_of(error: &Delta) -> ErrorKind {
+    match error {
+        Delta::ObjectStore { source } => store::kind_of(source),
+        Delta::KernelError(kernel) => kind_of_kernel(kernel),
+        Delta::Kernel { source } => kind_of_actions(source),
+        Delta::Io { source } => ErrorKind::of_io(source),
+        Delta::Transaction { source } => kind_of_transaction(source),
+        Delta::VersionAlreadyExists(_) => ErrorKind::Conflict,
+        Delta::InvalidJsonLog { .. }
+        | Delta::InvalidStatsJson { .. }
+        | Delta::InvalidVersion(_)
+        | Delta::InvalidData { .. }
+        | Delta::InvalidTableLocation(_)
+        | Delta::NotATable(_)
+        | Delta::NoSchema
+        | Delta::SchemaMismatch { .. }
+        | Delta::MetadataError(_)
+        | Delta::MissingFeature { .. }
+        | Delta::UnsupportedColumnMapping { .. } => ErrorKind::Invalid,
+        _ => ErrorKind::Transient,
+    }
+}
+
+fn kind_of_transaction(error: &Transaction) -> ErrorKind {
+    match error {
+        Transaction::VersionAlreadyExists(_)
+        | Transaction::CommitConflict(_)
+        | Transaction::MaxCommitAttempts(_) => ErrorKind::Conflict,
+        Transaction::ObjectStore { source } => store::kind_of(source),
+        Transaction::SerializeLogJson { .. }
+        | Transaction::DeltaTableAppendOnly
+        | Transaction::UnsupportedTableFeatures(_)
+        | Transaction::TableFeaturesRequired(_) => ErrorKind::Invalid,
+        Transaction::LogStoreError { .. } => ErrorKind::Transient,
+    }
+}
+
+fn kind_of_kernel(error: &Kernel) -> ErrorKind {
+    match error {
+        Kernel::Backtraced { source, .. } => kind_of_kernel(source),
+        Kernel::ObjectStore(source) => store::kind_of(source),
+        Kernel::IOError(source) => ErrorKind::of_io(source),
+        Kernel::FileNotFound(_) | Kernel::MissingVersion => ErrorKind::Missing,
+        Kernel::FileAlreadyExists(_) => ErrorKind::Conflict,
+        Kernel::MissingMetadata
+        | Kernel::MissingProtocol
+        | Kernel::MissingMetadataAndProtocol
+        | Kernel::InvalidProtocol(_)
+        | Kernel::InvalidCheckpoint(_)
+        | Kernel::InvalidLogPath(_)
+        | Kernel::MalformedJson(_)
+        | Kernel::Unsupported(_)
+        | Kernel::Schema(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Transient,
+    }
+}
+
+fn kind_of_actions(error: &Actions) -> ErrorKind {
+    match error {
+        Actions::ObjectStore(source) => store::kind_of(source),
+        Actions::FileNotFound(_) | Actions::MissingVersion => ErrorKind::Missing,
+        Actions::MalformedJson(_) | Actions::MissingMetadata | Actions::Schema(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Transient,
+    }
+}

@@ -1,0 +1,181 @@
+//! Back-off: how often a failed operation is tried again, and how long to wait before each attempt.
+//!
+//! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come from the
+//! caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws its jitter and
+//! its sleep inside a future, and five of the six users only note when to try next.
+
+use std::time::Duration;
+
+use prorata_schemas::time::Timestamp;
+use sha2::{Digest, Sha256};
+
+/// The answer about one object: whether it was created, and what is there. At once, because the client of the object
+/// store already waits and retries inside each call.
+pub const OBJECT: Policy = Policy::immediate(3);
+
+/// A claim whose sequence number was taken. At once: each attempt begins by reading the newest checkpoint, so it
+/// fails again only if the shard changes hands all the time.
+pub const CLAIM: Policy = Policy::immediate(8);
+
+/// A commit to a table. Conflicts are normal while many owners commit to one log, so the first delay is short, and
+/// half of each is random to let the owners pass one another. About 10 s in total, then storage counts as down.
+pub const COMMIT: Policy = Policy {
+    first: Duration::from_millis(20),
+    factor: 2,
+    cap: Duration::from_millis(2_560),
+    jitter_percent: 50,
+    attempts: Some(12),
+};
+
+/// A task of the stream worker that waits for storage, Kafka, the registry or the topic of dead letters. Without end,
+/// because the worker goes on by itself. 30 s at most, so that an outage that has ended is noticed soon.
+pub const STREAM: Policy = Policy {
+    first: Duration::from_millis(100),
+    factor: 2,
+    cap: Duration::from_secs(30),
+    jitter_percent: 0,
+    attempts: None,
+};
+
+/// A Kafka partition that cannot be read and is assigned anew. All partitions are assigned together, which breaks
+/// off their fetches: so not before 1 s.
+pub const KAFKA_PARTITION: Policy = Policy {
+    first: Duration::from_secs(1),
+    factor: 2,
+    cap: Duration::from_secs(32),
+    jitter_percent: 0,
+    attempts: None,
+};
+
+/// How an operation is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Delay after the first failure.
+    pub first: Duration,
+    /// Each further failure multiplies the delay by this.
+    pub factor: u32,
+    /// The longest delay.
+    pub cap: Duration,
+    /// The random part of a delay in percent of it, 0 to 100.
+    pub jitter_percent: u32,
+    /// Attempts before the operation fails; none: no limit.
+    pub attempts: Option<u32>,
+}
+
+impl Policy {
+    /// So many attempts without a delay.
+    pub const fn immediate(attempts: u32) -> Self {
+        Self {
+            first: Duration::ZERO,
+            factor: 1,
+            cap: Duration::ZERO,
+            jitter_percent: 0,
+            attempts: Some(attempts),
+        }
+    }
+
+    /// The delay after so many failures in a row, without jitter. None after no failure.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+        let factor = self.factor.saturating_pow(doublings);
+        self.first.saturating_mul(factor).min(self.cap)
+    }
+
+    /// The delay after so many failures in a row, with jitter. The same seed gives the same delay.
+    pub fn delay_jittered(&self, failures: u32, seed: &str) -> Duration {
+        let delay = self.delay(failures);
+        let digest = Sha256::digest(format!("{seed}/{failures}"));
+        let drawn = u32::from(digest.first().copied().unwrap_or_default());
+        let random = delay * self.jitter_percent.min(100) / 100;
+        delay - random + random * drawn / 256
+    }
+
+    /// The numbers of the attempts, from 0.
+    pub fn attempts(&self) -> std::ops::Range<u32> {
+        0..self.attempts.unwrap_or(u32::MAX)
+    }
+}
+
+/// Failures in a row of one operation, and when it may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    policy: Policy,
+    failures: u32,
+    retry_at: Timestamp,
+}
+
+impl Backoff {
+    /// An operation that has not failed and may be tried at any time.
+    pub const fn new(policy: Policy) -> Self {
+        Self { policy, failures: 0, retry_at: Timestamp(i64::MIN) }
+    }
+
+    /// True if the operation may be tried now.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.retry_at <= now
+    }
+
+    /// Failures in a row.
+    pub const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The operation has failed: try again after the policy's delay.
+    pub fn fail(&mut self, now: Timestamp) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = later(now, self.policy.delay(self.failures));
+    }
+
+    /// The operation has succeeded.
+    pub fn succeed(&mut self) {
+        *self = Self::new(self.policy);
+    }
+}
+
+/// A time so much later.
+fn later(now: Timestamp, delay: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_by_the_factor_up_to_the_cap() {
+        let seconds: Vec<f64> = (0..=12).map(|failures| STREAM.delay(failures).as_secs_f64()).collect();
+        assert_eq!(seconds, [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]);
+        assert_eq!(STREAM.delay(u32::MAX), STREAM.cap);
+        assert_eq!(CLAIM.delay(7), Duration::ZERO);
+        assert_eq!(CLAIM.attempts(), 0..8);
+    }
+
+    #[test]
+    fn jitter_takes_off_at_most_its_part_and_differs_by_seed() {
+        for failures in 1..12 {
+            let (full, one) = (COMMIT.delay(failures), COMMIT.delay_jittered(failures, "one"));
+            assert!(full / 2 <= one && one < full, "{failures}: {one:?} of {full:?}");
+            assert_eq!(one, COMMIT.delay_jittered(failures, "one"), "a seed repeats itself");
+        }
+        let delays =
+            |seed: &str| (1..12).map(|failures| COMMIT.delay_jittered(failures, seed)).collect::<Vec<_>>();
+        assert_ne!(delays("one"), delays("other"));
+        assert_eq!(STREAM.delay_jittered(3, "one"), STREAM.delay(3), "no jitter, no difference");
+    }
+
+    #[test]
+    fn an_operation_waits_after_failures_and_not_after_success() {
+        let mut backoff = Backoff::new(STREAM);
+        let now = Timestamp(5_000_000);
+        assert!(backoff.is_due(Timestamp(i64::MIN)));
+        backoff.fail(now);
+        assert!(!backoff.is_due(Timestamp(5_099_999)) && backoff.is_due(Timestamp(5_100_000)));
+        backoff.fail(now);
+        assert!(!backoff.is_due(Timestamp(5_199_999)) && backoff.is_due(Timestamp(5_200_000)));
+        assert_eq!(backoff.failures(), 2);
+        backoff.succeed();
+        assert!(backoff.is_due(now) && backoff.failures() == 0);
+        backoff.fail(Timestamp(i64::MAX));
+        assert!(backoff.is_due(Timestamp(i64::MAX)), "no overflow");
+    }
+}

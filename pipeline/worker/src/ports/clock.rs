@@ -1,0 +1,35 @@
+//! Time and progress.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::time::Timestamp;
+
+/// The wall clock, which decides nothing that reaches the tables but the clock columns of `hours`.
+#[async_trait]
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+
+    /// Comes back after `duration`, or sooner where time does not matter.
+    async fn pause(&self, duration: Duration);
+}
+
+/// Is told how far a long run has come.
+pub trait Progress: Send + Sync {
+    /// Foreign files are being read.
+    fn reading(&self, files: u64, files_all: u64, events: u64);
+
+    /// Hours are being folded, over all shards.
+    fn folding(&self, hours: u64, hours_all: u64);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn reading(&self, _files: u64, _files_all: u64, _events: u64) {}
+
+    fn folding(&self, _hours: u64, _hours_all: u64) {}
+}

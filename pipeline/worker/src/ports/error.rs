@@ -1,0 +1,128 @@
+//! Errors of the ports. Each says what was asked of what, why it failed, and what kind of remedy it needs.
+//!
+//! An error never says that nothing happened: the answer may have been lost after the operation took effect.
+
+use std::error::Error;
+use std::io;
+
+use prorata_schemas::tables::Table;
+
+/// The cause of an error: another error, or a sentence.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// What kind of remedy an error needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorKind {
+    /// No answer, a busy server, a full disk: the same request may succeed later.
+    Transient,
+    /// The credentials are refused or lack a permission. A person must change them.
+    Permission,
+    /// The bucket, container or folder does not exist, or an object that must be there is gone.
+    Missing,
+    /// Another writer was first.
+    Conflict,
+    /// The request, or what is stored, can never work: a damaged log, an unsupported protocol feature, an impossible
+    /// name.
+    Invalid,
+}
+
+impl ErrorKind {
+    /// All kinds, in order.
+    pub const ALL: [Self; 5] =
+        [Self::Transient, Self::Permission, Self::Missing, Self::Conflict, Self::Invalid];
+
+    /// The kind as one lower-case word, as in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Permission => "permission",
+            Self::Missing => "missing",
+            Self::Conflict => "conflict",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// True if trying again within seconds may help. All other kinds wait for a person.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::Transient | Self::Conflict)
+    }
+
+    /// The kind of an error of the file system.
+    pub fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Permission,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Self::Invalid,
+            _ => Self::Transient,
+        }
+    }
+}
+
+/// An object store did not do what was asked, or did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} '{path}': {source}")]
+pub struct StoreError {
+    /// What kind of remedy it needs.
+    pub kind: ErrorKind,
+    /// What was asked: `read`, `write`, `list`, `delete`.
+    pub operation: &'static str,
+    /// The object or folder, as a path under the root.
+    pub path: String,
+    /// Why it failed.
+    pub source: Cause,
+}
+
+impl StoreError {
+    /// An error of `operation` on `path`.
+    pub fn new(
+        kind: ErrorKind,
+        operation: &'static str,
+        path: impl Into<String>,
+        source: impl Into<Cause>,
+    ) -> Self {
+        Self { kind, operation, path: path.into(), source: source.into() }
+    }
+
+    /// An error of the file system.
+    pub fn io(operation: &'static str, path: impl Into<String>, error: io::Error) -> Self {
+        Self::new(ErrorKind::of_io(&error), operation, path, error)
+    }
+}
+
+/// A table's log did not do what was asked, or did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("table {table}: {operation}: {source}", table = .table.name())]
+pub struct TableError {
+    /// What kind of remedy it needs.
+    pub kind: ErrorKind,
+    /// What was asked: `load`, `create`, `read transactions`, `commit`.
+    pub operation: &'static str,
+    /// The table.
+    pub table: Table,
+    /// Why it failed.
+    pub source: Cause,
+}
+
+impl TableError {
+    /// An error of `operation` on `table`.
+    pub fn new(kind: ErrorKind, operation: &'static str, table: Table, source: impl Into<Cause>) -> Self {
+        Self { kind, operation, table, source: source.into() }
+    }
+}
+
+/// Values cannot be written in a file format, or bytes cannot be read in one. Trying again changes nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation}: {source}")]
+pub struct FormatError {
+    /// What was asked, such as `encode events`.
+    pub operation: &'static str,
+    /// Why it failed.
+    pub source: Cause,
+}
+
+impl FormatError {
+    /// An error of `operation`.
+    pub fn new(operation: &'static str, source: impl Into<Cause>) -> Self {
+        Self { operation, source: source.into() }
+    }
+}
