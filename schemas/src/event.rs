@@ -1,5 +1,5 @@
-//! The fourteen event types of `events.md`, typed and valid: a value of these types has passed every check of
-//! "Bad input" that needs no configuration.
+//! The fourteen event types of `EVENTS.md`, typed and valid: a value of these types has passed every check of
+//! "Rejected input" that needs no configuration.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct EventRecord {
     pub body: Box<[u8]>,
 }
 
-/// The event types, in the order in which `events.md` lists them.
+/// The event types, in the order in which `EVENTS.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is documented by the payload of the same name")]
 pub enum EventKind {
@@ -55,7 +55,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Every kind, in the order of `events.md`; also the order of branches in the archive's union schema.
+    /// Every kind, in the order of `EVENTS.md`; also the order of branches in the archive's union schema.
     pub const ALL: [Self; 14] = [
         Self::NodeStarted,
         Self::NodeStopped,

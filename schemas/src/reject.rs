@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Reason codes of dead letters, as in `events.md`, "Bad input".
+/// Reason codes of dead letters, as in `EVENTS.md`, "Rejected input".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -27,7 +27,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every reason, in the order of `events.md`.
+    /// Every reason, in the order of `EVENTS.md`.
     pub const ALL: [Self; 8] = [
         Self::Malformed,
         Self::UnknownSchema,

@@ -296,7 +296,7 @@ pub struct CommitmentUtilizationRow {
     pub covered: ResourceHours,
     /// Hours of all matching nodes.
     pub provisioned: ResourceHours,
-    /// Covered over committed, as rules.md weighs it.
+    /// Covered over committed, weighed as RULES.md, section 3 says.
     pub utilization: Decimal12,
     /// Provisioned over committed: over-use shows above 1.
     pub raw_utilization: Decimal12,
@@ -358,7 +358,7 @@ pub struct QuotaUsageRow {
 
 /// One row of `pool_usage`. TFLOPs and bytes are means over the hour.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "column names of tables.md, computed as rules.md section 5 says")]
+#[expect(missing_docs, reason = "RULES.md, section 5 defines them; the README of the tables describes them")]
 pub struct PoolUsageRow {
     pub pool_id: Text,
     pub cluster_id: Text,

@@ -8,7 +8,7 @@ use super::describe::describe;
 use super::json::Object;
 use super::sku::Sku;
 
-/// `AllocatedMethodId` of node split cost allocation; rules.md, section 1, documents the method.
+/// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
 pub const ALLOCATED_METHOD: &str = "prorata-node-split";
 
 /// A row in its organization's hour, with the texts that several columns or a whole sentence need.

@@ -100,7 +100,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// The exit code that says what kind of remedy it needs (architecture.md, "Command line").
+    /// The exit code that says what kind of remedy it needs: `README.md`, "Exit codes".
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Configuration(_)

@@ -1,4 +1,4 @@
-//! What each commitment covers of which node, and what of its cost the node receives (rules.md section 3).
+//! What each commitment covers of which node, and what of its cost the node receives (RULES.md, section 3).
 
 use std::collections::BTreeMap;
 

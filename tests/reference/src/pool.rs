@@ -1,4 +1,4 @@
-//! What a pool pod is charged (rules.md section 5).
+//! What a pool pod is charged (RULES.md, section 5).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which quota governs which pods, and their labels (rules.md section 4).
+//! Which quota governs which pods, and their labels (RULES.md, section 4).
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, QuotaKind, QuotaSet};

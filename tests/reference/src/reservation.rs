@@ -1,4 +1,4 @@
-//! Which pod holds which unit of which reservation (rules.md section 2).
+//! Which pod holds which unit of which reservation (RULES.md, section 2).
 
 use std::cmp::Reverse;
 

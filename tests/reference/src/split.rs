@@ -1,4 +1,4 @@
-//! A node's cost divided over its pods (rules.md section 1): what each component costs and who takes which
+//! A node's cost divided over its pods (RULES.md, section 1): what each component costs and who takes which
 //! part.
 
 use std::collections::BTreeMap;

@@ -45,7 +45,7 @@ pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     last.into_values().map(|record| &record.event).collect()
 }
 
-/// The natural key of `events.md`; of usage without the event time, which is part of every key here.
+/// The natural key of `EVENTS.md`; of usage without the event time, which is part of every key here.
 fn natural_key(payload: &Payload) -> NaturalKey {
     let fields = match payload {
         Payload::NodeStarted(node) => vec![Some(&node.cluster_id), Some(&node.node_id)],

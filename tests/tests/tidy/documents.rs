@@ -1,0 +1,147 @@
+//! Documents and source name each other truthfully: every document, link, file and section that is named is there, and
+//! every rule is cited by the code that implements it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{assert_none, files, root, sources, texts};
+
+/// The rule book.
+const RULES: &str = "pipeline/engine/RULES.md";
+
+/// The files of `pipeline/engine/src/rules/` and the section of the rule book that each implements.
+const RULE_FILES: &[(&str, u32)] =
+    &[("split", 1), ("reservation", 2), ("commitment", 3), ("quota", 4), ("quota_ledger", 4), ("pool", 5)];
+
+/// Endings of file names that documents are checked for.
+const NAMED: &[&str] = &[".rs", ".md", ".yaml", ".py", ".sql", ".avsc", ".toml", ".txt", ".tsv"];
+
+/// Whether a path that a file in `folder` names is there: relative to the folder or to the root, or as the end of the
+/// path of some file.
+fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
+    let name = name.trim_start_matches("./");
+    let joined = join(folder, name);
+    let is_folder = |path: &str| {
+        files.range(format!("{path}/")..).next().is_some_and(|file| file.starts_with(&format!("{path}/")))
+    };
+    files.contains(&joined)
+        || is_folder(joined.trim_end_matches('/'))
+        || files
+            .iter()
+            .any(|file| file.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
+}
+
+/// `folder/name` without `..`.
+fn join(folder: &str, name: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in name.split('/') {
+        match part {
+            ".." => {
+                parts.pop();
+            }
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Words of a text that end in `.md`.
+fn documents_named(text: &str) -> impl Iterator<Item = &str> {
+    let part_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    text.split(move |c| !part_of_path(c))
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| word.ends_with(".md"))
+}
+
+#[test]
+fn every_document_that_source_names_is_there() {
+    let all: BTreeSet<String> = files().into_iter().collect();
+    let endings =
+        [".rs", ".py", ".toml", ".yaml", ".yml", ".tpl", ".sql", ".avsc", ".txt", "Dockerfile", "/run"];
+    let mut named = 0;
+    let mut faults = Vec::new();
+    for (path, text) in texts(&endings) {
+        for document in documents_named(&text) {
+            named += 1;
+            if !is_there(document, folder_of(&path), &all) {
+                faults.push(format!("{path} names {document}, which is not there"));
+            }
+        }
+    }
+    assert!(named > 20, "{named} documents are named");
+    assert_none(&faults);
+}
+
+/// The targets of the links of a document, outside code.
+fn links(text: &str) -> Vec<&str> {
+    let outside = text.split("```").step_by(2);
+    let targets = outside.flat_map(|part| part.split("](").skip(1));
+    targets.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
+}
+
+/// Headings as a browser of the repository links them: lower case, spaces as hyphens, other signs left out.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let slug = |heading: &str| -> String {
+        let kept = heading.trim_start_matches('#').trim().chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || matches!(c, '-' | '_') => Some(c.to_ascii_lowercase()),
+            _ => None,
+        });
+        kept.collect()
+    };
+    headings.map(slug).collect()
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    let documents: BTreeMap<String, String> = texts(&[".md"]).into_iter().collect();
+    let all: BTreeSet<String> = files().into_iter().collect();
+    let mut faults = Vec::new();
+    for (path, text) in &documents {
+        for link in links(text).into_iter().filter(|link| !link.contains("://")) {
+            let (target, anchor) =
+                link.split_once('#').map_or((link, None), |(to, anchor)| (to, Some(anchor)));
+            let to = if target.is_empty() { path.clone() } else { join(folder_of(path), target) };
+            let folder = format!("{to}/");
+            let there = all.contains(&to) || all.iter().any(|file| file.starts_with(&folder));
+            let has_anchor =
+                || documents.get(&to).is_some_and(|text| anchors(text).contains(anchor.unwrap_or_default()));
+            if !there || (anchor.is_some() && !has_anchor()) {
+                faults.push(format!("{path}: its link {link} leads nowhere"));
+            }
+        }
+    }
+    assert_none(&faults);
+}
+
+/// What stands between backticks, outside of blocks of code.
+fn code_spans(text: &str) -> Vec<&str> {
+    text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_file_that_a_document_names_is_there() {
+    let all: BTreeSet<String> = files().into_iter().collect();
+    let mut faults = Vec::new();
+    let mut named = 0;
+    for (path, text) in texts(&[".md"]) {
+        for span in code_spans(&text) {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+            let is_file = NAMED.iter().any(|ending| span.ends_with(ending) && span.len() > ending.len());
+            if !is_file || !span.chars().all(plain) || span.starts_with('.') {
+                continue;
+            }
+            named += 1;
+            if !is_there(span, folder_of(&path), &all) {
+                faults.push(format!("{path} names {span}, which is not there"));
+            }
+        }
+    }
+    assert!(named > 50, "{named} files are named");
+    assert_none(&faults);
+}

@@ -1,0 +1,54 @@
+//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), and that
+//! documents and source name each other truthfully (`documents`).
+
+#![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
+
+mod crates;
+mod documents;
+mod text;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// What cargo prints.
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every file of the repository by its path under the root: what git tracks or would add. What a run leaves in the
+/// clone, such as a lake, is ignored.
+fn files() -> Vec<String> {
+    let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let output = Command::new("git").args(listing).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let names: BTreeSet<&str> = listed.split('\0').filter(|name| root().join(name).is_file()).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Files whose names end in one of these, with their text.
+fn texts(endings: &[&str]) -> Vec<(String, String)> {
+    let wanted = |path: &String| endings.iter().any(|ending| path.ends_with(ending));
+    let read = |path: String| {
+        let text = std::fs::read_to_string(root().join(&path)).unwrap();
+        (path, text)
+    };
+    files().into_iter().filter(wanted).map(read).collect()
+}
+
+/// All Rust source.
+fn sources() -> Vec<(String, String)> {
+    texts(&[".rs"])
+}
+
+fn assert_none(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
