@@ -18,24 +18,10 @@
     clippy::cast_sign_loss
 )]
 
-mod commitment;
-mod draft;
 mod error;
-mod ledger;
-mod node_rows;
-mod number;
-mod order;
-mod own_rows;
-mod pod_hours;
-mod pool;
-mod quota;
-mod reservation;
+mod exact;
 mod rows;
-mod shape;
-mod slices;
-mod split;
-mod state;
-mod steps;
+mod rules;
 mod tables;
 mod timeline;
 
@@ -45,7 +31,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 pub use error::EngineError;
-pub use state::State;
+pub use timeline::state::State;
 
 /// Version of the meaning of these rules: hours folded under another must be folded again to compare.
 pub const MEANING: u32 = 1;
@@ -62,7 +48,7 @@ pub fn close_hour(
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
     let organization_id = state.organization_id().clone();
-    let events = order::order(events);
+    let events = timeline::order::order(events);
     let mut timeline = timeline::Timeline::new(state, hour, rules);
     timeline.run(&events.records);
     let ledgers = timeline.quotas.close(hour.end());
@@ -75,7 +61,7 @@ pub fn close_hour(
     for history in timeline.commitments.histories.values() {
         pending.extend(rows::draft_commitment(history, &mut charges)?);
     }
-    let cost_allocation = draft::settle(pending, &charges)?;
+    let cost_allocation = rows::draft::settle(pending, &charges)?;
     let totals = tables::totals(&cost_allocation, &charges, &events)?;
 
     let slices = std::mem::take(&mut timeline.slices);

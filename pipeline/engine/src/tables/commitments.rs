@@ -14,13 +14,13 @@ use prorata_schemas::rows::{
 };
 use prorata_schemas::time::Hour;
 
-use crate::commitment::{History, committed, fine};
-use crate::draft::sum;
 use crate::error::EngineError;
-use crate::number::{HOUR_MICROS, one, ratio, round};
-use crate::slices::NodeSlice;
-use crate::split::RESOURCES;
-use crate::state::NodeKey;
+use crate::exact::{HOUR_MICROS, one, ratio, round};
+use crate::rows::draft::sum;
+use crate::rules::commitment::{History, committed, fine};
+use crate::rules::split::RESOURCES;
+use crate::timeline::slices::NodeSlice;
+use crate::timeline::state::NodeKey;
 
 /// Amounts times microseconds, in units of 10^-24.
 type Wide = [UBig; RESOURCES];

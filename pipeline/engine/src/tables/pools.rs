@@ -15,14 +15,14 @@ use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::Hour;
 
-use crate::draft::sum;
 use crate::error::EngineError;
-use crate::number::{HOUR_MICROS, ratio, round, units};
-use crate::pool::PerGpu;
-use crate::shape::amount;
-use crate::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
-use crate::split::NodeHour;
-use crate::state::{NodeKey, Spend};
+use crate::exact::{HOUR_MICROS, ratio, round, units};
+use crate::rows::draft::sum;
+use crate::rules::pool::PerGpu;
+use crate::rules::split::NodeHour;
+use crate::timeline::size::amount;
+use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
+use crate::timeline::state::{NodeKey, Spend};
 
 /// Hours in a month, as cloud price lists count them.
 const MONTH_HOURS: u32 = 730;
@@ -126,7 +126,7 @@ fn row(
     let margin = charges.checked_sub(node_cost).ok_or_else(|| EngineError::Range("margin".into()))?;
     let exact_cost = RBig::from(units(node_cost));
     let month = RBig::from(UBig::from(MONTH_HOURS));
-    let scale = RBig::from(crate::number::one());
+    let scale = RBig::from(crate::exact::one());
     let saved = (&integrals.gpu_cost - &exact_cost) * &month / &scale;
     let [tflops_percent, vram_percent] = &percents;
     let most = if tflops_percent > vram_percent { tflops_percent } else { vram_percent };
@@ -208,7 +208,7 @@ fn add_node(integrals: &mut Integrals, slice: &NodeSlice, descriptions: &[PoolSl
         let from = if index == 0 { slice.span.from } else { description.span.from };
         let next = descriptions.get(index + 1);
         let to = next.map_or(slice.span.to, |next| next.span.from);
-        let span = crate::slices::Span::new(from.max(slice.span.from), to.min(slice.span.to));
+        let span = crate::timeline::slices::Span::new(from.max(slice.span.from), to.min(slice.span.to));
         let Some(span) = span else { continue };
         let pool = &description.description;
         let percent = |percent: i32| u128::try_from(percent).unwrap_or(0);

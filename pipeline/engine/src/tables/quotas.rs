@@ -11,12 +11,12 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::quantity::counts_bytes;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
-use crate::draft::sum;
 use crate::error::EngineError;
-use crate::ledger::{Account, ClusterLedger, QuotaAccount};
-use crate::number::{HOUR_MICROS, ratio, round, units};
-use crate::slices::{PodSlice, Span};
-use crate::state::QuotaKey;
+use crate::exact::{HOUR_MICROS, ratio, round, units};
+use crate::rows::draft::sum;
+use crate::rules::quota_ledger::{Account, ClusterLedger, QuotaAccount};
+use crate::timeline::slices::{PodSlice, Span};
+use crate::timeline::state::QuotaKey;
 
 /// A pod's spans of being over its quota.
 type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a Text, Vec<Span>>>;
@@ -97,7 +97,7 @@ fn preemptible(
         let cost = RBig::from(units(sum(costs.iter().copied())?));
         total += cost * ratio(UBig::from(above), UBig::from(all));
     }
-    crate::draft::round_total(&total)
+    crate::rows::draft::round_total(&total)
 }
 
 /// Microseconds that a span shares with sorted, disjoint spans.

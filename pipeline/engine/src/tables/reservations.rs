@@ -7,11 +7,11 @@ use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
-use crate::draft::sum;
 use crate::error::EngineError;
-use crate::number::{HOUR_MICROS, ratio, round};
+use crate::exact::{HOUR_MICROS, ratio, round};
+use crate::rows::draft::sum;
 use crate::rows::{seconds, unused_units};
-use crate::slices::{PodSlice, ReservationSlice};
+use crate::timeline::slices::{PodSlice, ReservationSlice};
 
 /// Rows by reservation id.
 pub(crate) fn reservation_usage(

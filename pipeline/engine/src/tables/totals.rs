@@ -7,9 +7,9 @@ use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, HourRow, RowKind};
 
-use crate::draft::{Charge, Totals, round_total, sum};
 use crate::error::EngineError;
-use crate::order::Ordered;
+use crate::rows::draft::{Charge, Totals, round_total, sum};
+use crate::timeline::order::Ordered;
 
 /// Adds up the hour. Supply comes from the charges, allocated cost from the rows.
 ///

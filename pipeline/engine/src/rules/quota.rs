@@ -16,10 +16,10 @@ use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::time::Timestamp;
 
-use crate::ledger::{ClusterLedger, Reading};
-use crate::shape::PodShape;
-use crate::slices::Label;
-use crate::state::{QuotaKey, QuotaState as StoredQuota};
+use crate::rules::quota_ledger::{ClusterLedger, Reading};
+use crate::timeline::size::PodShape;
+use crate::timeline::slices::Label;
+use crate::timeline::state::{QuotaKey, QuotaState as StoredQuota};
 
 /// Sort key of a pod under its quota.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,10 @@
 //! From slices to the hour's rows of `cost_allocation`.
 
+pub(crate) mod draft;
+pub(crate) mod node;
+pub(crate) mod pod_hours;
+pub(crate) mod podless;
+
 use std::collections::BTreeMap;
 
 use dashu_int::UBig;
@@ -9,16 +14,15 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
-use crate::commitment::{History, money_parts};
-use crate::draft::{Charge, Draft, Totals};
 use crate::error::EngineError;
-use crate::node_rows::NodeRows;
-use crate::number::{Fraction, round, units};
-use crate::own_rows;
-use crate::pod_hours::{PodHours, hours, resource_hours};
-use crate::slices::{PodSlice, ReservationSlice, Slices};
-use crate::split::{NodeHour, scale_of};
-use crate::state::{NodeKey, Sample};
+use crate::exact::{Fraction, round, units};
+use crate::rows::draft::{Charge, Draft, Totals};
+use crate::rows::node::NodeRows;
+use crate::rows::pod_hours::{PodHours, hours, resource_hours};
+use crate::rules::commitment::{History, money_parts};
+use crate::rules::split::{NodeHour, scale_of};
+use crate::timeline::slices::{PodSlice, ReservationSlice, Slices};
+use crate::timeline::state::{NodeKey, Sample};
 
 /// Provider of rows without a price.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -67,7 +71,7 @@ pub(crate) fn draft(
                 _ => by_node.push((uid, vec![slice])),
             }
         }
-        own_rows::draft(uid, &own, samples.get(uid).unwrap_or(&none), rules, &mut drafts.rows)?;
+        podless::draft(uid, &own, samples.get(uid).unwrap_or(&none), rules, &mut drafts.rows)?;
     }
     let gather = |pods: Vec<(&Text, Vec<&PodSlice>)>| -> Vec<(Text, PodHours)> {
         let gathered = pods.into_iter().filter_map(|(uid, list)| {
@@ -172,7 +176,8 @@ pub(crate) fn unused_units(slice: &ReservationSlice) -> u128 {
 /// A commitment's purchase rows, one for each price, and its unused row; `totals` learns its charge.
 pub(crate) fn draft_commitment(history: &History, totals: &mut Totals) -> Result<Vec<Draft>, EngineError> {
     let Some(last) = history.slices.last() else { return Ok(Vec::new()) };
-    let mut purchases: BTreeMap<Decimal12, (u128, &crate::slices::CommitmentSlice)> = BTreeMap::new();
+    let mut purchases: BTreeMap<Decimal12, (u128, &crate::timeline::slices::CommitmentSlice)> =
+        BTreeMap::new();
     let (mut unused_hours, mut unused_cost) = (RBig::ZERO, RBig::ZERO);
     for slice in &history.slices {
         let price = slice.description.hourly_cost;
@@ -212,7 +217,11 @@ pub(crate) fn draft_commitment(history: &History, totals: &mut Totals) -> Result
     Ok(drafts)
 }
 
-fn commitment_row(kind: RowKind, slice: &crate::slices::CommitmentSlice, quantity: Decimal12) -> CostRow {
+fn commitment_row(
+    kind: RowKind,
+    slice: &crate::timeline::slices::CommitmentSlice,
+    quantity: Decimal12,
+) -> CostRow {
     let commitment = &slice.description;
     CostRow {
         commitment_id: Some(commitment.commitment_id.clone()),

@@ -19,10 +19,10 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
 use prorata_schemas::rules::{Rules, Weights};
 
-use crate::commitment::money_parts;
-use crate::number::{HOUR_MICROS, one, ratio, units};
-use crate::shape::Shape;
-use crate::slices::NodeSlice;
+use crate::exact::{HOUR_MICROS, one, ratio, units};
+use crate::rules::commitment::money_parts;
+use crate::timeline::size::Shape;
+use crate::timeline::slices::NodeSlice;
 
 /// Resources by index: cpu, memory, gpu.
 pub(crate) const RESOURCES: usize = 3;

@@ -16,9 +16,9 @@ use prorata_schemas::quantity::{NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Rules;
 
-use crate::number::{one, ratio, units};
-use crate::shape::amount;
-use crate::slices::{PodSlice, PoolPricing, Span};
+use crate::exact::{one, ratio, units};
+use crate::timeline::size::amount;
+use crate::timeline::slices::{PodSlice, PoolPricing, Span};
 
 /// Bytes in a GiB.
 const GIB: u64 = 1 << 30;

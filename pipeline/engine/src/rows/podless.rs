@@ -14,16 +14,16 @@ use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
 use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
 
-use crate::draft::Draft;
 use crate::error::EngineError;
-use crate::number::{Fraction, ratio, round, units};
-use crate::pod_hours::{add_use, hours, resource_hours};
-use crate::pool::charges;
+use crate::exact::{Fraction, ratio, round, units};
+use crate::rows::draft::Draft;
+use crate::rows::pod_hours::{add_use, hours, resource_hours};
 use crate::rows::{UNKNOWN, alone, seconds};
-use crate::shape::Shape;
-use crate::slices::{PodSlice, PoolPricing, Span};
-use crate::split::RESOURCES;
-use crate::state::Sample;
+use crate::rules::pool::charges;
+use crate::rules::split::RESOURCES;
+use crate::timeline::size::Shape;
+use crate::timeline::slices::{PodSlice, PoolPricing, Span};
+use crate::timeline::state::Sample;
 
 /// What two spans of a pod must share to be one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

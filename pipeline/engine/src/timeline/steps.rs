@@ -5,10 +5,10 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::event::{EventRecord, NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
 
-use crate::pool::pricing;
-use crate::shape::{NodeShape, PodShape};
-use crate::slices::{PoolPricing, Standing};
-use crate::state::{NodeKey, Sample};
+use crate::rules::pool::pricing;
+use crate::timeline::size::{NodeShape, PodShape};
+use crate::timeline::slices::{PoolPricing, Standing};
+use crate::timeline::state::{NodeKey, Sample};
 use crate::timeline::{LiveNode, LivePod, NeverRan, Timeline};
 
 impl Timeline<'_> {

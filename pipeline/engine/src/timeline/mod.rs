@@ -3,6 +3,12 @@
 //! Matching takes effect at every step. Cover and labels depend on nothing but what is running, so deciding them once at
 //! the end of each instant gives the same as deciding them at every step: states of no length cost nothing.
 
+pub(crate) mod order;
+pub(crate) mod size;
+pub(crate) mod slices;
+pub(crate) mod state;
+mod steps;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,14 +17,14 @@ use prorata_schemas::event::{EventRecord, Payload, PoolSet, RateSet};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-use crate::commitment::{Commitments, Coverable};
-use crate::order::{Class, class, natural_key};
-use crate::pool::pricing;
-use crate::quota::Quotas;
-use crate::reservation::Reservations;
-use crate::shape::{NodeShape, PodShape};
-use crate::slices::{Cover, NodeSlice, PodSlice, PoolSlice, Slices, Span, Standing};
-use crate::state::{NodeKey, NodeState, PodState, RateKey, Sample, Spend, State};
+use crate::rules::commitment::{Commitments, Coverable};
+use crate::rules::pool::pricing;
+use crate::rules::quota::Quotas;
+use crate::rules::reservation::Reservations;
+use crate::timeline::order::{Class, class, natural_key};
+use crate::timeline::size::{NodeShape, PodShape};
+use crate::timeline::slices::{Cover, NodeSlice, PodSlice, PoolSlice, Slices, Span, Standing};
+use crate::timeline::state::{NodeKey, NodeState, PodState, RateKey, Sample, Spend, State};
 
 #[derive(Debug)]
 pub(crate) struct LiveNode {

@@ -8,12 +8,12 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
-use crate::draft::{Charge, Draft, Totals};
 use crate::error::EngineError;
-use crate::number::{Fraction, largest_remainder, one, ratio, round, units};
-use crate::pod_hours::{LabelKey, LabelTime, PodHours, resource_hours};
-use crate::split::{Component, NodeHour, RESOURCES, gcd};
-use crate::state::NodeKey;
+use crate::exact::{Fraction, largest_remainder, one, ratio, round, units};
+use crate::rows::draft::{Charge, Draft, Totals};
+use crate::rows::pod_hours::{LabelKey, LabelTime, PodHours, resource_hours};
+use crate::rules::split::{Component, NodeHour, RESOURCES, gcd};
+use crate::timeline::state::NodeKey;
 
 /// How pods share the resources of a node. A pod's part of a sum `x_r` over resources is
 /// `sum(x_r x part_pr) / whole`.

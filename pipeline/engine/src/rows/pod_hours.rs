@@ -12,11 +12,11 @@ use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::error::EngineError;
-use crate::number::{Fraction, HOUR_MICROS, ratio, round};
-use crate::pool::charges;
-use crate::slices::{PodSlice, PoolPricing, Span};
-use crate::split::RESOURCES;
-use crate::state::Sample;
+use crate::exact::{Fraction, HOUR_MICROS, ratio, round};
+use crate::rules::pool::charges;
+use crate::rules::split::RESOURCES;
+use crate::timeline::slices::{PodSlice, PoolPricing, Span};
+use crate::timeline::state::Sample;
 
 /// Parts of a unit in which each resource is counted: thousandths, bytes of a GiB, thousandths.
 const PER_UNIT: [u64; RESOURCES] = [1000, 1 << 30, 1000];

@@ -17,10 +17,10 @@ use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
 use prorata_schemas::time::Timestamp;
 
-use crate::number::{one, ratio, units};
-use crate::shape::NodeShape;
-use crate::slices::{CommitmentSlice, Cover, Span};
-use crate::state::NodeKey;
+use crate::exact::{one, ratio, units};
+use crate::timeline::size::NodeShape;
+use crate::timeline::slices::{CommitmentSlice, Cover, Span};
+use crate::timeline::state::NodeKey;
 
 /// A node as coverage sees it.
 pub(crate) struct Coverable<'a> {

@@ -14,9 +14,9 @@ use prorata_schemas::event::ReservationSet;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
-use crate::shape::{PodShape, Shape};
-use crate::slices::{ReservationSlice, Span};
-use crate::state::ReservationState;
+use crate::timeline::size::{PodShape, Shape};
+use crate::timeline::slices::{ReservationSlice, Span};
+use crate::timeline::state::ReservationState;
 
 /// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths.
 type Class = (Text, Text, u128);

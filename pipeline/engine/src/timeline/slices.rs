@@ -10,9 +10,9 @@ use prorata_schemas::event::{CommitmentSet, PoolSet, RateSet, ReservationSet};
 use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::time::Timestamp;
 
-use crate::pool::PoolPrice;
-use crate::shape::{NodeShape, PodShape};
-use crate::state::{NodeKey, QuotaKey};
+use crate::rules::pool::PoolPrice;
+use crate::timeline::size::{NodeShape, PodShape};
+use crate::timeline::state::{NodeKey, QuotaKey};
 
 /// A non-empty half-open span [from, to) inside one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

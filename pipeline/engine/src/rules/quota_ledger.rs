@@ -12,10 +12,10 @@ use prorata_schemas::Text;
 use prorata_schemas::event::QuotaSet;
 use prorata_schemas::time::Timestamp;
 
-use crate::number::div_rem;
-use crate::shape::quota_step;
-use crate::slices::Span;
-use crate::state::QuotaKey;
+use crate::exact::div_rem;
+use crate::timeline::size::quota_step;
+use crate::timeline::slices::Span;
+use crate::timeline::state::QuotaKey;
 
 /// What a quota says at an instant, amounts in the order of `min`.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
-use crate::number::{Fraction, largest_remainder};
-use crate::state::NodeKey;
+use crate::exact::{Fraction, largest_remainder};
+use crate::timeline::state::NodeKey;
 
 /// What a row's cost is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
