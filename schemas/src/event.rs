@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 use crate::decimal::Decimal12;
+use crate::ids::{ClusterId, CommitmentId, NodeId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
 
@@ -17,7 +18,7 @@ pub type Quantities = BTreeMap<Text, Quantity>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Whose event it is; the message key.
-    pub organization_id: Text,
+    pub organization_id: OrganizationId,
     /// When it became true.
     pub event_time: Timestamp,
     /// What became true.
@@ -169,9 +170,9 @@ pub enum CapacityType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStarted {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// The node, unique in its cluster.
-    pub node_id: Text,
+    pub node_id: NodeId,
     /// Its name.
     pub node_name: Text,
     /// Who bills it, such as `aws`.
@@ -195,41 +196,41 @@ pub struct NodeStarted {
     /// Currency of the price.
     pub currency: Text,
     /// GPU pool it belongs to.
-    pub pool_id: Option<Text>,
+    pub pool_id: Option<PoolId>,
 }
 
 /// A node stops, and its pods with it. Natural key: cluster_id, node_id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStopped {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// The node.
-    pub node_id: Text,
+    pub node_id: NodeId,
 }
 
 /// A pod runs, or its description changes. Natural key: pod_uid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStarted {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// Its namespace.
     pub namespace: Text,
     /// Its name.
     pub pod_name: Text,
     /// Its uid.
-    pub pod_uid: Text,
+    pub pod_uid: PodUid,
     /// When the object was created; orders pods under a quota.
     pub created_at: Timestamp,
     /// Kubernetes priority.
     pub priority: i32,
     /// Node it runs on, if any.
-    pub node_id: Option<Text>,
+    pub node_id: Option<NodeId>,
     /// Region of a pod on no node.
     pub region: Option<Text>,
     /// Zone of a pod on no node.
     pub zone: Option<Text>,
     /// GPU pool that prices it.
-    pub pool_id: Option<Text>,
+    pub pool_id: Option<PoolId>,
     /// Quality of service, `default` unless set.
     pub qos: Text,
     /// GPU model it asks for.
@@ -252,11 +253,11 @@ pub struct PodStarted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStopped {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// Its namespace.
     pub namespace: Text,
     /// Its uid.
-    pub pod_uid: Text,
+    pub pod_uid: PodUid,
     /// Why it stopped.
     pub reason: Option<Text>,
 }
@@ -265,7 +266,7 @@ pub struct PodStopped {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
     /// The pod.
-    pub pod_uid: Text,
+    pub pod_uid: PodUid,
     /// End of the interval, at most one hour after the event time.
     pub interval_end: Timestamp,
     /// Average use in thousandths of a vCPU.
@@ -280,7 +281,7 @@ pub struct PodUsage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservationSet {
     /// The reservation.
-    pub reservation_id: Text,
+    pub reservation_id: ReservationId,
     /// Its name.
     pub name: Text,
     /// Who bills it.
@@ -311,7 +312,7 @@ pub struct ReservationSet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservationReleased {
     /// The reservation.
-    pub reservation_id: Text,
+    pub reservation_id: ReservationId,
 }
 
 /// What a commitment is called by its provider.
@@ -327,7 +328,7 @@ pub enum CommitmentKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Assignment {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// Its priority, 1 the highest; none: after every cluster with one.
     pub priority: Option<i32>,
 }
@@ -336,7 +337,7 @@ pub struct Assignment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitmentSet {
     /// The commitment.
-    pub commitment_id: Text,
+    pub commitment_id: CommitmentId,
     /// Its name.
     pub name: Text,
     /// Provider of the nodes that it covers.
@@ -375,7 +376,7 @@ pub struct CommitmentSet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitmentDeleted {
     /// The commitment.
-    pub commitment_id: Text,
+    pub commitment_id: CommitmentId,
 }
 
 /// Kind of a quota.
@@ -391,9 +392,9 @@ pub enum QuotaKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaSet {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// The quota, unique in its cluster.
-    pub quota_id: Text,
+    pub quota_id: QuotaId,
     /// Elastic or composite.
     pub kind: QuotaKind,
     /// Namespaces whose pods it governs.
@@ -408,9 +409,9 @@ pub struct QuotaSet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaDeleted {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// The quota.
-    pub quota_id: Text,
+    pub quota_id: QuotaId,
 }
 
 /// Prices of one quality of service in a GPU pool.
@@ -430,9 +431,9 @@ pub struct QosPrice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSet {
     /// The pool.
-    pub pool_id: Text,
+    pub pool_id: PoolId,
     /// Its cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// Who bills it.
     pub provider: Text,
     /// Quality of service of pods that name none.
@@ -459,7 +460,7 @@ pub struct PoolSet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolDeleted {
     /// The pool.
-    pub pool_id: Text,
+    pub pool_id: PoolId,
 }
 
 /// Rate card of pods that run on no node of their own. Natural key: region, gpu_model, qos.

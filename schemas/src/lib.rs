@@ -8,6 +8,7 @@ pub mod avsc;
 pub mod body;
 pub mod decimal;
 pub mod event;
+pub mod ids;
 pub mod quantity;
 pub mod reject;
 pub mod rows;

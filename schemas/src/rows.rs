@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::Text;
 use crate::decimal::Decimal12;
 use crate::event::{CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaKind, RateSet, ReservationSet};
+use crate::ids::{ClusterId, CommitmentId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId};
 use crate::time::{Hour, Timestamp};
 
 /// Kind of a `cost_allocation` row (`x_RowKind`), in table order.
@@ -96,17 +97,17 @@ pub struct CostRow {
     /// Kind of row.
     pub kind: RowKind,
     /// The cluster (`SubAccountId`); none for reservations and commitments.
-    pub cluster_id: Option<Text>,
+    pub cluster_id: Option<ClusterId>,
     /// Node id, pod uid, reservation id or commitment id (`ResourceId`).
     pub resource_id: Text,
     /// The pod that bears the cost.
-    pub pod_uid: Option<Text>,
+    pub pod_uid: Option<PodUid>,
     /// The commitment that pays (`CommitmentDiscountId`).
-    pub commitment_id: Option<Text>,
+    pub commitment_id: Option<CommitmentId>,
     /// The reservation matched or unused (`CapacityReservationId`).
-    pub reservation_id: Option<Text>,
+    pub reservation_id: Option<ReservationId>,
     /// Quota that governs the pod (`x_QuotaId`).
-    pub quota_id: Option<Text>,
+    pub quota_id: Option<QuotaId>,
     /// The pod's label under it.
     pub quota_state: Option<QuotaState>,
     /// Price per hour (`ListUnitPrice`); for a commitment's rows its hourly cost, on nodes the node's.
@@ -221,7 +222,7 @@ pub struct ResourceHours {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservationUsageRow {
     /// The reservation.
-    pub reservation_id: Text,
+    pub reservation_id: ReservationId,
     /// Its name.
     pub name: Text,
     /// Its region.
@@ -239,7 +240,7 @@ pub struct ReservationUsageRow {
     /// Used over all unit-seconds; none without units.
     pub utilization: Option<Decimal12>,
     /// Matched seconds by pod uid.
-    pub used_by: BTreeMap<Text, Decimal12>,
+    pub used_by: BTreeMap<PodUid, Decimal12>,
     /// What the unused units cost.
     pub unused_cost: Decimal12,
 }
@@ -287,7 +288,7 @@ pub struct ClusterCover {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitmentUtilizationRow {
     /// The commitment.
-    pub commitment_id: Text,
+    pub commitment_id: CommitmentId,
     /// Its name.
     pub name: Text,
     /// Committed hours over its effective time.
@@ -307,7 +308,7 @@ pub struct CommitmentUtilizationRow {
     /// ListCost of the Used rows: what the covered capacity would have cost at the nodes' own prices.
     pub list_cost_avoided: Decimal12,
     /// Cover by cluster id.
-    pub clusters: BTreeMap<Text, ClusterCover>,
+    pub clusters: BTreeMap<ClusterId, ClusterCover>,
     /// State at the hour's end.
     pub state: CommitmentState,
 }
@@ -317,9 +318,9 @@ pub struct CommitmentUtilizationRow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaUsageRow {
     /// The cluster.
-    pub cluster_id: Text,
+    pub cluster_id: ClusterId,
     /// The quota.
-    pub quota_id: Text,
+    pub quota_id: QuotaId,
     /// Elastic or composite.
     pub kind: QuotaKind,
     /// Its namespaces, as last set.
@@ -360,8 +361,8 @@ pub struct QuotaUsageRow {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "RULES.md, section 5 defines them; the README of the tables describes them")]
 pub struct PoolUsageRow {
-    pub pool_id: Text,
-    pub cluster_id: Text,
+    pub pool_id: PoolId,
+    pub cluster_id: ClusterId,
     pub tflops_total: Decimal12,
     pub vram_bytes_total: Decimal12,
     pub tflops_virtual: Decimal12,
@@ -416,7 +417,7 @@ pub struct HourRow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HourTables {
     /// The organization.
-    pub organization_id: Text,
+    pub organization_id: OrganizationId,
     /// Its currency.
     pub currency: Text,
     /// Version of the rules it was folded under.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Text;
 use crate::decimal::Decimal12;
 use crate::event::Event;
+use crate::ids::OrganizationId;
 use crate::quantity::excerpt;
 use crate::reject::{Reason, Reject};
 
@@ -29,7 +30,7 @@ pub struct Rules {
     /// Currency of every organization that `currencies` does not name (ISO 4217).
     pub currency: Text,
     /// Currency by organization id.
-    pub currencies: BTreeMap<Text, Text>,
+    pub currencies: BTreeMap<OrganizationId, Text>,
 }
 
 /// Weights that divide a node's cost over its resources (AWS split cost allocation). Only their ratios matter.

@@ -6,7 +6,6 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use prorata_schemas::Text;
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::body::{BODY_BYTES_MAX, decode, encode};
 use prorata_schemas::decimal::Decimal12;
@@ -38,7 +37,7 @@ fn assert_invalid(field: &str, result: Result<Event, Reject>) {
     assert!(reject.sentence.contains(field), "{field}: {reject}");
 }
 
-fn text(text: &str) -> Text {
+fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
     text.into()
 }
 
@@ -254,7 +253,7 @@ fn of_two_entries_with_one_key_the_last_counts() {
     let Payload::QuotaSet(quota) = decode(EventKind::QuotaSet, &body).unwrap().payload else {
         unreachable!()
     };
-    assert_eq!(&*quota.min[&text("cpu")].text, "2");
+    assert_eq!(&*quota.min["cpu"].text, "2");
 }
 
 #[test]

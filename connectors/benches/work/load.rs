@@ -7,6 +7,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, PodUsage, Quantities,
 };
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -47,7 +48,7 @@ pub const fn last_hour() -> Hour {
 /// All messages, in the order in which they arrive.
 pub fn messages() -> Vec<Sent> {
     let mut load = Load { random: SEED, sent: Vec::new() };
-    ORGANIZATIONS.iter().for_each(|organization| load.organization(&Text::from(*organization)));
+    ORGANIZATIONS.iter().for_each(|organization| load.organization(&OrganizationId::from(*organization)));
     load.sent.sort_by_key(|sent| sent.arrives);
     load.sent
 }
@@ -71,7 +72,7 @@ impl Load {
         from + self.below((to - from).unsigned_abs()).cast_signed()
     }
 
-    fn organization(&mut self, organization: &Text) {
+    fn organization(&mut self, organization: &OrganizationId) {
         for node in 0..NODES {
             self.send(organization, FIRST.start(), node_started(node));
         }
@@ -84,7 +85,7 @@ impl Load {
     }
 
     /// One pod from its start to its stop, which is returned.
-    fn pod(&mut self, organization: &Text, slot: u64, starts: i64) -> i64 {
+    fn pod(&mut self, organization: &OrganizationId, slot: u64, starts: i64) -> i64 {
         let stops = starts + self.span(10 * MINUTE, 360 * MINUTE);
         let node = self.below(NODES);
         let pod = pod_started(slot, node, Timestamp(starts));
@@ -109,7 +110,7 @@ impl Load {
     }
 
     /// Sends what lies within the hours: most within two minutes, some late, some twice.
-    fn send(&mut self, organization: &Text, event_time: Timestamp, payload: Payload) {
+    fn send(&mut self, organization: &OrganizationId, event_time: Timestamp, payload: Payload) {
         if event_time >= last_hour().end() {
             return;
         }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -98,7 +99,7 @@ pub struct HourEntry {
     pub tables: BTreeMap<Table, FileEntry>,
     /// Events that came after the hour had closed, by organization, where any did: a clock column of `hours`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub late_events: BTreeMap<Text, i64>,
+    pub late_events: BTreeMap<OrganizationId, i64>,
     /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
     #[serde(skip)]
     pub held: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_engine::State;
-use prorata_schemas::Text;
 use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
@@ -96,7 +96,7 @@ struct Item {
     shard: Shard,
     hour: Hour,
     rules: Arc<Rules>,
-    organization_id: Text,
+    organization_id: OrganizationId,
     state: Option<OrganizationState>,
     events: Vec<EventRecord>,
 }
@@ -167,11 +167,11 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Item>> {
         Ok(EventRecord { event, body })
     });
     decoded.push(in_memory.collect::<Result<_>>()?);
-    let new = |organization_id: Text| {
+    let new = |organization_id: OrganizationId| {
         let rules = Arc::clone(&rules);
         Item { shard, hour, rules, organization_id, state: None, events: Vec::new() }
     };
-    let mut items: BTreeMap<Text, Item> = BTreeMap::new();
+    let mut items: BTreeMap<OrganizationId, Item> = BTreeMap::new();
     for (organization_id, state) in states {
         items.insert(organization_id.clone(), Item { state: Some(state), ..new(organization_id) });
     }
@@ -187,7 +187,7 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Item>> {
 struct Folded {
     shard: Shard,
     hour: Hour,
-    organization_id: Text,
+    organization_id: OrganizationId,
     state: OrganizationState,
     tables: FoldedHour,
 }

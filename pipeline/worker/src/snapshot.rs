@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use prorata_engine::State;
-use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -26,13 +26,13 @@ pub struct OrganizationState {
 }
 
 /// All organizations of a shard, by id.
-pub type ShardState = BTreeMap<Text, OrganizationState>;
+pub type ShardState = BTreeMap<OrganizationId, OrganizationState>;
 
 /// One organization's state in bytes, with what goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedState {
     /// The organization.
-    pub organization_id: Text,
+    pub organization_id: OrganizationId,
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
     /// The engine's state.
@@ -57,7 +57,10 @@ pub enum SnapshotError {
 ///
 /// # Errors
 /// When the state cannot be serialized.
-pub fn pack(organization_id: &Text, state: &OrganizationState) -> Result<PackedState, SnapshotError> {
+pub fn pack(
+    organization_id: &OrganizationId,
+    state: &OrganizationState,
+) -> Result<PackedState, SnapshotError> {
     let bytes =
         postcard::to_stdvec(&state.state).map_err(|error| SnapshotError::Content(error.to_string()))?;
     let organization_id = organization_id.clone();
@@ -70,7 +73,7 @@ pub fn state_digest(packed: &PackedState) -> [u8; 32] {
 }
 
 /// Digest of a shard's state, from those of its organizations in ascending order.
-pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a Text, &'a [u8; 32])>) -> String {
+pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId, &'a [u8; 32])>) -> String {
     let mut hash = Sha256::new();
     for (organization_id, digest) in organizations {
         hash.update((organization_id.len() as u64).to_le_bytes());

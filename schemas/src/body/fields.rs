@@ -12,6 +12,7 @@ use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
 use crate::event::Quantities;
+use crate::ids::OrganizationId;
 use crate::quantity::{Quantity, excerpt};
 use crate::reject::{Reason, Reject};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
@@ -70,22 +71,22 @@ impl<'w, 'a> Fields<'w, 'a> {
     }
 
     /// The organization's id, not empty; the texts behind it are shared among its events.
-    pub fn organization(&mut self, field: &str) -> Result<Text, Reject> {
+    pub fn organization(&mut self, field: &str) -> Result<OrganizationId, Reject> {
         let text = self.str(field)?;
         self.names.enter(text);
         if text.is_empty() {
             self.invalid(field, "empty, but an id or key must not be");
         }
-        Ok(self.names.text(text))
+        Ok(self.names.text(text).into())
     }
 
-    /// An id or key field: not empty.
-    pub fn key(&mut self, field: &str) -> Result<Text, Reject> {
+    /// An id, or a text that is part of a natural key: not empty.
+    pub fn key<K: From<Text>>(&mut self, field: &str) -> Result<K, Reject> {
         let text = self.str(field)?;
         if text.is_empty() {
             self.invalid(field, "empty, but an id or key must not be");
         }
-        Ok(self.names.text(text))
+        Ok(self.names.text(text).into())
     }
 
     /// Null, or what `read` reads.

@@ -49,7 +49,7 @@ impl Out {
         self.text(&node.node_name);
         self.text(&node.provider);
         self.text(&node.region);
-        self.optional(node.zone.as_ref(), Self::text);
+        self.optional(node.zone.as_deref(), Self::text);
         self.text(&node.instance_type);
         self.text(&node.instance_family);
         self.long(match node.capacity_type {
@@ -57,10 +57,10 @@ impl Out {
             CapacityType::Spot => 1,
         });
         self.quantities(&node.capacity);
-        self.optional(node.gpu_model.as_ref(), Self::text);
+        self.optional(node.gpu_model.as_deref(), Self::text);
         self.decimal(node.hourly_cost);
         self.text(&node.currency);
-        self.optional(node.pool_id.as_ref(), Self::text);
+        self.optional(node.pool_id.as_deref(), Self::text);
     }
 
     fn pod_started(&mut self, pod: &PodStarted) {
@@ -70,17 +70,17 @@ impl Out {
         self.text(&pod.pod_uid);
         self.time(pod.created_at);
         self.long(pod.priority.into());
-        self.optional(pod.node_id.as_ref(), Self::text);
-        self.optional(pod.region.as_ref(), Self::text);
-        self.optional(pod.zone.as_ref(), Self::text);
-        self.optional(pod.pool_id.as_ref(), Self::text);
+        self.optional(pod.node_id.as_deref(), Self::text);
+        self.optional(pod.region.as_deref(), Self::text);
+        self.optional(pod.zone.as_deref(), Self::text);
+        self.optional(pod.pool_id.as_deref(), Self::text);
         self.text(&pod.qos);
-        self.optional(pod.gpu_model.as_ref(), Self::text);
+        self.optional(pod.gpu_model.as_deref(), Self::text);
         self.quantities(&pod.requests);
         self.quantities(&pod.limits);
-        self.optional(pod.workload_kind.as_ref(), Self::text);
-        self.optional(pod.workload_name.as_ref(), Self::text);
-        self.map(&pod.labels, Self::text);
+        self.optional(pod.workload_kind.as_deref(), Self::text);
+        self.optional(pod.workload_name.as_deref(), Self::text);
+        self.map(&pod.labels, |out, label| out.text(label));
         self.optional(pod.eviction_protected_until, Self::time);
     }
 
@@ -88,7 +88,7 @@ impl Out {
         self.text(&pod.cluster_id);
         self.text(&pod.namespace);
         self.text(&pod.pod_uid);
-        self.optional(pod.reason.as_ref(), Self::text);
+        self.optional(pod.reason.as_deref(), Self::text);
     }
 
     fn pod_usage(&mut self, usage: &PodUsage) {
@@ -104,7 +104,7 @@ impl Out {
         self.text(&reservation.name);
         self.text(&reservation.provider);
         self.text(&reservation.region);
-        self.optional(reservation.zone.as_ref(), Self::text);
+        self.optional(reservation.zone.as_deref(), Self::text);
         self.text(&reservation.gpu_model);
         self.quantities(&reservation.capacity);
         self.long(reservation.quantity.into());
@@ -128,7 +128,7 @@ impl Out {
         self.decimal(commitment.vcpu);
         self.decimal(commitment.memory_gib);
         self.long(commitment.gpu.into());
-        self.optional(commitment.gpu_model.as_ref(), Self::text);
+        self.optional(commitment.gpu_model.as_deref(), Self::text);
         self.decimal(commitment.hourly_cost);
         self.text(&commitment.currency);
         self.time(commitment.starts_at);
@@ -148,7 +148,7 @@ impl Out {
             QuotaKind::ElasticQuota => 0,
             QuotaKind::CompositeElasticQuota => 1,
         });
-        self.array(&quota.namespaces, Self::text);
+        self.array(&quota.namespaces, |out, namespace| out.text(namespace));
         self.quantities(&quota.min);
         self.optional(quota.max.as_ref(), Self::quantities);
     }
@@ -176,7 +176,7 @@ impl Out {
     fn rate_set(&mut self, rate: &RateSet) {
         self.text(&rate.provider);
         self.text(&rate.region);
-        self.optional(rate.gpu_model.as_ref(), Self::text);
+        self.optional(rate.gpu_model.as_deref(), Self::text);
         self.text(&rate.qos);
         self.decimal(rate.per_vcpu_hour);
         self.decimal(rate.per_gib_hour);
@@ -188,7 +188,7 @@ impl Out {
         put_long(&mut self.0, value);
     }
 
-    fn text(&mut self, text: &Text) {
+    fn text(&mut self, text: &str) {
         put_bytes(&mut self.0, text.as_bytes());
     }
 

@@ -6,6 +6,7 @@
 pub mod layout;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -22,8 +23,9 @@ use prorata_schemas::time::Timestamp;
 /// The last instant of the year 9999.
 pub const TIME_LAST: i64 = 253_402_300_799_999_999;
 
-pub fn key() -> impl Strategy<Value = Text> {
-    prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(Text::from)
+/// An id, or a text that is part of a natural key: never empty.
+pub fn key<K: From<String> + Debug>() -> impl Strategy<Value = K> {
+    prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(K::from)
 }
 
 pub fn text() -> impl Strategy<Value = Text> {
@@ -95,10 +97,9 @@ pub fn event() -> impl Strategy<Value = Event> {
 }
 
 fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
-    let pair = (key(), key());
     match kind {
         EventKind::NodeStarted => node_started().boxed(),
-        EventKind::NodeStopped => pair
+        EventKind::NodeStopped => (key(), key())
             .prop_map(|(cluster_id, node_id)| Payload::NodeStopped(NodeStopped { cluster_id, node_id }))
             .boxed(),
         EventKind::PodStarted => pod_started().boxed(),
@@ -121,7 +122,7 @@ fn payload(kind: EventKind) -> BoxedStrategy<Payload> {
             .prop_map(|commitment_id| Payload::CommitmentDeleted(CommitmentDeleted { commitment_id }))
             .boxed(),
         EventKind::QuotaSet => quota_set().boxed(),
-        EventKind::QuotaDeleted => pair
+        EventKind::QuotaDeleted => (key(), key())
             .prop_map(|(cluster_id, quota_id)| Payload::QuotaDeleted(QuotaDeleted { cluster_id, quota_id }))
             .boxed(),
         EventKind::PoolSet => pool_set().boxed(),
@@ -366,7 +367,9 @@ pub fn mutate(bytes: &mut Vec<u8>, dice: &mut impl FnMut(usize) -> usize) {
 
 /// An event of `kind` as clusters send them: names, labels and quantities of usual length.
 pub fn usual(kind: EventKind) -> Event {
-    let text = |text: &str| Text::from(text);
+    fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
+        text.into()
+    }
     let quantities = |pairs: &[(&str, &str)]| {
         pairs
             .iter()
@@ -416,7 +419,7 @@ pub fn usual(kind: EventKind) -> Event {
         Payload::NodeStarted(node) => {
             node.cluster_id = text("acme-aws-use1");
             node.node_id = text("ip-10-0-12-34.ec2.internal");
-            node.node_name = node.node_id.clone();
+            node.node_name = node.node_id.clone().into();
             (node.provider, node.region, node.zone) =
                 (text("aws"), text("us-east-1"), Some(text("us-east-1b")));
             (node.instance_type, node.instance_family) = (text("p4d.24xlarge"), text("p4d"));

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rules::Rules;
 
 use crate::resources::{Three, none, three};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
-use crate::world::{InCluster, Node, World};
+use crate::world::{Node, NodeKey, World};
 
 /// What one commitment covers of one node at one instant.
 pub struct Cover {
     /// The commitment.
-    pub commitment_id: Text,
+    pub commitment_id: CommitmentId,
     /// The node.
-    pub node: InCluster,
+    pub node: NodeKey,
     /// vCPU, GiB and GPUs covered; at least one above zero.
     pub amount: Three,
 }
@@ -71,7 +71,7 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
     let mut commitments: Vec<&CommitmentSet> = world.commitments.values().map(|set| &**set).collect();
     commitments.retain(|set| set.enabled && effective(set, at));
     commitments.sort_by_key(|set| (set.starts_at, set.commitment_id.clone()));
-    let mut covered: BTreeMap<InCluster, Three> = BTreeMap::new();
+    let mut covered: BTreeMap<NodeKey, Three> = BTreeMap::new();
     let mut covers = Vec::new();
     for set in commitments {
         let allowed = set.allowed_utilization.map_or(whole(1), exact);
@@ -102,14 +102,14 @@ pub fn covers(world: &World, at: i64, rules: &Rules) -> Vec<Cover> {
 
 /// Nodes in the order in which the commitment covers them: clusters assigned with a priority first, 1 the
 /// highest, then assigned without, then all others; within a rank by node start, node id, cluster id.
-fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a InCluster, &'a Node)> {
-    let rank = |cluster_id: &Text| {
+fn walk<'a>(world: &'a World, set: &CommitmentSet) -> Vec<(&'a NodeKey, &'a Node)> {
+    let rank = |cluster_id: &ClusterId| {
         let mine = set.assignments.iter().filter(|assignment| assignment.cluster_id == *cluster_id);
         mine.map(|assignment| (0, assignment.priority.is_none(), assignment.priority.unwrap_or(0)))
             .min()
             .unwrap_or((1, true, 0))
     };
-    let mut nodes: Vec<(&InCluster, &Node)> = world.nodes.iter().collect();
+    let mut nodes: Vec<(&NodeKey, &Node)> = world.nodes.iter().collect();
     nodes.sort_by_key(|(key, node)| (rank(&key.0), node.start, key.1.clone(), key.0.clone()));
     nodes
 }

@@ -6,19 +6,20 @@ use std::collections::BTreeMap;
 use num_traits::Zero;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 
 use crate::resources::Three;
 use crate::rounding::{Exact, half_even, largest_remainder, zero};
-use crate::world::InCluster;
+use crate::world::NodeKey;
 
 /// Which rows split one charge.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Charge {
     /// A node's own-price component at one unit price.
-    Node(InCluster, Decimal12),
+    Node(NodeKey, Decimal12),
     /// A commitment-hour, which Used and Unused rows split, and purchase rows once more.
-    Commitment(Text),
+    Commitment(CommitmentId),
     /// The row alone.
     Row,
 }
@@ -27,7 +28,7 @@ pub enum Charge {
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     /// Quota that governs the pod.
-    pub quota_id: Option<Text>,
+    pub quota_id: Option<QuotaId>,
     /// The pod's label under it.
     pub state: Option<QuotaState>,
     /// Why there is no price.
@@ -36,7 +37,7 @@ pub struct Label {
 
 impl Label {
     /// What labels sort by in row order.
-    pub fn order(&self) -> (Option<Text>, Option<&'static str>, Option<&'static str>) {
+    pub fn order(&self) -> (Option<QuotaId>, Option<&'static str>, Option<&'static str>) {
         (self.quota_id.clone(), self.state.map(QuotaState::name), self.reason.map(Unpriced::name))
     }
 }
@@ -108,8 +109,8 @@ impl Draft {
 
 /// Everything that orders rows inside an organization and hour.
 type RowOrder = (
-    (RowKind, Option<Text>, Text, Option<Text>, Option<Text>, Option<Text>),
-    (Option<Text>, Option<&'static str>, Decimal12, Option<&'static str>),
+    (RowKind, Option<ClusterId>, Text, Option<PodUid>, Option<CommitmentId>, Option<ReservationId>),
+    (Option<QuotaId>, Option<&'static str>, Decimal12, Option<&'static str>),
 );
 
 /// The grain of a row.

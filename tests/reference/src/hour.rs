@@ -1,6 +1,6 @@
 //! What one hour's tables are computed from.
 
-use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
@@ -10,7 +10,7 @@ use crate::usage::Sample;
 /// One hour of one organization.
 pub struct HourView<'a> {
     /// The organization.
-    pub organization_id: &'a Text,
+    pub organization_id: &'a OrganizationId,
     /// The hour.
     pub hour: Hour,
     /// Its slices, in order, without gaps.

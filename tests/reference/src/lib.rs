@@ -29,8 +29,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::EventRecord;
+use prorata_schemas::ids::{OrganizationId, PodUid, QuotaId};
 use prorata_schemas::rows::{HourTables, QuotaState};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -40,7 +40,7 @@ use hour::HourView;
 /// The tables of every hour of one organization, from the hour of its first event through `through`.
 pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<HourTables> {
     let events = timeline::resolve(records);
-    let organization_id: Text =
+    let organization_id: OrganizationId =
         records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
     let samples = usage::samples(&events);
     let slices = timeline::slices(&events, rules, through);
@@ -58,9 +58,9 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
 #[derive(Default)]
 pub struct Ran {
     /// By pod uid.
-    pub pods: BTreeMap<(Hour, Text), PodRan>,
+    pub pods: BTreeMap<(Hour, PodUid), PodRan>,
     /// Microseconds, by cluster and node.
-    pub nodes: BTreeMap<(Hour, world::InCluster), i64>,
+    pub nodes: BTreeMap<(Hour, world::NodeKey), i64>,
 }
 
 /// What one pod did in one hour.
@@ -103,7 +103,7 @@ pub fn labels(
     records: &[EventRecord],
     rules: &Rules,
     through: Hour,
-) -> Vec<(Timestamp, Text, Vec<QuotaState>)> {
+) -> Vec<(Timestamp, QuotaId, Vec<QuotaState>)> {
     let mut labels = Vec::new();
     for slice in timeline::slices(&timeline::resolve(records), rules, through) {
         for standing in &slice.quotas {

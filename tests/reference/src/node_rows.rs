@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::rows::RowKind;
 
 use crate::draft::{Charge, Draft};
@@ -13,14 +13,14 @@ use crate::hour::HourView;
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
 use crate::split::{Component, NodeHour, Stay, Stays, nodes, stays};
-use crate::world::InCluster;
+use crate::world::NodeKey;
 
 /// All rows of nodes and of the pods that name them.
 pub fn drafts(view: &HourView) -> Vec<Draft> {
     let stays = stays(view);
     let mut drafts = Vec::new();
     for (key, node) in nodes(view) {
-        let here: BTreeMap<&Text, &Stay> = stays
+        let here: BTreeMap<&PodUid, &Stay> = stays
             .iter()
             .filter(|((known, on, _), _)| *known && *on == key)
             .map(|((_, _, uid), stay)| (uid, stay))
@@ -35,9 +35,9 @@ pub fn drafts(view: &HourView) -> Vec<Draft> {
 fn node_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
-    key: &InCluster,
+    key: &NodeKey,
     node: &NodeHour,
-    pods: &BTreeMap<&Text, &Stay>,
+    pods: &BTreeMap<&PodUid, &Stay>,
 ) {
     let mut total = none();
     for stay in pods.values() {
@@ -95,8 +95,8 @@ fn dot(parts: &Three, of: &Three) -> Exact {
 fn pod_drafts(
     drafts: &mut Vec<Draft>,
     view: &HourView,
-    (key, node): (&InCluster, &NodeHour),
-    (uid, stay): (&Text, &Stay),
+    (key, node): (&NodeKey, &NodeHour),
+    (uid, stay): (&PodUid, &Stay),
     shares: &Shares,
 ) {
     let mine: Exact = node.components.values().map(|component| dot(&shares.both, &component.quantity)).sum();
@@ -154,7 +154,7 @@ fn pod_drafts(
 }
 
 /// The one row of a pod that has no share of anything: the first component and the first label in row order.
-fn only_draft(view: &HourView, node: (&InCluster, &NodeHour), (uid, stay): (&Text, &Stay)) -> Option<Draft> {
+fn only_draft(view: &HourView, node: (&NodeKey, &NodeHour), (uid, stay): (&PodUid, &Stay)) -> Option<Draft> {
     let (component_key, component) = node.1.components.iter().next()?;
     let (label, _) = stay.labels.iter().min_by_key(|(label, _)| label.order())?;
     let mut draft = component_draft(RowKind::PodNode, node, component_key, component);
@@ -174,7 +174,7 @@ fn unknown_drafts(drafts: &mut Vec<Draft>, view: &HourView, stays: &Stays) {
         }
         for (label, time) in &stay.labels {
             let part = fraction(&time.running, &stay.running);
-            let mut draft = Draft::new(RowKind::PodNode, node_id.clone(), Charge::Row);
+            let mut draft = Draft::new(RowKind::PodNode, node_id.clone().into(), Charge::Row);
             draft.row.cluster_id = Some(cluster_id.clone());
             whole_stay(&mut draft, view, stay);
             for amounts in [&mut draft.allocated, &mut draft.requested, &mut draft.used].into_iter().flatten()
@@ -204,15 +204,15 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
 /// A draft of one component of a node.
 fn component_draft(
     kind: RowKind,
-    (key, node): (&InCluster, &NodeHour),
-    (commitment_id, unit_price): &(Option<Text>, Decimal12),
+    (key, node): (&NodeKey, &NodeHour),
+    (commitment_id, unit_price): &(Option<CommitmentId>, Decimal12),
     component: &Component,
 ) -> Draft {
     let charge = match commitment_id {
         Some(id) => Charge::Commitment(id.clone()),
         None => Charge::Node(key.clone(), *unit_price),
     };
-    let mut draft = Draft::new(kind, key.1.clone(), charge);
+    let mut draft = Draft::new(kind, key.1.clone().into(), charge);
     draft.row.cluster_id = Some(key.0.clone());
     draft.row.commitment_id = commitment_id.clone();
     draft.row.list_unit_price = *unit_price;
@@ -225,7 +225,7 @@ fn component_draft(
 /// Quantity, cost and hours of the commitment of a component's part.
 fn set_amounts(
     draft: &mut Draft,
-    (commitment_id, unit_price): &(Option<Text>, Decimal12),
+    (commitment_id, unit_price): &(Option<CommitmentId>, Decimal12),
     component: &Component,
     quantity: Exact,
     cost: Exact,
@@ -243,7 +243,7 @@ fn set_amounts(
 }
 
 /// Adds the pod.
-fn described(mut draft: Draft, uid: &Text, stay: &Stay) -> Draft {
+fn described(mut draft: Draft, uid: &PodUid, stay: &Stay) -> Draft {
     draft.row.pod_uid = Some(uid.clone());
     draft.row.pod = Some(Arc::clone(&stay.pod));
     draft

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{NodeStarted, PoolSet};
+use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
@@ -16,23 +16,23 @@ use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::tables::sum;
 use crate::timeline::Slice;
-use crate::world::{Billing, InCluster};
+use crate::world::{Billing, NodeKey};
 
 /// Node cost of every pool id in every hour so far.
-pub type Spend = BTreeMap<Text, Vec<(Hour, Decimal12)>>;
+pub type Spend = BTreeMap<PoolId, Vec<(Hour, Decimal12)>>;
 
 /// Adds the hour's node cost of each pool id that a node names: effective cost of the rows of nodes whose
 /// last description in the hour names it, idle included.
 pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
-    let mut last: BTreeMap<&InCluster, &NodeStarted> = BTreeMap::new();
+    let mut last: BTreeMap<&NodeKey, &NodeStarted> = BTreeMap::new();
     for slice in view.slices {
         last.extend(slice.world.nodes.iter().map(|(key, node)| (key, &*node.set)));
     }
-    let mut costs: BTreeMap<Text, Exact> = BTreeMap::new();
+    let mut costs: BTreeMap<PoolId, Exact> = BTreeMap::new();
     for row in rows.iter().filter(|row| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle)) {
         let Some(cluster_id) = row.cluster_id.clone() else { continue };
         // Rows of a node that does not run cost nothing.
-        let node = last.get(&(cluster_id, row.resource_id.clone()));
+        let node = last.get(&(cluster_id, row.resource_id.clone().into()));
         if let Some(pool_id) = node.and_then(|node| node.pool_id.as_ref()) {
             *costs.entry(pool_id.clone()).or_default() += exact(row.effective_cost);
         }
@@ -44,7 +44,7 @@ pub fn spend(view: &HourView, rows: &[CostRow], spend: &mut Spend) {
 
 /// `pool_usage`, by pool.
 pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolUsageRow> {
-    let mut last: BTreeMap<&Text, &Arc<PoolSet>> = BTreeMap::new();
+    let mut last: BTreeMap<&PoolId, &Arc<PoolSet>> = BTreeMap::new();
     for slice in view.slices {
         last.extend(&slice.world.pools);
     }
@@ -67,7 +67,7 @@ fn accrue(to: &mut (Exact, Exact), more: (Exact, Exact), factor: &Exact) {
     to.1 += more.1 * factor;
 }
 
-fn sums(view: &HourView, id: &Text) -> Sums {
+fn sums(view: &HourView, id: &PoolId) -> Sums {
     let mut sums = Sums::default();
     for (index, slice) in view.slices.iter().enumerate() {
         let time = hours(slice.to - slice.from);
@@ -103,12 +103,12 @@ fn sums(view: &HourView, id: &Text) -> Sums {
 
 /// The pool's description in force at a slice; before the first Set of the hour that one, after a deletion
 /// the last.
-fn in_force<'a>(slices: &'a [Slice], index: usize, id: &Text) -> Option<&'a Arc<PoolSet>> {
+fn in_force<'a>(slices: &'a [Slice], index: usize, id: &PoolId) -> Option<&'a Arc<PoolSet>> {
     let before = slices.iter().take(index + 1).rev().find_map(|slice| slice.world.pools.get(id));
     before.or_else(|| slices.iter().find_map(|slice| slice.world.pools.get(id)))
 }
 
-fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &Text, set: &PoolSet) -> PoolUsageRow {
+fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &PoolSet) -> PoolUsageRow {
     let sums = sums(view, id);
     let spent = |from: Date| {
         let hours = spend.get(id).into_iter().flatten();

@@ -2,22 +2,23 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, QuotaKind, QuotaSet};
+use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
 use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::rules::Rules;
 
 use crate::resources::{amount, gpu_memory, requested, units};
 use crate::rounding::{Exact, fraction, larger, smaller, whole, zero};
-use crate::world::{InCluster, Quota, World};
+use crate::world::{Quota, QuotaKey, World};
 
 /// A quota that counts, at one instant.
 pub struct Standing {
     /// Cluster and quota.
-    pub key: InCluster,
+    pub key: QuotaKey,
     /// Its description.
     pub set: std::sync::Arc<QuotaSet>,
     /// Its running pods in their order, each with its label.
-    pub pods: Vec<(Text, QuotaState)>,
+    pub pods: Vec<(PodUid, QuotaState)>,
     /// Each resource of its `min`.
     pub resources: Vec<ResourceStanding>,
 }
@@ -57,7 +58,7 @@ impl ResourceStanding {
 }
 
 /// The label of a pod: its quota and its state under it.
-pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<(Text, QuotaState)> {
+pub fn label(standings: &[Standing], cluster_id: &str, pod_uid: &str) -> Option<(QuotaId, QuotaState)> {
     for standing in standings.iter().filter(|standing| *standing.key.0 == *cluster_id) {
         for (uid, state) in &standing.pods {
             if **uid == *pod_uid {
@@ -79,7 +80,7 @@ pub fn standings(world: &World, rules: &Rules) -> Vec<Standing> {
 }
 
 /// An elastic quota all of whose namespaces are governed by others, and one without namespaces, do not count.
-fn counts(world: &World, key: &InCluster, quota: &Quota) -> bool {
+fn counts(world: &World, key: &QuotaKey, quota: &Quota) -> bool {
     let governs_one =
         quota.set.namespaces.iter().any(|namespace| governing(world, &key.0, namespace) == Some(key));
     match quota.set.kind {
@@ -89,7 +90,7 @@ fn counts(world: &World, key: &InCluster, quota: &Quota) -> bool {
 }
 
 /// The quota that governs a namespace: composite over elastic, then the one set first, then by id.
-fn governing<'a>(world: &'a World, cluster_id: &Text, namespace: &Text) -> Option<&'a InCluster> {
+fn governing<'a>(world: &'a World, cluster_id: &ClusterId, namespace: &Text) -> Option<&'a QuotaKey> {
     let claims = world
         .quotas
         .iter()
@@ -101,7 +102,7 @@ fn governing<'a>(world: &'a World, cluster_id: &Text, namespace: &Text) -> Optio
 }
 
 /// Labels the pods of one quota.
-fn standing(world: &World, key: &InCluster, quota: &Quota, rules: &Rules) -> Standing {
+fn standing(world: &World, key: &QuotaKey, quota: &Quota, rules: &Rules) -> Standing {
     let governed =
         |pod: &PodStarted| pod.cluster_id == key.0 && governing(world, &key.0, &pod.namespace) == Some(key);
     let mut pods: Vec<&PodStarted> =
@@ -146,7 +147,7 @@ fn standing(world: &World, key: &InCluster, quota: &Quota, rules: &Rules) -> Sta
 }
 
 /// Creation in whole seconds, priority, requests, names.
-type PodOrder = (i64, i32, Exact, u128, u128, u128, Text, Text, Text);
+type PodOrder = (i64, i32, Exact, u128, u128, u128, Text, Text, PodUid);
 
 /// The order in which a quota's pods are counted.
 fn order(pod: &PodStarted, rules: &Rules) -> PodOrder {
@@ -165,7 +166,7 @@ fn order(pod: &PodStarted, rules: &Rules) -> PodOrder {
 
 /// The pool of unused minima of each cluster and resource: who may borrow of it, and who lends.
 fn share_pools(standings: &mut [Standing]) {
-    let mut pools: Vec<(Text, Text)> = Vec::new();
+    let mut pools: Vec<(ClusterId, Text)> = Vec::new();
     for standing in standings.iter() {
         pools.extend(standing.resources.iter().map(|of| (standing.key.0.clone(), of.resource.clone())));
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use num_traits::Zero;
 use prorata_schemas::Text;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::hour::HourView;
@@ -11,7 +12,7 @@ use crate::quota::{ResourceStanding, Standing};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, zero};
 use crate::tables::sum;
 use crate::timeline::Slice;
-use crate::world::InCluster;
+use crate::world::QuotaKey;
 
 /// Sums over one hour of one resource of one quota.
 #[derive(Default)]
@@ -26,12 +27,12 @@ struct Sums {
     borrowed: Exact,
     lent: Exact,
     /// Hours of each pod over-quota while more was borrowed than guaranteed.
-    preemptible: BTreeMap<Text, Exact>,
+    preemptible: BTreeMap<PodUid, Exact>,
 }
 
 /// `quota_usage`, by cluster, quota and resource.
 pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
-    let mut keys: BTreeMap<(&InCluster, &Text), ()> = BTreeMap::new();
+    let mut keys: BTreeMap<(&QuotaKey, &Text), ()> = BTreeMap::new();
     for standing in view.slices.iter().flat_map(|slice| &slice.quotas) {
         keys.extend(standing.resources.iter().map(|of| ((&standing.key, &of.resource), ())));
     }
@@ -39,7 +40,7 @@ pub fn quota_usage(view: &HourView, rows: &[CostRow]) -> Vec<QuotaUsageRow> {
 }
 
 /// All slices in which the quota counts.
-fn standings<'a>(view: &'a HourView, key: &InCluster) -> Vec<(&'a Slice, &'a Standing)> {
+fn standings<'a>(view: &'a HourView, key: &QuotaKey) -> Vec<(&'a Slice, &'a Standing)> {
     let mut found = Vec::new();
     for slice in view.slices {
         found.extend(
@@ -79,11 +80,11 @@ fn sums(standings: &[(&Slice, &Standing)], resource: &Text) -> Sums {
 }
 
 /// Pods over quota.
-fn over_quota_pods(standing: &Standing) -> impl Iterator<Item = &Text> {
+fn over_quota_pods(standing: &Standing) -> impl Iterator<Item = &PodUid> {
     standing.pods.iter().filter(|(_, state)| *state == QuotaState::OverQuota).map(|(uid, _)| uid)
 }
 
-fn row(view: &HourView, rows: &[CostRow], key: &InCluster, resource: &Text) -> Option<QuotaUsageRow> {
+fn row(view: &HourView, rows: &[CostRow], key: &QuotaKey, resource: &Text) -> Option<QuotaUsageRow> {
     let standings = standings(view, key);
     let (_, last) = standings.last()?;
     let sums = sums(&standings, resource);

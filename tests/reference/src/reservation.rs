@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, ReservationSet};
+use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::quantity::{CPU, MEMORY};
 use prorata_schemas::rules::Rules;
 
@@ -29,7 +29,7 @@ fn end_broken_matches(world: &mut World, rules: &Rules) {
 /// Quantity lowered below the matches: the latest match, then start, then uid lose theirs.
 fn end_matches_above_quantity(world: &mut World) {
     for (id, reservation) in &world.reservations {
-        let mut holders: Vec<(i64, i64, Text)> = Vec::new();
+        let mut holders: Vec<(i64, i64, PodUid)> = Vec::new();
         for (uid, held) in world.matches.iter().filter(|(_, held)| held.reservation_id == *id) {
             let start = world.pods.get(uid).map_or(0, |pod| pod.start);
             holders.push((held.since, start, uid.clone()));
@@ -45,7 +45,7 @@ fn end_matches_above_quantity(world: &mut World) {
 /// Free units are offered to running unmatched pods, oldest start first, then uid; each takes its smallest
 /// fitting unit: by (cpu, memory), then created_at, then id.
 fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
-    let mut pods: Vec<(i64, Text)> = world.pods.iter().map(|(uid, pod)| (pod.start, uid.clone())).collect();
+    let mut pods: Vec<(i64, PodUid)> = world.pods.iter().map(|(uid, pod)| (pod.start, uid.clone())).collect();
     pods.sort();
     for (_, uid) in pods {
         let Some(pod) = world.pods.get(&uid) else { continue };
@@ -69,7 +69,7 @@ fn offer_free_units(world: &mut World, now: i64, rules: &Rules) {
 }
 
 /// Units that no pod holds.
-pub fn free_units(world: &World, id: &Text, set: &ReservationSet) -> i64 {
+pub fn free_units(world: &World, id: &ReservationId, set: &ReservationSet) -> i64 {
     i64::from(set.quantity) - world.matches.values().filter(|held| held.reservation_id == *id).count() as i64
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, PodStarted, ReservationSet};
+use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
 use crate::commitment;
@@ -27,7 +27,7 @@ pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
     let mut drafts = node_rows::drafts(view);
     drafts.extend(pods_on_no_node(view));
     drafts.extend(unused_reservations(view));
-    let commitments: BTreeSet<&Text> =
+    let commitments: BTreeSet<&CommitmentId> =
         view.slices.iter().flat_map(|slice| slice.world.commitments.keys()).collect();
     for id in commitments {
         drafts.extend(commitment_rows(view, id));
@@ -41,7 +41,7 @@ fn entry<K: Ord>(drafts: &mut BTreeMap<K, Draft>, key: K, make: impl FnOnce() ->
 }
 
 /// Cluster, pod, reservation, label and rounded rate of a pod on no node; whether it is a pool pod.
-type PodKey = (bool, Text, Text, Option<Text>, Label, Decimal12);
+type PodKey = (bool, ClusterId, PodUid, Option<ReservationId>, Label, Decimal12);
 
 /// Rows `pod_serverless` and `pod_pool`.
 fn pods_on_no_node(view: &HourView) -> Vec<Draft> {
@@ -63,7 +63,7 @@ fn pool_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
     slice: &Slice,
-    uid: &Text,
+    uid: &PodUid,
     pod: &Arc<PodStarted>,
 ) {
     let charge =
@@ -88,7 +88,7 @@ fn serverless_pod(
     drafts: &mut BTreeMap<PodKey, Draft>,
     view: &HourView,
     slice: &Slice,
-    uid: &Text,
+    uid: &PodUid,
     pod: &Arc<PodStarted>,
 ) {
     let rate = pod
@@ -131,7 +131,7 @@ fn pod_draft<'a>(
     let (in_pool, cluster_id, uid, reservation, label, unit_price) = key.clone();
     let kind = if in_pool { RowKind::PodPool } else { RowKind::PodServerless };
     let draft = entry(drafts, key, || {
-        let mut draft = Draft::new(kind, uid.clone(), Charge::Row).labelled(&label);
+        let mut draft = Draft::new(kind, uid.clone().into(), Charge::Row).labelled(&label);
         draft.row.cluster_id = Some(cluster_id);
         draft.row.pod_uid = Some(uid);
         draft.row.reservation_id = reservation;
@@ -158,14 +158,14 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
 
 /// Rows `reservation_unused`: each unit, each instant it is effective and no pod holds it.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
-    let mut drafts: BTreeMap<(Text, Decimal12), Draft> = BTreeMap::new();
+    let mut drafts: BTreeMap<(ReservationId, Decimal12), Draft> = BTreeMap::new();
     for slice in view.slices {
         for (id, reservation) in
             slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
         {
             let set: &Arc<ReservationSet> = &reservation.set;
             let draft = entry(&mut drafts, (id.clone(), set.unit_hourly_price), || {
-                let mut draft = Draft::new(RowKind::ReservationUnused, id.clone(), Charge::Row);
+                let mut draft = Draft::new(RowKind::ReservationUnused, id.clone().into(), Charge::Row);
                 draft.row.reservation_id = Some(id.clone());
                 draft.row.list_unit_price = set.unit_hourly_price;
                 draft
@@ -181,8 +181,8 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
 }
 
 /// Row `commitment_unused` and rows `commitment_purchase` of one commitment.
-fn commitment_rows(view: &HourView, id: &Text) -> Vec<Draft> {
-    let base = |kind: RowKind| Draft::new(kind, id.clone(), Charge::Commitment(id.clone()));
+fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
+    let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
     let mut unused = base(RowKind::CommitmentUnused);
     let mut purchases: BTreeMap<Decimal12, Draft> = BTreeMap::new();
     for slice in view.slices {
@@ -217,7 +217,7 @@ fn commitment_rows(view: &HourView, id: &Text) -> Vec<Draft> {
 }
 
 /// Takes the commitment's description.
-fn describe(draft: &mut Draft, id: &Text, set: &Arc<CommitmentSet>) {
+fn describe(draft: &mut Draft, id: &CommitmentId, set: &Arc<CommitmentSet>) {
     draft.row.commitment_id = Some(id.clone());
     draft.row.provider = set.provider.clone();
     draft.row.list_unit_price = set.hourly_cost;

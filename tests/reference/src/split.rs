@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted, PodStarted};
+use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::commitment;
@@ -19,7 +19,7 @@ use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
 use crate::timeline::Slice;
 use crate::usage;
-use crate::world::{Billing, InCluster};
+use crate::world::{Billing, NodeKey};
 
 /// One node, running in the hour.
 pub struct NodeHour {
@@ -28,7 +28,7 @@ pub struct NodeHour {
     /// vCPU-, GiB- and GPU-hours there were.
     pub available: Three,
     /// By commitment, none for the node's own price, and unit price.
-    pub components: BTreeMap<(Option<Text>, Decimal12), Component>,
+    pub components: BTreeMap<(Option<CommitmentId>, Decimal12), Component>,
 }
 
 /// A component of a node's cost.
@@ -101,10 +101,10 @@ impl Stay {
 }
 
 /// Stays of pods, by whether the node runs, the node, and the pod.
-pub type Stays = BTreeMap<(bool, InCluster, Text), Stay>;
+pub type Stays = BTreeMap<(bool, NodeKey, PodUid), Stay>;
 
 /// Every node that ran in the hour.
-pub fn nodes(view: &HourView) -> BTreeMap<InCluster, NodeHour> {
+pub fn nodes(view: &HourView) -> BTreeMap<NodeKey, NodeHour> {
     let mut nodes = BTreeMap::new();
     for slice in view.slices {
         for (key, running) in &slice.world.nodes {
@@ -126,7 +126,7 @@ pub fn nodes(view: &HourView) -> BTreeMap<InCluster, NodeHour> {
 }
 
 /// Adds one slice to a node's components.
-fn accrue(node: &mut NodeHour, slice: &Slice, key: &InCluster, capacity: &Three, rules: &Rules) {
+fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, rules: &Rules) {
     let time = hours(slice.to - slice.from);
     let unit_price = node.last.hourly_cost;
     let price = exact(unit_price);

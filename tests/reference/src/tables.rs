@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, EventKind, EventRecord};
+use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, ReservationUsageRow, RowKind,
 };
@@ -25,9 +25,9 @@ pub fn sum<'a>(rows: impl Iterator<Item = &'a CostRow>, column: impl Fn(&CostRow
 
 /// `reservation_usage`.
 pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUsageRow> {
-    let mut last: BTreeMap<&Text, &Reservation> = BTreeMap::new();
-    let mut units: BTreeMap<&Text, Exact> = BTreeMap::new();
-    let mut used_by: BTreeMap<&Text, BTreeMap<Text, Exact>> = BTreeMap::new();
+    let mut last: BTreeMap<&ReservationId, &Reservation> = BTreeMap::new();
+    let mut units: BTreeMap<&ReservationId, Exact> = BTreeMap::new();
+    let mut used_by: BTreeMap<&ReservationId, BTreeMap<PodUid, Exact>> = BTreeMap::new();
     for slice in view.slices {
         let time = hours(slice.to - slice.from);
         for (id, reservation) in
@@ -49,8 +49,9 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
         let used: Exact = used_by.values().sum();
         let seconds = |hours: &Exact| half_even(&(hours * whole(3600)));
         let set = &reservation.set;
-        let unused =
-            rows.iter().filter(|row| row.kind == RowKind::ReservationUnused && row.resource_id == *id);
+        let unused = rows
+            .iter()
+            .filter(|row| row.kind == RowKind::ReservationUnused && row.reservation_id.as_ref() == Some(id));
         table.push(ReservationUsageRow {
             reservation_id: id.clone(),
             name: set.name.clone(),
@@ -70,7 +71,7 @@ pub fn reservation_usage(view: &HourView, rows: &[CostRow]) -> Vec<ReservationUs
 
 /// `commitment_utilization`.
 pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<CommitmentUtilizationRow> {
-    let mut last: BTreeMap<&Text, &Arc<CommitmentSet>> = BTreeMap::new();
+    let mut last: BTreeMap<&CommitmentId, &Arc<CommitmentSet>> = BTreeMap::new();
     let mut shown = BTreeSet::new();
     for slice in view.slices {
         for (id, set) in &slice.world.commitments {
@@ -90,10 +91,10 @@ struct Cover {
     committed: Three,
     covered: Three,
     provisioned: Three,
-    clusters: BTreeMap<Text, Three>,
+    clusters: BTreeMap<ClusterId, Three>,
 }
 
-fn cover(view: &HourView, id: &Text) -> Cover {
+fn cover(view: &HourView, id: &CommitmentId) -> Cover {
     let mut sums = Cover::default();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
@@ -118,7 +119,7 @@ fn cover(view: &HourView, id: &Text) -> Cover {
 fn utilization_row(
     view: &HourView,
     rows: &[CostRow],
-    id: &Text,
+    id: &CommitmentId,
     set: &CommitmentSet,
 ) -> CommitmentUtilizationRow {
     let sums = cover(view, id);
@@ -126,7 +127,9 @@ fn utilization_row(
         let on_node = |row: &&CostRow| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
         rows.iter().filter(|row| row.commitment_id.as_ref() == Some(id)).filter(on_node)
     };
-    let unused = rows.iter().filter(|row| row.kind == RowKind::CommitmentUnused && row.resource_id == *id);
+    let unused = rows
+        .iter()
+        .filter(|row| row.kind == RowKind::CommitmentUnused && row.commitment_id.as_ref() == Some(id));
     let mut clusters = BTreeMap::new();
     for (cluster_id, amounts) in &sums.clusters {
         let hours = resource_hours(amounts);
@@ -156,7 +159,7 @@ fn utilization_row(
 }
 
 /// The state at the hour's end, before what happens at that very instant.
-fn state(view: &HourView, id: &Text, set: &CommitmentSet) -> CommitmentState {
+fn state(view: &HourView, id: &CommitmentId, set: &CommitmentSet) -> CommitmentState {
     let exists = view.slices.last().is_some_and(|slice| slice.world.commitments.contains_key(id));
     let end = view.hour.end();
     if !exists {
@@ -193,7 +196,7 @@ pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> Hou
         records.iter().filter(|record| record.event.event_time.hour() == view.hour).collect();
     let distinct: BTreeSet<(EventKind, &[u8])> =
         here.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
-    let unpriced: BTreeSet<&Option<Text>> =
+    let unpriced: BTreeSet<&Option<PodUid>> =
         rows.iter().filter(|row| row.unpriced.is_some()).map(|row| &row.pod_uid).collect();
     HourRow {
         node_cost,

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
+use prorata_schemas::ids::ReservationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 
@@ -29,7 +29,7 @@ pub struct Slice {
 }
 
 /// Kind and fields that name what an event is about.
-type NaturalKey = (EventKind, Vec<Option<Text>>);
+type NaturalKey = (EventKind, Vec<Option<String>>);
 
 /// Every event that counts: of two with one natural key and event time the one whose canonical body sorts
 /// last.
@@ -48,22 +48,22 @@ pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
 /// The natural key of `EVENTS.md`; of usage without the event time, which is part of every key here.
 fn natural_key(payload: &Payload) -> NaturalKey {
     let fields = match payload {
-        Payload::NodeStarted(node) => vec![Some(&node.cluster_id), Some(&node.node_id)],
-        Payload::NodeStopped(node) => vec![Some(&node.cluster_id), Some(&node.node_id)],
-        Payload::PodStarted(pod) => vec![Some(&pod.pod_uid)],
-        Payload::PodStopped(pod) => vec![Some(&pod.pod_uid)],
-        Payload::PodUsage(usage) => vec![Some(&usage.pod_uid)],
-        Payload::ReservationSet(reservation) => vec![Some(&reservation.reservation_id)],
-        Payload::ReservationReleased(reservation) => vec![Some(&reservation.reservation_id)],
-        Payload::CommitmentSet(commitment) => vec![Some(&commitment.commitment_id)],
-        Payload::CommitmentDeleted(commitment) => vec![Some(&commitment.commitment_id)],
-        Payload::QuotaSet(quota) => vec![Some(&quota.cluster_id), Some(&quota.quota_id)],
-        Payload::QuotaDeleted(quota) => vec![Some(&quota.cluster_id), Some(&quota.quota_id)],
-        Payload::PoolSet(pool) => vec![Some(&pool.pool_id)],
-        Payload::PoolDeleted(pool) => vec![Some(&pool.pool_id)],
-        Payload::RateSet(rate) => vec![Some(&rate.region), rate.gpu_model.as_ref(), Some(&rate.qos)],
+        Payload::NodeStarted(node) => vec![Some(&*node.cluster_id), Some(&*node.node_id)],
+        Payload::NodeStopped(node) => vec![Some(&*node.cluster_id), Some(&*node.node_id)],
+        Payload::PodStarted(pod) => vec![Some(&*pod.pod_uid)],
+        Payload::PodStopped(pod) => vec![Some(&*pod.pod_uid)],
+        Payload::PodUsage(usage) => vec![Some(&*usage.pod_uid)],
+        Payload::ReservationSet(reservation) => vec![Some(&*reservation.reservation_id)],
+        Payload::ReservationReleased(reservation) => vec![Some(&*reservation.reservation_id)],
+        Payload::CommitmentSet(commitment) => vec![Some(&*commitment.commitment_id)],
+        Payload::CommitmentDeleted(commitment) => vec![Some(&*commitment.commitment_id)],
+        Payload::QuotaSet(quota) => vec![Some(&*quota.cluster_id), Some(&*quota.quota_id)],
+        Payload::QuotaDeleted(quota) => vec![Some(&*quota.cluster_id), Some(&*quota.quota_id)],
+        Payload::PoolSet(pool) => vec![Some(&*pool.pool_id)],
+        Payload::PoolDeleted(pool) => vec![Some(&*pool.pool_id)],
+        Payload::RateSet(rate) => vec![Some(&*rate.region), rate.gpu_model.as_deref(), Some(&*rate.qos)],
     };
-    (payload.kind(), fields.into_iter().map(Option::<&Text>::cloned).collect())
+    (payload.kind(), fields.into_iter().map(|field| field.map(str::to_owned)).collect())
 }
 
 /// The slices of every hour from that of the first event through `through`.
@@ -180,7 +180,7 @@ fn reservations_end(world: &mut World, at: i64, now: &[&Event], rules: &Rules) {
             released.insert(gone.reservation_id.clone());
         }
     }
-    let ids: Vec<Text> = world.reservations.keys().cloned().collect();
+    let ids: Vec<ReservationId> = world.reservations.keys().cloned().collect();
     for id in ids {
         if released.contains(&id) {
             world.reservations.remove(&id);

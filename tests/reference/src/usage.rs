@@ -1,8 +1,8 @@
 //! Measured use: what samples say of a stretch of time.
 
 use num_traits::Zero;
-use prorata_schemas::Text;
 use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::ids::PodUid;
 
 use crate::resources::{GIB, Three, add, none};
 use crate::rounding::{Exact, hours, ratio};
@@ -10,7 +10,7 @@ use crate::rounding::{Exact, hours, ratio};
 /// One sample: average use over [from, to).
 pub struct Sample {
     /// The pod.
-    pub pod_uid: Text,
+    pub pod_uid: PodUid,
     /// Its first instant.
     pub from: i64,
     /// The first instant after it.

@@ -7,9 +7,13 @@ use prorata_schemas::Text;
 use prorata_schemas::event::{
     CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
 };
+use prorata_schemas::ids::{ClusterId, CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 
-/// A cluster and the id of a node or quota in it.
-pub type InCluster = (Text, Text);
+/// Cluster and node.
+pub type NodeKey = (ClusterId, NodeId);
+
+/// Cluster and quota.
+pub type QuotaKey = (ClusterId, QuotaId);
 
 /// Region, GPU model and quality of service.
 pub type RateKey = (Text, Option<Text>, Text);
@@ -20,21 +24,21 @@ pub struct World {
     /// Rates by key; never deleted.
     pub rates: BTreeMap<RateKey, Arc<RateSet>>,
     /// Pools that are set.
-    pub pools: BTreeMap<Text, Arc<PoolSet>>,
+    pub pools: BTreeMap<PoolId, Arc<PoolSet>>,
     /// Quotas that exist.
-    pub quotas: BTreeMap<InCluster, Quota>,
+    pub quotas: BTreeMap<QuotaKey, Quota>,
     /// Commitments from their first Set to their deletion.
-    pub commitments: BTreeMap<Text, Arc<CommitmentSet>>,
+    pub commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
     /// The last description of every commitment, deleted ones too.
-    pub last_commitments: BTreeMap<Text, Arc<CommitmentSet>>,
+    pub last_commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
     /// Reservations from their first Set to their release.
-    pub reservations: BTreeMap<Text, Reservation>,
+    pub reservations: BTreeMap<ReservationId, Reservation>,
     /// Running nodes.
-    pub nodes: BTreeMap<InCluster, Node>,
+    pub nodes: BTreeMap<NodeKey, Node>,
     /// Running pods.
-    pub pods: BTreeMap<Text, Pod>,
+    pub pods: BTreeMap<PodUid, Pod>,
     /// Matches of pods, by pod uid.
-    pub matches: BTreeMap<Text, Match>,
+    pub matches: BTreeMap<PodUid, Match>,
 }
 
 /// A quota that exists.
@@ -77,7 +81,7 @@ pub struct Pod {
 #[derive(Clone)]
 pub struct Match {
     /// The reservation.
-    pub reservation_id: Text,
+    pub reservation_id: ReservationId,
     /// Since when.
     pub since: i64,
 }
@@ -85,9 +89,9 @@ pub struct Match {
 /// How a pod is billed at an instant.
 pub enum Billing {
     /// A share of a running node.
-    Node(InCluster),
+    Node(NodeKey),
     /// It names a node that is not running.
-    UnknownNode(InCluster),
+    UnknownNode(NodeKey),
     /// A pool pod that names no node.
     Pool,
     /// Neither pool nor node.

@@ -18,8 +18,8 @@ use prorata_reference::PodRan;
 use prorata_reference::rounding::{Exact, half_even, ratio};
 use prorata_reference::scenario::{Scenario, scenario};
 use prorata_reference::text::ORGANIZATION;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, HourTables, QuotaState, ResourceHours, RowKind, Unpriced};
 use prorata_schemas::rules::Allocation;
 use prorata_schemas::time::HOUR_MICROS;
@@ -149,7 +149,7 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
     for_all(300, |scenario| {
         let ran = prorata_reference::ran(&scenario.records, &scenario.rules, scenario.through).pods;
         for tables in engine(scenario)? {
-            let mut pods: BTreeMap<Text, Vec<CostRow>> = BTreeMap::new();
+            let mut pods: BTreeMap<PodUid, Vec<CostRow>> = BTreeMap::new();
             for row in &tables.cost_allocation {
                 if let Some(uid) = &row.pod_uid {
                     pods.entry(uid.clone()).or_default().push(row.clone());
@@ -208,7 +208,7 @@ fn slices_of_a_node_sum_to_its_uptime() {
                 let of_node = |row: &&CostRow| {
                     matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle)
                         && row.unpriced != Some(Unpriced::UnknownNode)
-                        && (row.cluster_id.as_ref(), &row.resource_id) == (Some(cluster_id), node_id)
+                        && (row.cluster_id.as_ref(), &*row.resource_id) == (Some(cluster_id), &**node_id)
                 };
                 let node: Vec<CostRow> = tables.cost_allocation.iter().filter(of_node).cloned().collect();
                 let hours = sum(&node, |row| Some(row.pricing_quantity)).units();

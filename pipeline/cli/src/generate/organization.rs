@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{Event, Payload, PodStarted};
+use prorata_schemas::ids::{OrganizationId, PodUid};
 use prorata_schemas::time::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -58,7 +58,7 @@ struct Due {
 /// A running pod.
 pub(super) struct LivePod {
     pub workload: Arc<Workload>,
-    pub uid: Text,
+    pub uid: PodUid,
     pub node: Option<u64>,
     pub service: Option<usize>,
     /// When it is due to end.
@@ -81,7 +81,7 @@ struct Service {
 
 /// One organization.
 pub struct Organization {
-    pub(super) id: Text,
+    pub(super) id: OrganizationId,
     pub(super) run: Run,
     pub(super) rng: ChaCha8Rng,
     pub(super) fleet: Fleet,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, Quantities};
+use prorata_schemas::ids::PoolId;
 use prorata_schemas::time::Timestamp;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -27,7 +28,7 @@ pub struct Workload {
     /// Index of its cluster.
     pub cluster: usize,
     pub need: Amounts,
-    pub pool_id: Option<Text>,
+    pub pool_id: Option<PoolId>,
     pub qos: Text,
     pub gpu_model: Option<Text>,
     pub requests: Quantities,

@@ -1,7 +1,7 @@
 //! Small words of the generator: quantities as people write them, ids as clouds give them, chances in millionths.
 
-use prorata_schemas::Text;
 use prorata_schemas::event::Quantities;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::quantity::{Quantity, counts_bytes};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -35,7 +35,7 @@ pub fn span(rng: &mut ChaCha8Rng, low: i64, high: i64) -> i64 {
 }
 
 /// A random id of the form of a Kubernetes uid.
-pub fn uid(rng: &mut ChaCha8Rng) -> Text {
+pub fn uid(rng: &mut ChaCha8Rng) -> PodUid {
     let (high, low): (u64, u64) = (rng.random(), rng.random());
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
@@ -21,9 +21,9 @@ pub(crate) enum Charge {
     /// A node's own price, at one unit price.
     Own(NodeKey, Decimal12),
     /// A commitment in the hour: its Used and Unused rows.
-    Commitment(Text),
+    Commitment(CommitmentId),
     /// The same, as it is bought.
-    Purchase(Text),
+    Purchase(CommitmentId),
     /// A row by itself.
     Alone,
 }
@@ -90,7 +90,7 @@ fn grain(row: &CostRow) -> impl Ord + '_ {
 
 /// A pod's charge on nodes is rounded once and split over its rows.
 fn settle_pool_charges(drafts: &mut [Draft]) -> Result<(), EngineError> {
-    let mut pods: BTreeMap<Text, Vec<usize>> = BTreeMap::new();
+    let mut pods: BTreeMap<PodUid, Vec<usize>> = BTreeMap::new();
     for (index, draft) in drafts.iter().enumerate() {
         if let (Some(_), Some(uid)) = (&draft.pool_charge, &draft.row.pod_uid) {
             pods.entry(uid.clone()).or_default().push(index);

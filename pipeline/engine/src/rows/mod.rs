@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
@@ -42,12 +42,12 @@ pub(crate) struct Drafts {
 }
 
 /// A pod's slices by the node that it names.
-type Placed<'a> = BTreeMap<&'a NodeKey, Vec<(&'a Text, Vec<&'a PodSlice>)>>;
+type Placed<'a> = BTreeMap<&'a NodeKey, Vec<(&'a PodUid, Vec<&'a PodSlice>)>>;
 
 /// Drafts the rows of nodes and of the pods on them, and of pods on none.
 pub(crate) fn draft(
     slices: &Slices,
-    samples: &BTreeMap<Text, Vec<Sample>>,
+    samples: &BTreeMap<PodUid, Vec<Sample>>,
     rules: &Rules,
 ) -> Result<Drafts, EngineError> {
     let scale = scale_of(rules);
@@ -73,7 +73,7 @@ pub(crate) fn draft(
         }
         podless::draft(uid, &own, samples.get(uid).unwrap_or(&none), rules, &mut drafts.rows)?;
     }
-    let gather = |pods: Vec<(&Text, Vec<&PodSlice>)>| -> Vec<(Text, PodHours)> {
+    let gather = |pods: Vec<(&PodUid, Vec<&PodSlice>)>| -> Vec<(PodUid, PodHours)> {
         let gathered = pods.into_iter().filter_map(|(uid, list)| {
             let samples = samples.get(uid).unwrap_or(&none);
             Some((uid.clone(), PodHours::gather(&list, samples, rules)?))
@@ -101,7 +101,12 @@ pub(crate) fn draft(
 }
 
 /// Rows of a pod for the instants at which the node that it names is not running: no cost.
-fn unknown_node(key: &NodeKey, uid: &Text, pod: &PodHours, rules: &Rules) -> Result<Vec<Draft>, EngineError> {
+fn unknown_node(
+    key: &NodeKey,
+    uid: &PodUid,
+    pod: &PodHours,
+    rules: &Rules,
+) -> Result<Vec<Draft>, EngineError> {
     let mut drafts = Vec::new();
     for ((quota_id, quota_state, _), time) in &pod.labels {
         let part = RBig::from_parts(UBig::from(time.micros).into(), UBig::from(pod.micros));
@@ -119,7 +124,7 @@ fn unknown_node(key: &NodeKey, uid: &Text, pod: &PodHours, rules: &Rules) -> Res
             used: pod.used.map(|used| resource_hours(used, factors)).transpose()?,
             running_seconds: Some(seconds(time.micros)),
             pod: Some(pod.description.clone()),
-            ..CostRow::new(RowKind::PodNode, key.1.clone(), UNKNOWN.into())
+            ..CostRow::new(RowKind::PodNode, key.1.clone().into(), UNKNOWN.into())
         };
         let mut draft = alone(row, Fraction::zero());
         draft.resources = Some([Fraction::zero(), Fraction::zero(), Fraction::zero()]);
@@ -158,7 +163,7 @@ pub(crate) fn draft_reservation(slices: &[ReservationSlice]) -> Result<Vec<Draft
             reservation: Some(reservation.clone()),
             ..CostRow::new(
                 RowKind::ReservationUnused,
-                reservation.reservation_id.clone(),
+                reservation.reservation_id.clone().into(),
                 reservation.provider.clone(),
             )
         };
@@ -229,6 +234,6 @@ fn commitment_row(
         pricing_quantity: quantity,
         commitment_quantity: Some(quantity),
         commitment: Some(commitment.clone()),
-        ..CostRow::new(kind, commitment.commitment_id.clone(), commitment.provider.clone())
+        ..CostRow::new(kind, commitment.commitment_id.clone().into(), commitment.provider.clone())
     }
 }

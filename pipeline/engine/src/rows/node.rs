@@ -3,8 +3,8 @@
 use dashu_int::UBig;
 use dashu_int::ops::Gcd;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
@@ -131,7 +131,7 @@ impl PodShare {
 pub(crate) struct NodeRows<'a> {
     pub(crate) key: &'a NodeKey,
     pub(crate) node: &'a NodeHour,
-    pub(crate) pods: &'a [(Text, PodHours)],
+    pub(crate) pods: &'a [(PodUid, PodHours)],
     pub(crate) rules: &'a Rules,
 }
 
@@ -170,7 +170,7 @@ impl NodeRows<'_> {
 
     fn draft_pod(
         &self,
-        uid: &Text,
+        uid: &PodUid,
         pod: &PodHours,
         allocated: [u128; RESOURCES],
         (shares, pod_shares): (&Shares, &[PodShare]),
@@ -327,7 +327,7 @@ impl NodeRows<'_> {
             list_cost: list.round_units()?,
             node: Some(node.clone()),
             commitment: component.commitment.clone(),
-            ..CostRow::new(kind, self.key.1.clone(), node.provider.clone())
+            ..CostRow::new(kind, self.key.1.clone().into(), node.provider.clone())
         };
         let charge = match &component.commitment {
             Some(commitment) => Charge::Commitment(commitment.commitment_id.clone()),
@@ -358,7 +358,7 @@ impl Factors {
 
 /// One row of the product of a pod's components and labels.
 struct PodRow<'a> {
-    uid: &'a Text,
+    uid: &'a PodUid,
     pod: &'a PodHours,
     allocated: [u128; RESOURCES],
     shares: &'a Shares,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::PodStarted;
+use prorata_schemas::ids::QuotaId;
 use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
 
@@ -22,7 +22,7 @@ use crate::timeline::state::Sample;
 const PER_UNIT: [u64; RESOURCES] = [1000, 1 << 30, 1000];
 
 /// Quota, state, and reason for having no price. Sorts as rows do.
-pub(crate) type LabelKey = (Option<Text>, Option<QuotaState>, Option<&'static str>);
+pub(crate) type LabelKey = (Option<QuotaId>, Option<QuotaState>, Option<&'static str>);
 
 /// Time under one label.
 #[derive(Clone, Debug, Default)]

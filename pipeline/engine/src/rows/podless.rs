@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
+use prorata_schemas::ids::{ClusterId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
 
@@ -29,9 +29,9 @@ use crate::timeline::state::Sample;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     kind: RowKind,
-    cluster_id: Text,
-    reservation_id: Option<Text>,
-    quota_id: Option<Text>,
+    cluster_id: ClusterId,
+    reservation_id: Option<ReservationId>,
+    quota_id: Option<QuotaId>,
     quota_state: Option<QuotaState>,
     unit_price: Decimal12,
     unpriced: Option<&'static str>,
@@ -63,7 +63,7 @@ struct Priced {
 
 /// Drafts the rows of one pod's slices on no node.
 pub(crate) fn draft(
-    uid: &Text,
+    uid: &PodUid,
     slices: &[&PodSlice],
     samples: &[Sample],
     rules: &Rules,
@@ -174,7 +174,7 @@ fn gather(
     Ok(())
 }
 
-fn row(uid: &Text, key: Key, gathered: Gathered) -> Result<Draft, EngineError> {
+fn row(uid: &PodUid, key: Key, gathered: Gathered) -> Result<Draft, EngineError> {
     let provider = match (&gathered.rate, &gathered.pool) {
         (Some(rate), _) => rate.provider.clone(),
         (None, Some(pool)) => pool.provider.clone(),
@@ -200,7 +200,7 @@ fn row(uid: &Text, key: Key, gathered: Gathered) -> Result<Draft, EngineError> {
         pod: Some(gathered.description),
         rate: gathered.rate,
         pool: gathered.pool,
-        ..CostRow::new(key.kind, uid.clone(), provider)
+        ..CostRow::new(key.kind, uid.clone().into(), provider)
     };
     let mut draft = alone(row, cost);
     if key.kind == RowKind::PodServerless {

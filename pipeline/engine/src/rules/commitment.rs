@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::exact::{one, ratio, units};
@@ -57,14 +57,14 @@ struct Live {
 #[derive(Debug)]
 pub(crate) struct Commitments {
     hour_start: Timestamp,
-    live: BTreeMap<Text, Live>,
+    live: BTreeMap<CommitmentId, Live>,
     /// By commitment id, for the tables.
-    pub(crate) histories: BTreeMap<Text, History>,
+    pub(crate) histories: BTreeMap<CommitmentId, History>,
 }
 
 impl Commitments {
     /// Takes up the commitments of a state at the hour's start.
-    pub(crate) fn restore(states: BTreeMap<Text, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
+    pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
         let mut commitments = Self { hour_start, live: BTreeMap::new(), histories: BTreeMap::new() };
         for description in states.into_values() {
             commitments.set(description, hour_start);
@@ -73,7 +73,7 @@ impl Commitments {
     }
 
     /// What the next hour needs.
-    pub(crate) fn states(&self) -> BTreeMap<Text, Arc<CommitmentSet>> {
+    pub(crate) fn states(&self) -> BTreeMap<CommitmentId, Arc<CommitmentSet>> {
         self.live.iter().map(|(id, live)| (id.clone(), live.description.clone())).collect()
     }
 
@@ -113,7 +113,7 @@ impl Commitments {
     }
 
     /// A `CommitmentDeleted`.
-    pub(crate) fn delete(&mut self, id: &Text, now: Timestamp) {
+    pub(crate) fn delete(&mut self, id: &CommitmentId, now: Timestamp) {
         self.close_slice(id, now);
         if self.live.remove(id).is_some()
             && let Some(history) = self.histories.get_mut(id)
@@ -173,7 +173,7 @@ impl Commitments {
         }
     }
 
-    fn close_slice(&mut self, id: &Text, now: Timestamp) {
+    fn close_slice(&mut self, id: &CommitmentId, now: Timestamp) {
         let (Some(live), Some(history)) = (self.live.get_mut(id), self.histories.get_mut(id)) else { return };
         if let Some(span) = Span::new(live.since, now) {
             history.existed_micros += span.micros();

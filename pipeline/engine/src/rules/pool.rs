@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::event::{PodStarted, PoolSet, QosPrice};
+use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Rules;
@@ -65,7 +65,7 @@ impl PerGpu {
 
 /// The prices that a pod's pool has for it. A qos of "" or "default" means the pool's default, unless the pool prices
 /// that very name.
-pub(crate) fn pricing(pools: &BTreeMap<Text, Arc<PoolSet>>, pod: &PodStarted) -> PoolPricing {
+pub(crate) fn pricing(pools: &BTreeMap<PoolId, Arc<PoolSet>>, pod: &PodStarted) -> PoolPricing {
     let Some(pool_id) = &pod.pool_id else { return PoolPricing::None };
     let Some(pool) = pools.get(pool_id) else { return PoolPricing::Unpriced(Unpriced::UnknownPool) };
     let named = |qos: &str| pool.qos_pricing.iter().find(|price| &*price.qos == qos);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{QuotaKind, QuotaSet};
+use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
 use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::time::Timestamp;
@@ -32,7 +33,7 @@ pub(crate) struct Place {
     memory: u128,
     namespace: Text,
     pod_name: Text,
-    uid: Text,
+    uid: PodUid,
 }
 
 impl Place {
@@ -69,8 +70,8 @@ struct Governing {
 
 #[derive(Debug, Default)]
 struct Cluster {
-    by_namespace: BTreeMap<Text, Text>,
-    governing: BTreeMap<Text, Governing>,
+    by_namespace: BTreeMap<Text, QuotaId>,
+    governing: BTreeMap<QuotaId, Governing>,
     ledger: ClusterLedger,
 }
 
@@ -78,11 +79,11 @@ struct Cluster {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     stored: BTreeMap<QuotaKey, StoredQuota>,
-    pods: BTreeMap<(Text, Text), BTreeMap<Place, Arc<PodShape>>>,
-    clusters: BTreeMap<Text, Cluster>,
-    stale: BTreeSet<Text>,
-    moved: BTreeSet<Text>,
-    labels: Vec<(Text, Option<Label>)>,
+    pods: BTreeMap<(ClusterId, Text), BTreeMap<Place, Arc<PodShape>>>,
+    clusters: BTreeMap<ClusterId, Cluster>,
+    stale: BTreeSet<ClusterId>,
+    moved: BTreeSet<ClusterId>,
+    labels: Vec<(PodUid, Option<Label>)>,
 }
 
 impl Governing {
@@ -260,7 +261,7 @@ impl Quotas {
 
     /// Ends an instant: decides who governs where quotas have changed, and brings the account up to date. Returns the
     /// labels that have changed, the last of a pod standing.
-    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<(Text, Option<Label>)> {
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<(PodUid, Option<Label>)> {
         for cluster in std::mem::take(&mut self.stale) {
             self.rebuild(&cluster);
             self.moved.insert(cluster);
@@ -274,7 +275,7 @@ impl Quotas {
     }
 
     /// Ends the hour: the account of every cluster that had quotas.
-    pub(crate) fn close(&mut self, now: Timestamp) -> BTreeMap<Text, ClusterLedger> {
+    pub(crate) fn close(&mut self, now: Timestamp) -> BTreeMap<ClusterId, ClusterLedger> {
         for cluster in self.clusters.values_mut() {
             cluster.ledger.read(now, Vec::new());
         }
@@ -282,7 +283,7 @@ impl Quotas {
         clusters.into_iter().map(|(id, cluster)| (id, cluster.ledger)).collect()
     }
 
-    fn governing(&mut self, namespace: &(Text, Text)) -> Option<&mut Governing> {
+    fn governing(&mut self, namespace: &(ClusterId, Text)) -> Option<&mut Governing> {
         if self.stale.contains(&namespace.0) {
             return None;
         }
@@ -292,14 +293,14 @@ impl Quotas {
     }
 
     /// Decides anew which quotas of a cluster govern which namespaces, and labels all their pods.
-    fn rebuild(&mut self, cluster_id: &Text) {
-        let from = (cluster_id.clone(), Text::from(""));
+    fn rebuild(&mut self, cluster_id: &ClusterId) {
+        let from = (cluster_id.clone(), QuotaId::from(""));
         let stored = self.stored.range(from..).take_while(|((cluster, _), _)| cluster == cluster_id);
         let mut ranked: Vec<(&QuotaKey, &StoredQuota)> = stored.collect();
         ranked.sort_by_key(|((_, id), quota)| {
             (quota.description.kind != QuotaKind::CompositeElasticQuota, quota.first_set, id.clone())
         });
-        let mut by_namespace: BTreeMap<Text, Text> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<Text, QuotaId> = BTreeMap::new();
         let mut governing = BTreeMap::new();
         for ((_, id), quota) in ranked {
             for namespace in &quota.description.namespaces {
@@ -334,11 +335,11 @@ impl Quotas {
     }
 }
 
-fn namespace_of(shape: &PodShape) -> (Text, Text) {
+fn namespace_of(shape: &PodShape) -> (ClusterId, Text) {
     (shape.description.cluster_id.clone(), shape.description.namespace.clone())
 }
 
-fn labels(quota: &Governing, changed: &BTreeSet<Place>) -> Vec<(Text, Option<Label>)> {
+fn labels(quota: &Governing, changed: &BTreeSet<Place>) -> Vec<(PodUid, Option<Label>)> {
     changed.iter().map(|place| (place.uid.clone(), Some(quota.label(place)))).collect()
 }
 

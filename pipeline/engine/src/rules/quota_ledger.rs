@@ -10,6 +10,7 @@ use std::sync::Arc;
 use dashu_int::UBig;
 use prorata_schemas::Text;
 use prorata_schemas::event::QuotaSet;
+use prorata_schemas::ids::QuotaId;
 use prorata_schemas::time::Timestamp;
 
 use crate::exact::div_rem;
@@ -62,7 +63,7 @@ pub(crate) struct QuotaAccount {
 pub(crate) struct ClusterLedger {
     since: Timestamp,
     current: Vec<Standing>,
-    pub(crate) quotas: BTreeMap<Text, QuotaAccount>,
+    pub(crate) quotas: BTreeMap<QuotaId, QuotaAccount>,
 }
 
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::ReservationSet;
+use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
@@ -26,7 +27,7 @@ type Class = (Text, Text, u128);
 struct Candidate {
     shape: Arc<PodShape>,
     start: Timestamp,
-    reservation: Option<Text>,
+    reservation: Option<ReservationId>,
 }
 
 #[derive(Debug)]
@@ -34,19 +35,19 @@ struct Live {
     description: Arc<ReservationSet>,
     unit: Shape,
     active: bool,
-    matched: BTreeMap<Text, Timestamp>,
+    matched: BTreeMap<PodUid, Timestamp>,
     since: Timestamp,
 }
 
 /// All reservations, all serverless pods, and who holds which unit.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    live: BTreeMap<Text, Live>,
-    pods: BTreeMap<Text, Candidate>,
-    unmatched: BTreeMap<Class, BTreeSet<(Timestamp, Text)>>,
-    changes: Vec<(Text, Option<Text>)>,
+    live: BTreeMap<ReservationId, Live>,
+    pods: BTreeMap<PodUid, Candidate>,
+    unmatched: BTreeMap<Class, BTreeSet<(Timestamp, PodUid)>>,
+    changes: Vec<(PodUid, Option<ReservationId>)>,
     /// Slices of effective reservations so far in the hour.
-    pub(crate) slices: BTreeMap<Text, Vec<ReservationSlice>>,
+    pub(crate) slices: BTreeMap<ReservationId, Vec<ReservationSlice>>,
 }
 
 impl Live {
@@ -74,7 +75,11 @@ impl Live {
 
 impl Reservations {
     /// Takes up the reservations of a state at the hour's start. Pods are added after by [`Self::restore_pod`].
-    pub(crate) fn restore(states: BTreeMap<Text, ReservationState>, now: Timestamp, rules: &Rules) -> Self {
+    pub(crate) fn restore(
+        states: BTreeMap<ReservationId, ReservationState>,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Self {
         let live = states.into_iter().map(|(id, state)| {
             let unit = Shape::of(&state.description.capacity, rules);
             let (active, matched) = (state.active, state.matched);
@@ -84,7 +89,7 @@ impl Reservations {
     }
 
     /// What the next hour needs.
-    pub(crate) fn into_states(self) -> BTreeMap<Text, ReservationState> {
+    pub(crate) fn into_states(self) -> BTreeMap<ReservationId, ReservationState> {
         let states = self.live.into_iter().map(|(id, live)| {
             let Live { description, active, matched, .. } = live;
             (id, ReservationState { description, active, matched })
@@ -100,17 +105,17 @@ impl Reservations {
     }
 
     /// Ids of all reservations.
-    pub(crate) fn ids(&self) -> Vec<Text> {
+    pub(crate) fn ids(&self) -> Vec<ReservationId> {
         self.live.keys().cloned().collect()
     }
 
     /// A pod that was running at the hour's start.
     pub(crate) fn restore_pod(
         &mut self,
-        uid: &Text,
+        uid: &PodUid,
         shape: &Arc<PodShape>,
         start: Timestamp,
-    ) -> Option<Text> {
+    ) -> Option<ReservationId> {
         if !shape.is_serverless() {
             return None;
         }
@@ -125,7 +130,7 @@ impl Reservations {
     }
 
     /// Matches that began or ended since the last call, in order.
-    pub(crate) fn take_changes(&mut self) -> Vec<(Text, Option<Text>)> {
+    pub(crate) fn take_changes(&mut self) -> Vec<(PodUid, Option<ReservationId>)> {
         std::mem::take(&mut self.changes)
     }
 
@@ -148,13 +153,13 @@ impl Reservations {
     }
 
     /// A scheduled start: as a `Set` of that id.
-    pub(crate) fn start(&mut self, id: &Text, now: Timestamp) {
+    pub(crate) fn start(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         self.apply(id, now);
     }
 
     /// A scheduled end, unless the reservation has been described anew.
-    pub(crate) fn end(&mut self, id: &Text, now: Timestamp) {
+    pub(crate) fn end(&mut self, id: &ReservationId, now: Timestamp) {
         if self.live.get(id).is_some_and(|live| live.active && live.description.ends_at == Some(now)) {
             self.close_slice(id, now);
             self.apply(id, now);
@@ -162,7 +167,7 @@ impl Reservations {
     }
 
     /// A `ReservationReleased`.
-    pub(crate) fn release(&mut self, id: &Text, now: Timestamp) {
+    pub(crate) fn release(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         if let Some(live) = self.live.remove(id) {
             let classes = self.lose(live.matched.into_keys().collect());
@@ -173,7 +178,7 @@ impl Reservations {
     /// A pod starts.
     pub(crate) fn pod_started(
         &mut self,
-        uid: &Text,
+        uid: &PodUid,
         shape: &Arc<PodShape>,
         start: Timestamp,
         now: Timestamp,
@@ -191,7 +196,7 @@ impl Reservations {
     /// A running pod is described anew: a match that still satisfies the conditions stays.
     pub(crate) fn pod_described(
         &mut self,
-        uid: &Text,
+        uid: &PodUid,
         shape: &Arc<PodShape>,
         start: Timestamp,
         now: Timestamp,
@@ -216,7 +221,7 @@ impl Reservations {
     }
 
     /// A pod ends.
-    pub(crate) fn pod_ended(&mut self, uid: &Text, now: Timestamp) {
+    pub(crate) fn pod_ended(&mut self, uid: &PodUid, now: Timestamp) {
         let classes = self.leave(uid, now);
         self.offer(classes, now);
     }
@@ -229,15 +234,15 @@ impl Reservations {
     }
 
     /// Makes a reservation's matches fit its description at this instant, and offers what is free.
-    fn apply(&mut self, id: &Text, now: Timestamp) {
+    fn apply(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         let (starts_at, ends_at) = (live.description.starts_at, live.description.ends_at);
         live.active = starts_at <= now && ends_at.is_none_or(|end| now < end);
         let units = if live.active { usize::try_from(live.description.quantity).unwrap_or(0) } else { 0 };
         let pods = &self.pods;
-        let fits = |uid: &Text| pods.get(uid).is_some_and(|pod| live.fits(&pod.shape));
-        let mut lost: Vec<Text> = live.matched.keys().filter(|uid| !fits(uid)).cloned().collect();
-        let mut kept: Vec<(Timestamp, Timestamp, Text)> = Vec::new();
+        let fits = |uid: &PodUid| pods.get(uid).is_some_and(|pod| live.fits(&pod.shape));
+        let mut lost: Vec<PodUid> = live.matched.keys().filter(|uid| !fits(uid)).cloned().collect();
+        let mut kept: Vec<(Timestamp, Timestamp, PodUid)> = Vec::new();
         for (uid, at) in live.matched.iter().filter(|(uid, _)| fits(uid)) {
             kept.push((*at, pods.get(uid).map_or(now, |pod| pod.start), uid.clone()));
         }
@@ -253,7 +258,7 @@ impl Reservations {
     }
 
     /// Pods whose match has ended wait again.
-    fn lose(&mut self, uids: Vec<Text>) -> BTreeSet<Class> {
+    fn lose(&mut self, uids: Vec<PodUid>) -> BTreeSet<Class> {
         let mut classes = BTreeSet::new();
         for uid in uids {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
@@ -266,7 +271,7 @@ impl Reservations {
     }
 
     /// A pod is no candidate any more; says which class may have a free unit now.
-    fn leave(&mut self, uid: &Text, now: Timestamp) -> BTreeSet<Class> {
+    fn leave(&mut self, uid: &PodUid, now: Timestamp) -> BTreeSet<Class> {
         let mut classes = BTreeSet::new();
         let Some(pod) = self.pods.remove(uid) else { return classes };
         match pod.reservation {
@@ -288,7 +293,7 @@ impl Reservations {
         classes
     }
 
-    fn wait(&mut self, uid: &Text, shape: &PodShape, start: Timestamp) -> Option<Class> {
+    fn wait(&mut self, uid: &PodUid, shape: &PodShape, start: Timestamp) -> Option<Class> {
         let class = pod_class(shape)?;
         self.unmatched.entry(class.clone()).or_default().insert((start, uid.clone()));
         Some(class)
@@ -324,7 +329,7 @@ impl Reservations {
         }
     }
 
-    fn close_slice(&mut self, id: &Text, now: Timestamp) {
+    fn close_slice(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         if let (true, Some(span)) = (live.active, Span::new(live.since, now)) {
             let used = u64::try_from(live.matched.len()).unwrap_or(u64::MAX);

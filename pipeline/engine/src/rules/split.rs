@@ -14,9 +14,9 @@ use std::sync::Arc;
 use dashu_int::UBig;
 use dashu_int::ops::Gcd;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
+use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::rules::{Rules, Weights};
 
 use crate::exact::{HOUR_MICROS, one, ratio, units};
@@ -118,7 +118,7 @@ impl NodeHour {
     /// Builds the components of a node from its slices; none when it did not run.
     pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
         let last = slices.last()?;
-        let mut components: BTreeMap<(Option<Text>, Decimal12), Component> = BTreeMap::new();
+        let mut components: BTreeMap<(Option<CommitmentId>, Decimal12), Component> = BTreeMap::new();
         let mut available = [0; RESOURCES];
         for slice in merged(slices) {
             let micros = slice.span_micros;
@@ -160,7 +160,7 @@ fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
 }
 
 fn add_slice(
-    components: &mut BTreeMap<(Option<Text>, Decimal12), Component>,
+    components: &mut BTreeMap<(Option<CommitmentId>, Decimal12), Component>,
     stretch: &Stretch<'_>,
     scale: &WeightScale,
 ) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
+use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, ResourceHours, RowKind,
 };
@@ -27,7 +27,7 @@ type Wide = [UBig; RESOURCES];
 
 /// Rows by commitment id: those that existed for more than 0 µs of the hour and had not expired before it.
 pub(crate) fn commitment_utilization(
-    histories: &BTreeMap<Text, History>,
+    histories: &BTreeMap<CommitmentId, History>,
     nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
     rows: &[CostRow],
     hour: Hour,
@@ -37,7 +37,7 @@ pub(crate) fn commitment_utilization(
 }
 
 fn row(
-    id: &Text,
+    id: &CommitmentId,
     history: &History,
     nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
     rows: &[CostRow],
@@ -103,11 +103,11 @@ fn utilization(amounts: &Wide, total: &Wide) -> RBig {
 }
 
 fn clusters(
-    id: &Text,
+    id: &CommitmentId,
     nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
     used: Vec<&CostRow>,
-) -> Result<BTreeMap<Text, ClusterCover>, EngineError> {
-    let mut covered: BTreeMap<&Text, Wide> = BTreeMap::new();
+) -> Result<BTreeMap<ClusterId, ClusterCover>, EngineError> {
+    let mut covered: BTreeMap<&ClusterId, Wide> = BTreeMap::new();
     for ((cluster, _), slices) in nodes {
         for slice in slices {
             for cover in slice.cover.iter().filter(|cover| cover.commitment.commitment_id == *id) {

@@ -11,6 +11,7 @@ use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::PoolSet;
+use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::Hour;
@@ -50,7 +51,7 @@ struct Integrals {
 /// Rows by pool id, and the spend of every pool brought up to this hour.
 pub(crate) fn pool_usage(
     hour: &PoolHour<'_>,
-    spend: &mut BTreeMap<Text, Spend>,
+    spend: &mut BTreeMap<PoolId, Spend>,
 ) -> Result<Vec<PoolUsageRow>, EngineError> {
     let node_costs = node_costs(hour)?;
     update_spend(spend, &node_costs, hour.hour)?;
@@ -65,8 +66,8 @@ pub(crate) fn pool_usage(
 }
 
 /// Effective cost of the nodes of each pool, idle included; a node's pool is its last one in the hour.
-fn node_costs(hour: &PoolHour<'_>) -> Result<BTreeMap<Text, Decimal12>, EngineError> {
-    let mut costs: BTreeMap<Text, Decimal12> = BTreeMap::new();
+fn node_costs(hour: &PoolHour<'_>) -> Result<BTreeMap<PoolId, Decimal12>, EngineError> {
+    let mut costs: BTreeMap<PoolId, Decimal12> = BTreeMap::new();
     if hour.nodes.values().all(|node| node.description.pool_id.is_none()) {
         return Ok(costs);
     }
@@ -82,8 +83,8 @@ fn node_costs(hour: &PoolHour<'_>) -> Result<BTreeMap<Text, Decimal12>, EngineEr
 }
 
 fn update_spend(
-    spend: &mut BTreeMap<Text, Spend>,
-    node_costs: &BTreeMap<Text, Decimal12>,
+    spend: &mut BTreeMap<PoolId, Spend>,
+    node_costs: &BTreeMap<PoolId, Decimal12>,
     hour: Hour,
 ) -> Result<(), EngineError> {
     let date = hour.date();
@@ -181,7 +182,7 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }
 
-fn integrals(id: &Text, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> Integrals {
+fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> Integrals {
     let mut integrals = Integrals::default();
     for slices in hour.slices.nodes.values() {
         for slice in slices.iter().filter(|slice| slice.shape.description.pool_id.as_ref() == Some(id)) {

@@ -8,6 +8,7 @@ use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::{ClusterId, PodUid};
 use prorata_schemas::quantity::counts_bytes;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
@@ -19,19 +20,19 @@ use crate::timeline::slices::{PodSlice, Span};
 use crate::timeline::state::QuotaKey;
 
 /// A pod's spans of being over its quota.
-type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a Text, Vec<Span>>>;
+type OverSpans<'a> = BTreeMap<&'a QuotaKey, BTreeMap<&'a PodUid, Vec<Span>>>;
 
 /// Costs of one quota's pods by label.
 #[derive(Debug, Default)]
 struct Costs<'a> {
     in_quota: Vec<Decimal12>,
-    over_quota: BTreeMap<&'a Text, Vec<Decimal12>>,
+    over_quota: BTreeMap<&'a PodUid, Vec<Decimal12>>,
 }
 
 /// Rows by cluster, quota and resource.
 pub(crate) fn quota_usage(
-    ledgers: &BTreeMap<Text, ClusterLedger>,
-    pods: &BTreeMap<Text, Vec<PodSlice>>,
+    ledgers: &BTreeMap<ClusterId, ClusterLedger>,
+    pods: &BTreeMap<PodUid, Vec<PodSlice>>,
     rows: &[CostRow],
 ) -> Result<Vec<QuotaUsageRow>, EngineError> {
     if ledgers.values().all(|ledger| ledger.quotas.is_empty()) {
@@ -70,7 +71,7 @@ fn costs(rows: &[CostRow]) -> BTreeMap<QuotaKey, Costs<'_>> {
     costs
 }
 
-fn over_spans(pods: &BTreeMap<Text, Vec<PodSlice>>) -> OverSpans<'_> {
+fn over_spans(pods: &BTreeMap<PodUid, Vec<PodSlice>>) -> OverSpans<'_> {
     let mut spans = OverSpans::new();
     for (uid, slices) in pods {
         for slice in slices {
@@ -87,7 +88,7 @@ fn over_spans(pods: &BTreeMap<Text, Vec<PodSlice>>) -> OverSpans<'_> {
 fn preemptible(
     account: &Account,
     costs: &Costs<'_>,
-    spans: Option<&BTreeMap<&Text, Vec<Span>>>,
+    spans: Option<&BTreeMap<&PodUid, Vec<Span>>>,
 ) -> Result<Decimal12, EngineError> {
     let mut total = RBig::ZERO;
     for (uid, costs) in &costs.over_quota {

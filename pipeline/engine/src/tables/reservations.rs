@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dashu_int::UBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
 use crate::error::EngineError;
@@ -15,14 +15,14 @@ use crate::timeline::slices::{PodSlice, ReservationSlice};
 
 /// Rows by reservation id.
 pub(crate) fn reservation_usage(
-    slices: &BTreeMap<Text, Vec<ReservationSlice>>,
-    pods: &BTreeMap<Text, Vec<PodSlice>>,
+    slices: &BTreeMap<ReservationId, Vec<ReservationSlice>>,
+    pods: &BTreeMap<PodUid, Vec<PodSlice>>,
     rows: &[CostRow],
 ) -> Result<Vec<ReservationUsageRow>, EngineError> {
     if slices.is_empty() {
         return Ok(Vec::new());
     }
-    let mut used_by: BTreeMap<&Text, BTreeMap<Text, u128>> = BTreeMap::new();
+    let mut used_by: BTreeMap<&ReservationId, BTreeMap<PodUid, u128>> = BTreeMap::new();
     for (uid, pod_slices) in pods {
         for slice in pod_slices {
             if let Some(id) = &slice.standing.reservation {
@@ -34,9 +34,9 @@ pub(crate) fn reservation_usage(
 }
 
 fn row(
-    id: &Text,
+    id: &ReservationId,
     slices: &[ReservationSlice],
-    used_by: BTreeMap<Text, u128>,
+    used_by: BTreeMap<PodUid, u128>,
     rows: &[CostRow],
 ) -> Result<ReservationUsageRow, EngineError> {
     let (mut used, mut unused) = (0_u128, 0_u128);
@@ -49,7 +49,9 @@ fn row(
     };
     let reservation = &last.description;
     let all = UBig::from(used + unused);
-    let own = rows.iter().filter(|row| row.kind == RowKind::ReservationUnused && row.resource_id == *id);
+    let own = rows
+        .iter()
+        .filter(|row| row.kind == RowKind::ReservationUnused && row.reservation_id.as_ref() == Some(id));
     let used_by = used_by.into_iter().map(|(uid, micros)| (uid, seconds(micros)));
     Ok(ReservationUsageRow {
         reservation_id: id.clone(),
@@ -61,7 +63,7 @@ fn row(
         used_unit_seconds: seconds(used),
         unused_unit_seconds: seconds(unused),
         utilization: if all == UBig::ZERO { None } else { Some(round(&ratio(UBig::from(used), all))?) },
-        used_by: used_by.collect::<BTreeMap<Text, Decimal12>>(),
+        used_by: used_by.collect::<BTreeMap<PodUid, Decimal12>>(),
         unused_cost: sum(own.map(|row| row.effective_cost))?,
     })
 }

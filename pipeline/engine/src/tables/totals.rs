@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use dashu_ratio::RBig;
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, HourRow, RowKind};
 
 use crate::error::EngineError;
@@ -34,7 +34,7 @@ pub(crate) fn totals(rows: &[CostRow], charges: &Totals, events: &Ordered) -> Re
         return Err(EngineError::Conservation(sums));
     }
     let unpriced = rows.iter().filter(|row| row.unpriced.is_some());
-    let unpriced_pods: BTreeSet<&Text> = unpriced.filter_map(|row| row.pod_uid.as_ref()).collect();
+    let unpriced_pods: BTreeSet<&PodUid> = unpriced.filter_map(|row| row.pod_uid.as_ref()).collect();
     Ok(HourRow {
         node_cost,
         serverless_cost,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{EventRecord, Payload, PoolSet, RateSet};
+use prorata_schemas::ids::{OrganizationId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -46,30 +47,30 @@ pub(crate) struct LivePod {
 #[derive(Debug)]
 pub(crate) struct Timeline<'a> {
     pub(crate) rules: &'a Rules,
-    organization_id: Text,
+    organization_id: OrganizationId,
     hour: Hour,
     pub(crate) now: Timestamp,
     pub(crate) rates: BTreeMap<RateKey, Arc<RateSet>>,
-    pub(crate) pools: BTreeMap<Text, Arc<PoolSet>>,
-    pub(crate) pools_since: BTreeMap<Text, Timestamp>,
+    pub(crate) pools: BTreeMap<PoolId, Arc<PoolSet>>,
+    pub(crate) pools_since: BTreeMap<PoolId, Timestamp>,
     pub(crate) nodes: BTreeMap<NodeKey, LiveNode>,
-    pub(crate) pods: BTreeMap<Text, LivePod>,
-    pub(crate) node_pods: BTreeMap<NodeKey, BTreeSet<Text>>,
+    pub(crate) pods: BTreeMap<PodUid, LivePod>,
+    pub(crate) node_pods: BTreeMap<NodeKey, BTreeSet<PodUid>>,
     pub(crate) cover_is_stale: bool,
     schedule: BTreeSet<(Timestamp, Due)>,
-    spend: BTreeMap<Text, Spend>,
+    spend: BTreeMap<PoolId, Spend>,
     pub(crate) quotas: Quotas,
     pub(crate) reservations: Reservations,
     pub(crate) commitments: Commitments,
-    pub(crate) samples: BTreeMap<Text, Vec<Sample>>,
+    pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
     pub(crate) slices: Slices,
 }
 
 /// What a description has scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    ReservationStart(Text),
-    ReservationEnd(Text),
+    ReservationStart(ReservationId),
+    ReservationEnd(ReservationId),
     CommitmentEdge,
 }
 
@@ -168,11 +169,11 @@ impl<'a> Timeline<'a> {
     }
 
     /// Spend of pools, to be brought up to the hour's end.
-    pub(crate) const fn spend_mut(&mut self) -> &mut BTreeMap<Text, Spend> {
+    pub(crate) const fn spend_mut(&mut self) -> &mut BTreeMap<PoolId, Spend> {
         &mut self.spend
     }
 
-    fn restore_pod(&mut self, uid: Text, pod: PodState) {
+    fn restore_pod(&mut self, uid: PodUid, pod: PodState) {
         let shape = Arc::new(PodShape::new(pod.description, self.rules));
         let reservation = self.reservations.restore_pod(&uid, &shape, pod.start);
         let standing = Standing { reservation, ..self.standing(&shape) };
@@ -200,13 +201,13 @@ impl<'a> Timeline<'a> {
         self.rates.get(&key).cloned()
     }
 
-    pub(crate) fn index_pod(&mut self, uid: &Text, shape: &PodShape) {
+    pub(crate) fn index_pod(&mut self, uid: &PodUid, shape: &PodShape) {
         if let Some(node) = &shape.node {
             self.node_pods.entry(node.clone()).or_default().insert(uid.clone());
         }
     }
 
-    pub(crate) fn unindex_pod(&mut self, uid: &Text, shape: &PodShape) {
+    pub(crate) fn unindex_pod(&mut self, uid: &PodUid, shape: &PodShape) {
         if let Some(pods) = shape.node.as_ref().and_then(|node| self.node_pods.get_mut(node)) {
             pods.remove(uid);
         }
@@ -226,7 +227,7 @@ impl<'a> Timeline<'a> {
                     continue;
                 }
             };
-            steps.push((class, [Some(id), None, None], Step::Due(due)));
+            steps.push((class, [Some(id.into()), None, None], Step::Due(due)));
         }
         let keyed =
             |record: &EventRecord| natural_key(&record.event.payload).map(|part| part.map(Text::from));
@@ -328,7 +329,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// Ends a running pod's slice and changes its standing from now on.
-    pub(crate) fn change_pod(&mut self, uid: &Text, change: impl FnOnce(&mut Standing)) {
+    pub(crate) fn change_pod(&mut self, uid: &PodUid, change: impl FnOnce(&mut Standing)) {
         let Some(pod) = self.pods.get(uid) else { return };
         let mut standing = pod.standing.clone();
         change(&mut standing);
@@ -340,7 +341,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    pub(crate) fn close_pod(&mut self, uid: &Text) {
+    pub(crate) fn close_pod(&mut self, uid: &PodUid) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(span) = Span::new(pod.since, self.now) {
             let slice = PodSlice { span, shape: pod.shape.clone(), standing: pod.standing.clone() };
@@ -358,7 +359,7 @@ impl<'a> Timeline<'a> {
         node.since = self.now;
     }
 
-    pub(crate) fn close_pool(&mut self, id: &Text) {
+    pub(crate) fn close_pool(&mut self, id: &PoolId) {
         let (Some(description), Some(since)) = (self.pools.get(id), self.pools_since.get_mut(id)) else {
             return;
         };
@@ -383,7 +384,7 @@ impl<'a> Timeline<'a> {
         self.commitments.close(self.now);
     }
 
-    pub(crate) fn schedule_reservation(&mut self, id: &Text) {
+    pub(crate) fn schedule_reservation(&mut self, id: &ReservationId) {
         let (start, end) = (self.hour.start(), self.hour.end());
         let from = if self.now == start { start } else { Timestamp(self.now.0 + 1) };
         let mut times = self.reservations.scheduled(id);
@@ -410,5 +411,5 @@ impl<'a> Timeline<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct NeverRan {
     pub(crate) nodes: BTreeSet<NodeKey>,
-    pub(crate) pods: BTreeSet<Text>,
+    pub(crate) pods: BTreeSet<PodUid>,
 }

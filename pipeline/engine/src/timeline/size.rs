@@ -4,10 +4,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
 use prorata_schemas::quantity::{CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, counts_bytes};
 use prorata_schemas::rules::Rules;
+
+use crate::timeline::state::NodeKey;
 
 /// Amounts of the three resources that cost is split by: thousandths of vCPU and GPU, bytes of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct PodShape {
     /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB.
     pub gpu_memory: u128,
     /// Cluster and node that it names.
-    pub node: Option<(Text, Text)>,
+    pub node: Option<NodeKey>,
 }
 
 impl NodeShape {
@@ -143,6 +144,7 @@ fn round_half_even(over: u128, under: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prorata_schemas::Text;
     use prorata_schemas::quantity::Quantity;
 
     fn quantities(entries: &[(&str, u128)]) -> Quantities {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
-use prorata_schemas::Text;
 use prorata_schemas::event::{CommitmentSet, PoolSet, RateSet, ReservationSet};
+use prorata_schemas::ids::{PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
 use prorata_schemas::time::Timestamp;
 
@@ -78,7 +78,7 @@ pub(crate) struct Standing {
     pub(crate) node_runs: bool,
     pub(crate) pool: PoolPricing,
     pub(crate) rate: Option<Arc<RateSet>>,
-    pub(crate) reservation: Option<Text>,
+    pub(crate) reservation: Option<ReservationId>,
     pub(crate) label: Option<Label>,
 }
 
@@ -120,6 +120,6 @@ pub(crate) struct PoolSlice {
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
     pub(crate) nodes: BTreeMap<NodeKey, Vec<NodeSlice>>,
-    pub(crate) pods: BTreeMap<Text, Vec<PodSlice>>,
-    pub(crate) pools: BTreeMap<Text, Vec<PoolSlice>>,
+    pub(crate) pods: BTreeMap<PodUid, Vec<PodSlice>>,
+    pub(crate) pools: BTreeMap<PoolId, Vec<PoolSlice>>,
 }

@@ -8,14 +8,17 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CommitmentSet, NodeStarted, PodStarted, PoolSet, QuotaSet, RateSet, ReservationSet,
 };
+use prorata_schemas::ids::{
+    ClusterId, CommitmentId, NodeId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId,
+};
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Cluster id and node id.
-pub type NodeKey = (Text, Text);
+pub type NodeKey = (ClusterId, NodeId);
 
 /// Cluster id and quota id.
-pub type QuotaKey = (Text, Text);
+pub type QuotaKey = (ClusterId, QuotaId);
 
 /// Region, GPU model and quality of service of a rate.
 pub type RateKey = (Text, Option<Text>, Text);
@@ -24,16 +27,16 @@ pub type RateKey = (Text, Option<Text>, Text);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The organization.
-    pub(crate) organization_id: Text,
+    pub(crate) organization_id: OrganizationId,
     pub(crate) rates: Vec<(RateKey, Arc<RateSet>)>,
-    pub(crate) pools: BTreeMap<Text, Arc<PoolSet>>,
+    pub(crate) pools: BTreeMap<PoolId, Arc<PoolSet>>,
     pub(crate) quotas: Vec<(QuotaKey, QuotaState)>,
-    pub(crate) commitments: BTreeMap<Text, Arc<CommitmentSet>>,
-    pub(crate) reservations: BTreeMap<Text, ReservationState>,
+    pub(crate) commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
+    pub(crate) reservations: BTreeMap<ReservationId, ReservationState>,
     pub(crate) nodes: Vec<(NodeKey, NodeState)>,
-    pub(crate) pods: BTreeMap<Text, PodState>,
-    pub(crate) samples: BTreeMap<Text, Vec<Sample>>,
-    pub(crate) spend: BTreeMap<Text, Spend>,
+    pub(crate) pods: BTreeMap<PodUid, PodState>,
+    pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
+    pub(crate) spend: BTreeMap<PoolId, Spend>,
 }
 
 /// A quota and when it was first set since it last did not exist.
@@ -48,7 +51,7 @@ pub(crate) struct QuotaState {
 pub(crate) struct ReservationState {
     pub(crate) description: Arc<ReservationSet>,
     pub(crate) active: bool,
-    pub(crate) matched: BTreeMap<Text, Timestamp>,
+    pub(crate) matched: BTreeMap<PodUid, Timestamp>,
 }
 
 /// A running node.
@@ -84,7 +87,7 @@ pub(crate) struct Spend {
 
 impl State {
     /// An organization before its first event.
-    pub fn new(organization_id: Text) -> Self {
+    pub fn new(organization_id: OrganizationId) -> Self {
         Self {
             organization_id,
             rates: Vec::new(),
@@ -100,7 +103,7 @@ impl State {
     }
 
     /// The organization.
-    pub fn organization_id(&self) -> &Text {
+    pub fn organization_id(&self) -> &OrganizationId {
         &self.organization_id
     }
 

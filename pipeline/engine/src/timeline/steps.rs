@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{EventRecord, NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
+use prorata_schemas::ids::{PodUid, PoolId};
 
 use crate::rules::pool::pricing;
 use crate::timeline::size::{NodeShape, PodShape};
@@ -81,14 +81,14 @@ impl Timeline<'_> {
         self.price_pool_pods(&pool.pool_id);
     }
 
-    fn pool_deleted(&mut self, id: &Text) {
+    fn pool_deleted(&mut self, id: &PoolId) {
         self.close_pool(id);
         self.pools.remove(id);
         self.pools_since.remove(id);
         self.price_pool_pods(id);
     }
 
-    fn price_pool_pods(&mut self, id: &Text) {
+    fn price_pool_pods(&mut self, id: &PoolId) {
         let members = self.pods.iter().filter(|(_, pod)| pod.shape.description.pool_id.as_ref() == Some(id));
         for uid in members.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
             let pool = match self.pods.get(&uid) {
@@ -151,7 +151,7 @@ impl Timeline<'_> {
         self.quotas.pod_started(&shape);
     }
 
-    fn pod_stopped(&mut self, uid: &Text) {
+    fn pod_stopped(&mut self, uid: &PodUid) {
         self.close_pod(uid);
         if let Some(pod) = self.pods.remove(uid) {
             self.unindex_pod(uid, &pod.shape);

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::EventKind;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
 use sha2::{Digest, Sha256};
 
@@ -117,7 +117,7 @@ async fn flush_late(
 fn mark(shard: &mut LiveShard, hour: Hour, events: &[Body]) {
     shard.draft.dirty.insert(hour);
     let Some(entry) = shard.draft.hours.get_mut(&hour) else { return };
-    let mut late: BTreeMap<Text, i64> = BTreeMap::new();
+    let mut late: BTreeMap<OrganizationId, i64> = BTreeMap::new();
     for (kind, body) in events {
         if let Ok(event) = prorata_schemas::body::decode(*kind, body) {
             *late.entry(event.organization_id).or_default() += 1;

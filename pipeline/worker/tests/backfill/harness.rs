@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prorata_engine::{State, close_hour};
-use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, Quantities,
 };
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -176,7 +176,7 @@ pub fn expected(
     shard_of: impl Fn(&str) -> Shard,
     rules: impl Fn(Hour) -> Rules,
 ) -> Content {
-    let mut organizations: BTreeMap<Text, Vec<EventRecord>> = BTreeMap::new();
+    let mut organizations: BTreeMap<OrganizationId, Vec<EventRecord>> = BTreeMap::new();
     for event in events {
         organizations.entry(event.event.organization_id.clone()).or_default().push(event.clone());
     }

@@ -3,6 +3,7 @@
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Quantities;
+use prorata_schemas::ids::ClusterId;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 use rand::Rng;
@@ -49,7 +50,7 @@ impl World {
         if self.rng.random_bool(self.agree) { of[0] } else { self.pick(of) }
     }
 
-    pub fn text(&mut self, of: &[&str]) -> Text {
+    pub fn text<T: for<'a> From<&'a str>>(&mut self, of: &[&str]) -> T {
         self.pick(of).into()
     }
 
@@ -57,7 +58,7 @@ impl World {
         self.agreed(of).into()
     }
 
-    pub fn maybe(&mut self, often: f64, of: &[&str]) -> Option<Text> {
+    pub fn maybe<T: for<'a> From<&'a str>>(&mut self, often: f64, of: &[&str]) -> Option<T> {
         if self.rng.random_bool(often) { Some(self.text(of)) } else { None }
     }
 
@@ -99,8 +100,8 @@ impl World {
         }
     }
 
-    pub fn cluster(&mut self) -> Text {
-        self.agreed_text(&["c", "c", "c", "d"])
+    pub fn cluster(&mut self) -> ClusterId {
+        self.agreed(&["c", "c", "c", "d"]).into()
     }
 
     pub fn region(&mut self) -> Text {

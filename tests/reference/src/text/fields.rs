@@ -100,13 +100,13 @@ impl Fields {
     }
 
     /// A text, if given.
-    pub fn text(&mut self, key: &str) -> Option<Text> {
-        self.values.remove(key).map(Text::from)
+    pub fn text<T: From<String>>(&mut self, key: &str) -> Option<T> {
+        self.values.remove(key).map(T::from)
     }
 
     /// A text, or its default.
-    pub fn text_or(&mut self, key: &str, default: &str) -> Text {
-        self.text(key).unwrap_or_else(|| default.into())
+    pub fn text_or<T: From<String>>(&mut self, key: &str, default: &str) -> T {
+        self.text(key).unwrap_or_else(|| default.to_owned().into())
     }
 
     /// Whether the flag is given.

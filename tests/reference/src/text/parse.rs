@@ -6,6 +6,7 @@ use prorata_schemas::event::{
     NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
     QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
+use prorata_schemas::ids::{CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
 use prorata_schemas::time::Timestamp;
 
@@ -23,40 +24,42 @@ pub fn parse(line: &str) -> Result<Event, String> {
     let (time, kind, id) = (next()?, next()?, next()?);
     let event_time = parse_time(time)?;
     let mut fields = Fields::new(words);
-    let payload = payload(event_time, kind, id.into(), &mut fields)?;
+    let payload = payload(event_time, kind, id, &mut fields)?;
     Ok(Event { organization_id: ORGANIZATION.into(), event_time, payload })
 }
 
-fn payload(at: Timestamp, kind: &str, id: Text, fields: &mut Fields) -> Result<Payload, String> {
+fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut Fields) -> Result<Payload, String> {
     Ok(match kind {
-        "node" => Payload::NodeStarted(node(id, fields)?),
-        "stop-node" => {
-            Payload::NodeStopped(NodeStopped { cluster_id: fields.text_or("cluster", "c"), node_id: id })
-        }
-        "pod" => Payload::PodStarted(Box::new(pod(at, id, fields)?)),
+        "node" => Payload::NodeStarted(node(id.into(), fields)?),
+        "stop-node" => Payload::NodeStopped(NodeStopped {
+            cluster_id: fields.text_or("cluster", "c"),
+            node_id: id.into(),
+        }),
+        "pod" => Payload::PodStarted(Box::new(pod(at, id.into(), fields)?)),
         "stop-pod" => Payload::PodStopped(PodStopped {
             cluster_id: fields.text_or("cluster", "c"),
             namespace: fields.text_or("ns", "ns"),
-            pod_uid: id,
+            pod_uid: id.into(),
             reason: fields.text("reason"),
         }),
-        "use" => Payload::PodUsage(usage(at, id, fields)?),
-        "reservation" => Payload::ReservationSet(reservation(at, id, fields)?),
-        "release" => Payload::ReservationReleased(ReservationReleased { reservation_id: id }),
-        "commitment" => Payload::CommitmentSet(commitment(at, id, fields)?),
-        "delete-commitment" => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: id }),
-        "quota" => Payload::QuotaSet(quota(id, fields)?),
-        "delete-quota" => {
-            Payload::QuotaDeleted(QuotaDeleted { cluster_id: fields.text_or("cluster", "c"), quota_id: id })
-        }
-        "pool" => Payload::PoolSet(pool(id, fields)?),
-        "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id }),
-        "rate" => Payload::RateSet(rate(id, fields)?),
+        "use" => Payload::PodUsage(usage(at, id.into(), fields)?),
+        "reservation" => Payload::ReservationSet(reservation(at, id.into(), fields)?),
+        "release" => Payload::ReservationReleased(ReservationReleased { reservation_id: id.into() }),
+        "commitment" => Payload::CommitmentSet(commitment(at, id.into(), fields)?),
+        "delete-commitment" => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: id.into() }),
+        "quota" => Payload::QuotaSet(quota(id.into(), fields)?),
+        "delete-quota" => Payload::QuotaDeleted(QuotaDeleted {
+            cluster_id: fields.text_or("cluster", "c"),
+            quota_id: id.into(),
+        }),
+        "pool" => Payload::PoolSet(pool(id.into(), fields)?),
+        "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id.into() }),
+        "rate" => Payload::RateSet(rate(id.into(), fields)?),
         other => return Err(format!("'{other}' is no event")),
     })
 }
 
-fn node(node_id: Text, fields: &mut Fields) -> Result<NodeStarted, String> {
+fn node(node_id: NodeId, fields: &mut Fields) -> Result<NodeStarted, String> {
     Ok(NodeStarted {
         cluster_id: fields.text_or("cluster", "c"),
         node_name: fields.text_or("name", &node_id),
@@ -75,7 +78,7 @@ fn node(node_id: Text, fields: &mut Fields) -> Result<NodeStarted, String> {
     })
 }
 
-fn pod(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodStarted, String> {
+fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodStarted, String> {
     Ok(PodStarted {
         cluster_id: fields.text_or("cluster", "c"),
         namespace: fields.text_or("ns", "ns"),
@@ -98,10 +101,10 @@ fn pod(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodStarted, 
     })
 }
 
-fn usage(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodUsage, String> {
+fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodUsage, String> {
     let interval_end = fields.time("to")?.unwrap_or(at);
     let mut amount = |key: &str, resource: &str| -> Result<i64, String> {
-        let text = fields.text(key).unwrap_or_else(|| "0".into());
+        let text: Text = fields.text_or(key, "0");
         Ok(parse_quantity(resource, &text)?.amount as i64)
     };
     Ok(PodUsage {
@@ -113,7 +116,11 @@ fn usage(at: Timestamp, pod_uid: Text, fields: &mut Fields) -> Result<PodUsage, 
     })
 }
 
-fn reservation(at: Timestamp, reservation_id: Text, fields: &mut Fields) -> Result<ReservationSet, String> {
+fn reservation(
+    at: Timestamp,
+    reservation_id: ReservationId,
+    fields: &mut Fields,
+) -> Result<ReservationSet, String> {
     Ok(ReservationSet {
         name: fields.text_or("name", &reservation_id),
         reservation_id,
@@ -131,7 +138,11 @@ fn reservation(at: Timestamp, reservation_id: Text, fields: &mut Fields) -> Resu
     })
 }
 
-fn commitment(at: Timestamp, commitment_id: Text, fields: &mut Fields) -> Result<CommitmentSet, String> {
+fn commitment(
+    at: Timestamp,
+    commitment_id: CommitmentId,
+    fields: &mut Fields,
+) -> Result<CommitmentSet, String> {
     let mut assignments = Vec::new();
     for assigned in fields.list("assign") {
         let (cluster_id, priority) = assigned.split_once(':').unwrap_or((&assigned, ""));
@@ -161,7 +172,7 @@ fn commitment(at: Timestamp, commitment_id: Text, fields: &mut Fields) -> Result
     })
 }
 
-fn quota(quota_id: Text, fields: &mut Fields) -> Result<QuotaSet, String> {
+fn quota(quota_id: QuotaId, fields: &mut Fields) -> Result<QuotaSet, String> {
     let composite = fields.flag("composite");
     Ok(QuotaSet {
         cluster_id: fields.text_or("cluster", "c"),
@@ -173,7 +184,7 @@ fn quota(quota_id: Text, fields: &mut Fields) -> Result<QuotaSet, String> {
     })
 }
 
-fn pool(pool_id: Text, fields: &mut Fields) -> Result<PoolSet, String> {
+fn pool(pool_id: PoolId, fields: &mut Fields) -> Result<PoolSet, String> {
     let mut qos_pricing = Vec::new();
     for priced in fields.list("qos") {
         let parts: Vec<&str> = priced.split(':').collect();

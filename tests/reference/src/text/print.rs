@@ -9,6 +9,7 @@ use prorata_schemas::event::{
     CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodUsage, PoolSet,
     Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
+use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
 
 use super::fields::{print_time, short};
@@ -24,7 +25,7 @@ pub fn print(event: &Event) -> String {
         Payload::PodStopped(pod) => {
             line.named("stop-pod", &pod.pod_uid, Some(&pod.cluster_id));
             line.unless("ns", &pod.namespace, "ns");
-            line.some("reason", pod.reason.as_ref());
+            line.some("reason", pod.reason.as_deref());
         }
         Payload::PodUsage(usage) => line.usage(usage),
         Payload::ReservationSet(set) => line.reservation(set),
@@ -46,7 +47,7 @@ struct Line {
 }
 
 impl Line {
-    fn named(&mut self, kind: &str, id: &str, cluster_id: Option<&Text>) {
+    fn named(&mut self, kind: &str, id: &str, cluster_id: Option<&ClusterId>) {
         let _ = write!(self.words, " {kind} {id}");
         if let Some(cluster_id) = cluster_id {
             self.unless("cluster", cluster_id, "c");
@@ -59,7 +60,7 @@ impl Line {
         }
     }
 
-    fn some(&mut self, key: &str, value: Option<&Text>) {
+    fn some(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value {
             let _ = write!(self.words, " {key}={value}");
         }
@@ -102,13 +103,13 @@ impl Line {
         self.unless("name", &node.node_name, &node.node_id);
         self.unless("provider", &node.provider, "aws");
         self.unless("region", &node.region, "r");
-        self.some("zone", node.zone.as_ref());
+        self.some("zone", node.zone.as_deref());
         self.unless("type", &node.instance_type, "f.1");
         self.unless("family", &node.instance_family, "f");
         self.flag("spot", node.capacity_type == CapacityType::Spot);
-        self.some("model", node.gpu_model.as_ref());
+        self.some("model", node.gpu_model.as_deref());
         self.decimal("cost", node.hourly_cost);
-        self.some("pool", node.pool_id.as_ref());
+        self.some("pool", node.pool_id.as_deref());
         self.quantities("", &node.capacity);
     }
 
@@ -118,14 +119,14 @@ impl Line {
         self.unless("name", &pod.pod_name, &pod.pod_uid);
         self.time("created", Some(pod.created_at), Some(self.at));
         self.unless("priority", &pod.priority.to_string(), "0");
-        self.some("node", pod.node_id.as_ref());
-        self.some("region", pod.region.as_ref());
-        self.some("zone", pod.zone.as_ref());
-        self.some("pool", pod.pool_id.as_ref());
+        self.some("node", pod.node_id.as_deref());
+        self.some("region", pod.region.as_deref());
+        self.some("zone", pod.zone.as_deref());
+        self.some("pool", pod.pool_id.as_deref());
         self.unless("qos", &pod.qos, "default");
-        self.some("model", pod.gpu_model.as_ref());
-        self.some("kind", pod.workload_kind.as_ref());
-        self.some("workload", pod.workload_name.as_ref());
+        self.some("model", pod.gpu_model.as_deref());
+        self.some("kind", pod.workload_kind.as_deref());
+        self.some("workload", pod.workload_name.as_deref());
         self.time("until", pod.eviction_protected_until, None);
         self.quantities("", &pod.requests);
         self.quantities("limit.", &pod.limits);
@@ -145,7 +146,7 @@ impl Line {
         self.unless("name", &set.name, &set.reservation_id);
         self.unless("provider", &set.provider, "aws");
         self.unless("region", &set.region, "r");
-        self.some("zone", set.zone.as_ref());
+        self.some("zone", set.zone.as_deref());
         self.unless("model", &set.gpu_model, "m");
         self.unless("x", &set.quantity.to_string(), "1");
         self.decimal("price", set.unit_hourly_price);
@@ -165,7 +166,7 @@ impl Line {
         self.decimal("vcpu", set.vcpu);
         self.decimal("gib", set.memory_gib);
         self.unless("gpu", &set.gpu.to_string(), "0");
-        self.some("model", set.gpu_model.as_ref());
+        self.some("model", set.gpu_model.as_deref());
         self.decimal("cost", set.hourly_cost);
         self.time("from", Some(set.starts_at), Some(self.at));
         self.time("to", set.ends_at, None);
@@ -218,7 +219,7 @@ impl Line {
     fn rate(&mut self, rate: &RateSet) {
         self.named("rate", &rate.region, None);
         self.unless("provider", &rate.provider, "aws");
-        self.some("model", rate.gpu_model.as_ref());
+        self.some("model", rate.gpu_model.as_deref());
         self.unless("qos", &rate.qos, "default");
         self.decimal("cpu", rate.per_vcpu_hour);
         self.decimal("gib", rate.per_gib_hour);
