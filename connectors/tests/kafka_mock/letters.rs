@@ -1,11 +1,12 @@
-//! The contract suite of the topic of dead letters, on brokers in memory.
+//! Conformance of the topic of dead letters, on brokers in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
-use prorata_testkit::conformance::dead_letters::{Harness, Place, dead_letter_topic};
+use prorata_testkit::conformance::Harness;
+use prorata_testkit::conformance::dead_letters::{DeadLetterPlace, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::topic::all_messages;
@@ -57,17 +58,19 @@ struct Topic {
     orders: Sender<Order>,
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Harness for Mock {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+    type Place = dyn DeadLetterPlace;
+
+    async fn place(&self) -> Result<Box<dyn DeadLetterPlace>, String> {
         let name = format!("letters-{}", self.places.fetch_add(1, Ordering::Relaxed));
         self.orders.send(Order::Create(name.clone())).unwrap();
         Ok(Box::new(Topic { brokers: self.brokers.clone(), name, orders: self.orders.clone() }))
     }
 }
 
-#[async_trait]
-impl Place for Topic {
+#[async_trait(?Send)]
+impl DeadLetterPlace for Topic {
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String> {
         let connected = KafkaDeadLetters::connect(Connection::plaintext(&self.brokers), &self.name).await;
         connected.map(|topic| Box::new(topic) as Box<dyn DeadLetterTopic>).map_err(|error| error.to_string())

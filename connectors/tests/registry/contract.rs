@@ -1,4 +1,4 @@
-//! The contract suite of decoders, on both formats: with a registry that misbehaves on demand, and without one.
+//! Conformance of decoders, in both formats: with a registry that misbehaves on demand, and without one.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,8 @@ use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObje
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_testkit::conformance::messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_testkit::conformance::Harness;
+use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
 use prorata_worker::source::MessageDecoder;
 use serde_json::json;
 
@@ -54,23 +55,21 @@ fn is_fetch(request: &Request, id: u32) -> bool {
     request.method == "GET" && request.path.ends_with(&format!("/schemas/ids/{id}"))
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Harness for Confluent {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+    type Place = dyn MessagePlace;
+
+    async fn place(&self) -> Result<Box<dyn MessagePlace>, String> {
         let state = Arc::new(Mutex::new(State { answering: Answering::Well, registered: false }));
         let (shared, registry) = (Arc::clone(&state), registry());
         let fake = Fake::answering(move |request| answer(&shared.lock().unwrap(), request, &registry));
         let producer = client(&fake.url());
         Ok(Box::new(WithRegistry { fake, producer, state }))
     }
-
-    fn events(&self) -> Vec<EventRecord> {
-        events()
-    }
 }
 
-#[async_trait]
-impl Place for WithRegistry {
+#[async_trait(?Send)]
+impl MessagePlace for WithRegistry {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let impatient = Settings { timeout: TIMEOUT, ..settings(&self.fake.url()) };
         let registry = Registry::new(&impatient).map_err(|error| error.to_string())?;
@@ -109,23 +108,25 @@ impl Place for WithRegistry {
     fn strange(&self) -> Vec<Vec<u8>> {
         written::strange()
     }
-}
-
-struct SingleObject;
-
-#[async_trait]
-impl Harness for SingleObject {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
-        Ok(Box::new(Self))
-    }
 
     fn events(&self) -> Vec<EventRecord> {
         events()
     }
 }
 
-#[async_trait]
-impl Place for SingleObject {
+struct SingleObject;
+
+#[async_trait(?Send)]
+impl Harness for SingleObject {
+    type Place = dyn MessagePlace;
+
+    async fn place(&self) -> Result<Box<dyn MessagePlace>, String> {
+        Ok(Box::new(Self))
+    }
+}
+
+#[async_trait(?Send)]
+impl MessagePlace for SingleObject {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         Ok(Box::new(SingleObjectMessages::new().map_err(|error| error.to_string())?))
     }
@@ -162,6 +163,10 @@ impl Place for SingleObject {
 
     fn strange(&self) -> Vec<Vec<u8>> {
         vec![vec![0], vec![0xc3], vec![0xc3, 1, 2], b"{\"json\": true}".to_vec(), written::framed(1, b"body")]
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        events()
     }
 }
 

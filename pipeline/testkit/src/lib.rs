@@ -1,5 +1,6 @@
 //! What only tests use. [`fakes`] stands in for the world, with faults on demand; [`conformance`] holds the
-//! promises of each port as checks that a fake and the real thing must both pass.
+//! promises of each port as checks that a fake and the real thing must both pass; [`wait`] is how tests wait.
 
 pub mod conformance;
 pub mod fakes;
+pub mod wait;

@@ -1,12 +1,14 @@
-//! The contract suite of the source, on real Kafka.
+//! Conformance of the source, on real Kafka.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::KafkaSource;
 use prorata_schemas::Text;
-use prorata_testkit::conformance::source::{Harness, Place, source};
+use prorata_testkit::conformance::Harness;
+use prorata_testkit::conformance::source::{SourcePlace, source};
+use prorata_testkit::wait::{Deadline, PATIENCE, eventually_async};
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Source};
 use rdkafka::ClientConfig;
@@ -17,7 +19,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::reading::delete_before;
-use crate::{PATIENCE, producer, settings, variable};
+use crate::{producer, settings, variable};
 
 struct Real {
     places: AtomicU64,
@@ -28,24 +30,16 @@ struct Topics {
     name: String,
     producer: BaseProducer,
     client: BaseConsumer,
-    patience: u32,
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Harness for Real {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+    type Place = dyn SourcePlace;
+
+    async fn place(&self) -> Result<Box<dyn SourcePlace>, String> {
         let name = format!("contract-{}", self.places.fetch_add(1, Ordering::Relaxed));
         let client = config().create().map_err(text)?;
-        let (producer, patience) = (producer(&[("linger.ms", "0")]), self.patience());
-        Ok(Box::new(Topics { name, producer, client, patience }))
-    }
-
-    fn patience(&self) -> u32 {
-        300
-    }
-
-    fn silence(&self) -> u32 {
-        15
+        Ok(Box::new(Topics { name, producer: producer(&[("linger.ms", "0")]), client }))
     }
 }
 
@@ -59,8 +53,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-#[async_trait]
-impl Place for Topics {
+#[async_trait(?Send)]
+impl SourcePlace for Topics {
     async fn create_topic(&self, name: &str, partitions: Shard) -> Result<Text, String> {
         let name = format!("{}-{name}", self.name);
         let admin: AdminClient<DefaultClientContext> = config().create().map_err(text)?;
@@ -83,8 +77,8 @@ impl Place for Topics {
         record.payload = message.value.as_ref();
         self.producer.send(record).map_err(|(error, _)| text(error))?;
         // Flushing waits for a tenth of a second at a time.
-        let deadline = Instant::now() + PATIENCE;
-        while self.producer.in_flight_count() > 0 && Instant::now() < deadline {
+        let deadline = Deadline::start();
+        while self.producer.in_flight_count() > 0 && !deadline.passed() {
             self.producer.poll(Duration::from_millis(1));
         }
         Ok(self.end(&message.topic, message.partition).await? - 1)
@@ -100,14 +94,13 @@ impl Place for Topics {
         producer.abort_transaction(PATIENCE).map_err(text)?;
         // The marker is written some time later.
         let all: BaseConsumer = config().set("isolation.level", "read_uncommitted").create().map_err(text)?;
-        for _ in 0..self.patience {
+        eventually_async("the marker of an aborted transaction is written", async || {
             let (_, high) = all.fetch_watermarks(topic, partition.into(), PATIENCE).map_err(text)?;
-            if self.end(topic, partition).await? == high {
-                return Ok(true);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Err("the marker of an aborted transaction is not written".into())
+            let end = self.end(topic, partition).await?;
+            if end == high { Ok(()) } else { Err(format!("the end is {end} of {high}")) }
+        })
+        .await;
+        Ok(true)
     }
 
     async fn delete_before(&self, topic: &Text, partition: Shard, offset: i64) -> Result<(), String> {
@@ -126,6 +119,14 @@ impl Place for Topics {
         // So long a member that has left is waited for.
         settings.session_timeout = Duration::from_secs(3);
         KafkaSource::connect(settings).await.map(|source| Box::new(source) as Box<dyn Source>).map_err(text)
+    }
+
+    fn polls_max(&self) -> Option<u32> {
+        None
+    }
+
+    fn silence(&self) -> u32 {
+        15
     }
 
     async fn expire(&self, _: &str) -> Result<bool, String> {

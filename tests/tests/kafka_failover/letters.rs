@@ -1,10 +1,11 @@
-//! The contract suite of the topic of dead letters, on brokers that may stop.
+//! Conformance of the topic of dead letters, on brokers that may stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
-use prorata_testkit::conformance::dead_letters::{Harness, Place, dead_letter_topic};
+use prorata_testkit::conformance::Harness;
+use prorata_testkit::conformance::dead_letters::{DeadLetterPlace, dead_letter_topic};
 use prorata_worker::source::{DeadLetterTopic, Message};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -34,9 +35,11 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Harness for Real {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+    type Place = dyn DeadLetterPlace;
+
+    async fn place(&self) -> Result<Box<dyn DeadLetterPlace>, String> {
         let number = self.places.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.like.name);
         let mut config = ClientConfig::new();
@@ -50,8 +53,8 @@ impl Harness for Real {
     }
 }
 
-#[async_trait]
-impl Place for Topic {
+#[async_trait(?Send)]
+impl DeadLetterPlace for Topic {
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String> {
         let connected =
             KafkaDeadLetters::connect(Connection::plaintext(variable("PRORATA_TEST_KAFKA")), &self.name)

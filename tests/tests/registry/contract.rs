@@ -1,4 +1,4 @@
-//! The contract suite of decoders with this registry, behind a proxy that makes it fail.
+//! Conformance of decoders with this registry, behind a proxy that makes it fail.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use prorata_connectors::messages::{ConfluentMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{EventKind, EventRecord};
-use prorata_testkit::conformance::messages::{Answering, Harness, Place, Written, message_decoder};
+use prorata_testkit::conformance::Harness;
+use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
 use prorata_worker::source::MessageDecoder;
 
 use super::proxy::{Proxy, Weather};
@@ -24,22 +25,20 @@ struct Proxied {
     producer: Registry,
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Harness for Real {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+    type Place = dyn MessagePlace;
+
+    async fn place(&self) -> Result<Box<dyn MessagePlace>, String> {
         let start = || Box::leak(Box::new(Proxy::before(&settings().url)));
         let proxy: &'static Proxy =
             tokio::task::spawn_blocking(start).await.map_err(|error| error.to_string())?;
         Ok(Box::new(Proxied { proxy, producer: registry() }))
     }
-
-    fn events(&self) -> Vec<EventRecord> {
-        support::samples().into_iter().map(EventRecord::new).collect()
-    }
 }
 
-#[async_trait]
-impl Place for Proxied {
+#[async_trait(?Send)]
+impl MessagePlace for Proxied {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let known = settings();
         let behind = Settings { url: self.proxy.url(&known.url), timeout: Duration::from_secs(4), ..known };
@@ -80,6 +79,10 @@ impl Place for Proxied {
 
     fn strange(&self) -> Vec<Vec<u8>> {
         written::strange()
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        support::samples().into_iter().map(EventRecord::new).collect()
     }
 }
 

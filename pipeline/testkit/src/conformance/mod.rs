@@ -1,4 +1,10 @@
 //! Conformance suites of the ports: each promise is a check that the fake and the real thing both pass.
+//!
+//! A suite runs on a [`Harness`], which makes a fresh place for each check. What a harness cannot do, such as
+//! taking brokers down, the check leaves out and says so; tests compare the list of what was left out.
+
+use async_trait::async_trait;
+use futures::future::LocalBoxFuture;
 
 pub mod dead_letters;
 pub mod files;
@@ -6,8 +12,53 @@ pub mod messages;
 pub mod source;
 pub mod store;
 
+#[cfg(test)]
+mod fault_double;
+
+/// Where a suite runs.
+#[async_trait(?Send)]
+pub trait Harness {
+    /// What a check runs on, such as `dyn SourcePlace`.
+    type Place: ?Sized;
+
+    /// A place that no check has used before.
+    async fn place(&self) -> Result<Box<Self::Place>, String>;
+}
+
 /// A promise is kept, or how it is broken.
 pub(crate) type Checked = Result<(), String>;
+
+/// A check's place, and what it had to leave out.
+pub(crate) struct Stage<P: ?Sized> {
+    pub(crate) place: Box<P>,
+    pub(crate) left_out: Vec<&'static str>,
+}
+
+/// The check of a promise.
+pub(crate) type Check<P> = for<'s> fn(&'s mut Stage<P>) -> LocalBoxFuture<'s, Checked>;
+
+/// The promises of a port, by name.
+pub(crate) struct Suite<P: ?Sized>(pub(crate) Vec<(&'static str, Check<P>)>);
+
+impl<P: ?Sized> Suite<P> {
+    /// Runs every check, and returns what the harness could not do, in order of the checks.
+    ///
+    /// # Errors
+    /// The first promise that is broken, with how.
+    pub(crate) async fn run(
+        self,
+        harness: &(impl Harness<Place = P> + ?Sized),
+    ) -> Result<Vec<&'static str>, String> {
+        let mut left_out = Vec::new();
+        for (name, check) in self.0 {
+            let mut stage = Stage { place: harness.place().await?, left_out: Vec::new() };
+            check(&mut stage).await.map_err(|broken| format!("{name}: {broken}"))?;
+            left_out.append(&mut stage.left_out);
+        }
+        left_out.dedup();
+        Ok(left_out)
+    }
+}
 
 /// What was found is what was expected.
 pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {

@@ -6,8 +6,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin, Position, Rejected};
 use prorata_worker::source::{Header, Message};
 
-use super::{Checked, Stage};
-use crate::conformance::equal;
+use super::{Checked, Stage, equal};
 
 /// What the names of our headers begin with.
 const OURS: &str = "prorata.";

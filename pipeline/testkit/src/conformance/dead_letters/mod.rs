@@ -6,21 +6,15 @@ mod letters;
 mod sending;
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use prorata_worker::ports::DeadLetter;
 use prorata_worker::source::{DeadLetterTopic, Message};
 
-use crate::conformance::{Checked, equal};
-
-/// Where the suite runs.
-#[async_trait]
-pub trait Harness: Send + Sync {
-    /// A topic that no check has used before.
-    async fn place(&self) -> Result<Box<dyn Place>, String>;
-}
+use super::{Check, Checked, Harness, Suite, equal};
 
 /// A topic of dead letters.
-#[async_trait]
-pub trait Place: Send + Sync {
+#[async_trait(?Send)]
+pub trait DeadLetterPlace {
     /// The topic, as a new process sends to it.
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String>;
 
@@ -39,82 +33,38 @@ pub trait Place: Send + Sync {
     async fn set_available(&self, available: bool) -> Result<bool, String>;
 }
 
-/// A check's place and what it had to leave out.
-struct Stage {
-    place: Box<dyn Place>,
-    left_out: Vec<&'static str>,
-}
+type Stage = super::Stage<dyn DeadLetterPlace>;
 
 /// Runs the suite, and returns what the harness could not do.
 ///
 /// # Errors
-/// The first promise that is not kept.
-pub async fn dead_letter_topic(harness: &dyn Harness) -> Result<Vec<&'static str>, String> {
-    let mut left_out = Vec::new();
-    for check in Check::ALL {
-        let mut stage = Stage { place: harness.place().await?, left_out: Vec::new() };
-        check.run(&mut stage).await.map_err(|broken| format!("{}: {broken}", check.name()))?;
-        left_out.append(&mut stage.left_out);
-    }
-    Ok(left_out)
-}
-
-/// The promises.
-#[derive(Clone, Copy, Debug)]
-enum Check {
-    AsTheyCame,
-    Files,
-    Again,
-    Once,
-    AtOnce,
-    Large,
-    TooLarge,
-    Unavailable,
-}
-
-impl Check {
-    const ALL: [Self; 8] = [
-        Self::AsTheyCame,
-        Self::Files,
-        Self::Again,
-        Self::Once,
-        Self::AtOnce,
-        Self::Large,
-        Self::TooLarge,
-        Self::Unavailable,
+/// The first promise that is broken.
+pub async fn dead_letter_topic(
+    harness: &impl Harness<Place = dyn DeadLetterPlace>,
+) -> Result<Vec<&'static str>, String> {
+    let promises: Vec<(&'static str, Check<dyn DeadLetterPlace>)> = vec![
+        ("a letter has the bytes, key and headers that came, and says why and where from", |stage| {
+            letters::as_they_came(stage).boxed_local()
+        }),
+        ("a letter out of a file names the file", |stage| letters::files(stage).boxed_local()),
+        ("a letter that comes back says why it was rejected last, and nothing of the time before", |stage| {
+            letters::again(stage).boxed_local()
+        }),
+        ("letters are sent once per call, those of a key in their order", |stage| {
+            sending::once(stage).boxed_local()
+        }),
+        ("calls at the same time each wait for their own letters", |stage| {
+            sending::at_once(stage).boxed_local()
+        }),
+        ("large letters are sent whole, however many", |stage| sending::large(stage).boxed_local()),
+        ("a letter that is too large is an error, and no other letter's", |stage| {
+            sending::too_large(stage).boxed_local()
+        }),
+        ("brokers that do not answer are an error, and no letter is lost that is sent again", |stage| {
+            sending::unavailable(stage).boxed_local()
+        }),
     ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::AsTheyCame => {
-                "a letter has the bytes, key and headers that came, and says why and where from"
-            }
-            Self::Files => "a letter out of a file names the file",
-            Self::Again => {
-                "a letter that comes back says why it was rejected last, and nothing of the time before"
-            }
-            Self::Once => "letters are sent once per call, those of a key in their order",
-            Self::AtOnce => "calls at the same time each wait for their own letters",
-            Self::Large => "large letters are sent whole, however many",
-            Self::TooLarge => "a letter that is too large is an error, and no other letter's",
-            Self::Unavailable => {
-                "brokers that do not answer are an error, and no letter is lost that is sent again"
-            }
-        }
-    }
-
-    async fn run(self, stage: &mut Stage) -> Checked {
-        match self {
-            Self::AsTheyCame => letters::as_they_came(stage).await,
-            Self::Files => letters::files(stage).await,
-            Self::Again => letters::again(stage).await,
-            Self::Once => sending::once(stage).await,
-            Self::AtOnce => sending::at_once(stage).await,
-            Self::Large => sending::large(stage).await,
-            Self::TooLarge => sending::too_large(stage).await,
-            Self::Unavailable => sending::unavailable(stage).await,
-        }
-    }
+    Suite(promises).run(harness).await
 }
 
 impl Stage {

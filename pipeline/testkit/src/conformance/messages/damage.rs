@@ -10,7 +10,7 @@ use super::{Checked, Stage, Written, decoded, rejected};
 /// schema.
 pub(super) async fn cut(stage: &Stage) -> Checked {
     let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
-    for record in &stage.events {
+    for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {
             let Some(message) = stage.message(record, written).await? else { continue };
             let whole = needed(&*ignorant, &message);
@@ -37,7 +37,7 @@ fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Option<u32> {
 
 pub(super) async fn longer(stage: &Stage) -> Checked {
     let decoder = stage.place.decoder()?;
-    for record in &stage.events {
+    for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {
             let Some(message) = stage.message(record, written).await? else { continue };
             for tail in [&[0][..], b"x", &message] {
@@ -68,7 +68,7 @@ pub(super) fn strange(stage: &Stage) -> Checked {
 /// One wrong bit may make another event, but no half of one, and its body is the canonical one.
 pub(super) async fn bent(stage: &Stage) -> Checked {
     let decoder = stage.place.decoder()?;
-    for record in &stage.events {
+    for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {
             let Some(message) = stage.message(record, written).await? else { continue };
             decoded(&*decoder, &message).await?.map_err(|reject| reject.to_string())?;

@@ -6,7 +6,11 @@
 mod damage;
 mod registry;
 
+use std::future::ready;
+use std::time::Duration;
+
 use async_trait::async_trait;
+use futures::FutureExt;
 use prorata_schemas::event::{
     Event, EventKind, EventRecord, NodeStopped, Payload, QuotaDeleted, QuotaKind, QuotaSet,
 };
@@ -14,18 +18,8 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
 use prorata_worker::source::{MessageDecoder, Undecoded};
 
-use crate::conformance::{Checked, equal};
-
-/// Where the suite runs.
-#[async_trait]
-pub trait Harness: Send + Sync {
-    /// A registry that no check has used before; of a format without, nothing.
-    async fn place(&self) -> Result<Box<dyn Place>, String>;
-
-    /// Events to send beside the suite's own. What was made of them elsewhere, such as by an archive, is what
-    /// the decoder must make of their messages.
-    fn events(&self) -> Vec<EventRecord>;
-}
+use super::{Check, Checked, Harness, Suite, equal};
+use crate::wait::PATIENCE;
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +46,8 @@ pub enum Answering {
 }
 
 /// A registry and what producers send with it.
-#[async_trait]
-pub trait Place: Send + Sync {
+#[async_trait(?Send)]
+pub trait MessagePlace {
     /// The decoder of a new process, which has not asked for any schema yet.
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String>;
 
@@ -79,93 +73,52 @@ pub trait Place: Send + Sync {
 
     /// Bytes that are no message of this format, such as those of another one.
     fn strange(&self) -> Vec<Vec<u8>>;
+
+    /// How long a schema that the registry does not know may be asked for before that is certain.
+    fn settles_within(&self) -> Duration {
+        PATIENCE
+    }
+
+    /// Events to send besides the suite's own. The decoder must make of their messages what others made of
+    /// them, such as an archive.
+    fn events(&self) -> Vec<EventRecord>;
 }
 
-/// A check's place and what it had to leave out.
-struct Stage {
-    place: Box<dyn Place>,
-    events: Vec<EventRecord>,
-    left_out: Vec<&'static str>,
-}
+type Stage = super::Stage<dyn MessagePlace>;
 
 /// Runs the suite, and returns what the harness could not do.
 ///
 /// # Errors
-/// The first promise that is not kept.
-pub async fn message_decoder(harness: &dyn Harness) -> Result<Vec<&'static str>, String> {
-    let mut left_out = Vec::new();
-    for check in Check::ALL {
-        let events = own_events().into_iter().chain(harness.events()).collect();
-        let mut stage = Stage { place: harness.place().await?, events, left_out: Vec::new() };
-        check.run(&mut stage).await.map_err(|broken| format!("{}: {broken}", check.name()))?;
-        left_out.append(&mut stage.left_out);
-    }
-    left_out.dedup();
-    Ok(left_out)
-}
-
-/// The promises.
-#[derive(Clone, Copy, Debug)]
-enum Check {
-    Events,
-    Evolved,
-    Canonical,
-    Cut,
-    Longer,
-    Strange,
-    Bent,
-    Refused,
-    Unknown,
-    Asking,
-    Unavailable,
-}
-
-impl Check {
-    const ALL: [Self; 11] = [
-        Self::Events,
-        Self::Evolved,
-        Self::Canonical,
-        Self::Cut,
-        Self::Longer,
-        Self::Strange,
-        Self::Bent,
-        Self::Refused,
-        Self::Unknown,
-        Self::Asking,
-        Self::Unavailable,
+/// The first promise that is broken.
+pub async fn message_decoder(
+    harness: &impl Harness<Place = dyn MessagePlace>,
+) -> Result<Vec<&'static str>, String> {
+    let promises: Vec<(&'static str, Check<dyn MessagePlace>)> = vec![
+        ("every event is read as it was sent", |stage| stage.events().boxed_local()),
+        ("an event is the same whichever compatible schema it was written with", |stage| {
+            stage.evolved().boxed_local()
+        }),
+        ("the body of an event is the canonical one, however it was written", |stage| {
+            stage.canonical().boxed_local()
+        }),
+        ("a message that is cut is malformed", |stage| damage::cut(stage).boxed_local()),
+        ("a message that goes on behind its end is malformed", |stage| damage::longer(stage).boxed_local()),
+        ("bytes that are no message are malformed, and nobody is asked", |stage| {
+            ready(damage::strange(stage)).boxed_local()
+        }),
+        ("whatever bytes come, an event is whole, and a reject says why", |stage| {
+            damage::bent(stage).boxed_local()
+        }),
+        ("what cannot be an event is rejected with its reason", |stage| stage.refused().boxed_local()),
+        ("a schema that nobody knows rejects its messages until it is registered", |stage| {
+            registry::unknown(stage).boxed_local()
+        }),
+        ("a schema is asked for when it is fetched, and once", |stage| registry::asking(stage).boxed_local()),
+        ("a registry that is unavailable is no verdict on a message", |stage| {
+            registry::unavailable(stage).boxed_local()
+        }),
     ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Events => "every event is read as it was sent",
-            Self::Evolved => "an event is the same whichever compatible schema it was written with",
-            Self::Canonical => "the body of an event is the canonical one, however it was written",
-            Self::Cut => "a message that is cut is malformed",
-            Self::Longer => "a message that goes on behind its end is malformed",
-            Self::Strange => "bytes that are no message are malformed, and nobody is asked",
-            Self::Bent => "whatever bytes come, an event is whole, and a reject says why",
-            Self::Refused => "what cannot be an event is rejected with its reason",
-            Self::Unknown => "a schema that nobody knows rejects its messages until it is registered",
-            Self::Asking => "a schema is asked for when it is fetched, and once",
-            Self::Unavailable => "a registry that is unavailable is no verdict on a message",
-        }
-    }
-
-    async fn run(self, stage: &mut Stage) -> Checked {
-        match self {
-            Self::Events => stage.events().await,
-            Self::Evolved => stage.evolved().await,
-            Self::Canonical => stage.canonical().await,
-            Self::Cut => damage::cut(stage).await,
-            Self::Longer => damage::longer(stage).await,
-            Self::Strange => damage::strange(stage),
-            Self::Bent => damage::bent(stage).await,
-            Self::Refused => stage.refused().await,
-            Self::Unknown => registry::unknown(stage).await,
-            Self::Asking => registry::asking(stage).await,
-            Self::Unavailable => registry::unavailable(stage).await,
-        }
-    }
+    Suite(promises).run(harness).await
 }
 
 /// A name that stands once in a body.
@@ -225,6 +178,11 @@ fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> C
 }
 
 impl Stage {
+    /// All events to send.
+    fn all_events(&self) -> Vec<EventRecord> {
+        own_events().into_iter().chain(self.place.events()).collect()
+    }
+
     /// The message of an event. Every format has one with our newest schema.
     async fn newest(&self, record: &EventRecord) -> Result<Vec<u8>, String> {
         let message = self.message(record, Written::Newest).await?;
@@ -249,16 +207,16 @@ impl Stage {
     }
 
     async fn events(&self) -> Checked {
-        let mut messages = Vec::new();
-        for record in &self.events {
+        let (events, mut messages) = (self.all_events(), Vec::new());
+        for record in &events {
             messages.push((self.newest(record).await?, record));
         }
         self.all_become(&messages).await
     }
 
     async fn evolved(&mut self) -> Checked {
-        let mut messages = Vec::new();
-        for record in &self.events {
+        let (events, mut messages) = (self.all_events(), Vec::new());
+        for record in &events {
             if let Some(message) = self.message(record, Written::Evolved).await? {
                 messages.push((message, record));
             }
@@ -275,7 +233,7 @@ impl Stage {
         let item = [&[zigzag(NAMESPACE.len())?], NAMESPACE.as_bytes()].concat();
         let (canonical, sized) =
             ([&[2][..], &item].concat(), [&[1, zigzag(item.len())?][..], &item].concat());
-        for record in &self.events {
+        for record in &self.all_events() {
             let Some(at) = record.body.windows(canonical.len()).position(|bytes| bytes == canonical) else {
                 continue;
             };

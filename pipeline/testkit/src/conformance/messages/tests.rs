@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
 
-use super::{Answering, Harness, Place, Written, message_decoder};
+use super::{Answering, Harness, MessagePlace, Written, message_decoder};
+use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::{FakeMessages, FakeRegistry};
 
 /// An id that is not registered at first.
@@ -17,31 +19,29 @@ const UNKNOWN: u32 = 1_000;
 const EVOLVED: u32 = 100;
 
 /// The fake, with decoders that break a promise or none.
-struct Faked(Option<Lie>);
+struct FakeMessageHarness(Option<DecoderDefect>);
 
-struct FakePlace {
+struct FakeMessagePlace {
     registry: FakeRegistry,
-    lie: Option<Lie>,
+    defect: Option<DecoderDefect>,
 }
 
-#[async_trait]
-impl Harness for Faked {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+#[async_trait(?Send)]
+impl Harness for FakeMessageHarness {
+    type Place = dyn MessagePlace;
+
+    async fn place(&self) -> Result<Box<dyn MessagePlace>, String> {
         let ids = (0..).take(EventKind::ALL.len()).flat_map(|id| [id, EVOLVED + id]);
-        Ok(Box::new(FakePlace { registry: FakeRegistry::with(ids), lie: self.0 }))
-    }
-
-    fn events(&self) -> Vec<EventRecord> {
-        Vec::new()
+        Ok(Box::new(FakeMessagePlace { registry: FakeRegistry::with(ids), defect: self.0 }))
     }
 }
 
-#[async_trait]
-impl Place for FakePlace {
+#[async_trait(?Send)]
+impl MessagePlace for FakeMessagePlace {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String> {
         let honest = self.registry.decoder();
-        Ok(match self.lie {
-            Some(lie) => Box::new(Liar { honest, lie, failed: Mutex::default(), last: Mutex::default() }),
+        Ok(match self.defect {
+            Some(defect) => Box::new(FaultDouble { honest, defect, memory: Memory::default() }),
             None => Box::new(honest),
         })
     }
@@ -82,11 +82,19 @@ impl Place for FakePlace {
     fn strange(&self) -> Vec<Vec<u8>> {
         vec![vec![1], vec![0, 0, 0]]
     }
+
+    fn settles_within(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn events(&self) -> Vec<EventRecord> {
+        Vec::new()
+    }
 }
 
 /// A promise that a decoder breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum DecoderDefect {
     /// Makes another event of it.
     Misreads,
     /// Hands on the body as it came.
@@ -125,32 +133,36 @@ enum Lie {
     ComplainsWithoutWords,
 }
 
-/// Every lie, and the promise that it breaks.
-const LIES: [(Lie, &str); 18] = [
-    (Lie::Misreads, "every event is read as it was sent: NodeStopped, the first time"),
-    (Lie::KeepsBody, "the body of an event is the canonical one"),
-    (Lie::RefusesEvolved, "an event is the same whichever compatible schema it was written with"),
-    (Lie::Completes, "a message that is cut is malformed"),
-    (Lie::Misjudges, "expected malformed"),
-    (Lie::Guesses, "instead of"),
-    (Lie::IgnoresTail, "a message that goes on behind its end is malformed"),
-    (Lie::AsksForNothing, "nobody is asked: the value [01] needs schema 0"),
-    (Lie::SaysNothing, "is rejected without a sentence"),
-    (Lie::CallsAllMalformed, "what cannot be an event is rejected with its reason: an empty node_id"),
-    (Lie::Forgets, "is still needed after it was fetched"),
-    (Lie::AsksByItself, "a message whose schema was never fetched became"),
-    (Lie::WaitsForUnknown, "a schema that nobody knows rejects its messages"),
-    (Lie::AsksTwice, "questions to the registry by fetching"),
-    (Lie::TakesDownForUnknown, "no verdict on a message: Failing: no error, and then Err(Reject"),
-    (Lie::HidesDown, "no verdict on a message: Failing: no error, and then Err(NeedsSchema"),
-    (Lie::GivesUp, "no verdict on a message: the schema registry is unavailable: for ever"),
-    (Lie::ComplainsWithoutWords, "an error without words"),
+/// Every defect, and the promise that it breaks.
+const DEFECTS: [(DecoderDefect, &str); 18] = [
+    (DecoderDefect::Misreads, "every event is read as it was sent: NodeStopped, the first time"),
+    (DecoderDefect::KeepsBody, "the body of an event is the canonical one"),
+    (DecoderDefect::RefusesEvolved, "an event is the same whichever compatible schema it was written with"),
+    (DecoderDefect::Completes, "a message that is cut is malformed"),
+    (DecoderDefect::Misjudges, "expected malformed"),
+    (DecoderDefect::Guesses, "instead of"),
+    (DecoderDefect::IgnoresTail, "a message that goes on behind its end is malformed"),
+    (DecoderDefect::AsksForNothing, "nobody is asked: the value [01] needs schema 0"),
+    (DecoderDefect::SaysNothing, "is rejected without a sentence"),
+    (
+        DecoderDefect::CallsAllMalformed,
+        "what cannot be an event is rejected with its reason: an empty node_id",
+    ),
+    (DecoderDefect::Forgets, "is still needed after it was fetched"),
+    (DecoderDefect::AsksByItself, "a message whose schema was never fetched became"),
+    (DecoderDefect::WaitsForUnknown, "a schema that nobody knows rejects its messages"),
+    (DecoderDefect::AsksTwice, "questions to the registry by fetching"),
+    (DecoderDefect::TakesDownForUnknown, "no verdict on a message: Failing: no error, and then Err(Reject"),
+    (DecoderDefect::HidesDown, "no verdict on a message: Failing: no error, and then Err(NeedsSchema"),
+    (DecoderDefect::GivesUp, "no verdict on a message: the schema registry is unavailable: for ever"),
+    (DecoderDefect::ComplainsWithoutWords, "an error without words"),
 ];
 
-/// A decoder that breaks one promise.
-struct Liar {
-    honest: FakeMessages,
-    lie: Lie,
+type Double = FaultDouble<FakeMessages, DecoderDefect, Memory>;
+
+/// What a double remembers.
+#[derive(Default)]
+struct Memory {
     /// Schemas that could not be fetched.
     failed: Mutex<BTreeSet<u32>>,
     /// The event before.
@@ -165,19 +177,19 @@ fn reject(reason: Reason) -> Result<EventRecord, Undecoded> {
     Err(Undecoded::Reject(Reject::new(reason, "so it is")))
 }
 
-impl Liar {
+impl Double {
     fn tell_reject(&self, told: Reject, value: &[u8]) -> Result<EventRecord, Undecoded> {
         let is_cut = told.reason == Reason::Malformed && value.len() > 4;
-        match self.lie {
-            Lie::Completes if is_cut => {
-                let last = kept(&self.last).clone();
+        match self.defect {
+            DecoderDefect::Completes if is_cut => {
+                let last = kept(&self.memory.last).clone();
                 last.map_or_else(|| reject(Reason::Malformed), Ok)
             }
-            Lie::Misjudges if is_cut => reject(Reason::InvalidField),
-            Lie::IgnoresTail if is_cut => self.shorter(value),
-            Lie::SaysNothing => Err(Undecoded::Reject(Reject::new(told.reason, " "))),
-            Lie::CallsAllMalformed => Err(Undecoded::Reject(Reject::malformed(told.sentence))),
-            Lie::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
+            DecoderDefect::Misjudges if is_cut => reject(Reason::InvalidField),
+            DecoderDefect::IgnoresTail if is_cut => self.shorter(value),
+            DecoderDefect::SaysNothing => Err(Undecoded::Reject(Reject::new(told.reason, " "))),
+            DecoderDefect::CallsAllMalformed => Err(Undecoded::Reject(Reject::malformed(told.sentence))),
+            DecoderDefect::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
                 Err(Undecoded::NeedsSchema(UNKNOWN))
             }
             _ => Err(Undecoded::Reject(told)),
@@ -192,30 +204,34 @@ impl Liar {
 }
 
 #[async_trait]
-impl MessageDecoder for Liar {
+impl MessageDecoder for Double {
     fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
         let id = value.first_chunk::<4>().map_or(0, |id| u32::from_be_bytes(*id));
-        match self.lie {
-            Lie::Guesses if (1..4).contains(&value.len()) => return Err(Undecoded::NeedsSchema(77)),
-            Lie::AsksForNothing if value == [1] => return Err(Undecoded::NeedsSchema(0)),
-            Lie::RefusesEvolved if (EVOLVED..UNKNOWN).contains(&id) => return reject(Reason::UnknownEvent),
-            Lie::AsksByItself => {
+        match self.defect {
+            DecoderDefect::Guesses if (1..4).contains(&value.len()) => {
+                return Err(Undecoded::NeedsSchema(77));
+            }
+            DecoderDefect::AsksForNothing if value == [1] => return Err(Undecoded::NeedsSchema(0)),
+            DecoderDefect::RefusesEvolved if (EVOLVED..UNKNOWN).contains(&id) => {
+                return reject(Reason::UnknownEvent);
+            }
+            DecoderDefect::AsksByItself => {
                 let _told_later = futures::executor::block_on(self.honest.fetch(id));
             }
-            Lie::Forgets => return Err(Undecoded::NeedsSchema(id)),
-            Lie::TakesDownForUnknown if kept(&self.failed).contains(&id) => {
+            DecoderDefect::Forgets => return Err(Undecoded::NeedsSchema(id)),
+            DecoderDefect::TakesDownForUnknown if kept(&self.memory.failed).contains(&id) => {
                 return reject(Reason::UnknownSchema);
             }
             _ => {}
         }
         match self.honest.decode(value) {
             Ok(mut record) => {
-                match self.lie {
-                    Lie::Misreads => record.event.organization_id = "another".into(),
-                    Lie::KeepsBody => record.body = value[5..].into(),
+                match self.defect {
+                    DecoderDefect::Misreads => record.event.organization_id = "another".into(),
+                    DecoderDefect::KeepsBody => record.body = value[5..].into(),
                     _ => {}
                 }
-                *kept(&self.last) = Some(record.clone());
+                *kept(&self.memory.last) = Some(record.clone());
                 Ok(record)
             }
             Err(Undecoded::Reject(told)) => self.tell_reject(told, value),
@@ -224,19 +240,19 @@ impl MessageDecoder for Liar {
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
-        if self.lie == Lie::GivesUp && kept(&self.failed).contains(&schema_id) {
+        if self.defect == DecoderDefect::GivesUp && kept(&self.memory.failed).contains(&schema_id) {
             return Err(RegistryError("for ever".into()));
         }
         let fetched = self.honest.fetch(schema_id).await;
-        if self.lie == Lie::AsksTwice {
+        if self.defect == DecoderDefect::AsksTwice {
             self.honest.fetch(schema_id).await?;
         }
         if fetched.is_err() {
-            kept(&self.failed).insert(schema_id);
+            kept(&self.memory.failed).insert(schema_id);
         }
-        match self.lie {
-            Lie::TakesDownForUnknown | Lie::HidesDown => Ok(()),
-            Lie::ComplainsWithoutWords => fetched.map_err(|_| RegistryError(String::new())),
+        match self.defect {
+            DecoderDefect::TakesDownForUnknown | DecoderDefect::HidesDown => Ok(()),
+            DecoderDefect::ComplainsWithoutWords => fetched.map_err(|_| RegistryError(String::new())),
             _ => fetched,
         }
     }
@@ -244,14 +260,10 @@ impl MessageDecoder for Liar {
 
 #[tokio::test]
 async fn the_fake_of_messages_keeps_its_promises() {
-    assert_eq!(message_decoder(&Faked(None)).await.unwrap(), ["registries that never answer"]);
+    assert_eq!(message_decoder(&FakeMessageHarness(None)).await.unwrap(), ["registries that never answer"]);
 }
 
 #[tokio::test]
 async fn a_decoder_that_breaks_any_promise_is_caught() {
-    for (lie, broken) in LIES {
-        let caught = message_decoder(&Faked(Some(lie))).await;
-        let caught = caught.expect_err(&format!("{lie:?} is not caught"));
-        assert!(caught.contains(broken), "{lie:?}: {caught}");
-    }
+    assert_caught(&DEFECTS, async |defect| message_decoder(&FakeMessageHarness(Some(defect))).await).await;
 }

@@ -19,29 +19,32 @@ fn shared(members: &[&mut Listener]) -> bool {
     held == usize::from(SHARDS) && all.len() == held && members.iter().all(|member| !member.held.is_empty())
 }
 
-impl Stage<'_> {
+impl Stage {
     /// Polls members, which let go of what is revoked, until the shards are shared.
     async fn share(&self, members: &mut [&mut Listener]) -> Checked {
-        for _ in 0..self.harness.patience() {
+        let mut bound = self.bound();
+        loop {
             if shared(members) {
-                // Whoever joined last may not have been heard yet.
+                // The last member to join may not have been heard yet.
                 self.listen(members).await?;
             }
             if shared(members) && members.iter().all(|member| member.revoked.is_empty()) {
                 return Ok(());
+            }
+            if bound.next().is_err() {
+                let held: Vec<_> = members.iter().map(|member| &member.held).collect();
+                return Err(format!("the shards do not get shared: {held:?}"));
             }
             for member in &mut *members {
                 member.poll().await?;
                 member.release_revoked().await;
             }
         }
-        let held: Vec<_> = members.iter().map(|member| &member.held).collect();
-        Err(format!("the shards do not get shared: {held:?}"))
     }
 }
 
 /// All members read all topics of all shards they hold, from the beginning to this end.
-async fn all_is_read(stage: &Stage<'_>, members: &mut [&mut Listener], topics: &[Text], end: i64) -> Checked {
+async fn all_is_read(stage: &Stage, members: &mut [&mut Listener], topics: &[Text], end: i64) -> Checked {
     for member in &mut *members {
         member.start_all(topics).await?;
     }
@@ -64,7 +67,7 @@ async fn all_is_read(stage: &Stage<'_>, members: &mut [&mut Listener], topics: &
 }
 
 /// One more message in every topic partition.
-async fn one_more(stage: &Stage<'_>, topics: &[Text], number: u32) -> Checked {
+async fn one_more(stage: &Stage, topics: &[Text], number: u32) -> Checked {
     for topic in topics {
         for partition in 0..SHARDS {
             stage.produce(topic, partition, number..number + 1).await?;
@@ -73,7 +76,7 @@ async fn one_more(stage: &Stage<'_>, topics: &[Text], number: u32) -> Checked {
     Ok(())
 }
 
-pub(super) async fn moves(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn moves(stage: &mut Stage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;
@@ -89,11 +92,10 @@ pub(super) async fn moves(stage: &mut Stage<'_>) -> Checked {
     }
     stage.share(&mut [&mut one, &mut two]).await?;
 
-    let patience = stage.harness.patience();
     for shard in 0..SHARDS {
         for member in [&mut one, &mut two] {
             let held = member.held.contains(&shard);
-            if member.assigned(shard, patience).await? != held {
+            if member.assigned(shard, stage.bound()).await? != held {
                 return Err(format!(
                     "shard {shard}: {held} was told, but the group, asked anew, says otherwise"
                 ));
@@ -118,7 +120,7 @@ pub(super) async fn moves(stage: &mut Stage<'_>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn expiry(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn expiry(stage: &mut Stage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     let mut two = stage.listener("worker-1", &topics).await?;
@@ -134,9 +136,9 @@ pub(super) async fn expiry(stage: &mut Stage<'_>) -> Checked {
     stage.share(&mut [&mut two]).await?;
     one_more(stage, &topics, 5).await?;
     all_is_read(stage, &mut [&mut two], &topics, 6).await?;
-    let (held, patience) = (one.held.clone(), stage.harness.patience());
+    let held = one.held.clone();
     for shard in &held {
-        if one.assigned(*shard, patience).await? {
+        if one.assigned(*shard, stage.bound()).await? {
             return Err(format!(
                 "the group, asked anew, still assigns shard {shard} to who was taken for dead"
             ));
@@ -152,7 +154,7 @@ pub(super) async fn expiry(stage: &mut Stage<'_>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn fencing(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn fencing(stage: &mut Stage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;

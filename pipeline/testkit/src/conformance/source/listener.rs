@@ -8,9 +8,27 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
 
 use super::{Checked, Stage};
+use crate::wait::Deadline;
 
 /// How long one poll waits.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// How often something that must come may still be polled for.
+pub(super) enum Bound {
+    Polls(u32),
+    Time(Deadline),
+}
+
+impl Bound {
+    /// One more poll, unless there were enough.
+    pub(super) fn next(&mut self) -> Result<(), ()> {
+        match self {
+            Self::Polls(left) => left.checked_sub(1).map(|fewer| *left = fewer).ok_or(()),
+            Self::Time(deadline) if deadline.passed() => Err(()),
+            Self::Time(_) => Ok(()),
+        }
+    }
+}
 
 /// A member that is listened to.
 pub(super) struct Listener {
@@ -62,7 +80,12 @@ impl Reading {
     }
 }
 
-impl Stage<'_> {
+impl Stage {
+    /// The bound of a wait that begins now.
+    pub(super) fn bound(&self) -> Bound {
+        self.place.polls_max().map_or_else(|| Bound::Time(Deadline::start()), Bound::Polls)
+    }
+
     /// A new member that reads these topics.
     pub(super) async fn listener(&self, name: &str, topics: &[Text]) -> Result<Listener, String> {
         Ok(Listener {
@@ -99,20 +122,19 @@ impl Stage<'_> {
         what: &str,
         condition: impl Fn(&[&mut Listener]) -> bool,
     ) -> Checked {
-        for _ in 0..self.harness.patience() {
-            if condition(members) {
-                return Ok(());
-            }
+        let mut bound = self.bound();
+        while !condition(members) {
+            bound.next().map_err(|()| format!("this has not come: {what}"))?;
             for member in &mut *members {
                 member.poll().await?;
             }
         }
-        if condition(members) { Ok(()) } else { Err(format!("this has not come: {what}")) }
+        Ok(())
     }
 
     /// Polls the members for a while: what a source must never do shows.
     pub(super) async fn listen(&self, members: &mut [&mut Listener]) -> Checked {
-        for _ in 0..self.harness.silence() {
+        for _ in 0..self.place.silence() {
             for member in &mut *members {
                 member.poll().await?;
             }
@@ -167,16 +189,16 @@ impl Listener {
         reading.map_or(0, |reading| reading.ends.iter().filter(|end| **end == offset).count())
     }
 
-    /// Asks the group whether it assigns the shard to this member; `polls` times where Kafka does not answer.
-    pub(super) async fn assigned(&mut self, shard: Shard, polls: u32) -> Result<bool, String> {
-        for _ in 0..polls {
+    /// Asks the group whether it assigns the shard to this member; again where Kafka does not answer.
+    pub(super) async fn assigned(&mut self, shard: Shard, mut bound: Bound) -> Result<bool, String> {
+        loop {
             match self.source.assigned(shard).await {
                 Ok(assigned) => return Ok(assigned),
                 Err(SourceError::Unavailable(_)) => self.poll().await?,
                 Err(error) => return Err(format!("asked anew: {error}")),
             }
+            bound.next().map_err(|()| "the group, asked anew, does not answer")?;
         }
-        Err("the group, asked anew, does not answer".into())
     }
 
     /// Polls once, and holds what comes against the promises.

@@ -6,6 +6,7 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, SourceError, Start};
 
+use super::listener::Listener;
 use super::{Checked, Stage};
 
 /// A message whose parts all differ from those of other numbers: some have no key, some no value.
@@ -22,7 +23,7 @@ pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
     }
 }
 
-impl Stage<'_> {
+impl Stage {
     /// Produces messages of these numbers, and returns them as they must be told.
     pub(super) async fn produce(
         &self,
@@ -54,7 +55,7 @@ impl Stage<'_> {
     }
 }
 
-pub(super) async fn partitions(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn partitions(stage: &mut Stage) -> Checked {
     let two = stage.place.create_topic("two", 2).await?;
     let three = stage.place.create_topic("three", 3).await?;
     counted(stage, BTreeMap::from([(two.clone(), 2), (three, 3)])).await?;
@@ -71,10 +72,11 @@ pub(super) async fn partitions(stage: &mut Stage<'_>) -> Checked {
 }
 
 /// A new member counts the partitions of these topics like this.
-async fn counted(stage: &Stage<'_>, expected: BTreeMap<Text, u32>) -> Checked {
+async fn counted(stage: &Stage, expected: BTreeMap<Text, u32>) -> Checked {
     let topics: Vec<Text> = expected.keys().cloned().collect();
     let mut source = stage.place.member("a", &topics).await?;
-    for _ in 0..stage.harness.patience() {
+    let mut bound = stage.bound();
+    while bound.next().is_ok() {
         match source.partitions().await {
             Ok(counts) if counts == expected => {
                 source.close().await;
@@ -88,7 +90,7 @@ async fn counted(stage: &Stage<'_>, expected: BTreeMap<Text, u32>) -> Checked {
     Err("Kafka does not answer".into())
 }
 
-pub(super) async fn nothing_before_start(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn nothing_before_start(stage: &mut Stage) -> Checked {
     let topics = stage.topics(2, 3).await?;
     let mut listener = stage.sole_listener("a", &topics, 2).await?;
     stage.listen(&mut [&mut listener]).await?;
@@ -99,7 +101,7 @@ pub(super) async fn nothing_before_start(stage: &mut Stage<'_>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn every_message(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn every_message(stage: &mut Stage) -> Checked {
     let topics = stage.topics(2, 0).await?;
     let mut expected = BTreeMap::new();
     for (index, topic) in (1_u32..).zip(&topics) {
@@ -120,9 +122,8 @@ pub(super) async fn every_message(stage: &mut Stage<'_>) -> Checked {
         for ((topic, partition), expected) in &mut expected {
             let end = stage.place.end(topic, *partition).await?;
             let what = format!("the end of {topic}, partition {partition}, twice");
-            let told = |one: &[&mut super::listener::Listener]| {
-                one.iter().all(|listener| listener.ends(topic, *partition, end) >= 2)
-            };
+            let told =
+                |one: &[&mut Listener]| one.iter().all(|listener| listener.ends(topic, *partition, end) >= 2);
             stage.until(&mut [&mut listener], &what, told).await?;
             let reading = listener.readings.get(&(topic.clone(), *partition));
             let found = reading.map(|reading| &reading.messages);
@@ -147,13 +148,13 @@ fn first_difference(found: &[Message], expected: &[Message]) -> String {
     }
 }
 
-pub(super) async fn starts(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn starts(stage: &mut Stage) -> Checked {
     let topics = stage.topics(1, 10).await?;
     let topic = topics.first().cloned().unwrap_or_default();
     let mut listener = stage.sole_listener("a", &topics, 1).await?;
     for from in [4, 0, 10, 9] {
         listener.start(&topics, 0, Start::At(from)).await?;
-        let reached = |one: &[&mut super::listener::Listener]| {
+        let reached = |one: &[&mut Listener]| {
             one.iter().all(|listener| topics.iter().all(|topic| listener.ends(topic, 0, 10) > 0))
         };
         stage.until(&mut [&mut listener], "the end after a start at an offset", reached).await?;
@@ -169,21 +170,17 @@ pub(super) async fn starts(stage: &mut Stage<'_>) -> Checked {
     stage.produce(&topic, 0, 10..12).await?;
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&topics, 0, Start::At(10)).await?;
-    let heard = |one: &[&mut super::listener::Listener]| {
-        one.iter().all(|listener| listener.offsets(&topic, 0) == [10, 11])
-    };
+    let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [10, 11]);
     stage.until(&mut [&mut listener], "messages after a release and a start", heard).await?;
     // A start takes the place of the one before.
     listener.start(&topics, 0, Start::At(11)).await?;
-    let heard = |one: &[&mut super::listener::Listener]| {
-        one.iter().all(|listener| listener.offsets(&topic, 0) == [11])
-    };
+    let heard = |one: &[&mut Listener]| one.iter().all(|listener| listener.offsets(&topic, 0) == [11]);
     stage.until(&mut [&mut listener], "messages after a second start", heard).await?;
     listener.source.close().await;
     Ok(())
 }
 
-pub(super) async fn offsets_lost(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn offsets_lost(stage: &mut Stage) -> Checked {
     let topics = stage.topics(4, 10).await?;
     let [topic, other] = topics.as_slice() else { return Err("two topics are wanted".into()) };
     for partition in 0..4 {
@@ -194,7 +191,7 @@ pub(super) async fn offsets_lost(stage: &mut Stage<'_>) -> Checked {
     for (shard, from) in starts {
         listener.start(std::slice::from_ref(topic), shard, from).await?;
     }
-    let told = |one: &[&mut super::listener::Listener]| {
+    let told = |one: &[&mut Listener]| {
         one.iter().all(|listener| {
             [0, 1].iter().all(|shard| listener.offsets_lost.contains(&(topic.clone(), *shard)))
                 && [2, 3].iter().all(|shard| listener.ends(topic, *shard, 10) > 0)
@@ -210,7 +207,7 @@ pub(super) async fn offsets_lost(stage: &mut Stage<'_>) -> Checked {
     // Nothing follows, and a start where there is something mends it.
     stage.listen(&mut [&mut listener]).await?;
     listener.start(&[topic.clone(), other.clone()], 0, Start::At(7)).await?;
-    let mended = |one: &[&mut super::listener::Listener]| {
+    let mended = |one: &[&mut Listener]| {
         one.iter().all(|listener| listener.ends(topic, 0, 10) > 0 && listener.ends(other, 0, 10) > 0)
     };
     stage.until(&mut [&mut listener], "the end after a start behind what was lost", mended).await?;
@@ -218,9 +215,9 @@ pub(super) async fn offsets_lost(stage: &mut Stage<'_>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn commits(stage: &mut Stage<'_>) -> Checked {
+pub(super) async fn commits(stage: &mut Stage) -> Checked {
     let topics = stage.topics(1, 5).await?;
-    let ended = |one: &[&mut super::listener::Listener]| {
+    let ended = |one: &[&mut Listener]| {
         one.iter().all(|listener| topics.iter().all(|topic| listener.ends(topic, 0, 5) > 0))
     };
     for name in ["a", "b"] {

@@ -11,49 +11,44 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
 
-use super::{Harness, Place, source};
-use crate::fakes::{FakeBroker, Record};
+use super::{Harness, SourcePlace, source};
+use crate::conformance::fault_double::{FaultDouble, assert_caught};
+use crate::fakes::{FakeBroker, FakeSource, Record};
 
 /// The fake, with sources that break a promise or none.
-struct Faked {
+struct FakeSourceHarness {
     /// None: polls are not random.
     seed: Option<u64>,
     eager: bool,
-    lie: Option<Lie>,
+    defect: Option<SourceDefect>,
     places: AtomicU64,
 }
 
-impl Faked {
-    fn new(seed: Option<u64>, eager: bool, lie: Option<Lie>) -> Self {
-        Self { seed, eager, lie, places: AtomicU64::new(0) }
+impl FakeSourceHarness {
+    fn new(seed: Option<u64>, eager: bool, defect: Option<SourceDefect>) -> Self {
+        Self { seed, eager, defect, places: AtomicU64::new(0) }
     }
 }
 
-struct FakePlace {
+struct FakeSourcePlace {
     broker: FakeBroker,
-    lie: Option<Lie>,
+    defect: Option<SourceDefect>,
 }
 
-#[async_trait]
-impl Harness for Faked {
-    async fn place(&self) -> Result<Box<dyn Place>, String> {
+#[async_trait(?Send)]
+impl Harness for FakeSourceHarness {
+    type Place = dyn SourcePlace;
+
+    async fn place(&self) -> Result<Box<dyn SourcePlace>, String> {
         let number = self.places.fetch_add(1, Ordering::Relaxed);
         let broker = self.seed.map_or_else(FakeBroker::default, |seed| FakeBroker::seeded(seed + number));
         broker.set_eager(self.eager);
-        Ok(Box::new(FakePlace { broker, lie: self.lie }))
-    }
-
-    fn patience(&self) -> u32 {
-        300
-    }
-
-    fn silence(&self) -> u32 {
-        20
+        Ok(Box::new(FakeSourcePlace { broker, defect: self.defect }))
     }
 }
 
-#[async_trait]
-impl Place for FakePlace {
+#[async_trait(?Send)]
+impl SourcePlace for FakeSourcePlace {
     async fn create_topic(&self, name: &str, partitions: Shard) -> Result<Text, String> {
         self.broker.set_partitions(name, partitions);
         Ok(name.into())
@@ -81,10 +76,18 @@ impl Place for FakePlace {
     async fn member(&self, name: &str, topics: &[Text]) -> Result<Box<dyn Source>, String> {
         let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
         let honest = self.broker.source(name, &topics);
-        Ok(match self.lie {
-            Some(lie) => Box::new(Liar { honest: Box::new(honest), lie, kept: Vec::new() }),
+        Ok(match self.defect {
+            Some(defect) => Box::new(FaultDouble { honest, defect, memory: Vec::new() }),
             None => Box::new(honest),
         })
+    }
+
+    fn polls_max(&self) -> Option<u32> {
+        Some(300)
+    }
+
+    fn silence(&self) -> u32 {
+        20
     }
 
     async fn expire(&self, name: &str) -> Result<bool, String> {
@@ -94,7 +97,7 @@ impl Place for FakePlace {
 
 /// A promise that a source breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum SourceDefect {
     /// Loses a message.
     Skips,
     /// Tells messages twice.
@@ -127,37 +130,36 @@ enum Lie {
     DropsHeaders,
 }
 
-/// Every lie, and the promise that it breaks.
-const LIES: [(Lie, &str); 15] = [
-    (Lie::Skips, "every message is told once"),
-    (Lie::Repeats, "offset 2 of nodes, partition 1 came where 3 or later was due"),
-    (Lie::Disorders, "offset 1 of nodes, partition 1 came where 3 or later was due"),
-    (Lie::EndsEarly, "offset 0 of nodes, partition 1 came where 3 or later was due"),
-    (Lie::EndsOnce, "this has not come: the end of nodes, partition 0, twice"),
-    (Lie::ReadsCommits, "commits are never read back"),
-    (Lie::HidesLostOffsets, "this has not come: two lost offsets"),
-    (Lie::GoesOn, "shards move whole, and only when they are released: messages of nodes, partition 2 came"),
-    (Lie::ReleasesAtOnce, "were assigned before they were released"),
-    (Lie::HidesLoss, "who was taken for dead is told so"),
-    (Lie::StartsByItself, "nothing is told before a start"),
-    (Lie::Miscounts, "partitions of every topic are counted"),
-    (Lie::HalvesShards, "this has not come: the end of nodes"),
-    (Lie::BelievesItself, "the group, asked anew, says otherwise"),
-    (Lie::DropsHeaders, "every message is told once"),
+/// Every defect, and the promise that it breaks.
+const DEFECTS: [(SourceDefect, &str); 15] = [
+    (SourceDefect::Skips, "every message is told once"),
+    (SourceDefect::Repeats, "offset 2 of nodes, partition 1 came where 3 or later was due"),
+    (SourceDefect::Disorders, "offset 1 of nodes, partition 1 came where 3 or later was due"),
+    (SourceDefect::EndsEarly, "offset 0 of nodes, partition 1 came where 3 or later was due"),
+    (SourceDefect::EndsOnce, "this has not come: the end of nodes, partition 0, twice"),
+    (SourceDefect::ReadsCommits, "commits are never read back"),
+    (SourceDefect::HidesLostOffsets, "this has not come: two lost offsets"),
+    (
+        SourceDefect::GoesOn,
+        "shards move whole, and only when they are released: messages of nodes, partition 2 came",
+    ),
+    (SourceDefect::ReleasesAtOnce, "were assigned before they were released"),
+    (SourceDefect::HidesLoss, "who was taken for dead is told so"),
+    (SourceDefect::StartsByItself, "nothing is told before a start"),
+    (SourceDefect::Miscounts, "partitions of every topic are counted"),
+    (SourceDefect::HalvesShards, "this has not come: the end of nodes"),
+    (SourceDefect::BelievesItself, "the group, asked anew, says otherwise"),
+    (SourceDefect::DropsHeaders, "every message is told once"),
 ];
 
-/// A source that breaks one promise.
-struct Liar {
-    honest: Box<dyn Source>,
-    lie: Lie,
-    kept: Vec<Signal>,
-}
+/// It keeps what it may still tell after a revocation.
+type Double = FaultDouble<FakeSource, SourceDefect, Vec<Signal>>;
 
 #[async_trait]
-impl Source for Liar {
+impl Source for Double {
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
         let mut counts = self.honest.partitions().await?;
-        if self.lie == Lie::Miscounts {
+        if self.defect == SourceDefect::Miscounts {
             counts.values_mut().for_each(|count| *count += 1);
         }
         Ok(counts)
@@ -165,21 +167,23 @@ impl Source for Liar {
 
     async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
         let mut signals = self.honest.poll(wait).await?;
-        match self.lie {
-            Lie::EndsEarly => signals.sort_by_key(|signal| !matches!(signal, Signal::End { .. })),
-            Lie::EndsOnce => signals.retain(|signal| {
-                let again = matches!(signal, Signal::End { .. }) && self.kept.contains(signal);
-                self.kept.push(signal.clone());
+        match self.defect {
+            SourceDefect::EndsEarly => signals.sort_by_key(|signal| !matches!(signal, Signal::End { .. })),
+            SourceDefect::EndsOnce => signals.retain(|signal| {
+                let again = matches!(signal, Signal::End { .. }) && self.memory.contains(signal);
+                self.memory.push(signal.clone());
                 !again
             }),
-            Lie::HidesLostOffsets => signals.retain(|signal| !matches!(signal, Signal::OffsetsLost { .. })),
-            Lie::HidesLoss => signals.retain(|signal| !matches!(signal, Signal::Lost(_))),
-            Lie::ReleasesAtOnce => self.release_at_once(&signals).await,
-            Lie::StartsByItself => self.start_by_itself(&signals).await?,
-            Lie::GoesOn => self.go_on(&mut signals),
+            SourceDefect::HidesLostOffsets => {
+                signals.retain(|signal| !matches!(signal, Signal::OffsetsLost { .. }))
+            }
+            SourceDefect::HidesLoss => signals.retain(|signal| !matches!(signal, Signal::Lost(_))),
+            SourceDefect::ReleasesAtOnce => self.release_at_once(&signals).await,
+            SourceDefect::StartsByItself => self.start_by_itself(&signals).await?,
+            SourceDefect::GoesOn => self.go_on(&mut signals),
             _ => signals.iter_mut().for_each(|signal| {
                 if let Signal::Messages(messages) = signal {
-                    tamper(self.lie, messages);
+                    tamper(self.defect, messages);
                 }
             }),
         }
@@ -188,13 +192,13 @@ impl Source for Liar {
     }
 
     async fn start(&mut self, shard: Shard, mut from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
-        match self.lie {
-            Lie::ReadsCommits => from.iter_mut().for_each(|(topic, start)| {
+        match self.defect {
+            SourceDefect::ReadsCommits => from.iter_mut().for_each(|(topic, start)| {
                 if let Some(next) = COMMITTED.with_borrow(|committed| committed.get(topic).copied()) {
                     *start = Start::At(next);
                 }
             }),
-            Lie::HalvesShards => from.retain(|topic, _| &**topic != "nodes"),
+            SourceDefect::HalvesShards => from.retain(|topic, _| &**topic != "nodes"),
             _ => {}
         }
         self.honest.start(shard, from).await
@@ -206,7 +210,7 @@ impl Source for Liar {
 
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
         let honest = self.honest.assigned(shard).await?;
-        Ok(honest || self.lie == Lie::BelievesItself)
+        Ok(honest || self.defect == SourceDefect::BelievesItself)
     }
 
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
@@ -220,21 +224,21 @@ impl Source for Liar {
 }
 
 thread_local! {
-    /// What liars have committed.
+    /// What doubles have committed.
     static COMMITTED: RefCell<BTreeMap<Text, i64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-fn tamper(lie: Lie, messages: &mut Vec<Message>) {
-    match lie {
-        Lie::Skips => messages.retain(|message| message.offset != 2),
-        Lie::Repeats => messages.extend(messages.last().cloned()),
-        Lie::Disorders => messages.reverse(),
-        Lie::DropsHeaders => messages.iter_mut().for_each(|message| message.headers.clear()),
+fn tamper(defect: SourceDefect, messages: &mut Vec<Message>) {
+    match defect {
+        SourceDefect::Skips => messages.retain(|message| message.offset != 2),
+        SourceDefect::Repeats => messages.extend(messages.last().cloned()),
+        SourceDefect::Disorders => messages.reverse(),
+        SourceDefect::DropsHeaders => messages.iter_mut().for_each(|message| message.headers.clear()),
         _ => {}
     }
 }
 
-impl Liar {
+impl Double {
     async fn release_at_once(&mut self, signals: &[Signal]) {
         for signal in signals {
             if let Signal::Revoked(shards) = signal {
@@ -261,11 +265,11 @@ impl Liar {
         for signal in &*signals {
             match signal {
                 Signal::Messages(messages) => {
-                    self.kept.push(Signal::Messages(messages.last().cloned().into_iter().collect()));
+                    self.memory.push(Signal::Messages(messages.last().cloned().into_iter().collect()));
                 }
                 Signal::Revoked(shards) => {
                     let revoked = |message: &Message| shards.contains(&message.partition);
-                    late.extend(self.kept.extract_if(
+                    late.extend(self.memory.extract_if(
                         ..,
                         |kept| matches!(kept, Signal::Messages(messages) if messages.iter().any(revoked)),
                     ));
@@ -280,7 +284,7 @@ impl Liar {
 #[tokio::test]
 async fn the_fake_of_kafka_keeps_its_promises() {
     for eager in [false, true] {
-        let left_out = source(&Faked::new(None, eager, None)).await.unwrap();
+        let left_out = source(&FakeSourceHarness::new(None, eager, None)).await.unwrap();
         assert!(left_out.is_empty(), "{left_out:?}");
     }
 }
@@ -288,7 +292,7 @@ async fn the_fake_of_kafka_keeps_its_promises() {
 #[tokio::test]
 async fn the_fake_of_kafka_keeps_its_promises_however_polls_fall_out() {
     for seed in 0..50 {
-        let fake = Faked::new(Some(seed * 1_000), seed % 2 == 0, None);
+        let fake = FakeSourceHarness::new(Some(seed * 1_000), seed % 2 == 0, None);
         let left_out = source(&fake).await.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         assert!(left_out.is_empty(), "{left_out:?}");
     }
@@ -296,10 +300,9 @@ async fn the_fake_of_kafka_keeps_its_promises_however_polls_fall_out() {
 
 #[tokio::test]
 async fn a_source_that_breaks_any_promise_is_caught() {
-    for (lie, broken) in LIES {
+    let suite = async |defect| {
         COMMITTED.with_borrow_mut(BTreeMap::clear);
-        let caught = source(&Faked::new(None, false, Some(lie))).await;
-        let caught = caught.expect_err(&format!("{lie:?} is not caught"));
-        assert!(caught.contains(broken), "{lie:?}: {caught}");
-    }
+        source(&FakeSourceHarness::new(None, false, Some(defect))).await
+    };
+    assert_caught(&DEFECTS, suite).await;
 }
