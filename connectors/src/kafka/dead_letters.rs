@@ -1,6 +1,6 @@
 //! The topic of dead letters: messages as they came, with headers that say why they were rejected and where they were.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,6 @@ use prorata_worker::source::{DeadLetterTopic, SourceError};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::context::lock;
 use super::probe::Asker;
 use super::producer::{Delivery, Record, Sender};
 use super::settings::{Connection, wrong};
@@ -27,9 +26,8 @@ const FULL: Duration = Duration::from_millis(5);
 
 /// Where dead letters go on Kafka.
 pub struct KafkaDeadLetters {
-    connection: Connection,
     topic: String,
-    sender: Mutex<Arc<Sender>>,
+    sender: Sender,
 }
 
 impl KafkaDeadLetters {
@@ -49,17 +47,8 @@ impl KafkaDeadLetters {
                 connection.brokers
             )));
         }
-        let sender = Mutex::new(Arc::new(Sender::new(&connection, PATIENCE, BATCH_BYTES)?));
-        Ok(Self { connection, topic, sender })
-    }
-
-    /// The producer; made anew after one that has given up.
-    fn sender(&self) -> Result<Arc<Sender>, SourceError> {
-        let mut sender = lock(&self.sender);
-        if sender.is_dead() {
-            *sender = Arc::new(Sender::new(&self.connection, PATIENCE, BATCH_BYTES)?);
-        }
-        Ok(Arc::clone(&sender))
+        let sender = Sender::new(&connection, PATIENCE, BATCH_BYTES)?;
+        Ok(Self { topic, sender })
     }
 }
 
@@ -70,7 +59,6 @@ impl KafkaDeadLetters {
     /// Sends letters, and waits for the answer to each. Answers which were refused.
     async fn deliver<'l>(
         &self,
-        sender: &Sender,
         letters: &[&'l DeadLetter],
         deadline: Instant,
     ) -> Result<Vec<Refused<'l>>, SourceError> {
@@ -85,7 +73,7 @@ impl KafkaDeadLetters {
                 value: Some(&letter.rejected.bytes),
                 headers: &headers,
             };
-            while !sender.offer(&record, &delivery)? {
+            while !self.sender.offer(&record, &delivery)? {
                 if Instant::now() >= deadline {
                     return Err(late());
                 }
@@ -105,14 +93,13 @@ impl KafkaDeadLetters {
 #[async_trait]
 impl DeadLetterTopic for KafkaDeadLetters {
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
-        let sender = self.sender()?;
         let deadline = Instant::now() + PATIENCE + PATIENCE / 2;
         let letters: Vec<&DeadLetter> = letters.iter().collect();
         let (mut failure, mut too_large) = (None, None);
-        for (letter, code, reason) in self.deliver(&sender, &letters, deadline).await? {
+        for (letter, code, reason) in self.deliver(&letters, deadline).await? {
             // Brokers refuse a batch for the size of all its messages: alone, a letter is judged by its own.
             let refused = match code {
-                Code::MessageSizeTooLarge => self.deliver(&sender, &[letter], deadline).await?.pop(),
+                Code::MessageSizeTooLarge => self.deliver(&[letter], deadline).await?.pop(),
                 _ => Some((letter, code, reason)),
             };
             match refused {
@@ -121,6 +108,6 @@ impl DeadLetterTopic for KafkaDeadLetters {
             }
         }
         // Size alone may be blamed only where all others have been taken.
-        failure.or(too_large).map_or(Ok(()), |(_, code, reason)| Err(sender.meaning(code, &reason)))
+        failure.or(too_large).map_or(Ok(()), |(_, code, reason)| Err(self.sender.meaning(code, &reason)))
     }
 }

@@ -1,5 +1,13 @@
-//! Sending: each message to the partition of its key as Kafka's own clients do (murmur2), and nothing is done until the
-//! brokers have it.
+//! Sending messages: each goes to the partition of its key as Kafka's own clients choose it (murmur2), and counts as sent
+//! once all in-sync replicas have it.
+//!
+//! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no harm: an
+//! event is known by its natural key and its content, a dead letter by the topic, partition and offset in its
+//! headers. Order needs no guarantee either: the engine orders events by their time and natural key, whatever order
+//! they arrive in, and the watermark tolerates some lateness. So `enable.idempotence` would buy nothing, and it costs
+//! a lot: while the brokers have no producer id to give (a cluster that has just started, brokers back from an
+//! outage), the client library's broker threads spin (librdkafka issues 3692 and 2565, open). Measured on a fresh
+//! cluster of three at 173 messages a second: 11.3 s of processor time in 7 s with it, 0.25 s without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +28,10 @@ use super::settings::{Connection, wrong};
 
 /// Bytes of generated events in one batch, about.
 const BATCH_BYTES: u32 = 1_000_000;
+
+/// Requests that wait for one broker's answer at a time: what an unreachable broker has to be sent again, and the number
+/// of batches that may overtake one that is sent again. The library's own default is a million.
+const REQUESTS_IN_FLIGHT_MAX: &str = "5";
 
 /// How long a full queue is waited for at a time.
 const FULL: Duration = Duration::from_millis(5);
@@ -137,8 +149,11 @@ impl Sender {
     ) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
         for (key, value) in [
+            // At least once: all in-sync replicas answer, and what fails is sent again until `message.timeout.ms`.
             ("acks", "all"),
-            ("enable.idempotence", "true"),
+            ("enable.idempotence", "false"),
+            ("retries", "2147483647"),
+            ("max.in.flight.requests.per.connection", REQUESTS_IN_FLIGHT_MAX),
             ("partitioner", "murmur2_random"),
             ("compression.type", "lz4"),
             ("linger.ms", "20"),
@@ -207,11 +222,6 @@ impl Sender {
             }
             _ => failure::running(&self.connection, code, reason),
         }
-    }
-
-    /// Whether the producer has given up for good, and must be made anew.
-    pub(super) fn is_dead(&self) -> bool {
-        self.producer.client().fatal_error().is_some()
     }
 }
 
