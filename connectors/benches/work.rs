@@ -20,8 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
-use prorata_connectors::archive::write_events;
+use prorata_connectors::archive::{AvroArchive, write_events};
+use prorata_connectors::clock::SystemClock;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::{Store, open_input};
@@ -141,7 +141,7 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(ParquetEncoder),
+            encoder: Arc::new(prorata_tables::encode),
             clock: Arc::new(SystemClock),
         },
         input: open_input(events).unwrap(),
@@ -179,7 +179,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(ParquetEncoder),
+            encoder: Arc::new(prorata_tables::encode),
             clock: Arc::new(clock.clone()),
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),

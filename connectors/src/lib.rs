@@ -1,11 +1,10 @@
 //! The real things behind the ports: Avro, the archive of events, object stores, Delta tables, dead letters.
 
-pub mod adapters;
 pub mod archive;
 pub mod avro;
+pub mod clock;
 pub mod delta;
 pub mod kafka;
 pub mod messages;
 pub mod registry;
 pub mod store;
-pub mod tables;

@@ -1,12 +1,12 @@
 //! The real archive and encoder keep the promises of their ports.
 
-#[path = "tables/samples.rs"]
+#[path = "../../pipeline/tables/tests/tables/samples.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod samples;
 #[path = "../../schemas/tests/support/mod.rs"]
 mod support;
 
-use prorata_connectors::adapters::{AvroArchive, ParquetEncoder};
+use prorata_connectors::archive::AvroArchive;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
@@ -23,6 +23,6 @@ fn parquet_files_keep_the_promises_of_a_table_encoder() {
     let (hour, other) =
         (samples::full_hour("acme", Hour(490_000)), samples::full_hour("bird", Hour(490_000)));
     for table in Table::ALL {
-        files::table_encoder(&ParquetEncoder, table, &hour, &other).unwrap();
+        files::table_encoder(&prorata_tables::encode, table, &hour, &other).unwrap();
     }
 }

@@ -8,8 +8,9 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;
+use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
-use prorata_worker::ports::{AddFile, CommitOutcome, ObjectStore, TableCommit, TableCommitter};
+use prorata_worker::ports::{CommitOutcome, ObjectStore, TableCommit, TableCommitter};
 
 fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
@@ -17,10 +18,10 @@ fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {
 }
 
 fn commit(number: u64) -> TableCommit {
-    let file = AddFile {
+    let file = FileEntry {
         path: format!("date=2026-11-20/file-{number}.parquet"),
-        date: "2026-11-20".into(),
         bytes: 10,
+        digest: String::new(),
         stats: Some(r#"{"numRecords":1}"#.into()),
     };
     let transactions = [(names::transaction(0), number)].into();

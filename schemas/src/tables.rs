@@ -1,6 +1,8 @@
-//! Names of the hourly tables.
+//! The hourly tables: their names, a file of one of them, and what `hours` says of when events arrived.
 
 use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
 
 /// The hourly tables, in the order in which they are published; `hours` is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,4 +39,33 @@ impl Table {
             Self::Hours => "hours",
         }
     }
+}
+
+/// One file of a table: one shard's rows of one hour, before it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedFile {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Its number of rows.
+    pub rows: u64,
+    /// Its statistics as the Delta log carries them: a JSON object whose decimals are exact numbers.
+    pub stats: String,
+    /// Digest of the content that depends on events and rules alone, in hexadecimal: of the bytes, and for `hours` of
+    /// all columns but those of [`HourClock`].
+    pub digest: String,
+}
+
+/// The columns of `hours` that depend on when events arrived, of one organization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourClock {
+    /// Number of events that came after the hour had closed.
+    pub late_events: i64,
+    /// Latest event time seen when the hour was folded.
+    pub max_event_time_seen: Option<Timestamp>,
+    /// Whether the watermark has passed the hour's end.
+    pub complete: bool,
+    /// How often the hour's rows have changed since they were first published.
+    pub revision: i64,
+    /// When they last changed.
+    pub last_updated: Timestamp,
 }

@@ -16,3 +16,39 @@ pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters}
 pub use prorata_worker::ports::{Position, Rejected};
 pub use read::{OnRecord, read_events};
 pub use write::{archive_schema, write_events};
+
+use std::io::{self, Read};
+
+use prorata_schemas::event::EventKind;
+use prorata_schemas::reject::Reject;
+use prorata_worker::ports::{Archive, DeadLetter, EachRecord, FormatError};
+
+/// The worker's archive as Avro object container files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvroArchive;
+
+impl Archive for AvroArchive {
+    fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> io::Result<()> {
+        match read_events(file, &mut |position, record| each(Some(position), record)) {
+            Ok(()) => Ok(()),
+            Err(FileError::Io(error)) => Err(error),
+            Err(error @ (FileError::NotAvro(_) | FileError::Codec(_))) => {
+                let reject = Reject::malformed(error.to_string());
+                each(None, Err(Rejected { reject, bytes: Vec::new() }));
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
+        write_events(events).map_err(|error| FormatError::new("encode events", error))
+    }
+
+    fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
+        write_dead_letters(letters).map_err(|error| FormatError::new("encode dead letters", error))
+    }
+
+    fn read_dead_letters(&self, bytes: &[u8]) -> Result<Vec<DeadLetter>, FormatError> {
+        read_dead_letters(bytes).map_err(|error| FormatError::new("decode dead letters", error))
+    }
+}

@@ -21,13 +21,13 @@ use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaTable, DeltaTableError};
 use object_store::prefix::PrefixStore;
 use prorata_schemas::tables::Table;
+use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::ports::{
-    AddFile, CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
+    CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
 };
 use tokio::sync::Mutex;
 
 use crate::store::Store;
-use crate::tables;
 
 use failure::{failure, kind_of};
 
@@ -85,7 +85,7 @@ impl DeltaTables {
     }
 
     async fn create(&self, table: Table) -> Result<(), TableError> {
-        let columns: StructType = tables::schema(table)
+        let columns: StructType = prorata_tables::schema(table)
             .as_ref()
             .try_into_kernel()
             .map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))?;
@@ -93,7 +93,7 @@ impl DeltaTables {
         let properties = [
             ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_owned()),
             ("delta.enableExpiredLogCleanup", "false".to_owned()),
-            ("delta.dataSkippingStatsColumns", tables::stats_columns(table).join(",")),
+            ("delta.dataSkippingStatsColumns", prorata_tables::stats_columns(table).join(",")),
         ];
         CreateBuilder::new()
             .with_log_store(self.log_store(table)?)
@@ -230,14 +230,19 @@ fn plain(field: &StructField) -> StructField {
     StructField::new(field.name().clone(), field.data_type().clone(), field.is_nullable())
 }
 
+/// The partition that a file's path names.
+fn date_of(path: &str) -> Option<&str> {
+    path.strip_prefix("date=")?.split_once('/').map(|(date, _)| date)
+}
+
 fn partition(date: &str) -> HashMap<String, Option<String>> {
     HashMap::from([(PARTITION.to_owned(), Some(date.to_owned()))])
 }
 
-fn add(file: &AddFile, now: i64) -> Add {
+fn add(file: &FileEntry, now: i64) -> Add {
     Add {
         path: file.path.clone(),
-        partition_values: partition(&file.date),
+        partition_values: date_of(&file.path).map(partition).unwrap_or_default(),
         size: i64::try_from(file.bytes).unwrap_or(i64::MAX),
         modification_time: now,
         data_change: true,
@@ -251,7 +256,7 @@ fn add(file: &AddFile, now: i64) -> Add {
 }
 
 fn remove(path: &str, size: Option<i64>, now: i64) -> Remove {
-    let date = path.strip_prefix("date=").and_then(|rest| rest.split_once('/')).map(|(date, _)| date);
+    let date = date_of(path);
     Remove {
         path: path.to_owned(),
         data_change: true,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::archive::AvroArchive;
+use prorata_connectors::clock::SystemClock;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::time::Hour;
@@ -93,7 +94,7 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store)),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(ParquetEncoder),
+            encoder: Arc::new(prorata_tables::encode),
             clock: Arc::new(SystemClock),
         },
         input,

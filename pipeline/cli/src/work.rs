@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::archive::AvroArchive;
+use prorata_connectors::clock::SystemClock;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
@@ -135,7 +136,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store)),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(ParquetEncoder),
+            encoder: Arc::new(prorata_tables::encode),
             clock: Arc::new(SystemClock),
         },
         decoder,

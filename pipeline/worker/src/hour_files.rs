@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::checkpoint::{FileEntry, HourEntry};
 use crate::error::{Result, WorkerError};
 use crate::fold::{self, FoldedHour};
 use crate::names::{self, Shard, Stamp, TableFile};
-use crate::ports::{FormatError, HourClock, TableCommitter, TableEncoder};
+use crate::ports::{FormatError, TableCommitter, TableEncoder};
 use crate::snapshot;
 
 /// Gives names to new objects of one shard, until its next checkpoint.
@@ -144,8 +144,8 @@ pub fn encode(encoder: &dyn TableEncoder, job: Job) -> Result<EncodedHour> {
             (Some(file), _) => {
                 let name = TableFile { hour, shard, stamp: stamper.next(), digest: file.digest.clone() };
                 let path = name.path();
-                objects.push((format!("{}/{path}", table.name()), file.bytes.clone()));
                 let bytes = file.bytes.len() as u64;
+                objects.push((format!("{}/{path}", table.name()), file.bytes.into()));
                 files.insert(table, FileEntry { path, bytes, digest: file.digest, stats: Some(file.stats) });
             }
             (None, _) => {}

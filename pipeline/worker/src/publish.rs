@@ -13,9 +13,7 @@ use crate::backoff;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{
-    AddFile, Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError,
-};
+use crate::ports::{Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError};
 
 /// What publishing came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -181,12 +179,7 @@ fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LiveHours
         let there = live.and_then(|live| live.get(hour)).map(Vec::as_slice).unwrap_or_default();
         let wanted = entry.tables.get(&table);
         if let Some(file) = wanted.filter(|file| !there.contains(&file.path)) {
-            commit.adds.push(AddFile {
-                path: file.path.clone(),
-                date: hour.date().to_string(),
-                bytes: file.bytes,
-                stats: file.stats.clone(),
-            });
+            commit.adds.push(file.clone());
         }
         commit
             .removes

@@ -15,13 +15,14 @@ const ROOMS: &[&str] = &["connectors", "deploy", "pipeline", "schemas", "testdat
 const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-schemas", "schemas", &[]),
     ("prorata-engine", "pipeline/engine", &["prorata-schemas"]),
+    ("prorata-tables", "pipeline/tables", &["prorata-schemas"]),
     ("prorata-worker", "pipeline/worker", &["prorata-schemas", "prorata-engine"]),
     ("prorata-testkit", "pipeline/testkit", &["prorata-schemas", "prorata-worker"]),
-    ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-worker"]),
+    ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     (
         "prorata",
         "pipeline/cli",
-        &["prorata-schemas", "prorata-engine", "prorata-worker", "prorata-connectors"],
+        &["prorata-schemas", "prorata-engine", "prorata-tables", "prorata-worker", "prorata-connectors"],
     ),
     ("prorata-reference", "tests/reference", &["prorata-schemas"]),
     (

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use prorata_connectors::adapters::{AvroArchive, ParquetEncoder, SystemClock};
+use prorata_connectors::archive::AvroArchive;
+use prorata_connectors::clock::SystemClock;
 use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::store::Store;
@@ -132,7 +133,7 @@ async fn replay(
                 store: Arc::new(store.clone()),
                 tables: Arc::new(DeltaTables::new(store)),
                 archive: Arc::new(AvroArchive),
-                encoder: Arc::new(ParquetEncoder),
+                encoder: Arc::new(prorata_tables::encode),
                 clock: Arc::new(SystemClock),
             },
             input: Arc::new(InMemoryFiles::default()),

@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::Timestamp;
 use prorata_worker::fold::Body;
-use prorata_worker::ports::{
-    Archive, DeadLetter, FormatError, HourClock, Origin, Position, Rejected, TableEncoder,
-};
+use prorata_worker::ports::{Archive, DeadLetter, FormatError, Origin, Position, Rejected, TableEncoder};
 
 use crate::conformance::{Checked, equal};
 

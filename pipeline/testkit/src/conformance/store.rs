@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
+use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
-use prorata_worker::ports::{
-    AddFile, CommitOutcome, LiveFile, ObjectStore, Put, TableCommit, TableCommitter,
-};
+use prorata_worker::ports::{CommitOutcome, LiveFile, ObjectStore, Put, TableCommit, TableCommitter};
 
 use super::{Checked, equal};
 
@@ -76,13 +75,13 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
     let none = tables.transactions(table, empty.version, &both).await.map_err(text)?;
     equal("transactions of a new table", none, BTreeMap::new())?;
 
-    let add = |name: &str| AddFile {
+    let add = |name: &str| FileEntry {
         path: format!("date=2026-11-20/{name}.parquet"),
-        date: "2026-11-20".into(),
         bytes: 10,
+        digest: String::new(),
         stats: Some(r#"{"numRecords":1}"#.into()),
     };
-    let commit = |adds: Vec<AddFile>, removes: Vec<String>, seq| TableCommit {
+    let commit = |adds: Vec<FileEntry>, removes: Vec<String>, seq| TableCommit {
         adds,
         removes,
         transactions: [(ours.clone(), seq)].into(),

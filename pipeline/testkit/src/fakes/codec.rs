@@ -4,16 +4,14 @@ use std::io::Read;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, EncodedFile, FormatError, HourClock, Origin, Position, Rejected,
-    TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, FormatError, Origin, Position, Rejected, TableEncoder,
 };
 use prorata_worker::snapshot::hex;
 use prorata_worker::source::Header;
@@ -144,7 +142,7 @@ impl TableEncoder for FakeEncoder {
         let content = lines.join("\n");
         let digest = hex(&Sha256::digest(&content));
         let clocks = if table == Table::Hours { format!("\n{clocks:?}") } else { String::new() };
-        let bytes = Bytes::from(content + &clocks);
+        let bytes = (content + &clocks).into_bytes();
         Ok(Some(EncodedFile { bytes, rows: lines.len() as u64, stats: "{}".into(), digest }))
     }
 }

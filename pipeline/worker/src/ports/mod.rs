@@ -14,7 +14,4 @@ pub use archive::{Archive, DeadLetter, EachRecord, Origin, Position, Rejected};
 pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, Listed, ObjectStore, Put};
-pub use tables::{
-    AddFile, CommitOutcome, EncodedFile, HourClock, LiveFile, LiveTable, TableCommit, TableCommitter,
-    TableEncoder,
-};
+pub use tables::{CommitOutcome, LiveFile, LiveTable, TableCommit, TableCommitter, TableEncoder};

@@ -1,14 +1,14 @@
 //! Tables: their logs, and the files that hold their rows.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 
 use super::error::{FormatError, TableError};
+use crate::checkpoint::FileEntry;
 
 /// A live file of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,24 +28,11 @@ pub struct LiveTable {
     pub files: Vec<LiveFile>,
 }
 
-/// A file to add to a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddFile {
-    /// Path under the table's folder.
-    pub path: String,
-    /// Its date, the partition's value.
-    pub date: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Statistics in Delta's JSON form, where known.
-    pub stats: Option<String>,
-}
-
 /// One commit to a table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableCommit {
-    /// Files to add.
-    pub adds: Vec<AddFile>,
+    /// Files to add. A path begins with the file's partition, `date=<date>/`.
+    pub adds: Vec<FileEntry>,
     /// Paths of live files to remove.
     pub removes: Vec<String>,
     /// Transactions, by name.
@@ -90,41 +77,28 @@ pub trait TableCommitter: Send + Sync {
     ) -> Result<CommitOutcome, TableError>;
 }
 
-/// What of one organization's hour depends on when its events arrived: the clock columns of `hours`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HourClock {
-    /// Events that came after the hour had closed.
-    pub late_events: i64,
-    /// Latest event time seen by then.
-    pub max_event_time_seen: Option<Timestamp>,
-    /// Whether the watermark has passed the hour's end.
-    pub complete: bool,
-    /// How often the hour's rows have changed since they were first published.
-    pub revision: i64,
-    /// When they last changed.
-    pub last_updated: Timestamp,
-}
-
-/// A table file before it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodedFile {
-    /// The file.
-    pub bytes: Bytes,
-    /// Its number of rows.
-    pub rows: u64,
-    /// Statistics in Delta's JSON form.
-    pub stats: String,
-    /// Digest of what of the content depends on events and rules alone, in hexadecimal.
-    pub digest: String,
-}
-
-/// Turns rows into table files.
+/// Turns rows into table files. Any function of this form is an encoder, because encoding needs no state.
 pub trait TableEncoder: Send + Sync {
-    /// The file of one shard's one hour; none without rows. Organizations ascend, clocks go with them one by one.
+    /// The file of one shard's one hour; none without rows. Organizations ascend, and each has one clock.
     fn encode(
         &self,
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
     ) -> Result<Option<EncodedFile>, FormatError>;
+}
+
+impl<F, E> TableEncoder for F
+where
+    F: Fn(Table, &[HourTables], &[HourClock]) -> Result<Option<EncodedFile>, E> + Send + Sync,
+    E: Error + Send + Sync + 'static,
+{
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, FormatError> {
+        self(table, hours, clocks).map_err(|error| FormatError::new("encode rows", error))
+    }
 }

@@ -1,51 +1,36 @@
-//! Tables as Parquet: one file holds one shard's rows of one hour, sorted by its grain, and its bytes are a function
-//! of the rows alone.
+//! The six tables as Parquet: [`encode`] turns the rows of one shard's one hour into one file, sorted by the table's
+//! grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
 //!
-//! `charge` says what every column of `cost_allocation` holds for every kind of row; `usage` has the other
-//! tables. `README.md` beside this file describes the columns for people.
+//! Reading order:
+//! - `columns` builds columns from rows: `columns/cost.rs` lists the columns of `cost_allocation`, `columns/charge.rs`
+//!   says what each of them holds for each kind of row, and `columns/usage.rs` has the five other tables.
+//! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for JSON.
+//! - `file` writes the Parquet bytes and `stats` the statistics for the Delta log.
+//!
+//! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 
-mod charge;
-mod column;
-mod cost;
+mod columns;
 mod describe;
 mod file;
 mod json;
 mod sku;
 mod stats;
-mod usage;
 
 use arrow_schema::{ArrowError, SchemaRef};
-use bytes::Bytes;
 use parquet::errors::ParquetError;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::Hour;
 
-use charge::Charge;
-pub use prorata_worker::ports::HourClock;
-
+use columns::charge::Charge;
+use columns::usage::{HourLine, Line};
+use columns::{cost, usage};
 use file::FileWriter;
-use usage::{HourLine, Line};
 
-/// One Parquet file, with what its entry in the Delta log says of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodedTable {
-    /// The file.
-    pub bytes: Bytes,
-    /// Its number of rows.
-    pub rows: u64,
-    /// Delta `stats` of the columns of [`stats_columns`]; decimals are exact JSON numbers.
-    pub stats_json: String,
-    /// SHA-256 of the bytes in hexadecimal.
-    pub digest: String,
-    /// Tells whether the content changed: the digest, or for `hours` a SHA-256 over all but the clock columns.
-    pub content_digest: String,
-}
-
-/// Why rows cannot become a table file: each is a defect of what made the rows, or an exhausted range.
+/// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of range.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the sentence")]
-pub enum TableError {
+pub enum EncodeError {
     /// The organizations given are of several hours.
     #[error("organization '{organization}' has hour {hour}, the file is of hour {expected}")]
     MixedHours { organization: String, hour: Hour, expected: Hour },
@@ -72,12 +57,12 @@ pub enum TableError {
 /// Columns of a table's files, in order; the partition column `date` is not among them.
 pub fn schema(table: Table) -> SchemaRef {
     match table {
-        Table::CostAllocation => column::schema(&cost::columns()),
-        Table::ReservationUsage => column::schema(&usage::reservation_columns()),
-        Table::CommitmentUtilization => column::schema(&usage::commitment_columns()),
-        Table::QuotaUsage => column::schema(&usage::quota_columns()),
-        Table::PoolUsage => column::schema(&usage::pool_columns()),
-        Table::Hours => column::schema(&usage::hour_columns()),
+        Table::CostAllocation => columns::schema(&cost::columns()),
+        Table::ReservationUsage => columns::schema(&usage::reservation_columns()),
+        Table::CommitmentUtilization => columns::schema(&usage::commitment_columns()),
+        Table::QuotaUsage => columns::schema(&usage::quota_columns()),
+        Table::PoolUsage => columns::schema(&usage::pool_columns()),
+        Table::Hours => columns::schema(&usage::hour_columns()),
     }
 }
 
@@ -109,18 +94,19 @@ pub const fn stats_columns(table: Table) -> &'static [&'static str] {
     }
 }
 
-/// The file of one shard's one hour of `table`; none when it has no rows.
+/// The file of one shard's one hour of `table`; none when there are no rows.
 ///
-/// `hours` are all the organizations of the shard that have the hour, in ascending order; `clocks` go with them one
-/// by one, and only `hours` needs them.
+/// `hours` holds all organizations of the shard that have the hour, in ascending order. `clocks` has one entry for
+/// each of them; only the table `hours` needs it.
 ///
 /// # Errors
-/// When hours, organizations, rows or clocks are not as said, a number passes 38 digits, or the writer fails.
+/// When hours, organizations, rows or clocks break these rules, a number needs more than 38 digits, or the writer
+/// fails.
 pub fn encode(
     table: Table,
     hours: &[HourTables],
     clocks: &[HourClock],
-) -> Result<Option<EncodedTable>, TableError> {
+) -> Result<Option<EncodedFile>, EncodeError> {
     check_order(hours)?;
     check_grain(table, hours)?;
     match table {
@@ -145,15 +131,15 @@ pub fn encode(
     }
 }
 
-fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<EncodedTable>, TableError> {
+fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<EncodedFile>, EncodeError> {
     if hours.len() != clocks.len() {
-        return Err(TableError::ClockCount { clocks: clocks.len(), hours: hours.len() });
+        return Err(EncodeError::ClockCount { clocks: clocks.len(), hours: hours.len() });
     }
     let lines = || hours.iter().zip(clocks).map(|(tables, clock)| HourLine { tables, clock });
     let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns()).write(lines())? else {
         return Ok(None);
     };
-    encoded.content_digest = usage::content_digest(lines());
+    encoded.digest = usage::content_digest(lines());
     Ok(Some(encoded))
 }
 
@@ -165,25 +151,25 @@ fn lines<'a, R: 'a>(
     hours.iter().flat_map(move |tables| rows(tables).iter().map(move |row| Line { tables, row }))
 }
 
-fn check_order(hours: &[HourTables]) -> Result<(), TableError> {
+fn check_order(hours: &[HourTables]) -> Result<(), EncodeError> {
     for pair in hours.windows(2) {
         let [before, after] = pair else { continue };
         let organization = || after.organization_id.to_string();
         if before.hour != after.hour {
-            return Err(TableError::MixedHours {
+            return Err(EncodeError::MixedHours {
                 organization: organization(),
                 hour: after.hour,
                 expected: before.hour,
             });
         }
         if before.organization_id >= after.organization_id {
-            return Err(TableError::OrganizationOrder { organization: organization() });
+            return Err(EncodeError::OrganizationOrder { organization: organization() });
         }
     }
     Ok(())
 }
 
-fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), TableError> {
+fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), EncodeError> {
     for tables in hours {
         let unordered = match table {
             Table::CostAllocation => first_unordered(&tables.cost_allocation, cost::grain),
@@ -197,7 +183,7 @@ fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), TableError> {
         };
         if let Some(row) = unordered {
             let organization = tables.organization_id.to_string();
-            return Err(TableError::RowOrder { table, organization, row });
+            return Err(EncodeError::RowOrder { table, organization, row });
         }
     }
     Ok(())

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use prorata_connectors::tables::{EncodedTable, HourClock, encode};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_tables::encode;
 
 /// 2026-11-20T13.
 pub const HOUR: Hour = Hour(498_661);
@@ -25,12 +25,13 @@ pub fn clock() -> HourClock {
     }
 }
 
-pub fn file(table: Table, hours: &[HourTables]) -> EncodedTable {
+pub fn file(table: Table, hours: &[HourTables]) -> EncodedFile {
     encode(table, hours, &vec![clock(); hours.len()]).unwrap().unwrap()
 }
 
-pub fn read(bytes: &Bytes) -> RecordBatch {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).unwrap();
+pub fn read(bytes: &[u8]) -> RecordBatch {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
     let reader = builder.with_batch_size(100_000).build().unwrap();
     let batches: Vec<_> = reader.map(Result::unwrap).collect();
     assert_eq!(batches.len(), 1);

@@ -1,5 +1,5 @@
 //! Writes the hand-made hour of the table tests, for two organizations and two hours, as the files of a lake without
-//! a Delta log: `cargo run -p prorata-connectors --example sample_tables -- FOLDER`.
+//! a Delta log: `cargo run -p prorata-tables --example sample_tables -- FOLDER`.
 //!
 //! It holds every kind of row, which checks of the format want and no real hour promises.
 
@@ -7,9 +7,9 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use prorata_connectors::tables::{HourClock, encode};
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::Hour;
+use prorata_tables::encode;
 
 #[path = "../tests/tables/samples.rs"]
 mod samples;

@@ -7,14 +7,14 @@ use prorata_schemas::event::QuotaKind;
 use prorata_schemas::rows::{
     CommitmentUtilizationRow, HourTables, PoolUsageRow, QuotaUsageRow, ReservationUsageRow,
 };
+use prorata_schemas::tables::HourClock;
 use sha2::{Digest, Sha256};
 
-use super::HourClock;
-use super::column::Kind::{Bool, Decimal, Int, Json, Text, Time};
-use super::column::{Cell, Column, optional, required};
-use super::file::hex;
-use super::json::{Object, array};
-use super::stats::json_value;
+use super::Kind::{Bool, Decimal, Int, Json, Text, Time};
+use super::{Cell, Column, optional, required};
+use crate::file::short_digest;
+use crate::json::{Object, array};
+use crate::stats::json_value;
 
 /// A row of one organization's hour.
 pub struct Line<'a, R> {
@@ -213,7 +213,7 @@ pub fn content_digest<'a>(lines: impl Iterator<Item = HourLine<'a>>) -> String {
             digest.update(format!("{}={};", column.name, json_value(&(column.value)(&line))));
         }
     }
-    hex(&digest.finalize())
+    short_digest(digest)
 }
 
 /// Decimals by id as a JSON object of numbers.

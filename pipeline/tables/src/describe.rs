@@ -3,7 +3,7 @@
 use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
-use super::sku::{Shape, commitment_shape};
+use crate::sku::{Shape, commitment_shape};
 
 /// The sentence of a row.
 pub fn describe(row: &CostRow, currency: &str) -> String {

@@ -4,9 +4,9 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::time::Timestamp;
 
+use super::Kind::{Decimal, Json, Text, Time};
 use super::charge::Charge;
-use super::column::Kind::{Decimal, Json, Text, Time};
-use super::column::{Cell, Column, optional, required};
+use super::{Cell, Column, optional, required};
 
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 const HOURS: &str = "Hours";

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use prorata_schemas::time::Timestamp;
 
-use super::column::Cell;
-use super::json::{Object, quoted};
+use crate::columns::Cell;
+use crate::json::{Object, quoted};
 
 /// Statistics of one column.
 #[derive(Default)]

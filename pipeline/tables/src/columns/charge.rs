@@ -4,9 +4,9 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CapacityType, CommitmentKind, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 
-use super::describe::describe;
-use super::json::Object;
-use super::sku::Sku;
+use crate::describe::describe;
+use crate::json::Object;
+use crate::sku::Sku;
 
 /// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
 pub const ALLOCATED_METHOD: &str = "prorata-node-split";

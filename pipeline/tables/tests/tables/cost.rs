@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use prorata_connectors::tables::schema;
 use prorata_schemas::tables::Table;
+use prorata_tables::schema;
 
 use crate::read::{HOUR, assert_values, file, read, texts};
 use crate::samples::full_hour;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use divan::counter::ItemsCount;
-use prorata_connectors::tables::encode;
 use prorata_schemas::rows::{HourTables, RowKind};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_tables::encode;
 
 #[path = "../tests/tables/samples.rs"]
 #[expect(dead_code, reason = "the table tests need the rest")]

@@ -11,7 +11,7 @@ use prorata_schemas::event::{
 use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, RowKind};
 
-use super::json::Object;
+use crate::json::Object;
 
 /// Resource names that count as whole GPUs in a description. A cost never depends on this list.
 const GPU_RESOURCES: [&str; 4] = [NVIDIA_GPU, "amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu"];

@@ -2,6 +2,10 @@
 //!
 //! Text that is empty is null: a table never holds an empty string.
 
+pub mod charge;
+pub mod cost;
+pub mod usage;
+
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -14,7 +18,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 
-use super::TableError;
+use crate::EncodeError;
 
 const PRECISION: u8 = 38;
 const SCALE: i8 = 12;
@@ -158,14 +162,14 @@ pub fn batch<R>(
     schema: &SchemaRef,
     columns: &[Column<R>],
     rows: &[R],
-) -> Result<RecordBatch, TableError> {
+) -> Result<RecordBatch, EncodeError> {
     let arrays: Result<Vec<_>, _> = columns.iter().map(|column| array(table, column, rows)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays?, &options)
-        .map_err(|source| TableError::Columns { table, source })
+        .map_err(|source| EncodeError::Columns { table, source })
 }
 
-fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, TableError> {
+fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, EncodeError> {
     let cells = rows.iter().map(column.value);
     Ok(match column.kind {
         Kind::Text | Kind::Json => {
@@ -176,7 +180,7 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, Ta
         Kind::Decimal => {
             let mut builder = Decimal128Builder::with_capacity(rows.len())
                 .with_precision_and_scale(PRECISION, SCALE)
-                .map_err(|source| TableError::Columns { table, source })?;
+                .map_err(|source| EncodeError::Columns { table, source })?;
             for cell in cells {
                 builder.append_option(digits(table, column.name, &cell)?);
             }
@@ -206,11 +210,11 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, Ta
 }
 
 /// A decimal's units, which fill at most 38 digits.
-fn digits(table: Table, column: &'static str, cell: &Cell<'_>) -> Result<Option<i128>, TableError> {
+fn digits(table: Table, column: &'static str, cell: &Cell<'_>) -> Result<Option<i128>, EncodeError> {
     const LIMIT: u128 = 10_u128.pow(PRECISION as u32);
     match cell {
         Cell::Decimal(value) if value.units().unsigned_abs() >= LIMIT => {
-            Err(TableError::Digits { table, column })
+            Err(EncodeError::Digits { table, column })
         }
         Cell::Decimal(value) => Ok(Some(value.units())),
         _ => Ok(None),

@@ -8,7 +8,6 @@
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
@@ -16,12 +15,12 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{EncodedFile, Table};
 use sha2::{Digest, Sha256};
 
-use super::column::{self, Column};
-use super::stats::{self, ColumnStats};
-use super::{EncodedTable, TableError, stats_columns};
+use crate::columns::{self, Column};
+use crate::stats::{self, ColumnStats};
+use crate::{EncodeError, stats_columns};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -46,15 +45,15 @@ pub struct FileWriter<R> {
 impl<R> FileWriter<R> {
     /// A file with these columns.
     pub fn new(table: Table, columns: Vec<Column<R>>) -> Self {
-        let schema = column::schema(&columns);
+        let schema = columns::schema(&columns);
         let stats = stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect();
         Self { table, columns, schema, stats }
     }
 
     /// Writes all rows; none when there are no rows.
-    pub fn write(mut self, rows: impl Iterator<Item = R>) -> Result<Option<EncodedTable>, TableError> {
+    pub fn write(mut self, rows: impl Iterator<Item = R>) -> Result<Option<EncodedFile>, EncodeError> {
         let table = self.table;
-        let failed = |source| TableError::Write { table, source };
+        let failed = |source| EncodeError::Write { table, source };
         let mut rows = rows.peekable();
         let mut count = 0_u64;
         let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
@@ -74,14 +73,8 @@ impl<R> FileWriter<R> {
         }
         let Some(writer) = writer else { return Ok(None) };
         let bytes = writer.into_inner().map_err(failed)?;
-        let digest = hex(&Sha256::digest(&bytes));
-        Ok(Some(EncodedTable {
-            bytes: Bytes::from(bytes),
-            rows: count,
-            stats_json: stats::to_json(count, &self.stats),
-            content_digest: digest.clone(),
-            digest,
-        }))
+        let digest = short_digest(Sha256::new_with_prefix(&bytes));
+        Ok(Some(EncodedFile { bytes, rows: count, stats: stats::to_json(count, &self.stats), digest }))
     }
 
     fn open(&self, constant: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
@@ -90,13 +83,13 @@ impl<R> FileWriter<R> {
         ArrowWriter::try_new_with_options(Vec::new(), self.schema.clone(), options)
     }
 
-    fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, TableError> {
+    fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, EncodeError> {
         for (name, stats) in &mut self.stats {
             for column in self.columns.iter().filter(|column| column.name == *name) {
                 rows.iter().map(column.value).for_each(|cell| stats.add(cell));
             }
         }
-        column::batch(self.table, &self.schema, &self.columns, rows)
+        columns::batch(self.table, &self.schema, &self.columns, rows)
     }
 }
 
@@ -139,7 +132,9 @@ fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     json.then(|| KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&plain)))
 }
 
-/// Bytes in lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The first 128 bits of a SHA-256 in hexadecimal: enough to tell contents apart, and file names stay short.
+pub fn short_digest(digest: Sha256) -> String {
+    let mut text = format!("{:x}", digest.finalize());
+    text.truncate(32);
+    text
 }
