@@ -1,7 +1,7 @@
 //! Ids: one type per kind of object, so that the compiler never takes one for another.
 //!
-//! An id is a [`Text`] as its producer wrote it, never empty in a valid event. It clones as cheaply as a [`Text`],
-//! and serializes, compares, sorts and hashes exactly as its text.
+//! An id is a [`Text`] as its producer wrote it, never empty in a valid event. It clones as cheaply as a
+//! [`Text`], and serializes, compares, sorts and hashes exactly as its text.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -13,6 +13,7 @@ pub mod quantity;
 pub mod reject;
 pub mod rows;
 pub mod rules;
+pub mod size;
 pub mod tables;
 pub mod time;
 

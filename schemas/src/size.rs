@@ -1,0 +1,143 @@
+//! Sizes: how much CPU, memory and GPU a map of quantities stands for. Nodes, pods and units of reservations
+//! are all counted here, and so is what tables say of them.
+
+use std::ops::Bound;
+
+use crate::Text;
+use crate::event::Quantities;
+use crate::quantity::{CPU, MEMORY, NVIDIA_GPU};
+
+/// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`: n of a
+/// GPU's seven compute slices, and m GB of its memory.
+const MIG_PREFIX: &str = "nvidia.com/mig-";
+
+/// Compute slices of a whole GPU.
+const SLICES_PER_GPU: u128 = 7;
+
+/// Amounts of the three resources that cost is split by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Thousandths of a vCPU.
+    pub cpu_millis: u128,
+    /// Bytes of memory.
+    pub memory_bytes: u128,
+    /// Thousandths of a GPU: whole GPUs of every vendor, and MIG slices.
+    pub gpu_millis: u128,
+}
+
+impl Size {
+    /// Counts `quantities`. Whole GPUs are the sum of `gpu_resources` (the rules name them); MIG slices are
+    /// added over all profiles and rounded once to the thousandth of a GPU, half to even.
+    pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
+        let whole: u128 = gpu_resources.iter().map(|name| amount(quantities, name)).sum();
+        let slices: u128 = mig_profiles(quantities).map(|profile| profile.slices * profile.amount).sum();
+        Self {
+            cpu_millis: amount(quantities, CPU),
+            memory_bytes: amount(quantities, MEMORY),
+            gpu_millis: whole + round_half_even(slices, SLICES_PER_GPU),
+        }
+    }
+}
+
+/// The amount of a resource in bytes or thousandths, zero when it is not named.
+pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
+    quantities.get(resource).map_or(0, |quantity| quantity.amount)
+}
+
+/// `nos.nebuly.com/gpu-memory` in thousandths of a GB: `gb_per_gpu` for each `nvidia.com/gpu`, and the memory
+/// of MIG slices. It is always computed; a request that names the resource is not read.
+pub fn gpu_memory(quantities: &Quantities, gb_per_gpu: u32) -> u128 {
+    let mig: u128 = mig_profiles(quantities).map(|profile| profile.gigabytes * profile.amount).sum();
+    amount(quantities, NVIDIA_GPU) * u128::from(gb_per_gpu) + mig
+}
+
+/// A MIG resource in a map of quantities.
+struct MigProfile {
+    /// Compute slices, of [`SLICES_PER_GPU`].
+    slices: u128,
+    /// Memory in GB.
+    gigabytes: u128,
+    /// Thousandths of such a slice.
+    amount: u128,
+}
+
+fn mig_profiles(quantities: &Quantities) -> impl Iterator<Item = MigProfile> + '_ {
+    let from_mig = (Bound::Included(MIG_PREFIX), Bound::Unbounded);
+    let named = quantities.range::<str, _>(from_mig);
+    let named = named.map_while(|(name, quantity)| Some((name.strip_prefix(MIG_PREFIX)?, quantity)));
+    named.filter_map(|(profile, quantity)| parse_mig(profile, quantity.amount))
+}
+
+fn parse_mig(profile: &str, amount: u128) -> Option<MigProfile> {
+    let (compute, rest) = profile.split_once("g.")?;
+    let (memory, suffix) = rest.split_once("gb")?;
+    let named = suffix.strip_prefix('.').is_some_and(|name| !name.is_empty());
+    if !(suffix.is_empty() || named) {
+        return None;
+    }
+    Some(MigProfile { slices: digits(compute)?, gigabytes: digits(memory)?, amount })
+}
+
+/// A plain number of at most six digits: no profile has more, and products with it stay in range.
+fn digits(text: &str) -> Option<u128> {
+    let plain = !text.is_empty() && text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+fn round_half_even(over: u128, under: u128) -> u128 {
+    let (floor, rest) = (over / under, over % under);
+    let up = rest * 2 > under || (rest * 2 == under && floor % 2 == 1);
+    floor + u128::from(up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Quantity;
+    use crate::rules::Rules;
+
+    fn quantities(entries: &[(&str, u128)]) -> Quantities {
+        entries
+            .iter()
+            .map(|(name, amount)| (Text::from(*name), Quantity { text: "".into(), amount: *amount }))
+            .collect()
+    }
+
+    fn gpu_millis(entries: &[(&str, u128)]) -> u128 {
+        Size::of(&quantities(entries), &Rules::default().gpu_resources).gpu_millis
+    }
+
+    #[test]
+    fn mig_slices_are_added_before_they_are_rounded() {
+        assert_eq!(gpu_millis(&[("nvidia.com/mig-1g.5gb", 1000), ("nvidia.com/mig-2g.10gb", 1000)]), 429);
+        assert_eq!(gpu_millis(&[("nvidia.com/mig-7g.80gb", 1000), ("amd.com/gpu", 2000)]), 3000);
+    }
+
+    #[test]
+    fn whole_gpus_are_those_that_the_rules_name() {
+        let accelerators = quantities(&[("example.com/npu", 2000), ("nvidia.com/gpu", 4000), ("cpu", 500)]);
+        let size = Size::of(&accelerators, &["example.com/npu".into()]);
+        assert_eq!(size, Size { cpu_millis: 500, memory_bytes: 0, gpu_millis: 2000 });
+    }
+
+    #[test]
+    fn gpu_memory_is_that_of_whole_gpus_and_of_slices() {
+        let mixed = quantities(&[("nvidia.com/gpu", 2000), ("nvidia.com/mig-1g.5gb.me", 3000)]);
+        assert_eq!(gpu_memory(&mixed, 32), 2 * 32_000 + 3 * 5_000);
+    }
+
+    #[test]
+    fn only_the_mig_form_with_an_optional_suffix_counts() {
+        for (profile, counts) in [
+            ("1g.5gb", true),
+            ("1g.5gb.me", true),
+            ("1g.5gb.", false),
+            ("1g.5gbme", false),
+            ("g.5gb", false),
+            ("1g.gb", false),
+            ("1ga5gb", false),
+        ] {
+            assert_eq!(parse_mig(profile, 1).is_some(), counts, "{profile}");
+        }
+    }
+}
