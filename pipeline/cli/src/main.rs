@@ -1,10 +1,10 @@
 //! The program's entry: arguments in, an exit code and a sentence out.
 
 mod backfill;
+mod commands;
 mod config;
 mod dead_letters;
 mod failure;
-mod generate;
 mod kafka;
 mod logging;
 mod operations;
@@ -40,8 +40,8 @@ enum Command {
     Backfill(backfill::BackfillArgs),
     /// Lists what could not become events, and replays it after a mend
     DeadLetters(dead_letters::DeadLettersArgs),
-    /// Writes realistic load, reproducible, to files or Kafka
-    Generate(generate::GenerateArgs),
+    /// Writes synthetic load to files or Kafka, the same for the same seed
+    Generate(commands::generate::GenerateArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
     /// Folds events from Kafka into hourly tables, until it is told to stop
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Backfill(args) => backfill::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
-        Command::Generate(args) => generate::run(&args),
+        Command::Generate(args) => commands::generate::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

@@ -19,10 +19,18 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-worker", "pipeline/worker", &["prorata-schemas", "prorata-engine"]),
     ("prorata-testkit", "pipeline/testkit", &["prorata-schemas", "prorata-worker"]),
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
+    ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
     (
         "prorata",
         "pipeline/cli",
-        &["prorata-schemas", "prorata-engine", "prorata-tables", "prorata-worker", "prorata-connectors"],
+        &[
+            "prorata-schemas",
+            "prorata-engine",
+            "prorata-tables",
+            "prorata-worker",
+            "prorata-connectors",
+            "prorata-generate",
+        ],
     ),
     ("prorata-reference", "tests/reference", &["prorata-schemas"]),
     (

@@ -1,4 +1,4 @@
-//! Pods: what a workload asks for, and the pods that are made of it.
+//! Workloads: what their pods request, and the pods themselves.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use prorata_schemas::time::Timestamp;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::catalogue::{UNITS, Unit};
-use super::estate::{CLUSTERS, GROUPS, POOL_L4, POOL_L40S, SERVERLESS};
+use super::classes::{Placement, PodClass};
 use super::fleet::Amounts;
-use super::text::{
-    HOUR, chance, pick, put_cpu_as_written, put_memory_as_written, put_mib, put_millis, span, suffix, uid,
-};
-use super::workload::{Class, Site};
+use crate::HOUR;
+use crate::clusters::catalogue::{ReservationUnit, UNITS};
+use crate::clusters::{CLUSTERS, GROUPS, POOL_L4, POOL_L40S, SERVERLESS};
+use crate::quantities::{put_cpu_as_written, put_memory_as_written, put_mib, put_millis};
+use crate::random::{chance, pick, span, suffix, uid};
 
-/// What the replicas of one workload have in common.
+/// What all pods of one workload share.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    pub class: &'static Class,
+    pub class: &'static PodClass,
     pub name: Text,
     pub namespace: Text,
-    /// Group of the nodes that it runs on.
+    /// Index of its node group.
     pub group: Option<usize>,
     /// Index of its cluster.
     pub cluster: usize,
@@ -34,7 +34,7 @@ pub struct Workload {
     pub requests: Quantities,
     pub limits: Quantities,
     pub labels: BTreeMap<Text, Text>,
-    /// GPUs of one pod in thousandths, MIG slices included, for its measured use.
+    /// GPUs of one pod in thousandths, including MIG slices. Measured use is drawn from it.
     pub gpu_millis: u64,
 }
 
@@ -46,14 +46,14 @@ const QOS_OF_POOL_PODS: &[&str] = &["", "default", "default", "low", "medium", "
 
 impl Workload {
     /// A new workload of this class.
-    pub fn draw(rng: &mut ChaCha8Rng, class: &'static Class) -> Self {
-        let group = match class.site {
-            Site::Nodes(groups) | Site::PoolNodes(groups) => pick(rng, groups).copied(),
-            Site::Slices(group) => Some(group),
-            Site::Serverless | Site::PoolOnly => None,
+    pub fn draw(rng: &mut ChaCha8Rng, class: &'static PodClass) -> Self {
+        let group = match class.placement {
+            Placement::Nodes(groups) | Placement::PoolNodes(groups) => pick(rng, groups).copied(),
+            Placement::Slices(group) => Some(group),
+            Placement::Serverless | Placement::PoolOnly => None,
         };
-        let cluster = match class.site {
-            Site::Serverless => SERVERLESS,
+        let cluster = match class.placement {
+            Placement::Serverless => SERVERLESS,
             _ => group.and_then(|index| GROUPS.get(index)).map_or(0, |group| group.cluster),
         };
         let name: Text = format!("{}-{}", class.name, suffix(rng)).into();
@@ -80,17 +80,17 @@ impl Workload {
             labels,
             gpu_millis: need.gpus * 1000,
         };
-        workload.ask(rng);
+        workload.request(rng);
         workload
     }
 
-    /// Fills in requests and limits, by where the workload runs.
-    fn ask(&mut self, rng: &mut ChaCha8Rng) {
-        match self.class.site {
-            Site::Serverless => self.ask_for_a_unit(rng),
-            Site::Slices(_) => self.ask_for_slices(rng),
-            Site::PoolNodes(_) | Site::PoolOnly => self.ask_for_a_pool(rng),
-            Site::Nodes(_) => {}
+    /// Sets requests and limits, according to the placement.
+    fn request(&mut self, rng: &mut ChaCha8Rng) {
+        match self.class.placement {
+            Placement::Serverless => self.request_unit(rng),
+            Placement::Slices(_) => self.request_slices(rng),
+            Placement::PoolNodes(_) | Placement::PoolOnly => self.request_pool(rng),
+            Placement::Nodes(_) => {}
         }
         put_cpu_as_written(rng, &mut self.requests, "cpu", self.need.cpu_millis);
         put_memory_as_written(rng, &mut self.requests, "memory", self.need.memory_mib);
@@ -107,19 +107,19 @@ impl Workload {
             put_millis(&mut self.requests, resource, self.need.gpus * 1000);
             put_millis(&mut self.limits, resource, self.need.gpus * 1000);
         }
-        if matches!(self.class.site, Site::PoolNodes(_)) {
-            // A pool shares its GPUs: they do not limit what fits on a node.
+        if matches!(self.class.placement, Placement::PoolNodes(_)) {
+            // Pods of a pool share its GPUs, so GPUs do not limit what fits on a node.
             self.need.gpus = 0;
         }
     }
 
-    /// A serverless pod is sized by the units that its provider sells; a few ask for more than their unit has.
-    fn ask_for_a_unit(&mut self, rng: &mut ChaCha8Rng) {
+    /// Sizes a serverless pod by the units that its provider sells. A few request more than their unit has.
+    fn request_unit(&mut self, rng: &mut ChaCha8Rng) {
         if chance(rng, 250_000) {
             return;
         }
         let p16en = chance(rng, 500_000);
-        let units: Vec<&Unit> =
+        let units: Vec<&ReservationUnit> =
             UNITS.iter().filter(|unit| if p16en { unit.card == "P16EN" } else { unit.gpus <= 4 }).collect();
         let smallest = units.get(..3).unwrap_or(&units);
         let choices = if p16en && chance(rng, 800_000) { smallest } else { &units };
@@ -138,7 +138,7 @@ impl Workload {
         }
     }
 
-    fn ask_for_slices(&mut self, rng: &mut ChaCha8Rng) {
+    fn request_slices(&mut self, rng: &mut ChaCha8Rng) {
         if chance(rng, 700_000) {
             self.need.mig_1g = rng.random_range(1..=2_u64);
             put_millis(&mut self.requests, "nvidia.com/mig-1g.10gb", self.need.mig_1g * 1000);
@@ -149,8 +149,8 @@ impl Workload {
         self.gpu_millis = (self.need.mig_1g + 3 * self.need.mig_3g) * 1000 / 7;
     }
 
-    /// TFLOPs and VRAM are asked for per GPU; limits may be missing, equal, or higher.
-    fn ask_for_a_pool(&mut self, rng: &mut ChaCha8Rng) {
+    /// Requests TFLOPs and VRAM per GPU. Limits may be missing, equal or higher.
+    fn request_pool(&mut self, rng: &mut ChaCha8Rng) {
         let of_group = self.group.and_then(|index| GROUPS.get(index)).and_then(|group| group.pool);
         let other = if chance(rng, 600_000) { POOL_L40S } else { POOL_L4 };
         self.pool_id = Some(of_group.unwrap_or(other).into());
@@ -166,10 +166,10 @@ impl Workload {
         }
     }
 
-    /// A pod of this workload that starts at `at`, without a node yet.
+    /// A pod of this workload that starts at `at`. Its node is not set yet.
     pub fn pod(&self, rng: &mut ChaCha8Rng, at: i64, created_at: i64) -> PodStarted {
         let cluster = CLUSTERS.get(self.cluster);
-        let serverless = self.class.site == Site::Serverless;
+        let serverless = self.class.placement == Placement::Serverless;
         let protected = self.pool_id.is_some() && chance(rng, 250_000);
         PodStarted {
             cluster_id: cluster.map_or("", |cluster| cluster.id).into(),
@@ -197,8 +197,8 @@ impl Workload {
     }
 }
 
-/// Three to eight labels, as teams set them; a few workloads have none.
-fn labels(rng: &mut ChaCha8Rng, class: &Class, name: &str) -> BTreeMap<Text, Text> {
+/// Three to eight labels, as teams set them. A few workloads have none.
+fn labels(rng: &mut ChaCha8Rng, class: &PodClass, name: &str) -> BTreeMap<Text, Text> {
     let mut labels = BTreeMap::new();
     if chance(rng, 50_000) {
         return labels;

@@ -1,4 +1,4 @@
-//! What pods and nodes do: start, are measured, change, end, and are taken back.
+//! Actions of pods and nodes: start, measurement, change, end, reclaim.
 
 use std::sync::Arc;
 
@@ -6,24 +6,26 @@ use prorata_schemas::event::{CapacityType, Payload, PodStarted, PodStopped, PodU
 use prorata_schemas::time::Timestamp;
 use rand::Rng;
 
-use super::estate::CLUSTERS;
+use super::classes::Lifetime;
 use super::fleet::{Amounts, Node};
-use super::organization::{Action, LivePod, Organization};
-use super::pods::Workload;
-use super::text::{HOUR, MINUTE, SECOND, chance, pick, put_mib, put_millis, span, suffix, uid};
-use super::workload::Life;
+use super::workload::Workload;
+use super::{Action, LivePod, Organization};
+use crate::clusters::CLUSTERS;
+use crate::quantities::{put_mib, put_millis};
+use crate::random::{chance, pick, span, suffix, uid};
+use crate::{HOUR, MINUTE, SECOND};
 
-/// How long a node stands empty before it goes.
-const EMPTY_NODE_KEPT: i64 = 10 * MINUTE;
+/// How long a node may be empty before it is removed.
+const EMPTY_NODE_KEPT_FOR: i64 = 10 * MINUTE;
 
 impl Organization {
-    /// Does what is due.
+    /// Executes an action that is due.
     pub(super) fn act(&mut self, at: i64, action: Action) {
         match action {
-            Action::Say(payload) => self.say(at, *payload),
-            Action::Start { workload, life, waited, service } => {
-                let key = self.start_pod(at, &workload, life, waited, service);
-                self.joined(service, key);
+            Action::Emit(payload) => self.emit(at, *payload),
+            Action::Start { workload, lifetime, waited, service } => {
+                let key = self.start_pod(at, &workload, lifetime, waited, service);
+                self.replica_started(service, key);
             }
             Action::Stop(key) => self.stop_pod(at, key),
             Action::Sample(key) => self.sample(at, key),
@@ -34,7 +36,7 @@ impl Organization {
             Action::Reprice(key) => self.reprice(at, key),
             Action::CutPrices => {
                 for node in self.fleet.cut_prices() {
-                    self.say(at, Payload::NodeStarted(node));
+                    self.emit(at, Payload::NodeStarted(node));
                 }
             }
             Action::BringBack(node) => {
@@ -45,7 +47,7 @@ impl Organization {
         }
     }
 
-    /// Starts a node of a group and what runs on every node.
+    /// Starts a node of a group, with the agent that runs on every node.
     pub(super) fn start_node(&mut self, at: i64, group: usize, need: Amounts) -> Option<u64> {
         let key = self.fleet.start(&mut self.rng, group, need)?;
         self.announce_node(at, key);
@@ -57,8 +59,8 @@ impl Organization {
         let (described, spot) = (node.described.clone(), node.described.capacity_type == CapacityType::Spot);
         let agent = self.agent_of(&described.cluster_id, &described.node_id, at);
         let pooled = described.pool_id.is_some();
-        self.say(at, Payload::NodeStarted(described));
-        self.say(at, Payload::PodStarted(Box::new(agent)));
+        self.emit(at, Payload::NodeStarted(described));
+        self.emit(at, Payload::PodStarted(Box::new(agent)));
         if spot {
             let repriced = at + span(&mut self.rng, HOUR, 5 * HOUR);
             self.plan(repriced, Action::Reprice(key));
@@ -69,7 +71,7 @@ impl Organization {
         }
     }
 
-    /// The agent of a node, which nothing stops but the node's own end.
+    /// The agent of a node. Only the end of its node stops it.
     fn agent_of(&mut self, cluster_id: &str, node_id: &str, at: i64) -> PodStarted {
         let pod_uid = uid(&mut self.rng);
         let name = format!("node-exporter-{}", suffix(&mut self.rng));
@@ -98,7 +100,7 @@ impl Organization {
         agent
     }
 
-    /// A node of the workload's group with room, or a new one.
+    /// A node of the workload's group with room, or a new node.
     fn schedule(&mut self, at: i64, workload: &Workload) -> Option<u64> {
         let group = workload.group?;
         if let Some(key) = self.fleet.find_room(group, workload.need) {
@@ -111,13 +113,13 @@ impl Organization {
         &mut self,
         at: i64,
         workload: &Arc<Workload>,
-        life: i64,
+        lifetime: i64,
         waited: i64,
         service: Option<usize>,
     ) -> Option<u64> {
         let node = self.schedule(at, workload);
         if node.is_none() && workload.group.is_some() {
-            // No instance type of the group holds it: it stays pending and costs nothing.
+            // No instance type of the group is large enough: the pod stays pending and costs nothing.
             return None;
         }
         let mut pod = workload.pod(&mut self.rng, at, at - waited);
@@ -135,57 +137,57 @@ impl Organization {
         if let Some((interval, _)) = sampling {
             self.plan(at + interval, Action::Sample(key));
         }
-        let amended = life > HOUR / 2 && chance(&mut self.rng, 60_000);
+        let amended = lifetime > HOUR / 2 && chance(&mut self.rng, 60_000);
         if amended {
-            let amended_at = at + span(&mut self.rng, MINUTE, life - MINUTE);
+            let amended_at = at + span(&mut self.rng, MINUTE, lifetime - MINUTE);
             self.plan(amended_at, Action::Amend(key));
         }
-        self.plan(at + life, Action::Stop(key));
+        self.plan(at + lifetime, Action::Stop(key));
         let live = LivePod {
             workload: workload.clone(),
             uid: pod.pod_uid.clone(),
             node,
             service,
-            until: at + life,
+            until: at + lifetime,
             sampling,
             described: amended.then(|| Box::new(pod.clone())),
         };
         self.pods.insert(key, live);
-        self.say(at, Payload::PodStarted(Box::new(pod)));
+        self.emit(at, Payload::PodStarted(Box::new(pod)));
         Some(key)
     }
 
     fn stop_pod(&mut self, at: i64, key: u64) {
         let Some(pod) = self.pods.remove(&key) else { return };
         self.close_sample(at, &pod);
-        self.say_stopped(at, &pod, "Completed");
-        self.left(pod.service, key);
+        self.emit_stopped(at, &pod, "Completed");
+        self.replica_ended(pod.service, key);
         let Some(node) = pod.node else { return };
-        let empty = self.fleet.take_off(node, key, pod.workload.need);
+        let empty = self.fleet.remove_pod(node, key, pod.workload.need);
         let pooled = self.fleet.node(node).is_some_and(|node| node.described.pool_id.is_some());
         if empty && !pooled {
-            self.plan(at + EMPTY_NODE_KEPT, Action::ScaleDown(node));
+            self.plan(at + EMPTY_NODE_KEPT_FOR, Action::ScaleDown(node));
         }
     }
 
-    fn say_stopped(&mut self, at: i64, pod: &LivePod, reason: &str) {
+    fn emit_stopped(&mut self, at: i64, pod: &LivePod, reason: &str) {
         let stopped = PodStopped {
             cluster_id: CLUSTERS.get(pod.workload.cluster).map_or("", |cluster| cluster.id).into(),
             namespace: pod.workload.namespace.clone(),
             pod_uid: pod.uid.clone(),
             reason: Some(reason.into()),
         };
-        self.say(at, Payload::PodStopped(stopped));
+        self.emit(at, Payload::PodStopped(stopped));
     }
 
-    /// The last interval of a pod; some agents report it whole, past the pod's end.
+    /// Emits the last interval of a pod. Some agents report a whole interval that ends after the pod.
     fn close_sample(&mut self, at: i64, pod: &LivePod) {
         if let Some((interval, from)) = pod.sampling
             && from < at
         {
             let end = if chance(&mut self.rng, 100_000) { from + interval } else { at.min(from + interval) };
             let usage = self.usage_of(pod, end);
-            self.say(from, Payload::PodUsage(usage));
+            self.emit(from, Payload::PodUsage(usage));
         }
     }
 
@@ -193,21 +195,21 @@ impl Organization {
         let Some(mut pod) = self.pods.remove(&key) else { return };
         if let Some((interval, from)) = pod.sampling {
             let usage = self.usage_of(&pod, at);
-            self.say(from, Payload::PodUsage(usage));
+            self.emit(from, Payload::PodUsage(usage));
             pod.sampling = Some((interval, at));
             self.plan(at + interval, Action::Sample(key));
         }
         self.pods.insert(key, pod);
     }
 
-    /// Measured use: most pods use less than they asked for, some more.
+    /// Measured use. Most pods use less than they requested, some more.
     fn usage_of(&mut self, pod: &LivePod, interval_end: i64) -> PodUsage {
         let workload = &pod.workload;
         let mut part = |amount: u64, low: u64, high: u64| {
             let used = amount * self.rng.random_range(low..=high) / 1000;
             i64::try_from(used).unwrap_or(i64::MAX)
         };
-        let high = if workload.class.life == Life::Diurnal { 1300 } else { 1100 };
+        let high = if workload.class.lifetime == Lifetime::Diurnal { 1300 } else { 1100 };
         PodUsage {
             pod_uid: pod.uid.clone(),
             interval_end: Timestamp(interval_end),
@@ -217,28 +219,28 @@ impl Organization {
         }
     }
 
-    /// A pod is resized in place or labelled anew.
+    /// Resizes a pod in place and changes its labels.
     fn amend(&mut self, at: i64, key: u64) {
         let Some(pod) = self.pods.get_mut(&key) else { return };
         let Some(mut described) = pod.described.take() else { return };
         let cpu_millis = pod.workload.need.cpu_millis * self.rng.random_range(2..=6_u64) / 4;
         put_millis(&mut described.requests, "cpu", cpu_millis);
         described.labels.insert("env".into(), "canary".into());
-        self.say(at, Payload::PodStarted(described));
+        self.emit(at, Payload::PodStarted(described));
     }
 
-    /// A spot node goes with its pods; what was not finished starts again elsewhere.
+    /// A spot node ends with its pods. Unfinished pods start again on another node.
     fn reclaim(&mut self, at: i64, key: u64) {
         let Some(node) = self.fleet.remove(key) else { return };
         self.end_pods_of(at, &node);
-        self.say(at, node.stopped());
+        self.emit(at, node.stopped());
     }
 
-    /// A node goes down and runs again after a few minutes, under its old id.
+    /// A node stops and starts again after a few minutes, with the same id.
     fn reboot(&mut self, at: i64, key: u64) {
         let Some(node) = self.fleet.remove(key) else { return };
         self.end_pods_of(at, &node);
-        self.say(at, node.stopped());
+        self.emit(at, node.stopped());
         let back = at + span(&mut self.rng, 2 * MINUTE, 9 * MINUTE);
         self.plan(back, Action::BringBack(Box::new(node)));
     }
@@ -246,20 +248,20 @@ impl Organization {
     fn end_pods_of(&mut self, at: i64, node: &Node) {
         for &key in &node.pods {
             let Some(pod) = self.pods.remove(&key) else { continue };
-            self.left(pod.service, key);
+            self.replica_ended(pod.service, key);
             if chance(&mut self.rng, 500_000) {
                 self.close_sample(at, &pod);
             }
-            // Some pods say that they end, at once or after their node; for the others the node's end is all.
+            // Some pods send a PodStopped, before or after that of their node. Of others, only the node's is sent.
             if chance(&mut self.rng, 400_000) {
-                self.say_stopped(at, &pod, "NodeShutdown");
+                self.emit_stopped(at, &pod, "NodeShutdown");
             } else if chance(&mut self.rng, 300_000) {
-                self.say_stopped(at + 2 * SECOND, &pod, "NodeShutdown");
+                self.emit_stopped(at + 2 * SECOND, &pod, "NodeShutdown");
             }
             let left = pod.until - at;
             if pod.service.is_none() && left > 0 {
                 let (workload, waited) = (pod.workload, span(&mut self.rng, SECOND, 3 * MINUTE));
-                let again = Action::Start { workload, life: left, waited, service: None };
+                let again = Action::Start { workload, lifetime: left, waited, service: None };
                 self.plan(at + waited, again);
             }
         }
@@ -269,13 +271,13 @@ impl Organization {
         if self.fleet.node(key).is_some_and(|node| node.pods.is_empty())
             && let Some(node) = self.fleet.remove(key)
         {
-            self.say(at, node.stopped());
+            self.emit(at, node.stopped());
         }
     }
 
     fn reprice(&mut self, at: i64, key: u64) {
         if let Some(described) = self.fleet.reprice(&mut self.rng, key) {
-            self.say(at, Payload::NodeStarted(described));
+            self.emit(at, Payload::NodeStarted(described));
             let next = at + span(&mut self.rng, HOUR, 6 * HOUR);
             self.plan(next, Action::Reprice(key));
         }

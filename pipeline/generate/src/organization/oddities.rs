@@ -1,26 +1,27 @@
-//! What goes wrong in every real estate, once an hour and more often under load: pods on nodes nobody announced, in
-//! pools nobody set, without a rate; stops without starts; two versions of one event; a node that reboots. And what
-//! happens on the hour: jobs by the clock.
+//! Oddities of every real cluster, once an hour and more often under load: pods on unannounced nodes, in unknown pools,
+//! without a rate; stops without starts; two versions of one event; a node that reboots. Also cron jobs on the hour.
 
 use std::sync::Arc;
 
 use prorata_schemas::event::{NodeStopped, Payload, PodStarted, PodStopped};
 use rand::Rng;
 
-use super::estate::{DEV_GENERAL, GCP_POOL, PROD_GENERAL, PROD_POOL};
+use super::classes::{CLASSES, Placement, PodClass};
 use super::fleet::Amounts;
-use super::organization::{Action, Organization};
-use super::pods::Workload;
-use super::text::{HOUR, MINUTE, SECOND, pick, put_mib, put_millis, span, uid};
-use super::workload::{CLASSES, Class, Site};
+use super::workload::Workload;
+use super::{Action, Organization};
+use crate::clusters::{DEV_GENERAL, GCP_POOL, PROD_GENERAL, PROD_POOL};
+use crate::quantities::{put_mib, put_millis};
+use crate::random::{pick, span, uid};
+use crate::{HOUR, MINUTE, SECOND};
 
-/// Number of kinds of oddity.
+/// Number of kinds of oddities.
 const KINDS: i64 = 8;
-/// Pods that run at once for each further oddity an hour.
+/// Number of running pods per additional oddity each hour.
 const PODS_PER_ODDITY: u64 = 500;
 
 impl Organization {
-    /// What happens on the hour.
+    /// Cron jobs and oddities of one hour.
     pub(super) fn hourly(&mut self, hour: i64) {
         self.cron_jobs(hour);
         let count = 1 + self.run.pods / PODS_PER_ODDITY;
@@ -31,14 +32,18 @@ impl Organization {
         }
     }
 
-    /// Jobs by the clock: they start in the hour's first instant and some end in its last.
+    /// Cron jobs start in the first instant of the hour; some end in its last.
     fn cron_jobs(&mut self, hour: i64) {
         let Some(class) = CLASSES.iter().find(|class| class.name == "etl") else { return };
         let minutes = pick(&mut self.rng, &[5, 15, 30, 60]).copied().unwrap_or(5);
         let mut workload = Workload::draw(&mut self.rng, class);
         workload.name = "nightly-rollup".into();
-        let start =
-            Action::Start { workload: Arc::new(workload), life: minutes * MINUTE, waited: 0, service: None };
+        let start = Action::Start {
+            workload: Arc::new(workload),
+            lifetime: minutes * MINUTE,
+            waited: 0,
+            service: None,
+        };
         self.plan(hour, start);
     }
 
@@ -55,15 +60,15 @@ impl Organization {
         }
     }
 
-    /// A pod of the class with this site, that nothing keeps track of but its planned end.
-    fn loose_pod(&mut self, at: i64, class: impl Fn(&Class) -> bool) -> Option<PodStarted> {
+    /// A pod of the first matching class. It is not tracked: only its end is planned.
+    fn untracked_pod(&mut self, at: i64, class: impl Fn(&PodClass) -> bool) -> Option<PodStarted> {
         let class = CLASSES.iter().find(|found| class(found))?;
         let workload = Workload::draw(&mut self.rng, class);
         Some(workload.pod(&mut self.rng, at, at - 5 * SECOND))
     }
 
-    /// Runs a loose pod for a while.
-    fn run_loose(&mut self, at: i64, pod: PodStarted) {
+    /// Runs an untracked pod for 20 to 100 minutes.
+    fn run_untracked(&mut self, at: i64, pod: PodStarted) {
         let stopped = PodStopped {
             cluster_id: pod.cluster_id.clone(),
             namespace: pod.namespace.clone(),
@@ -71,37 +76,43 @@ impl Organization {
             reason: None,
         };
         let end = at + span(&mut self.rng, 20 * MINUTE, 100 * MINUTE);
-        self.plan(at, Action::Say(Box::new(Payload::PodStarted(Box::new(pod)))));
-        self.plan(end, Action::Say(Box::new(Payload::PodStopped(stopped))));
+        self.plan(at, Action::Emit(Box::new(Payload::PodStarted(Box::new(pod)))));
+        self.plan(end, Action::Emit(Box::new(Payload::PodStopped(stopped))));
     }
 
-    /// A pod names a node that nobody announced; where `comes` the node is announced a little later.
-    fn on_unknown_node(&mut self, at: i64, comes: bool) {
-        let Some(mut pod) = self.loose_pod(at, |class| class.name == "web") else { return };
+    /// A pod names a node that was not announced. If `announced_later`, its NodeStarted follows after minutes.
+    fn on_unknown_node(&mut self, at: i64, announced_later: bool) {
+        let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "prod-aws".into();
         pod.node_id = Some(format!("i-0{:016x}", self.rng.random::<u64>()).into());
-        if comes && let Some(key) = self.fleet.start(&mut self.rng, PROD_GENERAL, Amounts::default()) {
+        if announced_later
+            && let Some(key) = self.fleet.start(&mut self.rng, PROD_GENERAL, Amounts::default())
+        {
             if let Some(node) = self.fleet.node(key) {
                 pod.node_id = Some(node.described.node_id.clone());
                 let announced = Payload::NodeStarted(node.described.clone());
                 let when = at + span(&mut self.rng, 3 * MINUTE, 15 * MINUTE);
-                self.plan(when, Action::Say(Box::new(announced)));
+                self.plan(when, Action::Emit(Box::new(announced)));
             }
             self.plan(at + 2 * HOUR, Action::ScaleDown(key));
         }
-        self.run_loose(at, pod);
+        self.run_untracked(at, pod);
     }
 
     fn in_unknown_pool(&mut self, at: i64) {
-        let Some(mut pod) = self.loose_pod(at, |class| class.site == Site::PoolOnly) else { return };
+        let Some(mut pod) = self.untracked_pod(at, |class| class.placement == Placement::PoolOnly) else {
+            return;
+        };
         pod.pool_id = Some("pool-retired".into());
-        self.run_loose(at, pod);
+        self.run_untracked(at, pod);
     }
 
-    /// A pod asks its pool for a quality of service that has no price: one on a node, one on none.
+    /// Pods request a quality of service without a price in their pool: one without a node, two on nodes.
     fn without_qos_price(&mut self, at: i64) {
         for group in [None, Some(PROD_POOL), Some(GCP_POOL)] {
-            let Some(mut pod) = self.loose_pod(at, |class| class.site == Site::PoolOnly) else { return };
+            let Some(mut pod) = self.untracked_pod(at, |class| class.placement == Placement::PoolOnly) else {
+                return;
+            };
             pod.qos = "platinum".into();
             if let Some(group) = group {
                 let key = self.fleet.of_group(group).first().copied();
@@ -110,16 +121,18 @@ impl Organization {
                 pod.cluster_id = node.described.cluster_id.clone();
                 pod.pool_id = node.described.pool_id.clone();
             }
-            self.run_loose(at, pod);
+            self.run_untracked(at, pod);
         }
     }
 
     /// A serverless pod runs in a region without a rate card.
     fn without_rate(&mut self, at: i64) {
-        let Some(mut pod) = self.loose_pod(at, |class| class.site == Site::Serverless) else { return };
+        let Some(mut pod) = self.untracked_pod(at, |class| class.placement == Placement::Serverless) else {
+            return;
+        };
         pod.region = Some("cn-heyuan".into());
         pod.zone = None;
-        self.run_loose(at, pod);
+        self.run_untracked(at, pod);
     }
 
     fn stops_without_starts(&mut self, at: i64) {
@@ -129,17 +142,17 @@ impl Organization {
             pod_uid: uid(&mut self.rng),
             reason: Some("Evicted".into()),
         };
-        self.plan(at, Action::Say(Box::new(Payload::PodStopped(pod))));
+        self.plan(at, Action::Emit(Box::new(Payload::PodStopped(pod))));
         let node = NodeStopped {
             cluster_id: "prod-aws".into(),
             node_id: format!("i-0{:016x}", self.rng.random::<u64>()).into(),
         };
-        self.plan(at, Action::Say(Box::new(Payload::NodeStopped(node))));
+        self.plan(at, Action::Emit(Box::new(Payload::NodeStopped(node))));
     }
 
-    /// One pod is announced twice at one instant, with different requests: two events with one natural key.
+    /// One PodStarted twice at one instant, with different requests: two events with one natural key.
     fn two_versions(&mut self, at: i64) {
-        let Some(mut pod) = self.loose_pod(at, |class| class.name == "web") else { return };
+        let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "dev-aws".into();
         let key = self.fleet.of_group(DEV_GENERAL).first().copied();
         pod.node_id = key.and_then(|key| self.fleet.node(key)).map(|node| node.described.node_id.clone());
@@ -147,11 +160,11 @@ impl Organization {
         let mut other = pod.clone();
         put_millis(&mut other.requests, "cpu", 1500);
         put_mib(&mut other.requests, "memory", 3072);
-        self.plan(at, Action::Say(Box::new(Payload::PodStarted(Box::new(other)))));
-        self.run_loose(at, pod);
+        self.plan(at, Action::Emit(Box::new(Payload::PodStarted(Box::new(other)))));
+        self.run_untracked(at, pod);
     }
 
-    /// The first node of `prod-aws` that runs goes down and comes back inside minutes.
+    /// The first running node of `prod-aws` stops and starts again within minutes.
     fn reboot_one(&mut self, at: i64) {
         if let Some(key) = self.fleet.of_group(PROD_GENERAL).first().copied() {
             self.plan(at, Action::Reboot(key));

@@ -1,5 +1,5 @@
-//! What an organization has agreed with its providers: rate cards, capacity reservations and commitments, and how
-//! they change during the run.
+//! Agreements of an organization with its providers: rate cards, capacity reservations and commitments, and their
+//! changes during the run.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
@@ -8,30 +8,32 @@ use prorata_schemas::event::{
 };
 use prorata_schemas::time::Timestamp;
 
-use super::catalogue::{
-    BEST_EFFORT_PERCENT, CARDS, SERVERLESS_GIB_HOUR, SERVERLESS_VCPU_HOUR, UNITS, Unit, instance, percent,
+use crate::HOUR;
+use crate::clusters::catalogue::{
+    BEST_EFFORT_PERCENT, CARDS, ReservationUnit, SERVERLESS_GIB_HOUR, SERVERLESS_VCPU_HOUR, UNITS, instance,
+    percent,
 };
-use super::estate::{CLUSTERS, SERVERLESS};
-use super::text::{HOUR, put_mib, put_millis};
+use crate::clusters::{CLUSTERS, SERVERLESS};
+use crate::quantities::{put_mib, put_millis};
 
-/// The run that a scripted change stands in.
+/// The run: its period in microseconds since the epoch, and its size.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// First instant.
     pub start: i64,
-    /// First instant after it.
+    /// First instant after the run.
     pub end: i64,
     /// Pods that run at once.
     pub pods: u64,
 }
 
-/// Something that is said at an instant.
-pub type Said = (i64, Payload);
+/// A scripted event and its time.
+pub type Scripted = (i64, Payload);
 
 const DAY: i64 = 24 * HOUR;
-/// Card whose rates come after its first pods.
+/// Card whose rates are set after its first pods have started.
 const LATE_CARD: &str = "L20X";
-/// Card that has no best-effort rate.
+/// Card without a best-effort rate.
 const NO_BEST_EFFORT: &str = "GU8TEF";
 
 impl Run {
@@ -40,22 +42,22 @@ impl Run {
         self.start + (self.end - self.start) / 1000 * thousandths
     }
 
-    /// A number that grows with the load: `thousandths` of the pods, at least `least`.
-    pub fn sized(&self, thousandths: u64, least: u64) -> u64 {
-        (self.pods * thousandths / 1000).max(least)
+    /// A number that grows with the load: `thousandths` of the pods, at least `min`.
+    pub fn sized(&self, thousandths: u64, min: u64) -> u64 {
+        (self.pods * thousandths / 1000).max(min)
     }
 }
 
 /// Every scripted event of rates, reservations and commitments.
-pub fn script(run: &Run) -> Vec<Said> {
-    let mut said = Vec::new();
-    rates(run, &mut said);
-    reservations(run, &mut said);
-    commitments(run, &mut said);
-    said
+pub fn script(run: &Run) -> Vec<Scripted> {
+    let mut events = Vec::new();
+    rates(run, &mut events);
+    reservations(run, &mut events);
+    commitments(run, &mut events);
+    events
 }
 
-fn rates(run: &Run, said: &mut Vec<Said>) {
+fn rates(run: &Run, events: &mut Vec<Scripted>) {
     let rate = |model: Option<&str>, best_effort: bool, per_gpu_hour: Decimal12| {
         let share = if best_effort { BEST_EFFORT_PERCENT } else { 100 };
         Payload::RateSet(RateSet {
@@ -70,18 +72,19 @@ fn rates(run: &Run, said: &mut Vec<Said>) {
         })
     };
     for best_effort in [false, true] {
-        said.push((run.start, rate(None, best_effort, Decimal12::ZERO)));
+        events.push((run.start, rate(None, best_effort, Decimal12::ZERO)));
         for card in CARDS.iter().filter(|card| !(best_effort && card.name == NO_BEST_EFFORT)) {
             let at = if card.name == LATE_CARD { run.at(400) } else { run.start };
-            said.push((at, rate(Some(card.name), best_effort, card.per_gpu_hour)));
+            events.push((at, rate(Some(card.name), best_effort, card.per_gpu_hour)));
             if card.name == "P16EN" {
-                said.push((run.at(520), rate(Some(card.name), best_effort, percent(card.per_gpu_hour, 90))));
+                events
+                    .push((run.at(520), rate(Some(card.name), best_effort, percent(card.per_gpu_hour, 90))));
             }
         }
     }
 }
 
-/// A reservation as it is first set; changes are made on copies of it.
+/// A reservation as it is first set. Changes are made to copies of it.
 fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> Option<ReservationSet> {
     let unit = UNITS.iter().find(|unit| unit.card == card && unit.gpus == gpus)?;
     let cluster = CLUSTERS.get(SERVERLESS)?;
@@ -106,8 +109,8 @@ fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> 
     })
 }
 
-/// What a pod as large as the unit pays for an hour.
-fn unit_price(unit: &Unit) -> Decimal12 {
+/// Hourly price of a pod that is as large as the unit.
+fn unit_price(unit: &ReservationUnit) -> Decimal12 {
     let per_gpu =
         CARDS.iter().find(|card| card.name == unit.card).map_or(0, |card| card.per_gpu_hour.units());
     let (vcpu, gib) = (SERVERLESS_VCPU_HOUR.units(), SERVERLESS_GIB_HOUR.units());
@@ -116,10 +119,11 @@ fn unit_price(unit: &Unit) -> Decimal12 {
     )
 }
 
-/// Equal units for FIFO, one zone, a scheduled start, an end, a release, and a quantity that rises, falls and is 0.
-fn reservations(run: &Run, said: &mut Vec<Said>) {
+/// Reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end, a release, and
+/// a quantity that rises, falls and is 0.
+fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, reservation: Option<ReservationSet>| {
-        said.extend(reservation.map(|reservation| (at, Payload::ReservationSet(reservation))));
+        events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(reservation))));
     };
     let few = run.sized(15, 1);
     set(run.start, reservation(run, 1, "P16EN", 1, few));
@@ -146,7 +150,7 @@ fn reservations(run: &Run, said: &mut Vec<Said>) {
         set(run.at(thousandths), reservation(run, 7, "A10", 1, quantity));
     }
     let released = ReservationReleased { reservation_id: "cr-06".into() };
-    said.push((run.at(800), Payload::ReservationReleased(released)));
+    events.push((run.at(800), Payload::ReservationReleased(released)));
 }
 
 /// A commitment to `count` instances of this type at 62 % of their price, as it is first set.
@@ -178,11 +182,11 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
     })
 }
 
-/// Priorities over clusters, a capped use, GPUs alone; one that expires, one pending, one disabled and enabled, one
-/// deleted, one without a node in the whole estate.
-fn commitments(run: &Run, said: &mut Vec<Said>) {
+/// Commitments with priorities over clusters, with capped use, with GPUs only; one that expires, one pending, one that
+/// is disabled and enabled, one deleted, and one that no node of any cluster matches.
+fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, commitment: Option<CommitmentSet>| {
-        said.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(commitment))));
+        events.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(commitment))));
     };
     let assignment = |cluster_id: &str, priority| Assignment { cluster_id: cluster_id.into(), priority };
     let general = commitment(run, "ri-m6i", 0, "m6i.4xlarge", run.sized(25, 1)).map(|set| CommitmentSet {
@@ -211,5 +215,5 @@ fn commitments(run: &Run, said: &mut Vec<Said>) {
     set(run.at(150), commitment(run, "ri-m6i-second", 0, "m6i.4xlarge", 1));
     set(run.start, commitment(run, "ri-c6i", 0, "c6i.8xlarge", 1));
     let deleted = CommitmentDeleted { commitment_id: "ri-c6i".into() };
-    said.push((run.at(420), Payload::CommitmentDeleted(deleted)));
+    events.push((run.at(420), Payload::CommitmentDeleted(deleted)));
 }

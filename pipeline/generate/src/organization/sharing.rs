@@ -1,5 +1,5 @@
-//! How an organization shares what it has: elastic quotas with borrowing, GPU pools with prices and budgets, and how
-//! both change during the run.
+//! Sharing inside an organization: elastic quotas with borrowing, GPU pools with prices and budgets, and their changes
+//! during the run.
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
@@ -7,25 +7,25 @@ use prorata_schemas::event::{
     Payload, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet,
 };
 
-use super::agreements::{Run, Said};
-use super::catalogue::{percent, usd};
-use super::estate::{CLUSTERS, POOL_L4, POOL_L40S};
-use super::text::put_millis;
+use super::agreements::{Run, Scripted};
+use crate::clusters::catalogue::{percent, usd};
+use crate::clusters::{CLUSTERS, POOL_L4, POOL_L40S};
+use crate::quantities::put_millis;
 
 const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 /// Price of a pool's TFLOP for an hour at QoS `medium`.
 const PER_TFLOP_HOUR: Decimal12 = usd("0.0069228");
 /// Price of a pool's GiB for an hour at QoS `medium`.
 const PER_GIB_HOUR: Decimal12 = usd("0.01548");
-/// Price of the node that every pool of L40S GPUs begins with.
+/// Price of the first node of every pool of L40S GPUs.
 const FIRST_POOL_NODE_HOUR: Decimal12 = usd("10.49264");
 
 /// Every scripted event of quotas and pools.
-pub fn script(run: &Run) -> Vec<Said> {
-    let mut said = Vec::new();
-    quotas(run, &mut said);
-    pools(run, &mut said);
-    said
+pub fn script(run: &Run) -> Vec<Scripted> {
+    let mut events = Vec::new();
+    quotas(run, &mut events);
+    pools(run, &mut events);
+    events
 }
 
 /// Amounts in whole units.
@@ -48,39 +48,39 @@ fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Qu
     })
 }
 
-/// In `dev-aws` one quota lends and two borrow; in `train-gcp` a composite quota takes over namespaces, and quotas
-/// without minimum, without namespaces and without a namespace of their own stand beside it.
-fn quotas(run: &Run, said: &mut Vec<Said>) {
+/// In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over namespaces; the other quotas
+/// have no minimum, no namespaces, or only namespaces that another quota has as well.
+fn quotas(run: &Run, events: &mut Vec<Scripted>) {
     let (elastic, composite) = (QuotaKind::ElasticQuota, QuotaKind::CompositeElasticQuota);
     let (dev, gcp) = (1, 2);
     let gpu = "nvidia.com/gpu";
     let team_a =
         amounts(&[("cpu", run.sized(60, 2)), (gpu, run.sized(15, 1)), (GPU_MEMORY, 32 * run.sized(15, 1))]);
     let team_b = amounts(&[("cpu", run.sized(300, 8)), (gpu, run.sized(80, 8))]);
-    said.push((
+    events.push((
         run.start,
         with_max(quota(dev, "team-a", elastic, &["team-a"], team_a), &[("cpu", run.sized(900, 32))]),
     ));
-    said.push((run.start, quota(dev, "team-b", elastic, &["team-b"], team_b.clone())));
-    said.push((run.start, quota(dev, "etl", elastic, &["etl"], amounts(&[("cpu", 1)]))));
+    events.push((run.start, quota(dev, "team-b", elastic, &["team-b"], team_b.clone())));
+    events.push((run.start, quota(dev, "etl", elastic, &["etl"], amounts(&[("cpu", 1)]))));
     let deleted = QuotaDeleted {
         cluster_id: CLUSTERS.get(dev).map_or("", |cluster| cluster.id).into(),
         quota_id: "team-b".into(),
     };
-    said.push((run.at(700), Payload::QuotaDeleted(deleted)));
-    said.push((run.at(850), quota(dev, "team-b", elastic, &["team-b"], team_b)));
+    events.push((run.at(700), Payload::QuotaDeleted(deleted)));
+    events.push((run.at(850), quota(dev, "team-b", elastic, &["team-b"], team_b)));
 
     let lab = |cpu: u64, gpus: u64| amounts(&[("cpu", cpu), (gpu, gpus), (GPU_MEMORY, 40 * gpus)]);
     let notebooks = amounts(&[("cpu", run.sized(50, 4)), ("nvidia.com/mig-1g.10gb", run.sized(30, 2))]);
-    said.push((run.start, quota(gcp, "notebooks", elastic, &["notebooks"], notebooks)));
-    said.push((run.start, quota(gcp, "open", elastic, &["etl", "team-a", "team-b"], Quantities::new())));
-    said.push((run.start, quota(gcp, "empty", elastic, &[], amounts(&[("cpu", 10)]))));
+    events.push((run.start, quota(gcp, "notebooks", elastic, &["notebooks"], notebooks)));
+    events.push((run.start, quota(gcp, "open", elastic, &["etl", "team-a", "team-b"], Quantities::new())));
+    events.push((run.start, quota(gcp, "empty", elastic, &[], amounts(&[("cpu", 10)]))));
     let both = ["research", "notebooks"];
-    said.push((
+    events.push((
         run.at(200),
         quota(gcp, "lab", composite, &both, lab(run.sized(900, 64), run.sized(250, 16))),
     ));
-    said.push((run.at(450), quota(gcp, "lab", composite, &both, lab(run.sized(60, 4), run.sized(20, 1)))));
+    events.push((run.at(450), quota(gcp, "lab", composite, &both, lab(run.sized(60, 4), run.sized(20, 1)))));
 }
 
 fn with_max(payload: Payload, max: &[(&str, u64)]) -> Payload {
@@ -99,7 +99,7 @@ fn qos_price(qos: &str, share: i128, limits_over_requests: Decimal12) -> QosPric
     }
 }
 
-/// A pool's prices; `share` is in percent of the usual ones.
+/// A pool with its prices; `share` is in percent of the usual prices.
 fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     let cluster = CLUSTERS.get(cluster);
     let half = Decimal12::from_units(500_000_000_000);
@@ -124,8 +124,9 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     }
 }
 
-/// One pool with budgets that its first node passes within a day, one whose prices fall and that is deleted.
-fn pools(run: &Run, said: &mut Vec<Said>) {
+/// One pool with budgets that the cost of its first node exceeds within a day, and one whose prices fall and that is
+/// deleted.
+fn pools(run: &Run, events: &mut Vec<Scripted>) {
     let a_day = FIRST_POOL_NODE_HOUR.units() * 24;
     let budget = |share| Some(percent(Decimal12::from_units(a_day), share));
     let budgeted = PoolSet {
@@ -134,8 +135,8 @@ fn pools(run: &Run, said: &mut Vec<Said>) {
         budget_per_quarter: budget(85),
         ..pool(0, POOL_L40S, 100)
     };
-    said.push((run.start, Payload::PoolSet(budgeted)));
-    said.push((run.start, Payload::PoolSet(pool(2, POOL_L4, 90))));
-    said.push((run.at(500), Payload::PoolSet(pool(2, POOL_L4, 60))));
-    said.push((run.at(880), Payload::PoolDeleted(PoolDeleted { pool_id: POOL_L4.into() })));
+    events.push((run.start, Payload::PoolSet(budgeted)));
+    events.push((run.start, Payload::PoolSet(pool(2, POOL_L4, 90))));
+    events.push((run.at(500), Payload::PoolSet(pool(2, POOL_L4, 60))));
+    events.push((run.at(880), Payload::PoolDeleted(PoolDeleted { pool_id: POOL_L4.into() })));
 }

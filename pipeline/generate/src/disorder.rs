@@ -1,4 +1,4 @@
-//! How events arrive: some late, some twice. What is held back is bounded, whatever the rates are.
+//! Disorder: some events arrive late, some twice. The number of delayed events is bounded, whatever the rates.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,81 +7,82 @@ use prorata_schemas::event::Event;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::text::{HOUR, MINUTE, chance, span};
+use crate::random::{chance, span};
+use crate::{HOUR, MINUTE};
 
-/// Events held back at once; when there are more, the one that is due first goes out early.
-const HELD_MAX: usize = 4096;
+/// Most events delayed at once. Beyond that, the event that is due first goes out early.
+const DELAYED_MAX: usize = 4096;
 
-/// How much of the load arrives out of order, in millionths of all events.
+/// How many events arrive late or twice, in a million.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Events that arrive a minute to six hours late.
     pub late: u32,
     /// Events that arrive a second time, up to two hours later.
-    pub duplicate: u32,
+    pub duplicates: u32,
 }
 
-/// Passes events on as they would arrive.
+/// Passes events on in the order of arrival.
 pub struct Disorder<I> {
     events: I,
     rates: Rates,
     rng: ChaCha8Rng,
-    held: BinaryHeap<Reverse<Held>>,
+    delayed: BinaryHeap<Reverse<Delayed>>,
     next_number: u64,
     /// Latest event time seen.
     clock: i64,
 }
 
-/// An event on its way; compared by when it arrives, then by the order in which it was held.
-struct Held {
+/// A delayed event, ordered by when it is due, then by the order in which it was delayed.
+struct Delayed {
     due: i64,
     number: u64,
     event: Event,
 }
 
-impl PartialEq for Held {
+impl PartialEq for Delayed {
     fn eq(&self, other: &Self) -> bool {
         (self.due, self.number) == (other.due, other.number)
     }
 }
 
-impl Eq for Held {}
+impl Eq for Delayed {}
 
-impl PartialOrd for Held {
+impl PartialOrd for Delayed {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for Delayed {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.due, self.number).cmp(&(other.due, other.number))
     }
 }
 
 impl<I: Iterator<Item = Event>> Disorder<I> {
-    /// The events of `events` at these rates, by this seed.
+    /// Disorders these events at these rates. Equal seeds and streams give equal orders.
     pub fn new(events: I, rates: Rates, seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Odd streams are ours; organizations draw from the even ones.
+        // Organizations draw from the even streams of the seed, their disorder from the odd ones.
         rng.set_stream(2 * stream + 1);
-        Self { events, rates, rng, held: BinaryHeap::new(), next_number: 0, clock: i64::MIN }
+        Self { events, rates, rng, delayed: BinaryHeap::new(), next_number: 0, clock: i64::MIN }
     }
 
-    /// What the events come from.
+    /// Where the events come from.
     pub const fn source(&self) -> &I {
         &self.events
     }
 
-    fn hold(&mut self, event: Event, delay: i64) {
-        let held = Held { due: self.clock + delay, number: self.next_number, event };
+    fn delay(&mut self, event: Event, delay: i64) {
+        let delayed = Delayed { due: self.clock + delay, number: self.next_number, event };
         self.next_number += 1;
-        self.held.push(Reverse(held));
+        self.delayed.push(Reverse(delayed));
     }
 
     fn overdue(&self) -> bool {
-        let due = self.held.peek().is_some_and(|Reverse(held)| held.due <= self.clock);
-        due || self.held.len() > HELD_MAX
+        let due = self.delayed.peek().is_some_and(|Reverse(delayed)| delayed.due <= self.clock);
+        due || self.delayed.len() > DELAYED_MAX
     }
 }
 
@@ -91,19 +92,19 @@ impl<I: Iterator<Item = Event>> Iterator for Disorder<I> {
     fn next(&mut self) -> Option<Event> {
         loop {
             if self.overdue() {
-                return self.held.pop().map(|Reverse(held)| held.event);
+                return self.delayed.pop().map(|Reverse(delayed)| delayed.event);
             }
             let Some(event) = self.events.next() else {
-                return self.held.pop().map(|Reverse(held)| held.event);
+                return self.delayed.pop().map(|Reverse(delayed)| delayed.event);
             };
             self.clock = self.clock.max(event.event_time.0);
-            if chance(&mut self.rng, self.rates.duplicate) {
+            if chance(&mut self.rng, self.rates.duplicates) {
                 let delay = span(&mut self.rng, 0, 2 * HOUR);
-                self.hold(event.clone(), delay);
+                self.delay(event.clone(), delay);
             }
             if chance(&mut self.rng, self.rates.late) {
                 let delay = span(&mut self.rng, MINUTE, 6 * HOUR);
-                self.hold(event, delay);
+                self.delay(event, delay);
             } else {
                 return Some(event);
             }
@@ -132,13 +133,13 @@ mod tests {
 
     #[test]
     fn at_rates_of_zero_nothing_changes() {
-        let plain = times(1000, Rates { late: 0, duplicate: 0 });
+        let plain = times(1000, Rates { late: 0, duplicates: 0 });
         assert_eq!(plain, (0..1000).map(|index| index * MINUTE).collect::<Vec<_>>());
     }
 
     #[test]
     fn late_events_come_out_of_order_and_none_is_lost() {
-        let mut late = times(10_000, Rates { late: 50_000, duplicate: 0 });
+        let mut late = times(10_000, Rates { late: 50_000, duplicates: 0 });
         let behind = late.windows(2).filter(|pair| pair[0] > pair[1]).count();
         assert!((350..=650).contains(&behind), "{behind}");
         late.sort_unstable();
@@ -147,18 +148,18 @@ mod tests {
 
     #[test]
     fn duplicates_come_at_their_rate() {
-        let doubled = times(10_000, Rates { late: 0, duplicate: 50_000 }).len() - 10_000;
+        let doubled = times(10_000, Rates { late: 0, duplicates: 50_000 }).len() - 10_000;
         assert!((350..=650).contains(&doubled), "{doubled}");
     }
 
     #[test]
-    fn what_is_held_back_is_bounded() {
+    fn the_number_of_delayed_events_is_bounded() {
         let events = events(50_000).map(|event| Event { event_time: Timestamp(0), ..event });
-        let mut disorder = Disorder::new(events, Rates { late: 1_000_000, duplicate: 0 }, 7, 0);
+        let mut disorder = Disorder::new(events, Rates { late: 1_000_000, duplicates: 0 }, 7, 0);
         let mut count = 0;
         while disorder.next().is_some() {
             count += 1;
-            assert!(disorder.held.len() <= HELD_MAX + 1);
+            assert!(disorder.delayed.len() <= DELAYED_MAX + 1);
         }
         assert_eq!(count, 50_000);
     }

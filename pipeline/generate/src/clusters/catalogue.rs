@@ -1,8 +1,8 @@
-//! What things cost: instance types, GPU models, capacity reservation units, and cards of pods without a node.
+//! Prices and sizes: instance types, GPU models, capacity reservation units, and GPU cards of serverless pods.
 //!
-//! Instance prices are public on-demand list prices in USD per hour, collected in mid-2026. Azure publishes no vCPU
-//! and memory beside its prices; those two columns are of its documentation of sizes. Prices of serverless pods are
-//! ours where no public one is stated, at the level of the on-demand nodes with the same GPU.
+//! Instance prices are public on-demand list prices in USD per hour, collected in mid-2026. Azure's price list has no
+//! vCPU and memory; those two columns are from its documentation of sizes. Where no price of a serverless pod is
+//! public, ours is at the level of on-demand nodes with the same GPU.
 
 use prorata_schemas::decimal::{Decimal12, ONE};
 
@@ -24,14 +24,14 @@ pub struct Instance {
     pub spot: Option<Decimal12>,
 }
 
-/// A price cut that happened: the price before it; the one after it stands in [`INSTANCES`].
+/// A price cut: the price before it. [`INSTANCES`] has the price after it.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceCut {
     pub instance: &'static str,
     pub before: Decimal12,
 }
 
-/// What a GPU model offers a pool.
+/// What one GPU of a model adds to a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuModel {
     pub name: &'static str,
@@ -39,9 +39,9 @@ pub struct GpuModel {
     pub vram_gib: u64,
 }
 
-/// Capacity of one unit that a serverless provider sells for a card and a number of GPUs.
+/// Size of one unit that a serverless provider sells, by card and number of GPUs.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit {
+pub struct ReservationUnit {
     pub card: &'static str,
     pub gpus: u64,
     pub vcpu: u64,
@@ -59,7 +59,7 @@ pub struct Card {
 pub const SERVERLESS_VCPU_HOUR: Decimal12 = usd("0.00936");
 /// Price of one GiB of a serverless pod for an hour.
 pub const SERVERLESS_GIB_HOUR: Decimal12 = usd("0.004608");
-/// What a best-effort pod pays, in percent of the default rate.
+/// Price of a best-effort pod in percent of the default rate.
 pub const BEST_EFFORT_PERCENT: i128 = 20;
 
 const fn cpu(
@@ -153,18 +153,18 @@ pub const PRICE_CUTS: &[PriceCut] = &[
     PriceCut { instance: "p4d.24xlarge", before: usd("32.77") },
 ];
 
-/// GPU models that stand in pools, with dense FP16 TFLOPs.
+/// GPU models of the pools, with dense FP16 TFLOPs.
 pub const POOL_GPUS: &[GpuModel] = &[
     GpuModel { name: "l40s", fp16_tflops: 362, vram_gib: 48 },
     GpuModel { name: "l4", fp16_tflops: 121, vram_gib: 24 },
 ];
 
-const fn unit(card: &'static str, gpus: u64, vcpu: u64, memory_gib: u64) -> Unit {
-    Unit { card, gpus, vcpu, memory_gib }
+const fn unit(card: &'static str, gpus: u64, vcpu: u64, memory_gib: u64) -> ReservationUnit {
+    ReservationUnit { card, gpus, vcpu, memory_gib }
 }
 
 /// Units of the serverless provider (Alibaba Cloud ACS), by card and number of GPUs.
-pub const UNITS: &[Unit] = &[
+pub const UNITS: &[ReservationUnit] = &[
     unit("L20", 1, 16, 128),
     unit("L20", 2, 32, 230),
     unit("L20", 4, 64, 460),
@@ -210,7 +210,7 @@ pub fn instance(name: &str) -> Option<&'static Instance> {
     INSTANCES.iter().find(|instance| instance.name == name)
 }
 
-/// Its price per hour before the cut, where it was cut.
+/// Price per hour before the cut; `None` if this instance type had no cut.
 pub fn price_before_cut(name: &str) -> Option<Decimal12> {
     PRICE_CUTS.iter().find(|cut| cut.instance == name).map(|cut| cut.before)
 }
@@ -220,7 +220,7 @@ pub const fn percent(amount: Decimal12, percent: i128) -> Decimal12 {
     Decimal12::from_units(amount.units() * percent / 100)
 }
 
-/// A price written as a decimal with at most twelve places; wrong text does not compile.
+/// A price from a decimal with at most twelve places. Wrong text does not compile.
 pub const fn usd(text: &str) -> Decimal12 {
     let bytes = text.as_bytes();
     let (mut units, mut places, mut index) = (0_i128, None, 0);
@@ -259,14 +259,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prices_are_read_to_the_last_place() {
+    fn prices_are_parsed_to_the_last_place() {
         for text in ["0", "55.04", "0.26804568", "88.489999902575", "21.5"] {
             assert_eq!(usd(text), text.parse().unwrap(), "{text}");
         }
     }
 
     #[test]
-    fn a_cut_lowers_a_price_of_the_table() {
+    fn a_cut_lowers_a_price_of_the_catalogue() {
         for cut in PRICE_CUTS {
             assert!(instance(cut.instance).unwrap().on_demand < cut.before, "{}", cut.instance);
         }

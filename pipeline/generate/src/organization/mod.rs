@@ -1,8 +1,16 @@
-//! One organization as an iterator of events in the order in which producers send them.
+//! One organization: an iterator of its events, in the order in which producers send them.
 //!
-//! Time moves in minutes. Each minute draws the pods that start in it; everything with an end, and every change that
-//! is scripted, waits in one queue ordered by time. What is kept is what runs: nodes, pods, workloads and what they
-//! still have to do, so memory follows the pods that run at once, not the length of the run.
+//! Time advances by minutes. Each minute draws the pods that start in it. Ends of pods and scripted changes wait in one
+//! queue, ordered by time. Only running nodes, pods and workloads and their pending actions are kept, so memory follows
+//! the pods that run at once, not the length of the run.
+
+mod actions;
+mod agreements;
+mod classes;
+mod fleet;
+mod oddities;
+mod sharing;
+mod workload;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -14,41 +22,41 @@ use prorata_schemas::time::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::agreements::Run;
-use super::estate::{GCP_POOL, PROD_POOL};
-use super::fleet::{Amounts, Fleet, Node};
-use super::pods::Workload;
-use super::text::{HOUR, MINUTE, chance, pick, span};
-use super::workload::{CLASSES, Class, Life, day_load};
-use super::{agreements, sharing};
+use crate::clusters::{GCP_POOL, PROD_POOL};
+use crate::random::{chance, pick, span};
+use crate::{HOUR, MINUTE};
+pub use agreements::Run;
+use classes::{CLASSES, Lifetime, PodClass, day_load};
+use fleet::{Amounts, Fleet, Node};
+use workload::Workload;
 
-/// What happens next.
-pub(super) enum Action {
-    /// Something scripted is said.
-    Say(Box<Payload>),
-    /// A pod starts and lives this long.
-    Start { workload: Arc<Workload>, life: i64, waited: i64, service: Option<usize> },
+/// Something that is due at a time.
+enum Action {
+    /// A scripted event is sent.
+    Emit(Box<Payload>),
+    /// A pod starts. `lifetime` is how long it runs, `waited` how long it was pending, both in microseconds.
+    Start { workload: Arc<Workload>, lifetime: i64, waited: i64, service: Option<usize> },
     /// A pod ends.
     Stop(u64),
     /// A pod's interval of measured use ends.
     Sample(u64),
     /// A running pod's description changes.
     Amend(u64),
-    /// A spot node is taken back.
+    /// The provider reclaims a spot node.
     Reclaim(u64),
-    /// A node goes down and comes back.
+    /// A node stops and starts again.
     Reboot(u64),
-    /// An empty node goes.
+    /// An empty node is removed.
     ScaleDown(u64),
-    /// A spot node's price moves.
+    /// The price of a spot node changes.
     Reprice(u64),
     /// The provider cuts prices.
     CutPrices,
-    /// A node that was rebooted runs again.
+    /// A rebooted node starts again.
     BringBack(Box<Node>),
 }
 
-/// An action and when it is due; compared by time, then by the order in which it was planned.
+/// An action and when it is due, ordered by time, then by the order in which it was planned.
 struct Due {
     at: i64,
     number: u64,
@@ -56,17 +64,17 @@ struct Due {
 }
 
 /// A running pod.
-pub(super) struct LivePod {
-    pub workload: Arc<Workload>,
-    pub uid: PodUid,
-    pub node: Option<u64>,
-    pub service: Option<usize>,
+struct LivePod {
+    workload: Arc<Workload>,
+    uid: PodUid,
+    node: Option<u64>,
+    service: Option<usize>,
     /// When it is due to end.
-    pub until: i64,
-    /// Length of its intervals of measured use, and where the open one began.
-    pub sampling: Option<(i64, i64)>,
-    /// Its description, kept where it is going to change.
-    pub described: Option<Box<PodStarted>>,
+    until: i64,
+    /// Length of its intervals of measured use, and start of the current one.
+    sampling: Option<(i64, i64)>,
+    /// Its description, kept if it is going to change.
+    described: Option<Box<PodStarted>>,
 }
 
 /// A deployment whose replicas follow the time of day.
@@ -74,19 +82,19 @@ struct Service {
     workload: Arc<Workload>,
     /// Mean number of replicas in thousandths.
     replicas: u64,
-    /// Replicas that are planned and have not started.
+    /// Planned replicas that have not started.
     pending: u64,
     live: Vec<u64>,
 }
 
 /// One organization.
 pub struct Organization {
-    pub(super) id: OrganizationId,
-    pub(super) run: Run,
-    pub(super) rng: ChaCha8Rng,
-    pub(super) fleet: Fleet,
-    pub(super) pods: BTreeMap<u64, LivePod>,
-    pub(super) next_pod: u64,
+    id: OrganizationId,
+    run: Run,
+    rng: ChaCha8Rng,
+    fleet: Fleet,
+    pods: BTreeMap<u64, LivePod>,
+    next_pod: u64,
     /// Start of the minute to draw next.
     tick: i64,
     due: BinaryHeap<Reverse<Due>>,
@@ -116,7 +124,7 @@ impl Ord for Due {
 }
 
 impl Organization {
-    /// The organization with this number, in this run; equal arguments give equal events.
+    /// The organization with this number. Equal arguments give equal events.
     pub fn new(number: u64, seed: u64, run: Run) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 * number);
@@ -137,7 +145,7 @@ impl Organization {
         organization
     }
 
-    /// How far the run is, as the next minute to draw.
+    /// How far the run is: the next minute to draw, in microseconds since the epoch.
     pub const fn clock(&self) -> i64 {
         self.tick
     }
@@ -155,21 +163,21 @@ impl Organization {
 
     fn set_up(&mut self) {
         for (at, payload) in agreements::script(&self.run).into_iter().chain(sharing::script(&self.run)) {
-            self.plan(at, Action::Say(Box::new(payload)));
+            self.plan(at, Action::Emit(Box::new(payload)));
         }
         self.plan(self.run.at(550), Action::CutPrices);
         for group in [PROD_POOL, GCP_POOL] {
-            // More than a small node holds, so that a pool begins with a node of several GPUs.
+            // More than a small node has, so that a pool starts with a node of several GPUs.
             let need = Amounts { cpu_millis: 16_000, ..Amounts::default() };
             self.start_node(self.run.start, group, need);
         }
-        for class in CLASSES.iter().filter(|class| class.life == Life::Diurnal) {
+        for class in CLASSES.iter().filter(|class| class.lifetime == Lifetime::Diurnal) {
             self.set_up_services(class);
         }
     }
 
-    /// Services of a class: four pods each, on average, of different size.
-    fn set_up_services(&mut self, class: &'static Class) {
+    /// Services of a class, each with four replicas on average.
+    fn set_up_services(&mut self, class: &'static PodClass) {
         let mut left = self.run.pods * class.share;
         while left > 0 {
             let drawn = 40 * self.rng.random_range(60..=140_u64);
@@ -181,20 +189,20 @@ impl Organization {
     }
 
     /// Adds an action to the queue.
-    pub(super) fn plan(&mut self, at: i64, action: Action) {
+    fn plan(&mut self, at: i64, action: Action) {
         self.due.push(Reverse(Due { at, number: self.next_number, action }));
         self.next_number += 1;
     }
 
-    /// Sends an event, unless it lies outside the run.
-    pub(super) fn say(&mut self, at: i64, payload: Payload) {
+    /// Sends an event, unless it is after the end of the run.
+    fn emit(&mut self, at: i64, payload: Payload) {
         if at < self.run.end {
             let event = Event { organization_id: self.id.clone(), event_time: Timestamp(at), payload };
             self.out.push_back(event);
         }
     }
 
-    /// Draws what starts in one minute.
+    /// Draws the pods that start in one minute.
     fn draw_minute(&mut self) {
         let minute = self.tick;
         if minute.rem_euclid(HOUR) == 0 && minute > self.run.start {
@@ -214,18 +222,18 @@ impl Organization {
         }
     }
 
-    /// Plans pods of one new workload that start together.
-    fn plan_gang(&mut self, at: i64, class: &'static Class) {
+    /// Plans the pods of one new workload, which start together.
+    fn plan_gang(&mut self, at: i64, class: &'static PodClass) {
         let workload = Arc::new(Workload::draw(&mut self.rng, class));
         let members = pick(&mut self.rng, class.gang).copied().unwrap_or(1);
-        let (life, waited) = (class.life.draw(&mut self.rng), span(&mut self.rng, 0, 10 * MINUTE));
+        let (lifetime, waited) = (class.lifetime.draw(&mut self.rng), span(&mut self.rng, 0, 10 * MINUTE));
         for _ in 0..members {
-            let life = life + span(&mut self.rng, 0, life / 20);
-            self.plan(at, Action::Start { workload: workload.clone(), life, waited, service: None });
+            let lifetime = lifetime + span(&mut self.rng, 0, lifetime / 20);
+            self.plan(at, Action::Start { workload: workload.clone(), lifetime, waited, service: None });
         }
     }
 
-    /// Starts or stops replicas of a service until they are as many as the time of day asks for.
+    /// Starts or stops replicas of a service to follow the time of day.
     fn follow_the_day(&mut self, index: usize, minute: i64) {
         let Some(service) = self.services.get(index) else { return };
         let wanted = (service.replicas * day_load(minute) / 10_000 + 500) / 1000;
@@ -238,8 +246,8 @@ impl Organization {
             } else {
                 (span(&mut self.rng, 0, MINUTE - 1), span(&mut self.rng, 0, 20_000_000))
             };
-            let life = workload.class.life.draw(&mut self.rng);
-            let start = Action::Start { workload: workload.clone(), life, waited, service: Some(index) };
+            let lifetime = workload.class.lifetime.draw(&mut self.rng);
+            let start = Action::Start { workload: workload.clone(), lifetime, waited, service: Some(index) };
             self.plan(minute + offset, start);
             if let Some(service) = self.services.get_mut(index) {
                 service.pending += 1;
@@ -257,8 +265,8 @@ impl Organization {
         }
     }
 
-    /// A replica of a service has started.
-    pub(super) fn joined(&mut self, service: Option<usize>, key: Option<u64>) {
+    /// A replica of a service has started; `key` is `None` if no node had room.
+    fn replica_started(&mut self, service: Option<usize>, key: Option<u64>) {
         if let Some(service) = service.and_then(|index| self.services.get_mut(index)) {
             service.pending = service.pending.saturating_sub(1);
             service.live.extend(key);
@@ -266,7 +274,7 @@ impl Organization {
     }
 
     /// A replica of a service has ended.
-    pub(super) fn left(&mut self, service: Option<usize>, key: u64) {
+    fn replica_ended(&mut self, service: Option<usize>, key: u64) {
         if let Some(service) = service.and_then(|index| self.services.get_mut(index)) {
             service.live.retain(|&other| other != key);
         }
@@ -298,7 +306,7 @@ impl Iterator for Organization {
     }
 }
 
-/// Its id: a word for the first few, a number for all.
+/// Id of the organization with this number. The first few also have a word.
 fn name(number: u64) -> String {
     const WORDS: &[&str] = &["aurora", "borealis", "cascade", "delta", "ember", "fjord", "glacier", "harbor"];
     match usize::try_from(number).ok().and_then(|index| WORDS.get(index)) {

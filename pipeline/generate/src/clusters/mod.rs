@@ -1,34 +1,36 @@
-//! The estate that every generated organization runs: clusters in three clouds, their groups of nodes, a serverless
-//! cluster and two GPU pools.
+//! What every generated organization runs on: clusters in three clouds with their node groups, a serverless cluster,
+//! and two GPU pools.
 
-/// A cluster.
+pub mod catalogue;
+
+/// A cluster of every organization.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
     pub id: &'static str,
     pub provider: &'static str,
     pub region: &'static str,
     pub zones: &'static [&'static str],
-    /// Share of its pods whose use is measured, in millionths; 0: the cluster has no agent.
+    /// Pods in a million whose use is measured. 0: the cluster has no agent.
     pub sampled: u32,
 }
 
-/// A group of nodes that are started when pods need them.
+/// A group of nodes that start when pods need them.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub struct NodeGroup {
     /// Index into [`CLUSTERS`].
     pub cluster: usize,
-    /// Instance types that a new node of the group is taken from.
+    /// Instance types of new nodes; one is drawn at random.
     pub instances: &'static [&'static str],
     pub spot: bool,
     /// Resource name of its accelerators.
     pub accelerator: &'static str,
     /// GPU pool of its nodes.
     pub pool: Option<&'static str>,
-    /// GPUs of each node that are cut into MIG slices.
+    /// GPUs of each node that are divided into MIG slices.
     pub mig_gpus: u64,
 }
 
-/// The serverless cluster's place in [`CLUSTERS`].
+/// Index of the serverless cluster in [`CLUSTERS`].
 pub const SERVERLESS: usize = 4;
 
 /// The clusters.
@@ -78,8 +80,8 @@ pub const POOL_L4: &str = "pool-l4";
 const NVIDIA: &str = "nvidia.com/gpu";
 const NEURON: &str = "aws.amazon.com/neuron";
 
-const fn group(cluster: usize, instances: &'static [&'static str], spot: bool) -> Group {
-    Group { cluster, instances, spot, accelerator: NVIDIA, pool: None, mig_gpus: 0 }
+const fn group(cluster: usize, instances: &'static [&'static str], spot: bool) -> NodeGroup {
+    NodeGroup { cluster, instances, spot, accelerator: NVIDIA, pool: None, mig_gpus: 0 }
 }
 
 /// Web services of `prod-aws`.
@@ -98,7 +100,7 @@ pub const DEV_GENERAL: usize = 5;
 pub const DEV_SPOT: usize = 6;
 /// Experiments of `dev-aws`.
 pub const DEV_GPU: usize = 7;
-/// Training in `dev-aws`, at prices that are cut.
+/// Training in `dev-aws`, with price cuts during the run.
 pub const DEV_TRAIN: usize = 8;
 /// Batch of `train-gcp`.
 pub const GCP_GENERAL: usize = 9;
@@ -119,13 +121,13 @@ pub const AZURE_GPU: usize = 16;
 /// Spot training of `burst-azure`.
 pub const AZURE_SPOT: usize = 17;
 
-/// The groups, by the indices above.
-pub const GROUPS: &[Group] = &[
+/// The node groups, by the indices above.
+pub const GROUPS: &[NodeGroup] = &[
     group(0, &["m6i.4xlarge", "m6i.4xlarge", "m7i.4xlarge", "m5.xlarge"], false),
     group(0, &["r6i.8xlarge"], false),
     group(0, &["g5.12xlarge", "g5.xlarge", "g5.48xlarge", "g6.12xlarge", "g6.xlarge"], false),
-    Group { accelerator: NEURON, ..group(0, &["inf2.24xlarge", "trn1.32xlarge"], false) },
-    Group { pool: Some(POOL_L40S), ..group(0, &["g6e.12xlarge", "g6e.xlarge"], false) },
+    NodeGroup { accelerator: NEURON, ..group(0, &["inf2.24xlarge", "trn1.32xlarge"], false) },
+    NodeGroup { pool: Some(POOL_L40S), ..group(0, &["g6e.12xlarge", "g6e.xlarge"], false) },
     group(1, &["m6i.4xlarge", "m5.xlarge"], false),
     group(1, &["c6i.8xlarge", "m6i.4xlarge"], true),
     group(1, &["g4dn.12xlarge", "g4dn.xlarge"], true),
@@ -134,8 +136,11 @@ pub const GROUPS: &[Group] = &[
     group(2, &["c2d-highcpu-16", "n2-standard-16"], true),
     group(2, &["a3-highgpu-8g", "a2-highgpu-8g"], false),
     group(2, &["a2-highgpu-8g", "a2-highgpu-1g", "a3-highgpu-8g"], true),
-    Group { mig_gpus: 2, ..group(2, &["a2-ultragpu-8g"], false) },
-    Group { pool: Some(POOL_L4), ..group(2, &["g2-standard-48", "g2-standard-96", "g2-standard-4"], true) },
+    NodeGroup { mig_gpus: 2, ..group(2, &["a2-ultragpu-8g"], false) },
+    NodeGroup {
+        pool: Some(POOL_L4),
+        ..group(2, &["g2-standard-48", "g2-standard-96", "g2-standard-4"], true)
+    },
     group(3, &["Standard_D16as_v4", "Standard_D32as_v4"], false),
     group(3, &["Standard_NC40ads_H100_v5", "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5"], false),
     group(3, &["Standard_NC96ads_A100_v4", "Standard_NC48ads_A100_v4"], true),
@@ -143,8 +148,8 @@ pub const GROUPS: &[Group] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::catalogue::{POOL_GPUS, instance};
     use super::*;
-    use crate::generate::catalogue::{POOL_GPUS, instance};
 
     #[test]
     fn every_group_runs_instances_with_a_price() {
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_name_the_groups_that_they_say() {
+    fn every_index_names_its_group() {
         assert_eq!(GROUPS.len(), AZURE_SPOT + 1);
         assert_eq!(GROUPS[GCP_POOL].pool, Some(POOL_L4));
         assert_eq!(GROUPS[PROD_POOL].pool, Some(POOL_L40S));

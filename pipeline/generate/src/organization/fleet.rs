@@ -1,4 +1,4 @@
-//! Nodes: where a pod fits, what a new node is and costs, and which pods go with it when it stops.
+//! Nodes: where a pod fits, the type and price of a new node, and which pods end with it.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use prorata_schemas::event::{CapacityType, NodeStarted, NodeStopped, Payload, Qu
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::catalogue::{Instance, POOL_GPUS, instance, percent, price_before_cut};
-use super::estate::{CLUSTERS, Cluster, GROUPS, Group};
-use super::text::{chance, pick, put_mib, put_millis};
+use crate::clusters::catalogue::{Instance, POOL_GPUS, instance, percent, price_before_cut};
+use crate::clusters::{CLUSTERS, Cluster, GROUPS, NodeGroup};
+use crate::quantities::{put_mib, put_millis};
+use crate::random::{chance, pick};
 
-/// Amounts that a scheduler counts: vCPU thousandths, MiB, accelerators, and MIG slices of one and of three sevenths.
+/// Amounts that a scheduler counts: vCPU thousandths, MiB, accelerators, and MIG slices of 1/7 and 3/7 of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     pub cpu_millis: u64,
@@ -25,7 +26,7 @@ pub struct Amounts {
 #[derive(Clone, Debug)]
 pub struct Node {
     pub group: usize,
-    /// As last described.
+    /// Its last NodeStarted.
     pub described: NodeStarted,
     pub free: Amounts,
     /// Keys of the pods on it.
@@ -39,15 +40,15 @@ pub struct Fleet {
     by_group: Vec<Vec<u64>>,
     cursors: Vec<usize>,
     next_key: u64,
-    /// Whether the price cuts of the catalogue have happened.
+    /// True after the price cuts of the catalogue.
     prices_are_cut: bool,
 }
 
-/// Nodes looked at for a pod before a new one is started.
+/// Most nodes to try for a pod before a new node starts.
 const NODES_TRIED_MAX: usize = 24;
 
 impl Amounts {
-    fn holds(self, other: Self) -> bool {
+    fn fits(self, other: Self) -> bool {
         self.cpu_millis >= other.cpu_millis
             && self.memory_mib >= other.memory_mib
             && self.gpus >= other.gpus
@@ -77,7 +78,7 @@ impl Amounts {
 }
 
 impl Node {
-    /// What it says when it stops.
+    /// The event of its stop.
     pub fn stopped(&self) -> Payload {
         Payload::NodeStopped(NodeStopped {
             cluster_id: self.described.cluster_id.clone(),
@@ -98,7 +99,7 @@ impl Fleet {
         self.nodes.len()
     }
 
-    /// The node of this key, while it runs.
+    /// The running node with this key.
     pub fn node(&self, key: u64) -> Option<&Node> {
         self.nodes.get(&key)
     }
@@ -108,14 +109,14 @@ impl Fleet {
         self.by_group.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// A running node of the group with room; the search goes on from where the last one ended.
+    /// A running node of the group with room. The search continues where the last one ended.
     pub fn find_room(&mut self, group: usize, need: Amounts) -> Option<u64> {
         let keys = self.by_group.get(group)?;
         let cursor = self.cursors.get_mut(group)?;
         for step in 0..keys.len().min(NODES_TRIED_MAX) {
             let index = (*cursor + step) % keys.len();
             let key = *keys.get(index)?;
-            if self.nodes.get(&key).is_some_and(|node| node.free.holds(need)) {
+            if self.nodes.get(&key).is_some_and(|node| node.free.fits(need)) {
                 *cursor = index;
                 return Some(key);
             }
@@ -132,7 +133,7 @@ impl Fleet {
             .instances
             .iter()
             .filter_map(|name| instance(name))
-            .filter(|instance| capacity(instance, group).holds(need))
+            .filter(|instance| capacity(instance, group).fits(need))
             .collect();
         let instance = *pick(rng, &candidates)?;
         let described = self.describe(rng, group, cluster, instance);
@@ -163,8 +164,8 @@ impl Fleet {
         }
     }
 
-    /// Takes a pod off a node; answers whether the node is empty now.
-    pub fn take_off(&mut self, key: u64, pod: u64, need: Amounts) -> bool {
+    /// Removes a pod from a node. Returns true if the node is empty now.
+    pub fn remove_pod(&mut self, key: u64, pod: u64, need: Amounts) -> bool {
         let Some(node) = self.nodes.get_mut(&key) else { return false };
         if let Some(index) = node.pods.iter().position(|&other| other == pod) {
             node.pods.swap_remove(index);
@@ -184,7 +185,7 @@ impl Fleet {
         Some(node)
     }
 
-    /// A spot node's price moves; answers its new description.
+    /// Changes the price of a spot node and returns its new description.
     pub fn reprice(&mut self, rng: &mut ChaCha8Rng, key: u64) -> Option<NodeStarted> {
         let node = self.nodes.get_mut(&key)?;
         let instance = instance(&node.described.instance_type)?;
@@ -192,7 +193,7 @@ impl Fleet {
         Some(node.described.clone())
     }
 
-    /// The price cuts of the catalogue happen: descriptions of the nodes whose price falls.
+    /// Applies the price cuts of the catalogue. Returns new descriptions of the nodes whose price falls.
     pub fn cut_prices(&mut self) -> Vec<NodeStarted> {
         self.prices_are_cut = true;
         let mut changed = Vec::new();
@@ -208,7 +209,7 @@ impl Fleet {
         changed
     }
 
-    fn price(&self, rng: &mut ChaCha8Rng, group: &Group, instance: &Instance) -> Decimal12 {
+    fn price(&self, rng: &mut ChaCha8Rng, group: &NodeGroup, instance: &Instance) -> Decimal12 {
         if group.spot {
             return spot_price(rng, instance);
         }
@@ -221,7 +222,7 @@ impl Fleet {
     fn describe(
         &self,
         rng: &mut ChaCha8Rng,
-        group: &Group,
+        group: &NodeGroup,
         cluster: &Cluster,
         instance: &Instance,
     ) -> NodeStarted {
@@ -254,7 +255,7 @@ impl Fleet {
     }
 }
 
-/// A spot price of this instance type: near the published one, or else 25 to 40 % of on-demand.
+/// A spot price of this instance type: near the published one, otherwise 25 to 40 % of on-demand.
 fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> Decimal12 {
     match instance.spot {
         Some(published) if chance(rng, 500_000) => published,
@@ -263,8 +264,8 @@ fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> Decimal12 {
     }
 }
 
-/// What a scheduler may give away of an instance.
-fn capacity(instance: &Instance, group: &Group) -> Amounts {
+/// Allocatable amounts of an instance.
+fn capacity(instance: &Instance, group: &NodeGroup) -> Amounts {
     Amounts {
         cpu_millis: instance.vcpu * 1000,
         memory_mib: instance.memory_gib * 1024,
@@ -275,7 +276,7 @@ fn capacity(instance: &Instance, group: &Group) -> Amounts {
 }
 
 /// The capacity that the node reports.
-fn quantities(instance: &Instance, group: &Group) -> Quantities {
+fn quantities(instance: &Instance, group: &NodeGroup) -> Quantities {
     let mut reported = Quantities::new();
     let free = capacity(instance, group);
     put_millis(&mut reported, "cpu", free.cpu_millis);

@@ -1,26 +1,27 @@
-//! Who runs what: classes of pods with their share of the load, their sizes, and how long they live.
+//! Classes of pods: their share of the load, their sizes, and how long they run.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::estate::{
+use crate::clusters::{
     AZURE_GENERAL, AZURE_GPU, AZURE_SPOT, DEV_GENERAL, DEV_GPU, DEV_SPOT, DEV_TRAIN, GCP_GENERAL, GCP_MIG,
     GCP_POOL, GCP_SPOT, GCP_TRAIN, GCP_TRAIN_SPOT, PROD_GENERAL, PROD_GPU, PROD_MEMORY, PROD_NEURON,
     PROD_POOL,
 };
-use super::text::{HOUR, MINUTE, SECOND, span};
+use crate::random::span;
+use crate::{HOUR, MINUTE, SECOND};
 
-/// A kind of work.
+/// A class of pods.
 #[derive(Clone, Copy, Debug)]
-pub struct Class {
-    /// First part of its workloads' names.
+pub struct PodClass {
+    /// Prefix of workload names.
     pub name: &'static str,
-    /// Kind of its workloads.
+    /// Kind of workload, such as Deployment.
     pub kind: &'static str,
     /// Share of the pods that run at once, in thousandths.
     pub share: u64,
-    pub site: Site,
-    pub life: Life,
+    pub placement: Placement,
+    pub lifetime: Lifetime,
     pub namespaces: &'static [&'static str],
     /// Requested vCPU in thousandths.
     pub cpu_millis: &'static [u64],
@@ -35,7 +36,7 @@ pub struct Class {
 
 /// Where pods of a class run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum Placement {
     /// On nodes of one of these groups.
     Nodes(&'static [usize]),
     /// On MIG slices of the nodes of this group.
@@ -48,10 +49,10 @@ pub enum Site {
     PoolOnly,
 }
 
-/// How long pods of a class live.
+/// How long pods of a class run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// Replicas follow the time of day; each is replaced after hours or days.
+pub enum Lifetime {
+    /// Replicas follow the time of day. Each is replaced after hours or days.
     Diurnal,
     /// Seconds to days, most of them minutes.
     Batch,
@@ -59,13 +60,13 @@ pub enum Life {
     Long,
 }
 
-/// Mean of [`Life::Batch`] in seconds, by which arrivals are spaced.
+/// Mean of [`Lifetime::Batch`] in seconds; it sets the rate of arrivals.
 const BATCH_MEAN_SECONDS: u64 = 7_150;
-/// Mean of [`Life::Long`] in seconds.
+/// Mean of [`Lifetime::Long`] in seconds.
 const LONG_MEAN_SECONDS: u64 = 25_000;
 
-/// Batch lives: how many in a hundred, and the bounds of the span in seconds.
-const BATCH_LIVES: &[(u32, i64, i64)] = &[
+/// Lifetimes of batch pods: how many in a hundred, and the bounds in seconds.
+const BATCH_LIFETIMES: &[(u32, i64, i64)] = &[
     (30, 3, 60),
     (30, 60, 600),
     (20, 600, 3_600),
@@ -74,7 +75,7 @@ const BATCH_LIVES: &[(u32, i64, i64)] = &[
     (1, 86_400, 345_600),
 ];
 
-/// Load of services by hour of the day in percent of its mean.
+/// Load of services by hour of the day, in percent of its mean.
 const DAY_CURVE: [u64; 24] = [
     50, 43, 40, 39, 40, 50, 71, 100, 129, 143, 150, 154, 150, 154, 157, 154, 143, 131, 121, 114, 103, 89, 71,
     58,
@@ -82,68 +83,68 @@ const DAY_CURVE: [u64; 24] = [
 
 const SMALL: &[u64] = &[100, 250, 500, 500, 1000];
 const NONE: &[u64] = &[0];
-const ONE_AT_ONCE: &[u64] = &[1];
+const ALONE: &[u64] = &[1];
 
-/// The classes; their shares sum to 1000.
-pub const CLASSES: &[Class] = &[
-    Class {
+/// All classes. Their shares sum to 1000.
+pub const CLASSES: &[PodClass] = &[
+    PodClass {
         name: "web",
         kind: "Deployment",
         share: 280,
-        site: Site::Nodes(&[PROD_GENERAL, PROD_GENERAL, AZURE_GENERAL]),
-        life: Life::Diurnal,
+        placement: Placement::Nodes(&[PROD_GENERAL, PROD_GENERAL, AZURE_GENERAL]),
+        lifetime: Lifetime::Diurnal,
         namespaces: &["shop", "search", "payments"],
         cpu_millis: SMALL,
         memory_mib: &[256, 512, 1024, 1536],
         gpus: NONE,
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 1000,
     },
-    Class {
+    PodClass {
         name: "cache",
         kind: "StatefulSet",
         share: 40,
-        site: Site::Nodes(&[PROD_MEMORY]),
-        life: Life::Long,
+        placement: Placement::Nodes(&[PROD_MEMORY]),
+        lifetime: Lifetime::Long,
         namespaces: &["shop", "search"],
         cpu_millis: &[1000, 2000],
         memory_mib: &[16_384, 32_768, 65_536],
         gpus: NONE,
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 1000,
     },
-    Class {
+    PodClass {
         name: "inference",
         kind: "Deployment",
         share: 90,
-        site: Site::Nodes(&[PROD_GPU, PROD_GPU, AZURE_GPU]),
-        life: Life::Diurnal,
+        placement: Placement::Nodes(&[PROD_GPU, PROD_GPU, AZURE_GPU]),
+        lifetime: Lifetime::Diurnal,
         namespaces: &["models", "search"],
         cpu_millis: &[2000, 3500],
         memory_mib: &[8_192, 12_288],
         gpus: &[1],
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 1000,
     },
-    Class {
+    PodClass {
         name: "neuron",
         kind: "Deployment",
         share: 30,
-        site: Site::Nodes(&[PROD_NEURON]),
-        life: Life::Diurnal,
+        placement: Placement::Nodes(&[PROD_NEURON]),
+        lifetime: Lifetime::Diurnal,
         namespaces: &["models"],
         cpu_millis: &[4000, 8000],
         memory_mib: &[16_384, 32_768],
         gpus: &[1, 2],
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 1000,
     },
-    Class {
+    PodClass {
         name: "etl",
         kind: "Job",
         share: 180,
-        site: Site::Nodes(&[DEV_SPOT, DEV_SPOT, GCP_GENERAL, GCP_SPOT, DEV_GENERAL]),
-        life: Life::Batch,
+        placement: Placement::Nodes(&[DEV_SPOT, DEV_SPOT, GCP_GENERAL, GCP_SPOT, DEV_GENERAL]),
+        lifetime: Lifetime::Batch,
         namespaces: &["team-a", "team-b", "etl"],
         cpu_millis: &[500, 1000, 2000, 3500],
         memory_mib: &[1024, 2048, 4096, 7168],
@@ -151,25 +152,25 @@ pub const CLASSES: &[Class] = &[
         gang: &[1, 1, 1, 3],
         priority: 0,
     },
-    Class {
+    PodClass {
         name: "experiment",
         kind: "Job",
         share: 60,
-        site: Site::Nodes(&[DEV_GPU, GCP_TRAIN_SPOT]),
-        life: Life::Batch,
+        placement: Placement::Nodes(&[DEV_GPU, GCP_TRAIN_SPOT]),
+        lifetime: Lifetime::Batch,
         namespaces: &["team-a", "team-b", "research"],
         cpu_millis: &[2000, 3500],
         memory_mib: &[8_192, 14_336],
         gpus: &[1],
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 10,
     },
-    Class {
+    PodClass {
         name: "train",
         kind: "PyTorchJob",
         share: 50,
-        site: Site::Nodes(&[DEV_TRAIN, DEV_TRAIN, GCP_TRAIN, GCP_TRAIN_SPOT, AZURE_SPOT]),
-        life: Life::Long,
+        placement: Placement::Nodes(&[DEV_TRAIN, DEV_TRAIN, GCP_TRAIN, GCP_TRAIN_SPOT, AZURE_SPOT]),
+        lifetime: Lifetime::Long,
         namespaces: &["team-a", "research"],
         cpu_millis: &[16_000, 32_000],
         memory_mib: &[131_072, 262_144],
@@ -177,25 +178,25 @@ pub const CLASSES: &[Class] = &[
         gang: &[1, 1, 2],
         priority: 100,
     },
-    Class {
+    PodClass {
         name: "notebook",
         kind: "StatefulSet",
         share: 70,
-        site: Site::Slices(GCP_MIG),
-        life: Life::Long,
+        placement: Placement::Slices(GCP_MIG),
+        lifetime: Lifetime::Long,
         namespaces: &["notebooks", "research"],
         cpu_millis: &[1000, 2000, 4000],
         memory_mib: &[4_096, 8_192, 16_384],
         gpus: NONE,
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 50,
     },
-    Class {
+    PodClass {
         name: "acs",
         kind: "Job",
         share: 110,
-        site: Site::Serverless,
-        life: Life::Batch,
+        placement: Placement::Serverless,
+        lifetime: Lifetime::Batch,
         namespaces: &["render", "evaluation"],
         cpu_millis: &[1000, 2000, 4000],
         memory_mib: &[2048, 4096, 8192],
@@ -203,41 +204,41 @@ pub const CLASSES: &[Class] = &[
         gang: &[1, 1, 2],
         priority: 0,
     },
-    Class {
+    PodClass {
         name: "fusion",
         kind: "Deployment",
         share: 60,
-        site: Site::PoolNodes(&[PROD_POOL, PROD_POOL, GCP_POOL]),
-        life: Life::Diurnal,
+        placement: Placement::PoolNodes(&[PROD_POOL, PROD_POOL, GCP_POOL]),
+        lifetime: Lifetime::Diurnal,
         namespaces: &["models", "notebooks"],
         cpu_millis: &[500, 1000, 2000],
         memory_mib: &[2048, 4096],
         gpus: &[0, 1, 1, 2],
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 500,
     },
-    Class {
+    PodClass {
         name: "remote",
         kind: "Job",
         share: 30,
-        site: Site::PoolOnly,
-        life: Life::Batch,
+        placement: Placement::PoolOnly,
+        lifetime: Lifetime::Batch,
         namespaces: &["evaluation"],
         cpu_millis: &[500],
         memory_mib: &[1024],
         gpus: &[1, 2],
-        gang: ONE_AT_ONCE,
+        gang: ALONE,
         priority: 0,
     },
 ];
 
-impl Class {
-    /// Pods expected to start in one minute when `pods` run at once, in millionths.
+impl PodClass {
+    /// Gangs of pods that start in one minute while `pods` run at once, on average, in millionths.
     pub fn arrivals_per_minute(&self, pods: u64) -> u64 {
-        let mean_seconds = match self.life {
-            Life::Diurnal => return 0,
-            Life::Batch => BATCH_MEAN_SECONDS,
-            Life::Long => LONG_MEAN_SECONDS,
+        let mean_seconds = match self.lifetime {
+            Lifetime::Diurnal => return 0,
+            Lifetime::Batch => BATCH_MEAN_SECONDS,
+            Lifetime::Long => LONG_MEAN_SECONDS,
         };
         let count = u64::try_from(self.gang.len()).unwrap_or(1);
         let per_gang = 1000 * self.gang.iter().sum::<u64>() / count.max(1);
@@ -245,8 +246,8 @@ impl Class {
     }
 }
 
-impl Life {
-    /// How long one pod lives, in microseconds.
+impl Lifetime {
+    /// Draws how long one pod runs, in microseconds.
     pub fn draw(self, rng: &mut ChaCha8Rng) -> i64 {
         match self {
             Self::Diurnal => span(rng, 2 * HOUR, 60 * HOUR),
@@ -256,7 +257,7 @@ impl Life {
             },
             Self::Batch => {
                 let mut draw = rng.random_range(0..100_u32);
-                for &(weight, low, high) in BATCH_LIVES {
+                for &(weight, low, high) in BATCH_LIFETIMES {
                     if draw < weight {
                         return span(rng, low * SECOND, high * SECOND);
                     }
@@ -268,7 +269,7 @@ impl Life {
     }
 }
 
-/// Load of services at this time in hundredths of a percent of its mean, straight between the hours of the curve.
+/// Load of services at this time, in hundredths of a percent of its mean. Linear between the hours of the curve.
 pub fn day_load(micros: i64) -> u64 {
     let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
     let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();
@@ -294,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn lives_have_the_means_that_arrivals_are_spaced_by() {
+    fn lifetimes_have_the_means_that_set_the_rate_of_arrivals() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        for (life, mean) in [(Life::Batch, BATCH_MEAN_SECONDS), (Life::Long, LONG_MEAN_SECONDS)] {
-            let total: i64 = (0..100_000).map(|_| life.draw(&mut rng) / SECOND).sum();
+        for (lifetime, mean) in [(Lifetime::Batch, BATCH_MEAN_SECONDS), (Lifetime::Long, LONG_MEAN_SECONDS)] {
+            let total: i64 = (0..100_000).map(|_| lifetime.draw(&mut rng) / SECOND).sum();
             let drawn = u64::try_from(total / 100_000).unwrap();
-            assert!(drawn.abs_diff(mean) * 10 < mean, "{life:?}: {drawn} s");
+            assert!(drawn.abs_diff(mean) * 10 < mean, "{lifetime:?}: {drawn} s");
         }
     }
 }
