@@ -1,211 +1,276 @@
-//! Exact numbers and the two roundings of the rules: one rounding to twelve decimals, half to even, and largest
-//! remainder where rows split one charge.
+//! Exact numbers, and the two roundings of RULES.md section 8: once to twelve decimals, half to even, and by largest
+//! remainder where several rows split one charge.
 //!
-//! Integers are of arbitrary size, so nothing wraps; what does not fit a column of 38 digits is an error.
+//! An *atom* is 10^-12, the last decimal place of every price and column. Costs are rationals in atoms until their row
+//! is written. Amounts at one instant (thousandths, bytes) are `u128`: a quantity is below 2^73 and a MIG product below
+//! 2^94, so as many as fit in memory cannot overflow their sum. An amount times a duration does not have that room, so
+//! it is a [`UBig`], which has any size. What does not fit a column of 38 digits is an [`EngineError::Range`].
 
 use std::cmp::Ordering;
 
-use dashu_int::{IBig, UBig};
+use dashu_int::ops::{BitTest, DivRem, Gcd};
+use dashu_int::{IBig, Sign, UBig};
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::{Decimal12, ONE};
 
 use crate::error::EngineError;
 
 /// Microseconds in an hour.
-pub const HOUR_MICROS: u64 = 3_600_000_000;
+pub(crate) const HOUR_MICROS: u64 = prorata_schemas::time::HOUR_MICROS.unsigned_abs();
 
-/// An exact number that is zero or more, as an unreduced fraction. The denominator is above zero.
+/// Atoms in 1: 10^12.
+pub(crate) const ATOMS_IN_ONE: UBig = UBig::from_u64(1_000_000_000_000);
+
+const _: () = assert!(ONE == 1_000_000_000_000, "an atom is the last place of a Decimal12");
+
+/// Columns are decimal(38,12): amounts stay below this number of atoms.
+const ATOMS_LIMIT: i128 = 10_i128.pow(38);
+
+/// An exact number that is zero or more, as an unreduced fraction.
+///
+/// Reducing costs a greatest common divisor for every operation. Rows are scaled by a few common denominators and then
+/// divided once, so the engine reduces only where a number lives on ([`RBig`]).
 #[derive(Clone, Debug)]
-pub struct Fraction {
-    /// Numerator.
-    pub over: UBig,
-    /// Denominator.
-    pub under: UBig,
+pub(crate) struct Fraction {
+    pub(crate) numerator: UBig,
+    /// Above zero.
+    pub(crate) denominator: UBig,
 }
 
 impl Fraction {
-    /// `over / under`.
-    pub const fn new(over: UBig, under: UBig) -> Self {
-        Self { over, under }
+    /// `numerator / denominator`; the denominator must be above zero.
+    pub(crate) const fn new(numerator: UBig, denominator: UBig) -> Self {
+        Self { numerator, denominator }
     }
 
     /// Zero.
-    pub const fn zero() -> Self {
-        Self { over: UBig::ZERO, under: UBig::ONE }
+    pub(crate) const fn zero() -> Self {
+        Self { numerator: UBig::ZERO, denominator: UBig::ONE }
     }
 
     /// Whether it is zero.
-    pub fn is_zero(&self) -> bool {
-        self.over == UBig::ZERO
+    pub(crate) const fn is_zero(&self) -> bool {
+        self.numerator.is_zero()
     }
 
     /// From a reduced ratio, which must not be negative.
-    pub fn of(ratio: &RBig) -> Self {
-        Self { over: ratio.numerator().unsigned_abs_ref(), under: ratio.denominator().clone() }
+    pub(crate) fn of(ratio: &RBig) -> Self {
+        let (_, numerator) = ratio.numerator().clone().into_parts();
+        Self { numerator, denominator: ratio.denominator().clone() }
     }
 
     /// The product with a whole number.
-    pub fn times(&self, factor: &UBig) -> Self {
-        Self { over: &self.over * factor, under: self.under.clone() }
+    pub(crate) fn times(&self, factor: &UBig) -> Self {
+        Self { numerator: &self.numerator * factor, denominator: self.denominator.clone() }
     }
 
-    /// Rounds a number of units of 10^-12 to a decimal.
+    /// Rounds a number of atoms to a decimal.
     ///
     /// # Errors
     /// Past 38 digits.
-    pub fn round_units(&self) -> Result<Decimal12, EngineError> {
-        decimal(round_half_even(&self.over, &self.under))
+    pub(crate) fn round_atoms(&self) -> Result<Decimal12, EngineError> {
+        decimal(round_half_even(&self.numerator, &self.denominator))
     }
 
     /// Rounds a plain number to a decimal.
     ///
     /// # Errors
     /// Past 38 digits.
-    pub fn round(&self) -> Result<Decimal12, EngineError> {
-        decimal(round_half_even(&(&self.over * one()), &self.under))
+    pub(crate) fn round(&self) -> Result<Decimal12, EngineError> {
+        decimal(round_half_even(&(&self.numerator * ATOMS_IN_ONE), &self.denominator))
     }
 }
 
-/// The magnitude of a signed integer, by reference.
-trait Magnitude {
-    fn unsigned_abs_ref(&self) -> UBig;
-}
-
-impl Magnitude for IBig {
-    fn unsigned_abs_ref(&self) -> UBig {
-        self.clone().into_parts().1
-    }
-}
-
-/// 10^12 as a wide integer.
-pub fn one() -> UBig {
-    UBig::from(ONE.unsigned_abs())
-}
-
-/// A non-negative decimal in units of 10^-12. Valid events hold no negative price; a negative one counts as zero.
-pub fn units(value: Decimal12) -> UBig {
+/// A decimal in atoms. Valid events and rules hold nothing negative here; a negative decimal counts as zero.
+pub(crate) fn atoms(value: Decimal12) -> UBig {
     UBig::from(u128::try_from(value.units()).unwrap_or(0))
 }
 
-/// A ratio of two non-negative integers; zero when the denominator is zero.
-pub fn ratio(over: UBig, under: UBig) -> RBig {
-    if under == UBig::ZERO { RBig::ZERO } else { RBig::from_parts(IBig::from(over), under) }
+/// `numerator / denominator`; zero when the denominator is zero.
+pub(crate) fn ratio(numerator: UBig, denominator: UBig) -> RBig {
+    if denominator.is_zero() { RBig::ZERO } else { RBig::from_parts(IBig::from(numerator), denominator) }
 }
 
-/// Rounds any ratio to twelve decimals, half to even.
+/// The greatest common divisor; of zero and a number, the number.
+pub(crate) fn gcd(a: &UBig, b: &UBig) -> UBig {
+    // The library's own has no answer for two zeros.
+    if a.is_zero() && b.is_zero() { UBig::ZERO } else { a.gcd(b) }
+}
+
+/// The sum of ratios.
+pub(crate) fn total<'a>(ratios: impl IntoIterator<Item = &'a RBig>) -> RBig {
+    ratios.into_iter().fold(RBig::ZERO, |sum, ratio| sum + ratio)
+}
+
+/// Microseconds as hours.
+pub(crate) fn hours(micros: u128) -> RBig {
+    ratio(UBig::from(micros), UBig::from(HOUR_MICROS))
+}
+
+/// Microseconds as seconds: exact in twelve decimals.
 ///
 /// # Errors
 /// Past 38 digits.
-pub fn round(value: &RBig) -> Result<Decimal12, EngineError> {
+pub(crate) fn seconds(micros: u128) -> Result<Decimal12, EngineError> {
+    decimal(UBig::from(micros) * UBig::from(1_000_000_u32))
+}
+
+/// Rounds any ratio to twelve decimals, half to even. A negative one rounds as its magnitude does.
+///
+/// # Errors
+/// Past 38 digits.
+pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     let (sign, magnitude) = value.numerator().clone().into_parts();
-    let rounded = decimal(round_half_even(&(magnitude * one()), value.denominator()))?;
-    Ok(if sign == dashu_int::Sign::Negative { Decimal12::from_units(-rounded.units()) } else { rounded })
+    let rounded = decimal(round_half_even(&(magnitude * ATOMS_IN_ONE), value.denominator()))?;
+    Ok(if sign == Sign::Negative { Decimal12::from_units(-rounded.units()) } else { rounded })
 }
 
 /// The quotient rounded to the nearest integer, half to even.
-pub fn round_half_even(over: &UBig, under: &UBig) -> UBig {
-    let (floor, rest) = div_rem(over, under);
-    match (&rest * UBig::from(2u8)).cmp(under) {
+fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
+    let (floor, rest) = numerator.div_rem(denominator);
+    match (rest << 1).cmp(denominator) {
         Ordering::Less => floor,
         Ordering::Greater => floor + UBig::ONE,
         Ordering::Equal => {
-            let odd = dashu_int::ops::BitTest::bit(&floor, 0);
+            let odd = floor.bit(0);
             if odd { floor + UBig::ONE } else { floor }
         }
     }
 }
 
-/// Quotient rounded down, and remainder.
-pub fn div_rem(over: &UBig, under: &UBig) -> (UBig, UBig) {
-    use dashu_int::ops::DivRem;
-    over.div_rem(under)
+/// Atoms as a decimal of at most 38 digits.
+fn decimal(atoms: UBig) -> Result<Decimal12, EngineError> {
+    match i128::try_from(&atoms) {
+        Ok(value) if value < ATOMS_LIMIT => Ok(Decimal12::from_units(value)),
+        _ => Err(EngineError::Range(atoms.to_string())),
+    }
 }
 
-/// Units of 10^-12 as a decimal of at most 38 digits.
+/// The sum of decimals.
 ///
 /// # Errors
 /// Past 38 digits.
-pub fn decimal(units: UBig) -> Result<Decimal12, EngineError> {
-    const LIMIT: i128 = 10_i128.pow(38);
-    match i128::try_from(&units) {
-        Ok(value) if value < LIMIT => Ok(Decimal12::from_units(value)),
-        _ => Err(EngineError::Range(units.to_string())),
+pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal12, EngineError> {
+    let mut total = Decimal12::ZERO;
+    for value in values {
+        let next = total.checked_add(value).filter(|next| next.units().abs() < ATOMS_LIMIT);
+        total = next.ok_or_else(|| EngineError::Range(format!("{} + {}", total.units(), value.units())))?;
     }
+    Ok(total)
 }
 
-/// Splits `total` over `parts` by largest remainder: every part gets its floor, and what is left goes, one unit each,
-/// to the largest fractional parts, ties to the earlier part. The parts sum to within one of `total`; all are in
-/// units of 10^-12.
+/// Splits `total` over `parts`, which are in atoms, by largest remainder: every part gets its floor, and the atoms that
+/// are left go, one each, to the parts with the largest fractions, ties to the earlier part. The shares sum to `total`.
+///
+/// The floors must sum to `total` less 0 to `parts.len()` atoms. That holds where the parts sum to what `total` was
+/// rounded from: the floors fall short of that sum by less than one atom for each part, and rounding moves it by at
+/// most a half.
 ///
 /// # Errors
-/// When a part passes 38 digits, or the parts do not sum to `total` within one unit each.
-pub fn largest_remainder(total: Decimal12, parts: &[&Fraction]) -> Result<Vec<Decimal12>, EngineError> {
+/// When a part passes 38 digits, or when more atoms are left than there are parts, or fewer than none.
+pub(crate) fn largest_remainder(
+    total: Decimal12,
+    parts: &[&Fraction],
+) -> Result<Vec<Decimal12>, EngineError> {
     let mut shares = Vec::with_capacity(parts.len());
     let mut rests = Vec::with_capacity(parts.len());
-    let mut floors = 0_i128;
     for part in parts {
-        let (floor, rest) = div_rem(&part.over, &part.under);
-        let floor = decimal(floor)?.units();
-        floors += floor;
-        shares.push(floor);
+        let (floor, rest) = (&part.numerator).div_rem(&part.denominator);
+        shares.push(decimal(floor)?);
         rests.push(rest);
     }
-    let left = total.units() - floors;
-    let left = usize::try_from(left).ok().filter(|left| *left <= parts.len());
-    let left = left.ok_or_else(|| EngineError::Conservation(format!("{floors} does not split {total}")))?;
+    let floors = sum(shares.iter().copied())?;
+    let left = total.checked_sub(floors).and_then(|left| usize::try_from(left.units()).ok());
+    let Some(left) = left.filter(|left| *left <= parts.len()) else {
+        let count = parts.len();
+        let text =
+            format!("{total} less {floors}, the floors of its {count} parts, is not 0 to {count} atoms");
+        return Err(EngineError::Conservation(text));
+    };
     if left > 0 {
         let mut order: Vec<usize> = (0..parts.len()).collect();
         order.sort_by(|&a, &b| compare_rests((&rests[b], parts[b]), (&rests[a], parts[a])).then(a.cmp(&b)));
         for index in order.into_iter().take(left) {
-            shares[index] += 1;
+            // At most `total`, so it still has 38 digits.
+            shares[index] = Decimal12::from_units(shares[index].units() + 1);
         }
     }
-    Ok(shares.into_iter().map(Decimal12::from_units).collect())
+    Ok(shares)
 }
 
 /// Compares two fractional parts exactly.
 fn compare_rests(a: (&UBig, &Fraction), b: (&UBig, &Fraction)) -> Ordering {
-    if a.1.under == b.1.under { a.0.cmp(b.0) } else { (a.0 * &b.1.under).cmp(&(b.0 * &a.1.under)) }
+    if a.1.denominator == b.1.denominator {
+        a.0.cmp(b.0)
+    } else {
+        (a.0 * &b.1.denominator).cmp(&(b.0 * &a.1.denominator))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fraction(over: u64, under: u64) -> Fraction {
-        Fraction::new(UBig::from(over), UBig::from(under))
+    fn fraction(numerator: u64, denominator: u64) -> Fraction {
+        Fraction::new(UBig::from(numerator), UBig::from(denominator))
+    }
+
+    fn split(total: i128, parts: &[Fraction]) -> Vec<i128> {
+        let shares =
+            largest_remainder(Decimal12::from_units(total), &parts.iter().collect::<Vec<_>>()).unwrap();
+        shares.into_iter().map(Decimal12::units).collect()
     }
 
     #[test]
     fn halves_round_to_even() {
-        for (over, expected) in [(1_u8, 0_u8), (3, 2), (5, 2), (7, 4)] {
-            assert_eq!(round_half_even(&UBig::from(over), &UBig::from(2u8)), UBig::from(expected));
+        for (halves, expected) in [(1_u8, 0_i128), (3, 2), (5, 2), (7, 4)] {
+            let value = ratio(UBig::from(halves), UBig::from(2_u8) * ATOMS_IN_ONE);
+            assert_eq!(round(&value).unwrap().units(), expected);
+            assert_eq!(round(&-value).unwrap().units(), -expected);
         }
     }
 
     #[test]
+    fn a_ratio_over_zero_is_zero() {
+        assert_eq!(ratio(UBig::from(7_u8), UBig::ZERO), RBig::ZERO);
+    }
+
+    #[test]
     fn largest_remainder_gives_ties_to_the_earlier_part() {
-        let thirds = [fraction(1, 3), fraction(2, 6), fraction(1, 3)];
-        let shares = largest_remainder(Decimal12::from_units(1), &thirds.each_ref()).unwrap();
-        assert_eq!(shares.iter().map(|share| share.units()).collect::<Vec<_>>(), [1, 0, 0]);
+        assert_eq!(split(1, &[fraction(1, 3), fraction(2, 6), fraction(1, 3)]), [1, 0, 0]);
     }
 
     #[test]
     fn largest_remainder_compares_across_denominators() {
-        let parts = [fraction(1, 2), fraction(5, 9), fraction(17, 18)];
-        let shares = largest_remainder(Decimal12::from_units(2), &parts.each_ref()).unwrap();
-        assert_eq!(shares.iter().map(|share| share.units()).collect::<Vec<_>>(), [0, 1, 1]);
+        assert_eq!(split(2, &[fraction(1, 2), fraction(5, 9), fraction(17, 18)]), [0, 1, 1]);
     }
 
     #[test]
-    fn what_does_not_split_the_total_is_an_error() {
-        assert!(largest_remainder(Decimal12::from_units(5), &[&fraction(1, 1)]).is_err());
-        assert!(largest_remainder(Decimal12::from_units(0), &[&fraction(1, 1)]).is_err());
+    fn largest_remainder_takes_what_is_left_from_none_to_one_atom_a_part() {
+        let parts = [fraction(1, 1), fraction(3, 2)];
+        assert_eq!(split(2, &parts), [1, 1]);
+        assert_eq!(split(4, &parts), [2, 2]);
+        for total in [-1, 1, 5] {
+            let error = largest_remainder(Decimal12::from_units(total), &parts.each_ref()).unwrap_err();
+            assert!(error.to_string().ends_with("is not 0 to 2 atoms"), "{error}");
+        }
+        assert_eq!(split(0, &[]), [0_i128; 0]);
     }
 
     #[test]
-    fn thirty_nine_digits_are_an_error() {
-        assert!(decimal(UBig::from(10_u128.pow(38))).is_err());
-        assert!(decimal(UBig::from(10_u128.pow(38) - 1)).is_ok());
+    fn thirty_nine_digits_are_an_error_and_never_a_panic() {
+        let most = 10_u128.pow(38) - 1;
+        assert!(decimal(UBig::from(most)).is_ok());
+        assert!(matches!(decimal(UBig::from(most + 1)), Err(EngineError::Range(_))));
+        assert!(seconds(u128::MAX).is_err());
+        assert!(round(&RBig::from(UBig::from(most))).is_err());
+        let dear = decimal(UBig::from(most)).unwrap();
+        assert_eq!(sum([dear]).unwrap(), dear);
+        assert!(sum([dear, Decimal12::from_units(1)]).is_err());
+        assert!(sum([dear, dear]).is_err());
+        let part = Fraction::new(UBig::from(most), UBig::ONE);
+        for parts in [vec![&part; 2], vec![&part; 9]] {
+            assert!(matches!(largest_remainder(dear, &parts), Err(EngineError::Range(_))));
+        }
     }
 }

@@ -20,6 +20,7 @@
 
 mod error;
 mod exact;
+mod per_resource;
 mod rows;
 mod rules;
 mod tables;
@@ -30,13 +31,15 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
+use crate::rows::Drafts;
+
 pub use error::EngineError;
 pub use timeline::state::State;
 
 /// Version of the meaning of these rules: hours folded under another must be folded again to compare.
 pub const MEANING: u32 = 1;
 
-/// Folds one hour of one organization: `events` are all of its valid events with an event time in that hour, in any
+/// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour, in any
 /// order, duplicates included. Hours follow one another without gaps, from that of the organization's first event.
 ///
 /// # Errors
@@ -48,45 +51,24 @@ pub fn close_hour(
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
     let organization_id = state.organization_id().clone();
-    let events = timeline::order::order(events);
-    let mut timeline = timeline::Timeline::new(state, hour, rules);
-    timeline.run(&events.records);
-    let ledgers = timeline.quotas.close(hour.end());
+    let (events, counts) = timeline::order::order(events);
+    let mut timeline = timeline::run(state, hour, events, rules)?;
+    let Drafts { rows, totals, nodes } = rows::draft(&timeline, rules)?;
+    let cost_allocation = rows::draft::round_rows(rows, &totals)?;
 
-    let drafts = rows::draft(&timeline.slices, &timeline.samples, rules)?;
-    let (mut pending, mut charges, nodes) = (drafts.rows, drafts.totals, drafts.nodes);
-    for slices in timeline.reservations.slices.values() {
-        pending.extend(rows::draft_reservation(slices)?);
-    }
-    for history in timeline.commitments.histories.values() {
-        pending.extend(rows::draft_commitment(history, &mut charges)?);
-    }
-    let cost_allocation = rows::draft::settle(pending, &charges)?;
-    let totals = tables::totals(&cost_allocation, &charges, &events)?;
-
-    let slices = std::mem::take(&mut timeline.slices);
-    let pool_hour = tables::PoolHour { slices: &slices, nodes: &nodes, rows: &cost_allocation, hour };
-    let pool_usage = tables::pool_usage(&pool_hour, timeline.spend_mut())?;
+    let slices = &timeline.slices;
+    let pool_hour = tables::PoolHour { slices, nodes: &nodes, rows: &cost_allocation, hour };
     let tables = HourTables {
         currency: rules.currency_of(&organization_id).clone(),
         organization_id,
         rules_version: rules.version.clone(),
         hour,
-        reservation_usage: tables::reservation_usage(
-            &timeline.reservations.slices,
-            &slices.pods,
-            &cost_allocation,
-        )?,
-        commitment_utilization: tables::commitment_utilization(
-            &timeline.commitments.histories,
-            &slices.nodes,
-            &cost_allocation,
-            hour,
-        )?,
-        quota_usage: tables::quota_usage(&ledgers, &slices.pods, &cost_allocation)?,
-        pool_usage,
+        reservation_usage: tables::reservation_usage(slices, &cost_allocation)?,
+        commitment_utilization: tables::commitment_utilization(slices, &cost_allocation, hour)?,
+        quota_usage: tables::quota_usage(&timeline.quota_ledgers, &slices.pods, &cost_allocation)?,
+        pool_usage: tables::pool_usage(&pool_hour, &mut timeline.state.spend)?,
+        totals: tables::totals(&cost_allocation, &totals, counts)?,
         cost_allocation,
-        totals,
     };
-    Ok((timeline.into_state(), tables))
+    Ok((timeline.state, tables))
 }

@@ -1,7 +1,10 @@
-//! Rows of one node: the product of its price components with its pods and their labels, and its idle rows.
+//! Rows of one node (RULES.md section 10): the product of its price components with its pods and their labels, and its
+//! idle rows.
+//!
+//! A pod's cost and quantities divide over components by each resource's part of them, and over labels by running time.
+//! All numbers stay fractions over few common denominators until a row is written; see [`Fraction`].
 
 use dashu_int::UBig;
-use dashu_int::ops::Gcd;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::PodUid;
@@ -9,121 +12,92 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, largest_remainder, one, ratio, round, units};
-use crate::rows::draft::{Charge, Draft, Totals};
-use crate::rows::pod_hours::{LabelKey, LabelTime, PodHours, resource_hours};
-use crate::rules::split::{Component, NodeHour, RESOURCES, gcd};
+use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, ratio, round, total};
+use crate::per_resource::PerResource;
+use crate::rows::draft::{ChargeKey, ChargeTotals, Draft, SplitUnused};
+use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
+use crate::rules::split::{Component, NodeHour, Shares};
 use crate::timeline::state::NodeKey;
 
-/// How pods share the resources of a node. A pod's part of a sum `x_r` over resources is
-/// `sum(x_r x part_pr) / whole`.
-struct Shares {
-    /// By pod and resource.
-    parts: Vec<[UBig; RESOURCES]>,
-    whole: UBig,
-    /// Whether anybody was allocated the resource.
-    allocated: [bool; RESOURCES],
-    /// Split part of each resource, where any is not wholly split: over and under.
-    split: Option<([UBig; RESOURCES], UBig)>,
-}
-
-impl Shares {
-    fn new(pods: &[[u128; RESOURCES]], available: [u128; RESOURCES]) -> Self {
-        let mut sums = [0_u128; RESOURCES];
-        let mut divisors = [0_u128; RESOURCES];
-        for amounts in pods {
-            for index in 0..RESOURCES {
-                sums[index] += amounts[index];
-                divisors[index] = gcd(divisors[index], amounts[index]);
-            }
-        }
-        let reduced = |amount: u128, index: usize| UBig::from(amount / divisors[index].max(1));
-        let mut whole = UBig::ONE;
-        for index in (0..RESOURCES).filter(|index| sums[*index] > 0) {
-            whole *= reduced(sums[index], index);
-        }
-        let mut others: [UBig; RESOURCES] = Default::default();
-        for index in (0..RESOURCES).filter(|index| sums[*index] > 0) {
-            others[index] = &whole / reduced(sums[index], index);
-        }
-        let parts = pods.iter().map(|amounts| {
-            let mut part: [UBig; RESOURCES] = Default::default();
-            for index in 0..RESOURCES {
-                part[index] = &others[index] * reduced(amounts[index], index);
-            }
-            part
-        });
-        Self {
-            parts: parts.collect(),
-            whole,
-            allocated: sums.map(|sum| sum > 0),
-            split: split_parts(sums, available),
-        }
-    }
-}
-
-/// Split parts `S_r / T_r` over a common denominator; none when all are 1.
-fn split_parts(sums: [u128; RESOURCES], available: [u128; RESOURCES]) -> Option<([UBig; RESOURCES], UBig)> {
-    let partial = |index: usize| sums[index] > 0 && sums[index] < available[index];
-    if !(0..RESOURCES).any(partial) {
-        return None;
-    }
-    let mut fractions = [(1_u128, 1_u128); RESOURCES];
-    for index in (0..RESOURCES).filter(|index| partial(*index)) {
-        let divisor = gcd(sums[index], available[index]).max(1);
-        fractions[index] = (sums[index] / divisor, available[index] / divisor);
-    }
-    let under: UBig = fractions.iter().map(|(_, under)| UBig::from(*under)).product();
-    let over = fractions.map(|(over, part)| UBig::from(over) * (&under / UBig::from(part)));
-    Some((over, under))
-}
-
-/// A component's parts by resource over one denominator.
+/// A value by resource over one denominator.
+#[derive(Clone, Debug)]
 struct Parts {
-    over: [UBig; RESOURCES],
-    under: UBig,
+    numerators: PerResource<UBig>,
+    denominator: UBig,
 }
 
 impl Parts {
-    fn new(parts: &[RBig; RESOURCES]) -> Self {
-        let mut under = UBig::ONE;
-        for part in parts {
-            let divisor = (&under).gcd(part.denominator());
-            under = &under / divisor * part.denominator();
+    fn new(parts: &PerResource<RBig>) -> Self {
+        let mut denominator = UBig::ONE;
+        for part in parts.iter() {
+            let divisor = gcd(&denominator, part.denominator());
+            denominator = denominator / divisor * part.denominator();
         }
-        let mut over: [UBig; RESOURCES] = Default::default();
-        for (slot, part) in over.iter_mut().zip(parts) {
-            *slot = Fraction::of(part).over * (&under / part.denominator());
-        }
-        Self { over, under }
+        let numerators = parts.as_ref().map(|part| {
+            let Fraction { numerator, denominator: own } = Fraction::of(part);
+            numerator * (&denominator / own)
+        });
+        Self { numerators, denominator }
     }
 
-    fn of_pod(&self, shares: &Shares, pod: &[UBig; RESOURCES]) -> [Fraction; RESOURCES] {
-        let under = &self.under * &shares.whole;
-        let mut parts = [Fraction::zero(), Fraction::zero(), Fraction::zero()];
-        for index in 0..RESOURCES {
-            parts[index] = Fraction::new(&self.over[index] * &pod[index], under.clone());
-        }
-        parts
+    /// What of them a pod bears.
+    fn of_pod(&self, pod: &PerResource<UBig>, shares: &Shares) -> Self {
+        let pairs = self.numerators.as_ref().zip(pod.as_ref());
+        let numerators = pairs.map(|(numerator, part)| numerator * part);
+        Self { numerators, denominator: &self.denominator * &shares.denominator }
+    }
+
+    fn scaled(&self, factor: Option<&Fraction>) -> Self {
+        let Some(factor) = factor else { return self.clone() };
+        let numerators = self.numerators.as_ref().map(|numerator| numerator * &factor.numerator);
+        Self { numerators, denominator: &self.denominator * &factor.denominator }
+    }
+
+    fn total(&self) -> Fraction {
+        Fraction::new(self.numerators.sum(), self.denominator.clone())
+    }
+
+    fn fractions(self) -> PerResource<Fraction> {
+        let denominator = self.denominator;
+        self.numerators.map(|numerator| Fraction::new(numerator, denominator.clone()))
     }
 }
 
-/// The sum of fractions of one denominator.
-fn total(parts: &[Fraction; RESOURCES]) -> Fraction {
-    let [first, second, third] = parts;
-    Fraction::new(&first.over + &second.over + &third.over, first.under.clone())
+/// One component's quantity, cost and commitment hours by resource.
+struct ComponentParts {
+    quantity: Parts,
+    cost: Parts,
+    commitment_hours: Parts,
+}
+
+impl ComponentParts {
+    fn new(component: &Component) -> Self {
+        Self {
+            quantity: Parts::new(&component.quantity),
+            cost: Parts::new(&component.cost),
+            commitment_hours: Parts::new(&component.commitment_hours),
+        }
+    }
+
+    fn of_pod(&self, pod: &PerResource<UBig>, shares: &Shares) -> PodShare {
+        PodShare {
+            quantity: self.quantity.of_pod(pod, shares).total(),
+            cost: self.cost.of_pod(pod, shares),
+            commitment_hours: self.commitment_hours.of_pod(pod, shares).total(),
+        }
+    }
 }
 
 /// One pod's exact share of one component.
 struct PodShare {
     quantity: Fraction,
-    cost: [Fraction; RESOURCES],
+    cost: Parts,
     commitment_hours: Fraction,
 }
 
 impl PodShare {
     fn is_empty(&self) -> bool {
-        self.quantity.is_zero() && self.cost.iter().all(Fraction::is_zero)
+        self.quantity.is_zero() && self.cost.numerators.iter().all(UBig::is_zero)
     }
 }
 
@@ -137,28 +111,33 @@ pub(crate) struct NodeRows<'a> {
 
 impl NodeRows<'_> {
     /// Adds the rows of the node's pods to `drafts`, its idle rows to `idle` (so that both stay nearly in table order),
-    /// and its own-price charges to `totals`.
+    /// and the charges that commitments leave of it to `totals`.
+    ///
+    /// # Errors
+    /// When an amount passes its column.
     pub(crate) fn draft(
         &self,
         drafts: &mut Vec<Draft>,
         idle: &mut Vec<Draft>,
-        totals: &mut Totals,
+        totals: &mut ChargeTotals,
     ) -> Result<(), EngineError> {
-        let allocated: Vec<[u128; RESOURCES]> =
+        let components = &self.node.components;
+        let allocated: Vec<PerResource<UBig>> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
-        let shares = Shares::new(&allocated, self.node.available);
-        let mut by_component: Vec<Vec<Draft>> = self.node.components.iter().map(|_| Vec::new()).collect();
-        let parts: Vec<[Parts; 3]> = self.node.components.iter().map(component_parts).collect();
-        for (index, (uid, pod)) in self.pods.iter().enumerate() {
+        let shares = Shares::new(&allocated, &self.node.available);
+        let parts: Vec<ComponentParts> = components.iter().map(ComponentParts::new).collect();
+        let mut by_component: Vec<Vec<Draft>> = components.iter().map(|_| Vec::new()).collect();
+        for (((uid, pod), allocated), part) in self.pods.iter().zip(&allocated).zip(&shares.parts) {
             let pod_shares: Vec<PodShare> =
-                parts.iter().map(|parts| pod_share(parts, &shares, &shares.parts[index])).collect();
-            self.draft_pod(uid, pod, allocated[index], (&shares, &pod_shares), &mut by_component)?;
+                parts.iter().map(|component| component.of_pod(part, &shares)).collect();
+            let pod = Pod { uid, hours: pod, allocated, shares: &pod_shares };
+            self.draft_pod(&pod, &shares, &mut by_component)?;
         }
-        for (component, mut rows) in self.node.components.iter().zip(by_component) {
+        for (component, mut rows) in components.iter().zip(by_component) {
             rows.extend(self.draft_idle(component, &shares)?);
             set_ratios(component, &mut rows)?;
             if component.commitment.is_none() {
-                let charge = Charge::Own(self.key.clone(), component.unit_price);
+                let charge = ChargeKey::Uncovered(self.key.clone(), component.unit_price);
                 totals.insert(charge, component.total_cost());
             }
             let pods = rows.iter().take_while(|draft| draft.row.kind == RowKind::PodNode).count();
@@ -170,31 +149,28 @@ impl NodeRows<'_> {
 
     fn draft_pod(
         &self,
-        uid: &PodUid,
-        pod: &PodHours,
-        allocated: [u128; RESOURCES],
-        (shares, pod_shares): (&Shares, &[PodShare]),
+        pod: &Pod<'_>,
+        shares: &Shares,
         by_component: &mut [Vec<Draft>],
     ) -> Result<(), EngineError> {
-        let kept: Vec<usize> = (0..pod_shares.len()).filter(|index| !pod_shares[*index].is_empty()).collect();
+        let kept: Vec<usize> = (0..pod.shares.len()).filter(|index| !pod.shares[*index].is_empty()).collect();
         let Some(&first) = kept.first() else {
             // A pod with no share of anything still has one row, with all its time.
-            if let Some((label, time)) = pod.labels.iter().next() {
-                let charges = pod.labels.values().filter_map(|time| time.charge.clone());
-                let time =
-                    LabelTime { micros: pod.micros, charge: charges.reduce(|a, b| a + b), ..time.clone() };
-                let row =
-                    PodRow { uid, pod, allocated, shares, label, time: &time, component: 0, factors: None };
-                by_component[0].push(self.pod_row(&row, &pod_shares[0])?);
+            if let Some((label, time)) = pod.hours.labels.iter().next() {
+                let charges = pod.hours.labels.values().filter_map(|time| time.charge.clone());
+                let charge = charges.reduce(|a, b| a + b);
+                let time = LabelTime { micros: pod.hours.micros, charge, ..time.clone() };
+                let row = PodRow { pod, label, time: &time, component: 0, factors: None };
+                by_component[0].push(self.pod_row(&row, shares)?);
             }
             return Ok(());
         };
-        let factors = self.component_factors(pod_shares, &kept, first);
-        for index in kept {
-            for (label, time) in &pod.labels {
-                let factors = factors.as_ref().map(|factors| &factors[index]);
-                let row = PodRow { uid, pod, allocated, shares, label, time, component: index, factors };
-                by_component[index].push(self.pod_row(&row, &pod_shares[index])?);
+        let factors = self.component_factors(pod.shares, &kept, first);
+        for component in kept {
+            for (label, time) in &pod.hours.labels {
+                let factors = factors.as_ref().map(|factors| &factors[component]);
+                let row = PodRow { pod, label, time, component, factors };
+                by_component[component].push(self.pod_row(&row, shares)?);
             }
         }
         Ok(())
@@ -213,92 +189,72 @@ impl NodeRows<'_> {
         }
         let quantities: Vec<RBig> = pod_shares
             .iter()
-            .map(|share| ratio(share.quantity.over.clone(), share.quantity.under.clone()))
+            .map(|share| ratio(share.quantity.numerator.clone(), share.quantity.denominator.clone()))
             .collect();
-        let all = quantities.iter().fold(RBig::ZERO, |sum, part| sum + part);
-        let mut factors = Vec::with_capacity(pod_shares.len());
-        for (index, quantity) in quantities.iter().enumerate() {
-            let time = if all == RBig::ZERO {
-                if index == first { RBig::ONE } else { RBig::ZERO }
-            } else {
-                quantity / &all
-            };
-            let mut resources = [time.clone(), time.clone(), time.clone()];
-            for (resource, factor) in resources.iter_mut().enumerate() {
-                // Only components of which the pod has a row: a quantity must not go to a row that is not there.
-                let parts = kept.iter().map(|index| &self.node.components[*index].quantity[resource]);
-                let sum = parts.fold(RBig::ZERO, |sum, part| sum + part);
-                if sum != RBig::ZERO {
-                    *factor = &self.node.components[index].quantity[resource] / sum;
-                }
-            }
-            factors.push(Factors { time, resources });
+        let all = total(&quantities);
+        // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+        let mut sums = PerResource::<RBig>::default();
+        for index in kept {
+            sums += self.node.components[*index].quantity.as_ref();
         }
-        Some(factors)
+        let factors = quantities.iter().zip(&self.node.components).enumerate();
+        let factors = factors.map(|(index, (quantity, component))| {
+            let time = if !all.is_zero() {
+                quantity / &all
+            } else if index == first {
+                RBig::ONE
+            } else {
+                RBig::ZERO
+            };
+            let resources = component.quantity.as_ref().zip(sums.as_ref());
+            let resources =
+                resources.map(|(part, sum)| if sum.is_zero() { time.clone() } else { part / sum });
+            Factors { time, resources }
+        });
+        Some(factors.collect())
     }
 
-    fn pod_row(&self, row: &PodRow<'_>, share: &PodShare) -> Result<Draft, EngineError> {
+    fn pod_row(&self, row: &PodRow<'_>, shares: &Shares) -> Result<Draft, EngineError> {
         let component = &self.node.components[row.component];
+        let share = &row.pod.shares[row.component];
         let label_part = row.label_part();
-        let scale = |fraction: &Fraction| match &label_part {
-            Some((over, under)) => Fraction::new(&fraction.over * over, &fraction.under * under),
+        let scaled = |fraction: &Fraction| match &label_part {
+            Some(part) => Fraction::new(
+                &fraction.numerator * &part.numerator,
+                &fraction.denominator * &part.denominator,
+            ),
             None => fraction.clone(),
         };
-        let [cpu, memory, gpu] = &share.cost;
-        let resources = [scale(cpu), scale(memory), scale(gpu)];
-        let cost = total(&resources);
-        let split = row.shares.split.as_ref().map(|(over, under)| {
-            let split =
-                resources.iter().zip(over).fold(UBig::ZERO, |sum, (part, over)| sum + &part.over * over);
-            let under = &cost.under * under;
-            let unused = &cost.over * (&under / &cost.under) - &split;
-            [Fraction::new(split, under.clone()), Fraction::new(unused, under)]
+        let resources = share.cost.scaled(label_part.as_ref());
+        let cost = resources.total();
+        let split = shares.split.as_ref().map(|parts| {
+            let pairs = resources.numerators.as_ref().zip(parts.numerators.as_ref());
+            let split = pairs.map(|(cost, part)| cost * part).sum();
+            let unused = &cost.numerator * &parts.denominator - &split;
+            let denominator = &cost.denominator * &parts.denominator;
+            SplitUnused {
+                split: Fraction::new(split, denominator.clone()),
+                unused: Fraction::new(unused, denominator),
+            }
         });
-        let mut draft = self.component_row(component, RowKind::PodNode, scale(&share.quantity), cost)?;
+        let mut draft = self.component_row(component, RowKind::PodNode, scaled(&share.quantity), cost)?;
         if component.commitment.is_some() {
-            draft.row.commitment_quantity = Some(scale(&share.commitment_hours).round()?);
+            draft.row.commitment_quantity = Some(scaled(&share.commitment_hours).round()?);
         }
         draft.split = split;
-        draft.resources = Some(resources);
-        self.fill_pod(&mut draft, row, label_part.map(|(over, under)| ratio(over, under)))?;
+        draft.resources = Some(resources.fractions());
+        fill_pod(&mut draft, row, label_part.map(|part| ratio(part.numerator, part.denominator)))?;
         Ok(draft)
     }
 
-    fn fill_pod(&self, draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<(), EngineError> {
-        let factors = match (row.factors, &label) {
-            (None, None) => None,
-            (Some(factors), None) => Some(factors.clone()),
-            (factors, Some(label)) => Some(Factors::by_label(factors, label)),
-        };
-        let resources = factors.as_ref().map(|factors| &factors.resources);
-        let out = &mut draft.row;
-        out.pod_uid = Some(row.uid.clone());
-        out.pod = Some(row.pod.description.clone());
-        (out.quota_id, out.quota_state) = (row.label.0.clone(), row.label.1);
-        out.unpriced = row.time.unpriced;
-        out.allocated = Some(resource_hours(row.allocated, resources)?);
-        out.requested = Some(resource_hours(row.pod.requested, resources)?);
-        out.used = row.pod.used.map(|used| resource_hours(used, resources)).transpose()?;
-        let seconds = ratio(UBig::from(row.pod.micros), UBig::from(1_000_000u32));
-        out.running_seconds = Some(match &factors {
-            Some(factors) => round(&(seconds * &factors.time))?,
-            None => round(&seconds)?,
-        });
-        // The charge has been accrued by label already; only components divide it.
-        draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {
-            Some(factors) => charge * &factors.time,
-            None => charge.clone(),
-        });
-        Ok(())
-    }
-
     fn draft_idle(&self, component: &Component, shares: &Shares) -> Result<Option<Draft>, EngineError> {
-        let idle = |parts: &[RBig; RESOURCES], bare: &RBig| {
-            let idle = parts.iter().zip(shares.allocated).filter(|(_, allocated)| !allocated);
-            Fraction::of(&idle.fold(bare.clone(), |sum, (part, _)| sum + part))
+        let idle = |parts: &PerResource<RBig>, weightless: &RBig| {
+            let parts = parts.as_ref().zip(shares.allocated).into_iter();
+            let idle = parts.filter(|(_, allocated)| !allocated).map(|(part, _)| part);
+            Fraction::of(&(total(idle) + weightless))
         };
-        let quantity = idle(&component.quantity, &component.bare_quantity);
-        let cost = idle(&component.cost, &component.bare_cost);
+        let quantity = idle(&component.quantity, &component.weightless_quantity);
+        let cost = idle(&component.cost, &component.weightless_cost);
         if quantity.is_zero() && cost.is_zero() {
             return Ok(None);
         }
@@ -318,22 +274,22 @@ impl NodeRows<'_> {
         cost: Fraction,
     ) -> Result<Draft, EngineError> {
         let node = &self.node.description;
-        let list = quantity.times(&units(component.unit_price));
+        let list = quantity.times(&atoms(component.unit_price));
         let row = CostRow {
             cluster_id: Some(self.key.0.clone()),
             commitment_id: component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone()),
             list_unit_price: component.unit_price,
             pricing_quantity: quantity.round()?,
-            list_cost: list.round_units()?,
+            list_cost: list.round_atoms()?,
             node: Some(node.clone()),
             commitment: component.commitment.clone(),
             ..CostRow::new(kind, self.key.1.clone().into(), node.provider.clone())
         };
         let charge = match &component.commitment {
-            Some(commitment) => Charge::Commitment(commitment.commitment_id.clone()),
-            None => Charge::Own(self.key.clone(), component.unit_price),
+            Some(commitment) => ChargeKey::Commitment(commitment.commitment_id.clone()),
+            None => ChargeKey::Uncovered(self.key.clone(), component.unit_price),
         };
-        Ok(Draft { row, charge, cost, quantity, split: None, resources: None, pool_charge: None })
+        Ok(Draft { quantity, ..Draft::new(row, charge, cost) })
     }
 }
 
@@ -341,7 +297,7 @@ impl NodeRows<'_> {
 #[derive(Clone, Debug)]
 struct Factors {
     time: RBig,
-    resources: [RBig; RESOURCES],
+    resources: PerResource<RBig>,
 }
 
 impl Factors {
@@ -349,51 +305,76 @@ impl Factors {
         match factors {
             Some(factors) => Self {
                 time: &factors.time * label,
-                resources: factors.resources.clone().map(|factor| factor * label),
+                resources: factors.resources.as_ref().map(|factor| factor * label),
             },
-            None => Self { time: label.clone(), resources: [label.clone(), label.clone(), label.clone()] },
+            None => Self { time: label.clone(), resources: PerResource::all(label.clone()) },
         }
     }
 }
 
+/// One pod on the node.
+struct Pod<'a> {
+    uid: &'a PodUid,
+    hours: &'a PodHours,
+    allocated: &'a PerResource<UBig>,
+    /// By component.
+    shares: &'a [PodShare],
+}
+
 /// One row of the product of a pod's components and labels.
 struct PodRow<'a> {
-    uid: &'a PodUid,
-    pod: &'a PodHours,
-    allocated: [u128; RESOURCES],
-    shares: &'a Shares,
+    pod: &'a Pod<'a>,
     label: &'a LabelKey,
     time: &'a LabelTime,
+    /// Index of the component.
     component: usize,
     factors: Option<&'a Factors>,
 }
 
 impl PodRow<'_> {
     /// The label's part of the pod's time; none when it is all of it.
-    fn label_part(&self) -> Option<(UBig, UBig)> {
-        let whole = self.time.micros == self.pod.micros;
-        (!whole).then(|| (UBig::from(self.time.micros), UBig::from(self.pod.micros)))
+    fn label_part(&self) -> Option<Fraction> {
+        let (part, whole) = (self.time.micros, self.pod.hours.micros);
+        (part != whole).then(|| Fraction::new(UBig::from(part), UBig::from(whole)))
     }
 }
 
-fn component_parts(component: &Component) -> [Parts; 3] {
-    [Parts::new(&component.quantity), Parts::new(&component.cost), Parts::new(&component.commitment_hours)]
-}
-
-fn pod_share([quantity, cost, hours]: &[Parts; 3], shares: &Shares, pod: &[UBig; RESOURCES]) -> PodShare {
-    PodShare {
-        quantity: total(&quantity.of_pod(shares, pod)),
-        cost: cost.of_pod(shares, pod),
-        commitment_hours: total(&hours.of_pod(shares, pod)),
-    }
+/// Fills in what a row says of its pod: its label, time and quantities.
+fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<(), EngineError> {
+    let factors = match (row.factors, &label) {
+        (None, None) => None,
+        (Some(factors), None) => Some(factors.clone()),
+        (factors, Some(label)) => Some(Factors::by_label(factors, label)),
+    };
+    let resources = factors.as_ref().map(|factors| &factors.resources);
+    let hours = row.pod.hours;
+    let out = &mut draft.row;
+    out.pod_uid = Some(row.pod.uid.clone());
+    out.pod = Some(hours.description.clone());
+    (out.quota_id, out.quota_state) = (row.label.0.clone(), row.label.1);
+    out.unpriced = row.time.unpriced;
+    out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
+    out.requested = Some(resource_hours(&hours.requested, resources)?);
+    out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;
+    let seconds = ratio(UBig::from(hours.micros), UBig::from(1_000_000u32));
+    out.running_seconds = Some(match &factors {
+        Some(factors) => round(&(seconds * &factors.time))?,
+        None => round(&seconds)?,
+    });
+    // The charge has been accrued by label already; only components divide it.
+    draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {
+        Some(factors) => charge * &factors.time,
+        None => charge.clone(),
+    });
+    Ok(())
 }
 
 /// Gives each row its part of the component, by cost, or by quantity where it costs nothing. They sum to 1.
 fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineError> {
     let cost = component.total_cost();
-    let by_cost = cost != RBig::ZERO;
+    let by_cost = !cost.is_zero();
     let whole = if by_cost { cost } else { component.total_quantity() };
-    if rows.is_empty() || whole == RBig::ZERO {
+    if rows.is_empty() || whole.is_zero() {
         return Ok(());
     }
     let whole = Fraction::of(&whole);
@@ -401,7 +382,8 @@ fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineErr
         .iter()
         .map(|row| {
             let part = if by_cost { row.cost.clone() } else { row.quantity.clone() };
-            Fraction::new(part.over * &whole.under * one(), part.under * &whole.over)
+            let numerator = part.numerator * &whole.denominator * ATOMS_IN_ONE;
+            Fraction::new(numerator, part.denominator * &whole.numerator)
         })
         .collect();
     let shares = largest_remainder(Decimal12::ONE, &parts.iter().collect::<Vec<_>>())?;

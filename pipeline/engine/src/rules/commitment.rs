@@ -1,83 +1,75 @@
-//! Commitments (reserved instances, committed-use discounts): what each covers of which node, at every instant.
+//! Commitments (RULES.md section 3): reserved instances and committed-use discounts.
 //!
-//! Commitments cover in the order of (starts_at, id); each walks the on-demand nodes of its provider, region and
-//! family: clusters assigned with a priority first (1 is highest), then assigned without, then all others; within a
-//! rank by node start, node id, cluster id. It covers what is left of a node's vCPU, memory and GPU, each up to what
-//! is left of total x allowed_utilization. Covered capacity is gone for the next commitment. Nothing is rounded:
-//! amounts are integers of 10^-24 thousandths or bytes. A commitment is effective on [starts_at, ends_at).
+//! **Decides** what each commitment covers of which node at every instant, and which part of its money each covered
+//! part earns.
+//!
+//! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its provider,
+//! region and family: clusters assigned with a priority first (1 is highest), then assigned without, then all others;
+//! within a rank by node start, node id, cluster id. It covers what is left of a node's vCPU, memory and GPU, each up
+//! to what is left of its total x allowed_utilization. Covered capacity is gone for the next commitment.
+//!
+//! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until it is
+//! deleted, always as its current description says. A disabled one is tracked and covers nothing.
+//!
+//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is a whole
+//! number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
-use crate::exact::{one, ratio, units};
-use crate::timeline::size::NodeShape;
-use crate::timeline::slices::{CommitmentSlice, Cover, Span};
+use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
+use crate::timeline::span::Span;
+use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
 
-/// A node as coverage sees it.
-pub(crate) struct Coverable<'a> {
+/// Covered amounts are counted in this part of a thousandth or byte: 10^24, twice the decimals of an event.
+pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
+
+/// A running node as coverage sees it.
+pub(crate) struct CandidateNode<'a> {
     pub(crate) key: &'a NodeKey,
-    pub(crate) shape: &'a NodeShape,
+    pub(crate) spec: &'a NodeSpec,
     pub(crate) start: Timestamp,
 }
 
-/// What an hour saw of one commitment.
+/// A commitment since its last slice ended.
 #[derive(Debug)]
-pub(crate) struct History {
-    /// As last described.
-    pub(crate) description: Arc<CommitmentSet>,
-    /// Microseconds for which it existed.
-    pub(crate) existed_micros: u128,
-    /// Whether any description in force ended after the hour's start, or not at all.
-    pub(crate) unexpired: bool,
-    /// Whether it is deleted at the hour's end.
-    pub(crate) deleted: bool,
-    /// Its effective slices.
-    pub(crate) slices: Vec<CommitmentSlice>,
-}
-
-#[derive(Debug)]
-struct Live {
+struct LiveCommitment {
     description: Arc<CommitmentSet>,
     since: Timestamp,
+    /// As of the last decision about coverage, like the two amounts.
     effective: bool,
-    covered: [UBig; 3],
-    provisioned: [u128; 3],
+    covered: PerResource<UBig>,
+    provisioned: Amounts,
 }
 
-/// All commitments and their cover.
+/// All commitments and what they cover.
 #[derive(Debug)]
 pub(crate) struct Commitments {
     hour_start: Timestamp,
-    live: BTreeMap<CommitmentId, Live>,
-    /// By commitment id, for the tables.
-    pub(crate) histories: BTreeMap<CommitmentId, History>,
+    live: BTreeMap<CommitmentId, LiveCommitment>,
+    hours: BTreeMap<CommitmentId, CommitmentHour>,
 }
 
 impl Commitments {
     /// Takes up the commitments of a state at the hour's start.
     pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
-        let mut commitments = Self { hour_start, live: BTreeMap::new(), histories: BTreeMap::new() };
+        let mut commitments = Self { hour_start, live: BTreeMap::new(), hours: BTreeMap::new() };
         for description in states.into_values() {
             commitments.set(description, hour_start);
         }
         commitments
     }
 
-    /// What the next hour needs.
-    pub(crate) fn states(&self) -> BTreeMap<CommitmentId, Arc<CommitmentSet>> {
-        self.live.iter().map(|(id, live)| (id.clone(), live.description.clone())).collect()
-    }
-
-    /// Whether there is any commitment, so that cover has to be decided at all.
+    /// Whether there is no commitment, so that coverage need not be decided.
     pub(crate) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
@@ -93,164 +85,186 @@ impl Commitments {
     pub(crate) fn set(&mut self, description: Arc<CommitmentSet>, now: Timestamp) {
         let id = description.commitment_id.clone();
         self.close_slice(&id, now);
-        let live = Live {
+        let live = LiveCommitment {
             description: description.clone(),
             since: now,
             effective: false,
-            covered: Default::default(),
-            provisioned: [0; 3],
+            covered: PerResource::default(),
+            provisioned: Amounts::default(),
         };
         self.live.insert(id.clone(), live);
-        let history = self.histories.entry(id).or_insert_with(|| History {
+        let hour = self.hours.entry(id).or_insert_with(|| CommitmentHour {
             description: description.clone(),
             existed_micros: 0,
             unexpired: false,
             deleted: false,
             slices: Vec::new(),
         });
-        history.description = description;
-        history.deleted = false;
+        hour.description = description;
+        hour.deleted = false;
     }
 
     /// A `CommitmentDeleted`.
     pub(crate) fn delete(&mut self, id: &CommitmentId, now: Timestamp) {
         self.close_slice(id, now);
         if self.live.remove(id).is_some()
-            && let Some(history) = self.histories.get_mut(id)
+            && let Some(hour) = self.hours.get_mut(id)
         {
-            history.deleted = true;
+            hour.deleted = true;
         }
     }
 
-    /// Decides all cover anew and returns it by node; nodes without cover are left out.
-    pub(crate) fn cover(&mut self, nodes: &[Coverable<'_>], now: Timestamp) -> BTreeMap<NodeKey, Vec<Cover>> {
-        for id in self.live.keys().cloned().collect::<Vec<_>>() {
-            self.close_slice(&id, now);
-        }
-        let mut order: Vec<&mut Live> = self.live.values_mut().collect();
-        order.sort_by(|a, b| {
-            let key = |live: &Live| (live.description.starts_at, live.description.commitment_id.clone());
+    /// Decides all coverage anew and returns it by node; nodes without any are left out.
+    pub(crate) fn cover(
+        &mut self,
+        nodes: &[CandidateNode<'_>],
+        now: Timestamp,
+    ) -> BTreeMap<NodeKey, Vec<Coverage>> {
+        self.close_slices(now);
+        let mut in_order: Vec<&mut LiveCommitment> = self.live.values_mut().collect();
+        in_order.sort_by(|a, b| {
+            let key =
+                |live: &LiveCommitment| (live.description.starts_at, live.description.commitment_id.clone());
             key(a).cmp(&key(b))
         });
-        let mut covers: BTreeMap<NodeKey, Vec<Cover>> = BTreeMap::new();
-        let mut left: BTreeMap<&NodeKey, [UBig; 3]> = BTreeMap::new();
-        for live in order {
+        let mut coverage: BTreeMap<NodeKey, Vec<Coverage>> = BTreeMap::new();
+        let mut left: BTreeMap<&NodeKey, PerResource<UBig>> = BTreeMap::new();
+        for live in in_order {
             let commitment = live.description.clone();
             live.effective = commitment.starts_at <= now && commitment.ends_at.is_none_or(|end| now < end);
-            live.covered = Default::default();
-            live.provisioned = [0; 3];
+            live.covered = PerResource::default();
+            live.provisioned = Amounts::default();
             if !live.effective {
                 continue;
             }
-            let mut totals = allowed_totals(&commitment);
-            for node in walk(nodes, &commitment) {
-                let matching = matching_amounts(node.shape, &commitment);
-                for (sum, amount) in live.provisioned.iter_mut().zip(matching) {
-                    *sum += amount;
-                }
+            let mut allowed = allowed_totals(&commitment);
+            for node in matching_nodes(nodes, &commitment) {
+                let matching = matching_capacity(node.spec, &commitment);
+                live.provisioned += matching;
                 if !commitment.enabled {
                     continue;
                 }
-                let remaining =
-                    left.entry(node.key).or_insert_with(|| node.shape.capacity.amounts().map(fine));
-                let taken = take(remaining, &mut totals, matching);
-                if taken.iter().any(|amount| *amount != UBig::ZERO) {
-                    for (sum, amount) in live.covered.iter_mut().zip(&taken) {
-                        *sum += amount;
-                    }
-                    let cover = Cover { commitment: commitment.clone(), fine: taken };
-                    covers.entry(node.key.clone()).or_default().push(cover);
+                let rest = left.entry(node.key).or_insert_with(|| scaled(node.spec.capacity));
+                let amounts = take(rest, &mut allowed, matching);
+                if amounts.iter().any(|amount| !amount.is_zero()) {
+                    live.covered += amounts.as_ref();
+                    let part = Coverage { commitment: commitment.clone(), amounts };
+                    coverage.entry(node.key.clone()).or_default().push(part);
                 }
             }
         }
-        covers
+        coverage
     }
 
-    /// Ends all slices at the hour's end.
-    pub(crate) fn close(&mut self, now: Timestamp) {
+    /// Ends all slices at the hour's end: what the next hour needs, and what this one saw.
+    pub(crate) fn finish(
+        mut self,
+        end: Timestamp,
+    ) -> (BTreeMap<CommitmentId, Arc<CommitmentSet>>, BTreeMap<CommitmentId, CommitmentHour>) {
+        self.close_slices(end);
+        let states = self.live.into_iter().map(|(id, live)| (id, live.description));
+        (states.collect(), self.hours)
+    }
+
+    fn close_slices(&mut self, now: Timestamp) {
         for id in self.live.keys().cloned().collect::<Vec<_>>() {
             self.close_slice(&id, now);
         }
     }
 
     fn close_slice(&mut self, id: &CommitmentId, now: Timestamp) {
-        let (Some(live), Some(history)) = (self.live.get_mut(id), self.histories.get_mut(id)) else { return };
+        let (Some(live), Some(hour)) = (self.live.get_mut(id), self.hours.get_mut(id)) else { return };
         if let Some(span) = Span::new(live.since, now) {
-            history.existed_micros += span.micros();
-            history.unexpired |= live.description.ends_at.is_none_or(|end| end > self.hour_start);
+            hour.existed_micros += span.micros();
+            hour.unexpired |= live.description.ends_at.is_none_or(|end| end > self.hour_start);
             if live.effective {
                 let (covered, provisioned) = (live.covered.clone(), live.provisioned);
                 let description = live.description.clone();
-                history.slices.push(CommitmentSlice { span, description, covered, provisioned });
+                hour.slices.push(CommitmentSlice { span, description, covered, provisioned });
             }
         }
         live.since = now;
     }
 }
 
-/// Units of 10^-24 in one thousandth or byte.
-pub(crate) fn fine(amount: u128) -> UBig {
-    UBig::from(amount) * one() * one()
+/// Amounts in the scale of coverage.
+pub(crate) fn scaled(amounts: Amounts) -> PerResource<UBig> {
+    amounts.map(|amount| UBig::from(amount) * COVERAGE_SCALE)
 }
 
-/// Committed totals in units of 10^-24 thousandths or bytes.
-pub(crate) fn committed(commitment: &CommitmentSet) -> [UBig; 3] {
-    let scaled = |total: Decimal12, scale: u64| units(total) * UBig::from(scale) * one();
-    let gpus = u128::try_from(commitment.gpu).unwrap_or(0) * 1000;
-    [scaled(commitment.vcpu, 1000), scaled(commitment.memory_gib, 1 << 30), fine(gpus)]
+/// Committed totals in the scale of coverage.
+pub(crate) fn committed(commitment: &CommitmentSet) -> PerResource<UBig> {
+    let gpus = UBig::from(u128::try_from(commitment.gpu).unwrap_or(0)) * ATOMS_IN_ONE;
+    let totals = PerResource { cpu: atoms(commitment.vcpu), memory: atoms(commitment.memory_gib), gpu: gpus };
+    // Atoms of a unit, times its parts, are atoms of a part; twelve places are missing to 10^-24.
+    totals.zip(PARTS_PER_UNIT).map(|(total, parts)| total * parts * ATOMS_IN_ONE)
 }
 
-/// The parts of a commitment's hourly cost that a cover earns, by resource: half by vCPU and half by memory; the other
-/// alone where one total is zero; GPUs alone where both are.
-pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &[UBig; 3]) -> [RBig; 3] {
-    let [cpu, memory, gpu] = committed(commitment);
-    let two = UBig::from(2u8);
-    let zero = UBig::ZERO;
-    let [covered_cpu, covered_memory, covered_gpu] = covered.clone();
-    match (cpu == zero, memory == zero) {
-        (false, false) => [ratio(covered_cpu, cpu * &two), ratio(covered_memory, memory * two), RBig::ZERO],
-        (false, true) => [ratio(covered_cpu, cpu), RBig::ZERO, RBig::ZERO],
-        (true, false) => [RBig::ZERO, ratio(covered_memory, memory), RBig::ZERO],
-        (true, true) => [RBig::ZERO, RBig::ZERO, ratio(covered_gpu, gpu)],
+/// The parts of a commitment's hourly cost that covered amounts earn, by resource.
+pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<UBig>) -> PerResource<RBig> {
+    utilization_parts(&committed(commitment), covered)
+}
+
+/// How far amounts use totals, by the resource that carries it: half by vCPU and half by memory; the other alone where
+/// one total is zero; GPUs alone where both are; nothing where all three are.
+pub(crate) fn utilization_parts(
+    totals: &PerResource<UBig>,
+    amounts: &PerResource<UBig>,
+) -> PerResource<RBig> {
+    let PerResource { cpu, memory, gpu } =
+        amounts.as_ref().zip(totals.as_ref()).map(|(amount, total)| ratio(amount.clone(), total.clone()));
+    let none = PerResource::<RBig>::default();
+    let half = RBig::from_parts(1.into(), 2_u8.into());
+    match (totals.cpu.is_zero(), totals.memory.is_zero()) {
+        (false, false) => PerResource { cpu: cpu * &half, memory: memory * half, ..none },
+        (false, true) => PerResource { cpu, ..none },
+        (true, false) => PerResource { memory, ..none },
+        (true, true) => PerResource { gpu, ..none },
     }
 }
 
 /// What may be covered: totals times allowed_utilization, not rounded.
-fn allowed_totals(commitment: &CommitmentSet) -> [UBig; 3] {
-    let allowed = commitment.allowed_utilization.map_or_else(one, units);
-    committed(commitment).map(|total| total / one() * &allowed)
+fn allowed_totals(commitment: &CommitmentSet) -> PerResource<UBig> {
+    let allowed = commitment.allowed_utilization.map_or(ATOMS_IN_ONE, atoms);
+    committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
 }
 
-/// Covers what is left of a node up to what is left of the totals.
-fn take(remaining: &mut [UBig; 3], totals: &mut [UBig; 3], matching: [u128; 3]) -> [UBig; 3] {
-    let mut taken: [UBig; 3] = Default::default();
-    for (((rest, total), amount), part) in remaining.iter_mut().zip(totals).zip(matching).zip(&mut taken) {
-        if amount == 0 {
-            continue;
+/// Covers what is left of a node, where the commitment can match it, up to what is left of the totals.
+fn take(
+    rest: &mut PerResource<UBig>,
+    totals: &mut PerResource<UBig>,
+    matching: Amounts,
+) -> PerResource<UBig> {
+    rest.as_mut().zip(totals.as_mut()).zip(matching).map(|((rest, total), matching)| {
+        if matching == 0 {
+            return UBig::ZERO;
         }
-        *part = rest.clone().min(total.clone());
-        *rest -= &*part;
-        *total -= &*part;
-    }
-    taken
+        let taken = rest.clone().min(total.clone());
+        *rest -= &taken;
+        *total -= &taken;
+        taken
+    })
 }
 
 /// A node's capacity as far as the commitment can match it: GPUs of another model do not count.
-fn matching_amounts(node: &NodeShape, commitment: &CommitmentSet) -> [u128; 3] {
-    let [cpu, memory, gpu] = node.capacity.amounts();
+fn matching_capacity(node: &NodeSpec, commitment: &CommitmentSet) -> Amounts {
     let same_model = commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model;
-    [cpu, memory, if same_model { gpu } else { 0 }]
+    let gpu = if same_model { node.capacity.gpu } else { 0 };
+    PerResource { gpu, ..node.capacity }
 }
 
-/// The matching nodes in the order in which the commitment covers them.
-fn walk<'a, 'b>(nodes: &'a [Coverable<'b>], commitment: &CommitmentSet) -> Vec<&'a Coverable<'b>> {
-    let mut matching: Vec<(Rank, &Coverable<'_>)> = nodes
+/// The nodes that the commitment may cover, in the order in which it does.
+fn matching_nodes<'a, 'b>(
+    nodes: &'a [CandidateNode<'b>],
+    commitment: &CommitmentSet,
+) -> Vec<&'a CandidateNode<'b>> {
+    let mut matching: Vec<(ClusterRank, &CandidateNode<'_>)> = nodes
         .iter()
-        .filter(|node| matches(&node.shape.description, commitment))
+        .filter(|node| matches(&node.spec.description, commitment))
         .map(|node| (rank(commitment, &node.key.0), node))
         .collect();
     matching.sort_by(|(rank_a, a), (rank_b, b)| {
-        let place = |node: &Coverable<'_>| (node.start, node.key.1.clone(), node.key.0.clone());
+        let place = |node: &CandidateNode<'_>| (node.start, node.key.1.clone(), node.key.0.clone());
         rank_a.cmp(rank_b).then_with(|| place(a).cmp(&place(b)))
     });
     matching.into_iter().map(|(_, node)| node).collect()
@@ -263,41 +277,60 @@ fn matches(node: &NodeStarted, commitment: &CommitmentSet) -> bool {
         && node.instance_family == commitment.instance_family
 }
 
-/// Rank of a cluster: its priority, then assigned without one, then not assigned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rank {
+/// Rank of a cluster, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ClusterRank {
+    /// Assigned with a priority; 1 is the highest.
     Priority(i32),
+    /// Assigned without one.
     Assigned,
+    /// Not assigned.
     Other,
 }
 
-impl Rank {
-    const fn order(self) -> (u8, i32) {
-        match self {
-            Self::Priority(priority) => (0, priority),
-            Self::Assigned => (1, 0),
-            Self::Other => (2, 0),
-        }
-    }
-}
-
-impl Ord for Rank {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl PartialOrd for Rank {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// The best rank that the assignments give a cluster.
-fn rank(commitment: &CommitmentSet, cluster: &str) -> Rank {
+fn rank(commitment: &CommitmentSet, cluster: &str) -> ClusterRank {
     let assigned = commitment.assignments.iter().filter(|assignment| &*assignment.cluster_id == cluster);
-    let ranks = assigned.map(|assignment| assignment.priority.map_or(Rank::Assigned, Rank::Priority));
-    ranks.min().unwrap_or(Rank::Other)
+    let ranks =
+        assigned.map(|assignment| assignment.priority.map_or(ClusterRank::Assigned, ClusterRank::Priority));
+    ranks.min().unwrap_or(ClusterRank::Other)
 }
 
-const _: () = assert!(ONE == 1_000_000_000_000, "covers are counted in 10^-24: twice twelve places");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
+        PerResource { cpu, memory, gpu }.map(UBig::from)
+    }
+
+    fn utilization(totals: (u64, u64, u64), used: (u64, u64, u64)) -> RBig {
+        let [totals, used] = [totals, used].map(|(cpu, memory, gpu)| amounts(cpu, memory, gpu));
+        utilization_parts(&totals, &used).sum()
+    }
+
+    #[test]
+    fn utilization_is_half_by_cpu_and_half_by_memory_unless_a_total_is_zero() {
+        let of = |numerator: u8, denominator: u8| ratio(numerator.into(), denominator.into());
+        assert_eq!(utilization((100, 400, 8), (100, 200, 8)), of(3, 4));
+        assert_eq!(utilization((100, 0, 8), (50, 7, 8)), of(1, 2));
+        assert_eq!(utilization((0, 400, 8), (9, 100, 8)), of(1, 4));
+        assert_eq!(utilization((0, 0, 8), (9, 9, 2)), of(1, 4));
+        assert_eq!(utilization((0, 0, 0), (9, 9, 9)), RBig::ZERO);
+    }
+
+    #[test]
+    fn clusters_with_a_priority_come_before_assigned_ones_and_those_before_others() {
+        use ClusterRank::{Assigned, Other, Priority};
+        assert!([Priority(1), Priority(2), Priority(i32::MAX), Assigned, Other].is_sorted());
+    }
+
+    #[test]
+    fn a_node_is_covered_up_to_what_is_left_on_either_side_and_only_where_it_matches() {
+        let (mut rest, mut totals) = (amounts(10, 20, 4), amounts(6, 30, 8));
+        let taken = take(&mut rest, &mut totals, PerResource { cpu: 10, memory: 20, gpu: 0 });
+        assert_eq!(taken, amounts(6, 20, 0));
+        assert_eq!(rest, amounts(4, 0, 4));
+        assert_eq!(totals, amounts(0, 10, 8));
+    }
+}

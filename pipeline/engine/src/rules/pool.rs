@@ -1,27 +1,51 @@
-//! GPU pools (TensorFusion): what a pool pod is charged.
+//! GPU pools (RULES.md section 5, TensorFusion's GPUPool): what a pool pod is charged.
 //!
-//! `count x hours x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e`, with the prices of the pod's
-//! quality of service. Requests and limits are per GPU; a limit below its request counts as equal to it; count is
-//! `nvidia.com/gpu`, 1 when missing or zero; V is in GiB; e applies until the eviction protection ends, unless the
-//! quality of service is critical. Nothing is rounded here.
+//! **Decides** the charge rate of a pod at every instant:
+//! `count x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e` per hour, with the prices of the pod's
+//! quality of service in its pool. Requests and limits are per GPU; a limit below its request counts as equal to it;
+//! count is `nvidia.com/gpu`, 1 when missing or zero; V is in GiB.
+//!
+//! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or "default" may
+//! fall back on that. An unknown pool goes before a missing price as the reason for having none.
+//!
+//! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical qos. A new
+//! description of the pool or the pod counts from its instant on.
+//!
+//! **Rounding**: none here. A charge is rounded once for each pod and hour, in `rows/draft.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
 use prorata_schemas::event::{PodStarted, PoolSet, QosPrice};
-use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Rules;
 
-use crate::exact::{one, ratio, units};
+use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::timeline::size::amount;
-use crate::timeline::slices::{PodSlice, PoolPricing, Span};
+use crate::timeline::span::Span;
 
 /// Bytes in a GiB.
 const GIB: u64 = 1 << 30;
+
+/// A value for each of the two resources that pools sell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PerPoolResource<T> {
+    pub(crate) tflops: T,
+    pub(crate) vram: T,
+}
+
+/// How a pool prices a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PoolPricing {
+    /// The pod names no pool.
+    None,
+    /// The pool has no price for it.
+    Unpriced(Unpriced),
+    /// The prices in force.
+    Priced(Arc<PoolPrice>),
+}
 
 /// The prices of one quality of service in a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,72 +60,88 @@ pub(crate) struct PerGpu {
     /// Thousandths of a GPU, 1000 when the pod names none.
     pub(crate) count: u128,
     /// Requested thousandths of a TFLOP and bytes of VRAM.
-    pub(crate) requests: [u128; 2],
+    pub(crate) requests: PerPoolResource<u128>,
     /// Limits, at least the requests.
-    pub(crate) limits: [u128; 2],
+    pub(crate) limits: PerPoolResource<u128>,
 }
 
 /// A span in which a pod's charge rate is constant.
 #[derive(Clone, Debug)]
 pub(crate) struct ChargeSpan {
     pub(crate) span: Span,
-    /// Charge per hour in units of 10^-12.
+    /// Charge per hour in atoms.
     pub(crate) hourly: RBig,
+}
+
+impl<T> PerPoolResource<T> {
+    /// What `f` makes of each value.
+    pub(crate) fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerPoolResource<U> {
+        PerPoolResource { tflops: f(self.tflops), vram: f(self.vram) }
+    }
+
+    /// Pairs of the values of one resource.
+    pub(crate) fn zip<U>(self, other: PerPoolResource<U>) -> PerPoolResource<(T, U)> {
+        PerPoolResource { tflops: (self.tflops, other.tflops), vram: (self.vram, other.vram) }
+    }
 }
 
 impl PerGpu {
     /// Reads a pod's description.
     pub(crate) fn of(pod: &PodStarted) -> Self {
-        let requests = [amount(&pod.requests, TFLOPS), amount(&pod.requests, VRAM)];
-        let [limit_tflops, limit_vram] = [amount(&pod.limits, TFLOPS), amount(&pod.limits, VRAM)];
-        let [request_tflops, request_vram] = requests;
+        let names = PerPoolResource { tflops: TFLOPS, vram: VRAM };
+        let requests = names.map(|name| amount(&pod.requests, name));
+        let limits = names.map(|name| amount(&pod.limits, name));
         let count = match amount(&pod.requests, NVIDIA_GPU) {
             0 => 1000,
             gpus => gpus,
         };
-        Self { count, requests, limits: [limit_tflops.max(request_tflops), limit_vram.max(request_vram)] }
+        Self { count, requests, limits: limits.zip(requests).map(|(limit, request)| limit.max(request)) }
     }
 }
 
-/// The prices that a pod's pool has for it. A qos of "" or "default" means the pool's default, unless the pool prices
-/// that very name.
-pub(crate) fn pricing(pools: &BTreeMap<PoolId, Arc<PoolSet>>, pod: &PodStarted) -> PoolPricing {
-    let Some(pool_id) = &pod.pool_id else { return PoolPricing::None };
-    let Some(pool) = pools.get(pool_id) else { return PoolPricing::Unpriced(Unpriced::UnknownPool) };
-    let named = |qos: &str| pool.qos_pricing.iter().find(|price| &*price.qos == qos);
-    let unnamed = pod.qos.is_empty() || &*pod.qos == "default";
-    let price = named(&pod.qos).or_else(|| if unnamed { named(&pool.default_qos) } else { None });
-    match price {
-        Some(price) => PoolPricing::Priced(Arc::new(PoolPrice { pool: pool.clone(), price: price.clone() })),
-        None => PoolPricing::Unpriced(Unpriced::NoQosPrice),
+impl PoolPricing {
+    /// The prices that a pod's pool has for it; `pool` is the one that it names, if that is set.
+    pub(crate) fn of(pod: &PodStarted, pool: Option<&Arc<PoolSet>>) -> Self {
+        if pod.pool_id.is_none() {
+            return Self::None;
+        }
+        let Some(pool) = pool else { return Self::Unpriced(Unpriced::UnknownPool) };
+        let named = |qos: &str| pool.qos_pricing.iter().find(|price| &*price.qos == qos);
+        let unnamed = pod.qos.is_empty() || &*pod.qos == "default";
+        let price = named(&pod.qos).or_else(|| if unnamed { named(&pool.default_qos) } else { None });
+        match price {
+            Some(price) => Self::Priced(Arc::new(PoolPrice { pool: pool.clone(), price: price.clone() })),
+            None => Self::Unpriced(Unpriced::NoQosPrice),
+        }
     }
 }
 
-/// A priced slice's charge rates: two where its eviction protection ends inside it.
-pub(crate) fn charges(slice: &PodSlice, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
-    let pod = &slice.shape.description;
-    let plain = hourly_charge(&price.price, PerGpu::of(pod));
-    let until = match pod.eviction_protected_until {
-        Some(until) if &*price.price.qos != "critical" => until,
-        _ => slice.span.from,
+/// A pod's charge rates over a span in which its description and price stay: two where its eviction protection ends
+/// inside the span.
+pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
+    let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
+    let protected_until = match pod.eviction_protected_until {
+        Some(until) if &*price.price.qos != "critical" => until.clamp(span.from, span.to),
+        _ => span.from,
     };
-    let factor = ratio(units(rules.eviction_protection_ratio), one());
-    let edge = until.max(slice.span.from).min(slice.span.to);
-    let protected = Span::new(slice.span.from, edge).map(|span| ChargeSpan { span, hourly: &plain * factor });
-    let free = Span::new(edge, slice.span.to).map(|span| ChargeSpan { span, hourly: plain });
-    protected.into_iter().chain(free).collect()
+    let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);
+    let before = Span::new(span.from, protected_until);
+    let after = Span::new(protected_until, span.to);
+    let before = before.map(|span| ChargeSpan { span, hourly: &unprotected * factor });
+    let after = after.map(|span| ChargeSpan { span, hourly: unprotected });
+    before.into_iter().chain(after).collect()
 }
 
-/// Charge per hour before eviction protection, in units of 10^-12.
+/// Charge per hour before eviction protection, in atoms.
 fn hourly_charge(price: &QosPrice, pod: PerGpu) -> RBig {
-    let value = |[tflops, vram]: [u128; 2]| {
-        UBig::from(tflops) * UBig::from(GIB) * units(price.per_fp16_tflop_hour)
-            + UBig::from(vram) * UBig::from(1000u32) * units(price.per_vram_gib_hour)
+    // A TFLOP is 1000 of its parts, a GiB 2^30 of its: both times the other's, so that the two can be added.
+    let value = |amounts: PerPoolResource<u128>| {
+        UBig::from(amounts.tflops) * UBig::from(GIB) * atoms(price.per_fp16_tflop_hour)
+            + UBig::from(amounts.vram) * UBig::from(1000u32) * atoms(price.per_vram_gib_hour)
     };
-    let [request_tflops, request_vram] = pod.requests;
-    let [limit_tflops, limit_vram] = pod.limits;
-    let above = [limit_tflops - request_tflops, limit_vram - request_vram];
-    let weighed = value(pod.requests) * one() + value(above) * units(price.limits_over_requests);
-    let scale = UBig::from(1000u32) * UBig::from(1000u32) * UBig::from(GIB) * one();
+    // Limits are never below requests, see `PerGpu`.
+    let above = pod.limits.zip(pod.requests).map(|(limit, request)| limit - request);
+    let weighed = value(pod.requests) * ATOMS_IN_ONE + value(above) * atoms(price.limits_over_requests);
+    let scale = UBig::from(1000u32) * UBig::from(1000u32) * UBig::from(GIB) * ATOMS_IN_ONE;
     ratio(weighed * UBig::from(pod.count), scale)
 }

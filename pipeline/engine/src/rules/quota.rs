@@ -1,11 +1,19 @@
-//! Elastic quotas (nos): which quota governs a pod, which pods are over it, what quotas lend and borrow.
+//! Elastic quotas (RULES.md section 4, nos): which quota governs a pod, and which pods are over it.
 //!
-//! A composite quota wins over elastic ones; among equals the one set first (its first `QuotaSet` since it last did not
-//! exist), then the id. An elastic quota all of whose namespaces are governed by others, and a quota without
-//! namespaces, do not count: they are as if absent. Running pods are sorted by creation (whole seconds), priority,
-//! gpu-memory, GPUs, cpu, memory, then namespace, name, uid; requests add up, and a pod is in-quota while every
-//! resource in `min` satisfies used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are
-//! the longest prefix whose sum stays within `min`.
+//! **Decides** the label of every running pod at every instant. What quotas lend and borrow is in `quota_ledger.rs`.
+//!
+//! **Precedence of quotas** over a namespace: a composite quota wins over elastic ones; among equals the one set first
+//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose namespaces are
+//! governed by others, and a quota without namespaces, do not count: they are as if absent.
+//!
+//! **Precedence of pods** under a quota: creation (whole seconds), priority, gpu-memory, GPUs, cpu, memory, then
+//! namespace, name, uid. Requests add up in this order, and a pod is in-quota while every resource in `min` satisfies
+//! used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are the longest prefix whose sum
+//! stays within `min`, and one boundary says it all: a pod that starts or ends moves the boundary, usually by one.
+//!
+//! **Interval ends**: labels are those of what runs after all steps of an instant, and hold from that instant on.
+//!
+//! **Rounding**: none; amounts are whole bytes and thousandths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +25,15 @@ use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
 use prorata_schemas::time::Timestamp;
 
-use crate::rules::quota_ledger::{ClusterLedger, Reading};
-use crate::timeline::size::PodShape;
+use crate::error::EngineError;
+use crate::rules::quota_ledger::{ClusterLedger, QuotaLevels};
 use crate::timeline::slices::Label;
-use crate::timeline::state::{QuotaKey, QuotaState as StoredQuota};
+use crate::timeline::spec::PodSpec;
+use crate::timeline::state::{QuotaKey, SavedQuota};
 
-/// Sort key of a pod under its quota.
+/// Place of a pod in the order of its quota: its fields sort as they stand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct PodRank {
     created_at_second: i64,
     priority: i32,
     gpu_memory: u128,
@@ -36,16 +45,16 @@ pub(crate) struct Place {
     uid: PodUid,
 }
 
-impl Place {
-    pub(crate) fn of(shape: &PodShape) -> Self {
-        let pod = &shape.description;
+impl PodRank {
+    pub(crate) fn of(spec: &PodSpec) -> Self {
+        let pod = &spec.description;
         Self {
             created_at_second: pod.created_at.seconds(),
             priority: pod.priority,
-            gpu_memory: shape.gpu_memory,
-            gpus: shape.quota_amount(NVIDIA_GPU),
-            cpu: shape.quota_amount(CPU),
-            memory: shape.quota_amount(MEMORY),
+            gpu_memory: spec.gpu_memory,
+            gpus: spec.quota_amount(NVIDIA_GPU),
+            cpu: spec.quota_amount(CPU),
+            memory: spec.quota_amount(MEMORY),
             namespace: pod.namespace.clone(),
             pod_name: pod.pod_name.clone(),
             uid: pod.pod_uid.clone(),
@@ -55,38 +64,47 @@ impl Place {
 
 /// A quota that counts, with the pods that it governs.
 #[derive(Debug)]
-struct Governing {
+struct GoverningQuota {
     key: Arc<QuotaKey>,
     description: Arc<QuotaSet>,
-    /// Resources of `min`, with their amounts.
+    /// Resources of `min`, with their amounts. All other amounts are in this order.
     min: Vec<(Text, u128)>,
-    pods: BTreeMap<Place, Vec<u128>>,
+    pods: BTreeMap<PodRank, Vec<u128>>,
     /// The first over-quota pod.
-    boundary: Option<Place>,
-    in_sum: Vec<u128>,
+    boundary: Option<PodRank>,
+    /// What the pods before the boundary request.
+    in_quota: Vec<u128>,
+    /// What all its pods request.
     used: Vec<u128>,
     over_pods: u64,
 }
 
+/// The quotas of one cluster that count.
 #[derive(Debug, Default)]
-struct Cluster {
+struct ClusterQuotas {
     by_namespace: BTreeMap<Text, QuotaId>,
-    governing: BTreeMap<QuotaId, Governing>,
+    governing: BTreeMap<QuotaId, GoverningQuota>,
     ledger: ClusterLedger,
 }
+
+/// Cluster and namespace.
+type Namespace = (ClusterId, Text);
 
 /// All quotas, all running pods by namespace, and the hour's account of them.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    stored: BTreeMap<QuotaKey, StoredQuota>,
-    pods: BTreeMap<(ClusterId, Text), BTreeMap<Place, Arc<PodShape>>>,
-    clusters: BTreeMap<ClusterId, Cluster>,
+    saved: BTreeMap<QuotaKey, SavedQuota>,
+    pods: BTreeMap<Namespace, BTreeMap<PodRank, Arc<PodSpec>>>,
+    clusters: BTreeMap<ClusterId, ClusterQuotas>,
+    /// Clusters whose quotas have changed in this instant: who governs what is decided anew at its end.
     stale: BTreeSet<ClusterId>,
+    /// Clusters whose use has changed in this instant.
     moved: BTreeSet<ClusterId>,
-    labels: Vec<(PodUid, Option<Label>)>,
+    /// Labels decided in this instant.
+    labels: BTreeMap<PodUid, Option<Label>>,
 }
 
-impl Governing {
+impl GoverningQuota {
     fn new(key: Arc<QuotaKey>, description: Arc<QuotaSet>) -> Self {
         let min: Vec<(Text, u128)> =
             description.min.iter().map(|(name, quantity)| (name.clone(), quantity.amount)).collect();
@@ -97,47 +115,56 @@ impl Governing {
             min,
             pods: BTreeMap::new(),
             boundary: None,
-            in_sum: zeros.clone(),
+            in_quota: zeros.clone(),
             used: zeros,
             over_pods: 0,
         }
     }
 
     fn within_min(&self) -> bool {
-        self.in_sum.iter().zip(&self.min).all(|(sum, (_, min))| sum <= min)
+        self.in_quota.iter().zip(&self.min).all(|(sum, (_, min))| sum <= min)
     }
 
-    fn is_in(&self, place: &Place) -> bool {
-        self.boundary.as_ref().is_none_or(|boundary| place < boundary)
+    fn is_in(&self, rank: &PodRank) -> bool {
+        self.boundary.as_ref().is_none_or(|boundary| rank < boundary)
     }
 
-    fn insert(&mut self, place: Place, shape: &PodShape, changed: &mut BTreeSet<Place>) {
-        let amounts: Vec<u128> = self.min.iter().map(|(name, _)| shape.quota_amount(name)).collect();
-        add(&mut self.used, &amounts);
-        changed.insert(place.clone());
-        let is_in = self.is_in(&place);
+    fn insert(
+        &mut self,
+        rank: PodRank,
+        spec: &PodSpec,
+        changed: &mut BTreeSet<PodRank>,
+    ) -> Result<(), EngineError> {
+        let amounts: Vec<u128> = self.min.iter().map(|(name, _)| spec.quota_amount(name)).collect();
+        for ((used, amount), (resource, _)) in self.used.iter_mut().zip(&amounts).zip(&self.min) {
+            let overflow = || EngineError::Range(format!("{used} + {amount} of {resource} under a quota"));
+            *used = used.checked_add(*amount).ok_or_else(overflow)?;
+        }
+        changed.insert(rank.clone());
+        let is_in = self.is_in(&rank);
         if is_in {
-            add(&mut self.in_sum, &amounts);
+            add(&mut self.in_quota, &amounts);
         } else {
             self.over_pods += 1;
         }
-        self.pods.insert(place, amounts);
+        self.pods.insert(rank, amounts);
         if is_in {
             self.shrink(changed);
         }
+        Ok(())
     }
 
-    fn remove(&mut self, place: &Place, changed: &mut BTreeSet<Place>) {
-        let is_in = self.is_in(place);
-        let Some(amounts) = self.pods.remove(place) else { return };
-        changed.remove(place);
+    fn remove(&mut self, rank: &PodRank, changed: &mut BTreeSet<PodRank>) {
+        let is_in = self.is_in(rank);
+        let Some(amounts) = self.pods.remove(rank) else { return };
+        changed.remove(rank);
         subtract(&mut self.used, &amounts);
         if is_in {
-            subtract(&mut self.in_sum, &amounts);
+            subtract(&mut self.in_quota, &amounts);
         } else {
             self.over_pods -= 1;
-            if self.boundary.as_ref() == Some(place) {
-                let next = self.pods.range(place.clone()..).next();
+            if self.boundary.as_ref() == Some(rank) {
+                let next = self.pods.range(rank.clone()..).next();
                 self.boundary = next.map(|(next, _)| next.clone());
             }
         }
@@ -145,28 +172,28 @@ impl Governing {
     }
 
     /// Moves the boundary down until the prefix is within `min`.
-    fn shrink(&mut self, changed: &mut BTreeSet<Place>) {
+    fn shrink(&mut self, changed: &mut BTreeSet<PodRank>) {
         while !self.within_min() {
             let last = match &self.boundary {
                 Some(boundary) => self.pods.range(..boundary.clone()).next_back(),
                 None => self.pods.last_key_value(),
             };
-            let Some((place, amounts)) = last else { return };
-            let (place, amounts) = (place.clone(), amounts.clone());
-            subtract(&mut self.in_sum, &amounts);
+            let Some((rank, amounts)) = last else { return };
+            let (rank, amounts) = (rank.clone(), amounts.clone());
+            subtract(&mut self.in_quota, &amounts);
             self.over_pods += 1;
-            changed.insert(place.clone());
-            self.boundary = Some(place);
+            changed.insert(rank.clone());
+            self.boundary = Some(rank);
         }
     }
 
     /// Moves the boundary up while the next pod fits.
-    fn grow(&mut self, changed: &mut BTreeSet<Place>) {
+    fn grow(&mut self, changed: &mut BTreeSet<PodRank>) {
         while let Some(boundary) = self.boundary.clone() {
             let Some(amounts) = self.pods.get(&boundary).cloned() else { return };
-            add(&mut self.in_sum, &amounts);
+            add(&mut self.in_quota, &amounts);
             if !self.within_min() {
-                subtract(&mut self.in_sum, &amounts);
+                subtract(&mut self.in_quota, &amounts);
                 return;
             }
             self.over_pods -= 1;
@@ -176,18 +203,22 @@ impl Governing {
         }
     }
 
-    fn label(&self, place: &Place) -> Label {
-        let state = if self.is_in(place) { QuotaState::InQuota } else { QuotaState::OverQuota };
+    fn label(&self, rank: &PodRank) -> Label {
+        let state = if self.is_in(rank) { QuotaState::InQuota } else { QuotaState::OverQuota };
         Label { quota: self.key.clone(), state }
     }
 
-    fn reading(&self) -> Reading {
-        Reading {
+    fn labels(&self, changed: &BTreeSet<PodRank>) -> BTreeMap<PodUid, Option<Label>> {
+        changed.iter().map(|rank| (rank.uid.clone(), Some(self.label(rank)))).collect()
+    }
+
+    fn levels(&self) -> QuotaLevels {
+        QuotaLevels {
             key: self.key.clone(),
             description: self.description.clone(),
             min: self.min.clone(),
             used: self.used.clone(),
-            in_quota: self.in_sum.clone(),
+            in_quota: self.in_quota.clone(),
             over_pods: self.over_pods,
         }
     }
@@ -195,95 +226,104 @@ impl Governing {
 
 impl Quotas {
     /// Takes up the quotas of a state. Pods are added after by [`Self::pod_started`].
-    pub(crate) fn restore(states: Vec<(QuotaKey, StoredQuota)>) -> Self {
+    pub(crate) fn restore(states: Vec<(QuotaKey, SavedQuota)>) -> Self {
         let stale = states.iter().map(|((cluster, _), _)| cluster.clone()).collect();
-        Self { stored: states.into_iter().collect(), stale, ..Self::default() }
-    }
-
-    /// What the next hour needs.
-    pub(crate) fn into_states(self) -> Vec<(QuotaKey, StoredQuota)> {
-        self.stored.into_iter().collect()
+        Self { saved: states.into_iter().collect(), stale, ..Self::default() }
     }
 
     /// A `QuotaSet`.
     pub(crate) fn set(&mut self, description: Arc<QuotaSet>, now: Timestamp) {
         let key = (description.cluster_id.clone(), description.quota_id.clone());
         self.stale.insert(key.0.clone());
-        match self.stored.get_mut(&key) {
+        match self.saved.get_mut(&key) {
             Some(stored) => stored.description = description,
             None => {
-                self.stored.insert(key, StoredQuota { description, first_set: now });
+                self.saved.insert(key, SavedQuota { description, first_set: now });
             }
         }
     }
 
     /// A `QuotaDeleted`.
     pub(crate) fn delete(&mut self, key: &QuotaKey) {
-        if self.stored.remove(key).is_some() {
+        if self.saved.remove(key).is_some() {
             self.stale.insert(key.0.clone());
         }
     }
 
     /// A pod starts.
-    pub(crate) fn pod_started(&mut self, shape: &Arc<PodShape>) {
-        let namespace = namespace_of(shape);
-        let place = Place::of(shape);
-        if let Some(governing) = self.governing(&namespace) {
+    ///
+    /// # Errors
+    /// When what the pods of its quota request passes 128 bits.
+    pub(crate) fn pod_started(&mut self, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
+        let namespace = namespace_of(spec);
+        let rank = PodRank::of(spec);
+        if let Some(quota) = self.governing(&namespace) {
             let mut changed = BTreeSet::new();
-            governing.insert(place.clone(), shape, &mut changed);
-            let labels = labels(governing, &changed);
+            quota.insert(rank.clone(), spec, &mut changed)?;
+            let labels = quota.labels(&changed);
             self.labels.extend(labels);
             self.moved.insert(namespace.0.clone());
         }
-        self.pods.entry(namespace).or_default().insert(place, shape.clone());
+        self.pods.entry(namespace).or_default().insert(rank, spec.clone());
+        Ok(())
     }
 
     /// A pod ends, or is about to be described anew.
-    pub(crate) fn pod_ended(&mut self, shape: &Arc<PodShape>) {
-        let namespace = namespace_of(shape);
-        let place = Place::of(shape);
-        if let Some(governing) = self.governing(&namespace) {
+    pub(crate) fn pod_ended(&mut self, spec: &Arc<PodSpec>) {
+        let namespace = namespace_of(spec);
+        let rank = PodRank::of(spec);
+        if let Some(quota) = self.governing(&namespace) {
             let mut changed = BTreeSet::new();
-            governing.remove(&place, &mut changed);
-            let labels = labels(governing, &changed);
+            quota.remove(&rank, &mut changed);
+            let labels = quota.labels(&changed);
             self.labels.extend(labels);
             self.moved.insert(namespace.0.clone());
         }
         // A label decided earlier in this instant must not outlive the run that it was for.
-        self.labels.retain(|(uid, _)| *uid != place.uid);
+        self.labels.remove(&rank.uid);
         if let Some(pods) = self.pods.get_mut(&namespace) {
-            pods.remove(&place);
+            pods.remove(&rank);
             if pods.is_empty() {
                 self.pods.remove(&namespace);
             }
         }
     }
 
-    /// Ends an instant: decides who governs where quotas have changed, and brings the account up to date. Returns the
-    /// labels that have changed, the last of a pod standing.
-    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<(PodUid, Option<Label>)> {
+    /// Ends an instant: decides who governs where quotas have changed, and brings the ledgers up to date. Returns the
+    /// labels that have been decided.
+    ///
+    /// # Errors
+    /// When what the pods of one quota request passes 128 bits.
+    pub(crate) fn end_instant(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<BTreeMap<PodUid, Option<Label>>, EngineError> {
         for cluster in std::mem::take(&mut self.stale) {
-            self.rebuild(&cluster);
+            self.rebuild(&cluster)?;
             self.moved.insert(cluster);
         }
         for cluster in std::mem::take(&mut self.moved) {
             if let Some(cluster) = self.clusters.get_mut(&cluster) {
-                cluster.ledger.read(now, cluster.governing.values().map(Governing::reading).collect());
+                let levels = cluster.governing.values().map(GoverningQuota::levels).collect();
+                cluster.ledger.record(now, levels);
             }
         }
-        std::mem::take(&mut self.labels)
+        Ok(std::mem::take(&mut self.labels))
     }
 
-    /// Ends the hour: the account of every cluster that had quotas.
-    pub(crate) fn close(&mut self, now: Timestamp) -> BTreeMap<ClusterId, ClusterLedger> {
+    /// Ends the hour: what the next one needs, and the ledger of every cluster that had quotas.
+    pub(crate) fn finish(
+        mut self,
+        end: Timestamp,
+    ) -> (Vec<(QuotaKey, SavedQuota)>, BTreeMap<ClusterId, ClusterLedger>) {
         for cluster in self.clusters.values_mut() {
-            cluster.ledger.read(now, Vec::new());
+            cluster.ledger.record(end, Vec::new());
         }
-        let clusters = std::mem::take(&mut self.clusters);
-        clusters.into_iter().map(|(id, cluster)| (id, cluster.ledger)).collect()
+        let ledgers = self.clusters.into_iter().map(|(id, cluster)| (id, cluster.ledger));
+        (self.saved.into_iter().collect(), ledgers.collect())
     }
 
-    fn governing(&mut self, namespace: &(ClusterId, Text)) -> Option<&mut Governing> {
+    fn governing(&mut self, namespace: &Namespace) -> Option<&mut GoverningQuota> {
         if self.stale.contains(&namespace.0) {
             return None;
         }
@@ -293,26 +333,8 @@ impl Quotas {
     }
 
     /// Decides anew which quotas of a cluster govern which namespaces, and labels all their pods.
-    fn rebuild(&mut self, cluster_id: &ClusterId) {
-        let from = (cluster_id.clone(), QuotaId::from(""));
-        let stored = self.stored.range(from..).take_while(|((cluster, _), _)| cluster == cluster_id);
-        let mut ranked: Vec<(&QuotaKey, &StoredQuota)> = stored.collect();
-        ranked.sort_by_key(|((_, id), quota)| {
-            (quota.description.kind != QuotaKind::CompositeElasticQuota, quota.first_set, id.clone())
-        });
-        let mut by_namespace: BTreeMap<Text, QuotaId> = BTreeMap::new();
-        let mut governing = BTreeMap::new();
-        for ((_, id), quota) in ranked {
-            for namespace in &quota.description.namespaces {
-                by_namespace.entry(namespace.clone()).or_insert_with(|| id.clone());
-            }
-            let governs = by_namespace.values().any(|governor| governor == id);
-            let composite = quota.description.kind == QuotaKind::CompositeElasticQuota;
-            if governs || (composite && !quota.description.namespaces.is_empty()) {
-                let key = Arc::new((cluster_id.clone(), id.clone()));
-                governing.insert(id.clone(), Governing::new(key, quota.description.clone()));
-            }
-        }
+    fn rebuild(&mut self, cluster_id: &ClusterId) -> Result<(), EngineError> {
+        let (by_namespace, governing) = self.decide_governing(cluster_id);
         let cluster = self.clusters.entry(cluster_id.clone()).or_default();
         cluster.by_namespace = by_namespace;
         cluster.governing = governing;
@@ -321,34 +343,62 @@ impl Quotas {
             let quota = cluster.by_namespace.get(namespace).and_then(|id| cluster.governing.get_mut(id));
             match quota {
                 Some(quota) => {
-                    for (place, shape) in pods {
-                        quota.insert(place.clone(), shape, &mut BTreeSet::new());
+                    for (rank, spec) in pods {
+                        quota.insert(rank.clone(), spec, &mut BTreeSet::new())?;
                     }
                 }
-                None => self.labels.extend(pods.keys().map(|place| (place.uid.clone(), None))),
+                None => self.labels.extend(pods.keys().map(|rank| (rank.uid.clone(), None))),
             }
         }
         for quota in cluster.governing.values() {
             let all = quota.pods.keys();
-            self.labels.extend(all.map(|place| (place.uid.clone(), Some(quota.label(place)))));
+            self.labels.extend(all.map(|rank| (rank.uid.clone(), Some(quota.label(rank)))));
         }
+        Ok(())
+    }
+
+    /// The governing quota of each namespace of a cluster, and those quotas, still without pods.
+    fn decide_governing(
+        &self,
+        cluster_id: &ClusterId,
+    ) -> (BTreeMap<Text, QuotaId>, BTreeMap<QuotaId, GoverningQuota>) {
+        let from = (cluster_id.clone(), QuotaId::from(""));
+        let quotas = self.saved.range(from..).take_while(|((cluster, _), _)| cluster == cluster_id);
+        let mut ranked: Vec<(&QuotaKey, &SavedQuota)> = quotas.collect();
+        ranked.sort_by_key(|((_, id), quota)| {
+            (quota.description.kind != QuotaKind::CompositeElasticQuota, quota.first_set, id.clone())
+        });
+        let mut by_namespace: BTreeMap<Text, QuotaId> = BTreeMap::new();
+        let mut governing = BTreeMap::new();
+        for (key, quota) in ranked {
+            let (_, id) = key;
+            for namespace in &quota.description.namespaces {
+                by_namespace.entry(namespace.clone()).or_insert_with(|| id.clone());
+            }
+            let governs = by_namespace.values().any(|governor| governor == id);
+            // A composite quota counts in what is lent and borrowed even if others govern all its namespaces.
+            let composite = quota.description.kind == QuotaKind::CompositeElasticQuota;
+            if governs || (composite && !quota.description.namespaces.is_empty()) {
+                let quota = GoverningQuota::new(Arc::new(key.clone()), quota.description.clone());
+                governing.insert(id.clone(), quota);
+            }
+        }
+        (by_namespace, governing)
     }
 }
 
-fn namespace_of(shape: &PodShape) -> (ClusterId, Text) {
-    (shape.description.cluster_id.clone(), shape.description.namespace.clone())
+fn namespace_of(spec: &PodSpec) -> Namespace {
+    (spec.description.cluster_id.clone(), spec.description.namespace.clone())
 }
 
-fn labels(quota: &Governing, changed: &BTreeSet<Place>) -> Vec<(PodUid, Option<Label>)> {
-    changed.iter().map(|place| (place.uid.clone(), Some(quota.label(place)))).collect()
-}
-
+/// Adds to what the in-quota pods request: a part of what all request, so it stays below 128 bits.
 fn add(sums: &mut [u128], amounts: &[u128]) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum += amount;
     }
 }
 
+/// Takes a pod's amounts from sums that hold them.
 fn subtract(sums: &mut [u128], amounts: &[u128]) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum -= amount;

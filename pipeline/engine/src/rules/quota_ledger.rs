@@ -1,8 +1,14 @@
-//! The hour's account of a cluster's quotas: integrals and peaks of what each guarantees, uses, borrows and lends.
+//! What quotas lend and borrow (RULES.md section 4): integrals and peaks over the hour, for table `quota_usage`.
 //!
-//! At an instant and for each resource, the pool is the sum over quotas of max(0, min - used); guaranteed is the pool
-//! times min over the sum of min, floored; borrowed is max(0, used - min); lent is a quota's part, by its own
-//! max(0, min - used), of the smaller of the pool and what others borrow. Peaks are over states of positive length.
+//! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0, min - used);
+//! guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is a quota's part, by its
+//! own max(0, min - used), of the smaller of the pool and what is borrowed. No quota goes before another.
+//!
+//! **Interval ends**: a level holds from its instant up to the next. Peaks are over states of positive length, so what
+//! comes and goes within one instant leaves no trace.
+//!
+//! **Rounding**: guaranteed is floored to the millicore, byte, or whole unit of any other resource. Integrals are exact
+//! integers, and lent is kept over its pool as the denominator until its row is made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +17,15 @@ use dashu_int::UBig;
 use prorata_schemas::Text;
 use prorata_schemas::event::QuotaSet;
 use prorata_schemas::ids::QuotaId;
+use prorata_schemas::quantity::{CPU, counts_bytes};
 use prorata_schemas::time::Timestamp;
 
-use crate::exact::div_rem;
-use crate::timeline::size::quota_step;
-use crate::timeline::slices::Span;
+use crate::timeline::span::Span;
 use crate::timeline::state::QuotaKey;
 
-/// What a quota says at an instant, amounts in the order of `min`.
+/// The levels of a quota at an instant, amounts in the order of `min`.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct QuotaLevels {
     pub(crate) key: Arc<QuotaKey>,
     pub(crate) description: Arc<QuotaSet>,
     pub(crate) min: Vec<(Text, u128)>,
@@ -31,7 +36,7 @@ pub(crate) struct Reading {
 
 /// Integrals of one quota and resource, in bytes or thousandths times microseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct ResourceAccount {
     pub(crate) min: UBig,
     pub(crate) max: UBig,
     /// Microseconds for which a max was set.
@@ -43,7 +48,8 @@ pub(crate) struct Account {
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
     pub(crate) borrowed: UBig,
-    /// Lent amounts times the pool that they are a part of, by that pool.
+    /// Lent amounts times the pool that they are a part of, by that pool: fractions of one denominator add up as
+    /// integers.
     pub(crate) lent: BTreeMap<u128, UBig>,
     /// When more was borrowed than guaranteed.
     pub(crate) above_guaranteed: Vec<Span>,
@@ -55,27 +61,29 @@ pub(crate) struct Account {
 pub(crate) struct QuotaAccount {
     /// As last described while it counted.
     pub(crate) description: Arc<QuotaSet>,
-    pub(crate) resources: BTreeMap<Text, Account>,
+    pub(crate) resources: BTreeMap<Text, ResourceAccount>,
 }
 
 /// One cluster's quotas in the hour, by quota id.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterLedger {
     since: Timestamp,
-    current: Vec<Standing>,
+    current: Vec<LedgerEntry>,
     pub(crate) quotas: BTreeMap<QuotaId, QuotaAccount>,
 }
 
+/// A quota's levels since the ledger's last entry.
 #[derive(Debug)]
-struct Standing {
+struct LedgerEntry {
     key: Arc<QuotaKey>,
     description: Arc<QuotaSet>,
     over_pods: u64,
-    resources: Vec<Amounts>,
+    resources: Vec<ResourceLevels>,
 }
 
+/// Levels of one quota and resource, in bytes or thousandths.
 #[derive(Debug)]
-struct Amounts {
+struct ResourceLevels {
     resource: Text,
     min: u128,
     max: Option<u128>,
@@ -84,43 +92,43 @@ struct Amounts {
     pool: u128,
     guaranteed: u128,
     borrowed: u128,
-    /// Lent amount times the pool.
+    /// Lent amount times the pool: see [`ResourceAccount::lent`].
     lent: UBig,
 }
 
 /// Sums over the quotas of a cluster that name a resource in `min`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Total {
+struct ClusterTotal {
     pool: u128,
     min: u128,
     borrowed: u128,
 }
 
 impl ClusterLedger {
-    /// Books the time since the last reading, then takes the new one.
-    pub(crate) fn read(&mut self, now: Timestamp, readings: Vec<Reading>) {
+    /// Accrues the time since the last levels, then takes the new ones.
+    pub(crate) fn record(&mut self, now: Timestamp, levels: Vec<QuotaLevels>) {
         if let Some(span) = Span::new(self.since, now) {
-            for standing in std::mem::take(&mut self.current) {
-                let id = standing.key.1.clone();
+            for entry in std::mem::take(&mut self.current) {
+                let id = entry.key.1.clone();
                 let account = self.quotas.entry(id).or_insert_with(|| QuotaAccount {
-                    description: standing.description.clone(),
+                    description: entry.description.clone(),
                     resources: BTreeMap::new(),
                 });
-                account.description = standing.description.clone();
-                for amounts in standing.resources {
+                account.description = entry.description.clone();
+                for amounts in entry.resources {
                     let resource = account.resources.entry(amounts.resource.clone()).or_default();
-                    resource.book(&amounts, standing.over_pods, span);
+                    resource.accrue(&amounts, entry.over_pods, span);
                 }
             }
         }
         self.since = now;
-        let totals = totals(&readings);
-        self.current = readings.into_iter().map(|reading| stand(reading, &totals)).collect();
+        let totals = totals(&levels);
+        self.current = levels.into_iter().map(|levels| entry(levels, &totals)).collect();
     }
 }
 
-impl Account {
-    fn book(&mut self, amounts: &Amounts, over_pods: u64, span: Span) {
+impl ResourceAccount {
+    fn accrue(&mut self, amounts: &ResourceLevels, over_pods: u64, span: Span) {
         let micros = UBig::from(span.micros());
         let add = |sum: &mut UBig, amount: u128| *sum += UBig::from(amount) * &micros;
         add(&mut self.min, amounts.min);
@@ -148,25 +156,26 @@ impl Account {
     }
 }
 
-fn totals(readings: &[Reading]) -> BTreeMap<Text, Total> {
-    let mut totals: BTreeMap<Text, Total> = BTreeMap::new();
-    for reading in readings {
-        for ((resource, min), used) in reading.min.iter().zip(&reading.used) {
+fn totals(levels: &[QuotaLevels]) -> BTreeMap<Text, ClusterTotal> {
+    let mut totals: BTreeMap<Text, ClusterTotal> = BTreeMap::new();
+    for quota in levels {
+        for ((resource, min), used) in quota.min.iter().zip(&quota.used) {
             let total = totals.entry(resource.clone()).or_default();
             total.pool += min.saturating_sub(*used);
             total.min += min;
-            total.borrowed += used.saturating_sub(*min);
+            // Only the smaller of this and the pool is ever lent, so a sum past 128 bits may stay at the top.
+            total.borrowed = total.borrowed.saturating_add(used.saturating_sub(*min));
         }
     }
     totals
 }
 
-fn stand(reading: Reading, totals: &BTreeMap<Text, Total>) -> Standing {
-    let amounts = reading.min.iter().zip(&reading.used).zip(&reading.in_quota);
+fn entry(levels: QuotaLevels, totals: &BTreeMap<Text, ClusterTotal>) -> LedgerEntry {
+    let amounts = levels.min.iter().zip(&levels.used).zip(&levels.in_quota);
     let resources = amounts.map(|(((resource, min), used), in_quota)| {
         let total = totals.get(resource).copied().unwrap_or_default();
-        let max = reading.description.max.as_ref().and_then(|max| max.get(resource));
-        Amounts {
+        let max = levels.description.max.as_ref().and_then(|max| max.get(resource));
+        ResourceLevels {
             resource: resource.clone(),
             min: *min,
             max: max.map(|quantity| quantity.amount),
@@ -179,17 +188,22 @@ fn stand(reading: Reading, totals: &BTreeMap<Text, Total>) -> Standing {
         }
     });
     let resources = resources.collect();
-    Standing { key: reading.key, description: reading.description, over_pods: reading.over_pods, resources }
+    LedgerEntry { key: levels.key, description: levels.description, over_pods: levels.over_pods, resources }
 }
 
 /// A quota's part of the pool by its min, floored to whole steps of the resource.
-fn guaranteed(total: Total, min: u128, step: u128) -> u128 {
+fn guaranteed(total: ClusterTotal, min: u128, step: u128) -> u128 {
     if total.min == 0 {
         return 0;
     }
-    let part = UBig::from(total.pool) * UBig::from(min);
-    let (whole, _) = div_rem(&part, &UBig::from(total.min));
-    u128::try_from(whole).unwrap_or(u128::MAX) / step * step
+    // At most the pool, as min is a part of the sum of min.
+    let part = UBig::from(total.pool) * UBig::from(min) / UBig::from(total.min);
+    u128::try_from(part).unwrap_or(total.pool) / step * step
+}
+
+/// The smallest part of a resource that a guaranteed amount is floored to: millicore, byte, or whole unit.
+fn quota_step(resource: &str) -> u128 {
+    if resource == CPU || counts_bytes(resource) { 1 } else { 1000 }
 }
 
 #[cfg(test)]
@@ -198,7 +212,7 @@ mod tests {
 
     #[test]
     fn guaranteed_is_floored_to_the_step_of_the_resource() {
-        let total = |pool, min| Total { pool, min, borrowed: 0 };
+        let total = |pool, min| ClusterTotal { pool, min, borrowed: 0 };
         assert_eq!(guaranteed(total(15, 60), 10, 1), 2);
         assert_eq!(guaranteed(total(68_000, 88_000), 64_000, 1000), 49_000);
         assert_eq!(guaranteed(total(5, 0), 0, 1), 0);

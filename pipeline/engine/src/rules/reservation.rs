@@ -1,10 +1,16 @@
-//! Capacity reservations (ACS): which unit serves which serverless pod, and so how many units are unused.
+//! Capacity reservations (RULES.md section 2, Alibaba Cloud ACS): which unit serves which serverless pod.
 //!
-//! Matching decides only what is unused; pods pay their own rate either way. A starting pod takes the smallest unit
-//! that fits: by cpu, memory, then creation, then id. A unit that becomes free is offered at once to running unmatched
-//! pods, oldest start first, then uid. A match is sticky until it no longer satisfies the conditions. When a quantity
-//! falls below its matches, those with the latest match, then start, then uid lose theirs.
-//! A reservation is effective on [starts_at, ends_at).
+//! **Decides** how many units of a reservation are unused, and nothing else: pods pay their own rate either way.
+//!
+//! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id. A unit
+//! that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and each takes its
+//! smallest fitting unit. A match is sticky: it ends only when it no longer satisfies the conditions. When a quantity
+//! falls below its matches, those with the latest match, then start, then uid lose theirs and wait again.
+//!
+//! **Interval ends**: a reservation is effective on [starts_at, ends_at), and each match takes full effect before the
+//! next step of the same instant.
+//!
+//! **Rounding**: none; units are whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,25 +21,29 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::size::{PodShape, Shape};
-use crate::timeline::slices::{ReservationSlice, Span};
-use crate::timeline::state::ReservationState;
+use crate::timeline::size::Shape;
+use crate::timeline::slices::ReservationSlice;
+use crate::timeline::span::Span;
+use crate::timeline::spec::{Amounts, PodSpec};
+use crate::timeline::state::SavedReservation;
 
-/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths.
-type Class = (Text, Text, u128);
+/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit that
+/// becomes free is offered to its own class, not to every waiting pod.
+type UnitClass = (Text, Text, u128);
 
 /// A running serverless pod, as matching sees it.
 #[derive(Clone, Debug)]
 struct Candidate {
-    shape: Arc<PodShape>,
+    spec: Arc<PodSpec>,
     start: Timestamp,
     reservation: Option<ReservationId>,
 }
 
+/// A reservation since its last slice ended.
 #[derive(Debug)]
-struct Live {
+struct LiveReservation {
     description: Arc<ReservationSet>,
-    unit: Shape,
+    unit: Amounts,
     active: bool,
     matched: BTreeMap<PodUid, Timestamp>,
     since: Timestamp,
@@ -42,16 +52,18 @@ struct Live {
 /// All reservations, all serverless pods, and who holds which unit.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    live: BTreeMap<ReservationId, Live>,
+    live: BTreeMap<ReservationId, LiveReservation>,
     pods: BTreeMap<PodUid, Candidate>,
-    unmatched: BTreeMap<Class, BTreeSet<(Timestamp, PodUid)>>,
+    /// Pods that hold no unit, in the order in which free units are offered to them.
+    unmatched: BTreeMap<UnitClass, BTreeSet<(Timestamp, PodUid)>>,
+    /// Matches that began or ended and have not been taken yet.
     changes: Vec<(PodUid, Option<ReservationId>)>,
     /// Slices of effective reservations so far in the hour.
-    pub(crate) slices: BTreeMap<ReservationId, Vec<ReservationSlice>>,
+    slices: BTreeMap<ReservationId, Vec<ReservationSlice>>,
 }
 
-impl Live {
-    fn class(&self) -> Class {
+impl LiveReservation {
+    fn class(&self) -> UnitClass {
         (self.description.region.clone(), self.description.gpu_model.clone(), self.unit.gpu)
     }
 
@@ -60,8 +72,8 @@ impl Live {
         self.active && self.matched.len() < units && self.description.ends_at.is_none_or(|end| now < end)
     }
 
-    /// The conditions of a match, but for a unit being free.
-    fn fits(&self, pod: &PodShape) -> bool {
+    /// Whether a unit serves the pod; one may not be free.
+    fn fits(&self, pod: &PodSpec) -> bool {
         let (unit, wanted) = (&self.description, &pod.description);
         wanted.region.as_ref() == Some(&unit.region)
             && unit.zone.as_ref().is_none_or(|zone| wanted.zone.as_ref() == Some(zone))
@@ -76,32 +88,21 @@ impl Live {
 impl Reservations {
     /// Takes up the reservations of a state at the hour's start. Pods are added after by [`Self::restore_pod`].
     pub(crate) fn restore(
-        states: BTreeMap<ReservationId, ReservationState>,
+        states: BTreeMap<ReservationId, SavedReservation>,
         now: Timestamp,
         rules: &Rules,
     ) -> Self {
         let live = states.into_iter().map(|(id, state)| {
-            let unit = Shape::of(&state.description.capacity, rules);
+            let unit = Shape::of(&state.description.capacity, rules).amounts();
             let (active, matched) = (state.active, state.matched);
-            (id, Live { description: state.description, unit, active, matched, since: now })
+            (id, LiveReservation { description: state.description, unit, active, matched, since: now })
         });
         Self { live: live.collect(), ..Self::default() }
     }
 
-    /// What the next hour needs.
-    pub(crate) fn into_states(self) -> BTreeMap<ReservationId, ReservationState> {
-        let states = self.live.into_iter().map(|(id, live)| {
-            let Live { description, active, matched, .. } = live;
-            (id, ReservationState { description, active, matched })
-        });
-        states.collect()
-    }
-
-    /// Instants at which a reservation starts or ends by its description.
-    pub(crate) fn scheduled(&self, id: &str) -> impl Iterator<Item = Timestamp> + use<'_> {
-        let live = self.live.get(id);
-        live.into_iter()
-            .flat_map(|live| std::iter::once(live.description.starts_at).chain(live.description.ends_at))
+    /// The description in force of a reservation.
+    pub(crate) fn description(&self, id: &ReservationId) -> Option<&Arc<ReservationSet>> {
+        self.live.get(id).map(|live| &live.description)
     }
 
     /// Ids of all reservations.
@@ -113,18 +114,18 @@ impl Reservations {
     pub(crate) fn restore_pod(
         &mut self,
         uid: &PodUid,
-        shape: &Arc<PodShape>,
+        spec: &Arc<PodSpec>,
         start: Timestamp,
     ) -> Option<ReservationId> {
-        if !shape.is_serverless() {
+        if !spec.is_serverless() {
             return None;
         }
         let held = self.live.iter().find(|(_, live)| live.matched.contains_key(uid));
         let reservation = held.map(|(id, _)| id.clone());
         if reservation.is_none() {
-            self.wait(uid, shape, start);
+            self.wait(uid, spec, start);
         }
-        let candidate = Candidate { shape: shape.clone(), start, reservation: reservation.clone() };
+        let candidate = Candidate { spec: spec.clone(), start, reservation: reservation.clone() };
         self.pods.insert(uid.clone(), candidate);
         reservation
     }
@@ -138,21 +139,27 @@ impl Reservations {
     pub(crate) fn set(&mut self, description: Arc<ReservationSet>, now: Timestamp, rules: &Rules) {
         let id = description.reservation_id.clone();
         self.close_slice(&id, now);
-        let unit = Shape::of(&description.capacity, rules);
+        let unit = Shape::of(&description.capacity, rules).amounts();
         match self.live.get_mut(&id) {
             Some(live) => {
                 live.description = description;
                 live.unit = unit;
             }
             None => {
-                let live = Live { description, unit, active: false, matched: BTreeMap::new(), since: now };
+                let live = LiveReservation {
+                    description,
+                    unit,
+                    active: false,
+                    matched: BTreeMap::new(),
+                    since: now,
+                };
                 self.live.insert(id.clone(), live);
             }
         }
         self.apply(&id, now);
     }
 
-    /// A scheduled start: as a `Set` of that id.
+    /// A scheduled start: as a `ReservationSet` of that id.
     pub(crate) fn start(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         self.apply(id, now);
@@ -179,16 +186,16 @@ impl Reservations {
     pub(crate) fn pod_started(
         &mut self,
         uid: &PodUid,
-        shape: &Arc<PodShape>,
+        spec: &Arc<PodSpec>,
         start: Timestamp,
         now: Timestamp,
     ) {
-        if !shape.is_serverless() {
+        if !spec.is_serverless() {
             return;
         }
-        let candidate = Candidate { shape: shape.clone(), start, reservation: None };
+        let candidate = Candidate { spec: spec.clone(), start, reservation: None };
         self.pods.insert(uid.clone(), candidate);
-        if let Some(class) = self.wait(uid, shape, start) {
+        if let Some(class) = self.wait(uid, spec, start) {
             self.offer(BTreeSet::from([class]), now);
         }
     }
@@ -197,25 +204,24 @@ impl Reservations {
     pub(crate) fn pod_described(
         &mut self,
         uid: &PodUid,
-        shape: &Arc<PodShape>,
+        spec: &Arc<PodSpec>,
         start: Timestamp,
         now: Timestamp,
     ) {
         let held = self.pods.get(uid).and_then(|pod| pod.reservation.clone());
-        let stays = held.is_some_and(|id| {
-            shape.is_serverless() && self.live.get(&id).is_some_and(|live| live.fits(shape))
-        });
+        let stays = held
+            .is_some_and(|id| spec.is_serverless() && self.live.get(&id).is_some_and(|live| live.fits(spec)));
         if stays {
             if let Some(pod) = self.pods.get_mut(uid) {
-                pod.shape = shape.clone();
+                pod.spec = spec.clone();
             }
             return;
         }
         let mut classes = self.leave(uid, now);
-        if shape.is_serverless() {
-            let candidate = Candidate { shape: shape.clone(), start, reservation: None };
+        if spec.is_serverless() {
+            let candidate = Candidate { spec: spec.clone(), start, reservation: None };
             self.pods.insert(uid.clone(), candidate);
-            classes.extend(self.wait(uid, shape, start));
+            classes.extend(self.wait(uid, spec, start));
         }
         self.offer(classes, now);
     }
@@ -226,11 +232,19 @@ impl Reservations {
         self.offer(classes, now);
     }
 
-    /// Ends all slices at the hour's end.
-    pub(crate) fn close(&mut self, now: Timestamp) {
+    /// Ends all slices at the hour's end: what the next hour needs, and the hour's slices.
+    pub(crate) fn finish(
+        mut self,
+        end: Timestamp,
+    ) -> (BTreeMap<ReservationId, SavedReservation>, BTreeMap<ReservationId, Vec<ReservationSlice>>) {
         for id in self.ids() {
-            self.close_slice(&id, now);
+            self.close_slice(&id, end);
         }
+        let states = self.live.into_iter().map(|(id, live)| {
+            let LiveReservation { description, active, matched, .. } = live;
+            (id, SavedReservation { description, active, matched })
+        });
+        (states.collect(), self.slices)
     }
 
     /// Makes a reservation's matches fit its description at this instant, and offers what is free.
@@ -240,7 +254,7 @@ impl Reservations {
         live.active = starts_at <= now && ends_at.is_none_or(|end| now < end);
         let units = if live.active { usize::try_from(live.description.quantity).unwrap_or(0) } else { 0 };
         let pods = &self.pods;
-        let fits = |uid: &PodUid| pods.get(uid).is_some_and(|pod| live.fits(&pod.shape));
+        let fits = |uid: &PodUid| pods.get(uid).is_some_and(|pod| live.fits(&pod.spec));
         let mut lost: Vec<PodUid> = live.matched.keys().filter(|uid| !fits(uid)).cloned().collect();
         let mut kept: Vec<(Timestamp, Timestamp, PodUid)> = Vec::new();
         for (uid, at) in live.matched.iter().filter(|(uid, _)| fits(uid)) {
@@ -257,21 +271,21 @@ impl Reservations {
         self.offer(classes, now);
     }
 
-    /// Pods whose match has ended wait again.
-    fn lose(&mut self, uids: Vec<PodUid>) -> BTreeSet<Class> {
+    /// Pods whose match has ended wait again; the classes that they wait in.
+    fn lose(&mut self, uids: Vec<PodUid>) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         for uid in uids {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             pod.reservation = None;
-            let (shape, start) = (pod.shape.clone(), pod.start);
+            let (spec, start) = (pod.spec.clone(), pod.start);
             self.changes.push((uid.clone(), None));
-            classes.extend(self.wait(&uid, &shape, start));
+            classes.extend(self.wait(&uid, &spec, start));
         }
         classes
     }
 
-    /// A pod is no candidate any more; says which class may have a free unit now.
-    fn leave(&mut self, uid: &PodUid, now: Timestamp) -> BTreeSet<Class> {
+    /// A pod is no candidate any more; the class that may have a free unit now.
+    fn leave(&mut self, uid: &PodUid, now: Timestamp) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         let Some(pod) = self.pods.remove(uid) else { return classes };
         match pod.reservation {
@@ -284,8 +298,7 @@ impl Reservations {
                 }
             }
             None => {
-                if let Some(waiting) = pod_class(&pod.shape).and_then(|class| self.unmatched.get_mut(&class))
-                {
+                if let Some(waiting) = pod_class(&pod.spec).and_then(|class| self.unmatched.get_mut(&class)) {
                     waiting.remove(&(pod.start, uid.clone()));
                 }
             }
@@ -293,14 +306,14 @@ impl Reservations {
         classes
     }
 
-    fn wait(&mut self, uid: &PodUid, shape: &PodShape, start: Timestamp) -> Option<Class> {
-        let class = pod_class(shape)?;
+    fn wait(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) -> Option<UnitClass> {
+        let class = pod_class(spec)?;
         self.unmatched.entry(class.clone()).or_default().insert((start, uid.clone()));
         Some(class)
     }
 
     /// Offers the free units of these classes to unmatched pods, oldest first.
-    fn offer(&mut self, classes: BTreeSet<Class>, now: Timestamp) {
+    fn offer(&mut self, classes: BTreeSet<UnitClass>, now: Timestamp) {
         for class in classes {
             if !self.live.values().any(|live| live.has_free_unit(now) && live.class() == class) {
                 continue;
@@ -311,7 +324,7 @@ impl Reservations {
                 let fitting = self
                     .live
                     .iter()
-                    .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.shape))
+                    .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.spec))
                     .min_by_key(|(id, live)| {
                         (live.unit.cpu, live.unit.memory, live.description.created_at, *id)
                     });
@@ -332,15 +345,22 @@ impl Reservations {
     fn close_slice(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         if let (true, Some(span)) = (live.active, Span::new(live.since, now)) {
-            let used = u64::try_from(live.matched.len()).unwrap_or(u64::MAX);
-            let slice = ReservationSlice { span, description: live.description.clone(), used };
+            let used_units = u64::try_from(live.matched.len()).unwrap_or(u64::MAX);
+            let slice = ReservationSlice { span, description: live.description.clone(), used_units };
             self.slices.entry(id.clone()).or_default().push(slice);
         }
         live.since = now;
     }
 }
 
-fn pod_class(shape: &PodShape) -> Option<Class> {
-    let pod = &shape.description;
-    Some((pod.region.clone()?, pod.gpu_model.clone()?, shape.requests.gpu))
+/// Units of a slice that no pod holds.
+pub(crate) fn unused_units(slice: &ReservationSlice) -> u128 {
+    let units = u128::try_from(slice.description.quantity).unwrap_or(0);
+    units.saturating_sub(u128::from(slice.used_units))
+}
+
+/// The class of units that may serve a pod; none when it names no region or GPU model, as no unit does then.
+fn pod_class(spec: &PodSpec) -> Option<UnitClass> {
+    let pod = &spec.description;
+    Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
 }

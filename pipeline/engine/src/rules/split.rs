@@ -1,141 +1,135 @@
-//! Nodes: split cost allocation (AWS SCAD for accelerated instances).
+//! Node split (RULES.md section 1): how the cost of a node divides over resources, price components and pods.
 //!
-//! A node's cost divides over GPUs, vCPU and memory by weight, `g_r = w_r A_r / W`, at every instant. A pod's part of a
-//! resource is what it was allocated in the hour, `a_r = max(request x runtime, use)`, over what all pods were: its
-//! split `a_r / T_r` with `T_r = max(A_r, sum a_r)`, and its part of what nobody was allocated. A resource allocated to
-//! nobody goes to the node's idle row, and so does everything where W = 0.
+//! **Decides** which part of a node's cost each resource carries, which price component pays it, and which part of a
+//! resource each pod bears. It is AWS split cost allocation for accelerated instances.
 //!
-//! Where commitments cover the node, it has components: its own price keeps `(1 - f_r) g_r` of each resource, and each
-//! commitment brings its money by resource. A pod's part of a resource splits that resource's part of every component.
+//! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of it is idle.
+//! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and each
+//!   commitment brings its money by resource. Commitments come in their own order of precedence (section 3); here no
+//!   component goes before another.
+//! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the hour. Its split is `a_r / T_r` with
+//!   `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated. The two add up to
+//!   `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only where both exist. A pod's part
+//!   of a resource splits that resource's part of every component.
+//! - Idle: a resource that nobody was allocated goes to the node's idle row.
+//!
+//! **Interval ends**: a slice holds its first instant and not its last, so a new price counts from its instant on.
+//! **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
-use dashu_int::ops::Gcd;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
 use prorata_schemas::ids::CommitmentId;
-use prorata_schemas::rules::{Rules, Weights};
+use prorata_schemas::rules::Weights;
 
-use crate::exact::{HOUR_MICROS, one, ratio, units};
-use crate::rules::commitment::money_parts;
-use crate::timeline::size::Shape;
+use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rules::commitment::{COVERAGE_SCALE, money_parts};
 use crate::timeline::slices::NodeSlice;
-
-/// Resources by index: cpu, memory, gpu.
-pub(crate) const RESOURCES: usize = 3;
 
 /// Integer weights that make `sum(w_r x amount_r)` exact for amounts in thousandths and bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct WeightScale([UBig; RESOURCES]);
+pub(crate) struct WeightScale(PerResource<UBig>);
 
-/// One price component of a node in the hour.
+/// One price component of a node in the hour: its own price at one unit price, or one commitment at one unit price.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
+    /// The commitment as last described; none for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
+    /// The node's hourly cost, whoever pays.
     pub(crate) unit_price: Decimal12,
     /// Hours of the node by resource.
-    pub(crate) quantity: [RBig; RESOURCES],
-    /// Cost by resource, in units of 10^-12.
-    pub(crate) cost: [RBig; RESOURCES],
+    pub(crate) quantity: PerResource<RBig>,
+    /// Cost by resource, in atoms.
+    pub(crate) cost: PerResource<RBig>,
     /// Hours of the commitment by resource.
-    pub(crate) commitment_hours: [RBig; RESOURCES],
-    /// Hours while the node had nothing of weight: idle whole.
-    pub(crate) bare_quantity: RBig,
-    /// What those cost.
-    pub(crate) bare_cost: RBig,
+    pub(crate) commitment_hours: PerResource<RBig>,
+    /// Hours in which no resource of the node had any weight (W = 0): all idle.
+    pub(crate) weightless_quantity: RBig,
+    /// What those cost, in atoms.
+    pub(crate) weightless_cost: RBig,
 }
 
 /// A node's hour: its components in row order, and its capacity over time.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHour {
+    /// As last described.
     pub(crate) description: Arc<NodeStarted>,
     pub(crate) components: Vec<Component>,
-    /// Capacity times microseconds.
-    pub(crate) available: [u128; RESOURCES],
+    /// Capacity times microseconds: A_r.
+    pub(crate) available: PerResource<UBig>,
 }
 
 impl WeightScale {
-    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes.
+    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them: only their ratios matter.
     pub(crate) fn new(weights: &Weights) -> Self {
-        let gib = UBig::from(1_u64 << 30);
-        let scaled = [
-            units(weights.cpu) * &gib,
-            units(weights.memory) * UBig::from(1000u32),
-            units(weights.gpu) * &gib,
-        ];
-        let mut divisor = UBig::ZERO;
-        for weight in scaled.iter().filter(|weight| **weight != UBig::ZERO) {
-            divisor = if divisor == UBig::ZERO { weight.clone() } else { divisor.gcd(weight) };
-        }
-        if divisor == UBig::ZERO {
-            divisor = UBig::ONE;
-        }
-        Self(scaled.map(|weight| weight / &divisor))
+        // A weight of a part is its unit's over the parts in the unit. All three, times all parts: integers.
+        let per_unit = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu }.map(atoms);
+        let all_parts: UBig = PARTS_PER_UNIT.iter().map(|parts| UBig::from(*parts)).product();
+        let scaled = per_unit.zip(PARTS_PER_UNIT).map(|(weight, parts)| weight * (&all_parts / parts));
+        let divisor = scaled.iter().fold(UBig::ZERO, |divisor, weight| gcd(&divisor, weight));
+        if divisor.is_zero() { Self(scaled) } else { Self(scaled.map(|weight| weight / &divisor)) }
     }
 
-    fn weigh(&self, amounts: &[UBig; RESOURCES]) -> [UBig; RESOURCES] {
-        let mut weighed: [UBig; RESOURCES] = Default::default();
-        for ((part, weight), amount) in weighed.iter_mut().zip(&self.0).zip(amounts) {
-            *part = weight * amount;
-        }
-        weighed
+    fn weigh(&self, amounts: &PerResource<UBig>) -> PerResource<UBig> {
+        self.0.as_ref().zip(amounts.as_ref()).map(|(weight, amount)| weight * amount)
     }
 }
 
 impl Component {
-    fn new(commitment: Option<Arc<CommitmentSet>>, unit_price: Decimal12) -> Self {
-        let zeros = || [RBig::ZERO, RBig::ZERO, RBig::ZERO];
+    fn new(unit_price: Decimal12) -> Self {
         Self {
-            commitment,
+            commitment: None,
             unit_price,
-            quantity: zeros(),
-            cost: zeros(),
-            commitment_hours: zeros(),
-            bare_quantity: RBig::ZERO,
-            bare_cost: RBig::ZERO,
+            quantity: PerResource::default(),
+            cost: PerResource::default(),
+            commitment_hours: PerResource::default(),
+            weightless_quantity: RBig::ZERO,
+            weightless_cost: RBig::ZERO,
         }
     }
 
-    /// All hours of the node that it covers.
+    /// All hours of the node that it pays for.
     pub(crate) fn total_quantity(&self) -> RBig {
-        self.quantity.iter().fold(self.bare_quantity.clone(), |sum, part| sum + part)
+        self.quantity.sum() + &self.weightless_quantity
     }
 
-    /// All its cost.
+    /// All its cost, in atoms.
     pub(crate) fn total_cost(&self) -> RBig {
-        self.cost.iter().fold(self.bare_cost.clone(), |sum, part| sum + part)
+        self.cost.sum() + &self.weightless_cost
     }
 
     fn is_empty(&self) -> bool {
-        self.total_quantity() == RBig::ZERO && self.total_cost() == RBig::ZERO
+        self.total_quantity().is_zero() && self.total_cost().is_zero()
     }
 }
+
+/// Components by commitment and unit price: in row order, the node's own price first.
+type Components = BTreeMap<(Option<CommitmentId>, Decimal12), Component>;
 
 impl NodeHour {
     /// Builds the components of a node from its slices; none when it did not run.
     pub(crate) fn new(slices: &[NodeSlice], scale: &WeightScale) -> Option<Self> {
         let last = slices.last()?;
-        let mut components: BTreeMap<(Option<CommitmentId>, Decimal12), Component> = BTreeMap::new();
-        let mut available = [0; RESOURCES];
-        for slice in merged(slices) {
-            let micros = slice.span_micros;
-            for (sum, amount) in available.iter_mut().zip(slice.capacity.amounts()) {
-                *sum += amount * micros;
-            }
-            add_slice(&mut components, &slice, scale);
+        let mut components = Components::new();
+        let mut available = PerResource::<UBig>::default();
+        for stretch in merged(slices) {
+            available += stretch.slice.spec.capacity.map(|amount| UBig::from(amount) * stretch.micros);
+            add_stretch(&mut components, &stretch, scale);
         }
         let components = components.into_values().filter(|component| !component.is_empty()).collect();
-        Some(Self { description: last.shape.description.clone(), components, available })
+        Some(Self { description: last.spec.description.clone(), components, available })
     }
 }
 
-/// Slices that differ in nothing a component reads, taken together.
+/// Slices that differ in nothing that a component reads, taken together: a node that is described again and again
+/// without a new price or capacity costs one step of rational arithmetic instead of many.
 struct Stretch<'a> {
-    span_micros: u128,
-    capacity: Shape,
+    micros: u128,
     slice: &'a NodeSlice,
 }
 
@@ -143,76 +137,177 @@ fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
     let mut stretches: Vec<Stretch<'_>> = Vec::new();
     for slice in slices {
         let same = |stretch: &Stretch<'_>| {
-            stretch.capacity == slice.shape.capacity
-                && stretch.slice.shape.description.hourly_cost == slice.shape.description.hourly_cost
-                && stretch.slice.cover == slice.cover
+            stretch.slice.spec.capacity == slice.spec.capacity
+                && stretch.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
+                && stretch.slice.coverage == slice.coverage
         };
         match stretches.last_mut().filter(|stretch| same(stretch)) {
-            Some(stretch) => stretch.span_micros += slice.span.micros(),
-            None => stretches.push(Stretch {
-                span_micros: slice.span.micros(),
-                capacity: slice.shape.capacity,
-                slice,
-            }),
+            Some(stretch) => stretch.micros += slice.span.micros(),
+            None => stretches.push(Stretch { micros: slice.span.micros(), slice }),
         }
     }
     stretches
 }
 
-fn add_slice(
-    components: &mut BTreeMap<(Option<CommitmentId>, Decimal12), Component>,
-    stretch: &Stretch<'_>,
-    scale: &WeightScale,
-) {
-    let price = stretch.slice.shape.description.hourly_cost;
-    let micros = UBig::from(stretch.span_micros);
-    let weighed = scale.weigh(&stretch.capacity.amounts().map(UBig::from));
-    let whole: UBig = weighed.iter().fold(UBig::ZERO, |sum, part| sum + part);
-    let fine_scale = one() * one();
-    let mut own = weighed.map(|part| part * &fine_scale);
-    // Hours by resource are weighed amounts x time over this.
-    let under = &whole * &fine_scale * UBig::from(HOUR_MICROS);
-    for cover in stretch.slice.cover.iter() {
-        let key = (Some(cover.commitment.commitment_id.clone()), price);
-        let component =
-            components.entry(key).or_insert_with(|| Component::new(Some(cover.commitment.clone()), price));
-        component.commitment = Some(cover.commitment.clone());
-        let covered = scale.weigh(&cover.fine);
-        let money = money_parts(&cover.commitment, &cover.fine);
-        let hourly_cost = RBig::from(units(cover.commitment.hourly_cost));
-        for index in 0..RESOURCES {
-            own[index] -= &covered[index];
-            component.quantity[index] += ratio(&covered[index] * &micros, under.clone());
-            let hours = &money[index] * ratio(micros.clone(), UBig::from(HOUR_MICROS));
-            component.cost[index] += &hours * &hourly_cost;
-            component.commitment_hours[index] += hours;
-        }
+/// Adds what a stretch of time costs to the components that pay for it.
+fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &WeightScale) {
+    let price = stretch.slice.spec.description.hourly_cost;
+    let time = hours(stretch.micros);
+    let weighed = scale.weigh(&stretch.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
+    // Hours of the node by resource are weighed amounts x time over W, all in the scale of coverage.
+    let denominator = weighed.sum() * UBig::from(HOUR_MICROS);
+    let micros = UBig::from(stretch.micros);
+    let node_hours =
+        |weighed: PerResource<UBig>| weighed.map(|amount| ratio(amount * &micros, denominator.clone()));
+    let mut uncovered = weighed;
+    for coverage in stretch.slice.coverage.iter() {
+        let commitment = &coverage.commitment;
+        let key = (Some(commitment.commitment_id.clone()), price);
+        let component = components.entry(key).or_insert_with(|| Component::new(price));
+        component.commitment = Some(commitment.clone());
+        let covered = scale.weigh(&coverage.amounts);
+        uncovered = uncovered.zip(covered.as_ref()).map(|(left, covered)| left - covered);
+        component.quantity += node_hours(covered);
+        let commitment_hours = money_parts(commitment, &coverage.amounts).map(|part| part * &time);
+        let hourly_cost = RBig::from(atoms(commitment.hourly_cost));
+        component.cost += commitment_hours.as_ref().map(|hours| hours * &hourly_cost);
+        component.commitment_hours += commitment_hours;
     }
-    let component = components.entry((None, price)).or_insert_with(|| Component::new(None, price));
-    let price = RBig::from(units(price));
-    if whole == UBig::ZERO {
-        let hours = ratio(micros, UBig::from(HOUR_MICROS));
-        component.bare_cost += &hours * &price;
-        component.bare_quantity += hours;
+    let component = components.entry((None, price)).or_insert_with(|| Component::new(price));
+    let hourly_cost = RBig::from(atoms(price));
+    if denominator.is_zero() {
+        component.weightless_cost += &time * hourly_cost;
+        component.weightless_quantity += time;
         return;
     }
-    for (index, part) in own.into_iter().enumerate() {
-        let hours = ratio(part * &micros, under.clone());
-        component.cost[index] += &hours * &price;
-        component.quantity[index] += hours;
+    let quantity = node_hours(uncovered);
+    component.cost += quantity.as_ref().map(|hours| hours * &hourly_cost);
+    component.quantity += quantity;
+}
+
+/// How pods share the resources of a node. A pod's part of a sum over resources of `x_r` is
+/// `sum(x_r x part_r) / denominator`.
+///
+/// One denominator for all pods and resources keeps rows free of greatest common divisors: a pod's cost is three
+/// products and two sums of integers.
+pub(crate) struct Shares {
+    /// By pod: `a_r / sum a_r`, times the denominator.
+    pub(crate) parts: Vec<PerResource<UBig>>,
+    pub(crate) denominator: UBig,
+    /// Whether anybody was allocated the resource.
+    pub(crate) allocated: PerResource<bool>,
+    /// None when no resource has an unused part.
+    pub(crate) split: Option<SplitParts>,
+}
+
+/// The split part of what pods bear of each resource, `min(1, sum a_r / A_r)`; the rest is unused.
+pub(crate) struct SplitParts {
+    pub(crate) numerators: PerResource<UBig>,
+    pub(crate) denominator: UBig,
+}
+
+impl Shares {
+    /// Shares by what each pod was allocated and by the node's capacity, both in amounts times microseconds.
+    pub(crate) fn new(pods: &[PerResource<UBig>], available: &PerResource<UBig>) -> Self {
+        let mut sums = PerResource::<UBig>::default();
+        let mut divisors = PerResource::<UBig>::default();
+        for amounts in pods {
+            sums += amounts.as_ref();
+            divisors = divisors.zip(amounts.as_ref()).map(|(divisor, amount)| gcd(&divisor, amount));
+        }
+        // Requests are round numbers, so dividing by their common divisor keeps the denominator small.
+        let reduced = |(amount, divisor): (&UBig, &UBig)| {
+            if divisor.is_zero() { UBig::ZERO } else { amount / divisor }
+        };
+        let reduced_sums = sums.as_ref().zip(divisors.as_ref()).map(reduced);
+        let denominator: UBig = reduced_sums.iter().filter(|sum| !sum.is_zero()).product();
+        let others = reduced_sums.map(|sum| if sum.is_zero() { UBig::ZERO } else { &denominator / sum });
+        let parts = pods.iter().map(|amounts| {
+            let reduced = amounts.as_ref().zip(divisors.as_ref()).map(reduced);
+            reduced.zip(others.as_ref()).map(|(amount, others)| amount * others)
+        });
+        Self {
+            parts: parts.collect(),
+            denominator,
+            allocated: sums.as_ref().map(|sum| !sum.is_zero()),
+            split: SplitParts::new(&sums, available),
+        }
     }
 }
 
-/// The weight scale of a set of rules.
-pub(crate) fn scale_of(rules: &Rules) -> WeightScale {
-    WeightScale::new(&rules.weights)
+impl SplitParts {
+    fn new(sums: &PerResource<UBig>, available: &PerResource<UBig>) -> Option<Self> {
+        let pairs = sums.as_ref().zip(available.as_ref());
+        let is_partial = |(sum, available): (&UBig, &UBig)| !sum.is_zero() && sum < available;
+        if !pairs.into_iter().any(is_partial) {
+            return None;
+        }
+        let fractions = pairs.map(|(sum, available)| {
+            if !is_partial((sum, available)) {
+                return (UBig::ONE, UBig::ONE);
+            }
+            let divisor = gcd(sum, available);
+            (sum / &divisor, available / divisor)
+        });
+        let denominator: UBig = fractions.iter().map(|(_, denominator)| denominator).product();
+        let numerators = fractions.map(|(numerator, part)| numerator * (&denominator / part));
+        Some(Self { numerators, denominator })
+    }
 }
 
-/// Greatest common divisor; that of zero and a number is the number.
-pub(crate) fn gcd(a: u128, b: u128) -> u128 {
-    let (mut a, mut b) = (a, b);
-    while b != 0 {
-        (a, b) = (b, a % b);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
+        PerResource { cpu, memory, gpu }.map(UBig::from)
     }
-    a
+
+    fn parts(shares: &Shares, pod: usize) -> PerResource<RBig> {
+        shares.parts[pod].clone().map(|part| ratio(part, shares.denominator.clone()))
+    }
+
+    fn fraction(numerator: u64, denominator: u64) -> RBig {
+        ratio(UBig::from(numerator), UBig::from(denominator))
+    }
+
+    #[test]
+    fn weights_are_scaled_to_parts_and_reduced() {
+        // 0.9 a vCPU and 0.1 a GiB: a thousandth of a vCPU weighs as much as 9 x 2^30 / 1000 bytes.
+        let scale = WeightScale::new(&Weights::default());
+        let weighed = scale.weigh(&amounts(1000, 9 << 30, 100));
+        assert_eq!(weighed.cpu, weighed.memory);
+        assert_eq!(weighed.cpu, weighed.gpu);
+        let none = Weights { gpu: Decimal12::ZERO, cpu: Decimal12::ZERO, memory: Decimal12::ZERO };
+        assert_eq!(WeightScale::new(&none).weigh(&amounts(1, 2, 3)), PerResource::default());
+    }
+
+    #[test]
+    fn pods_share_what_they_were_allocated_and_nobody_gets_the_rest() {
+        let shares = Shares::new(&[amounts(10, 5, 0), amounts(30, 0, 0)], &amounts(80, 5, 8));
+        assert_eq!(
+            parts(&shares, 0),
+            PerResource { cpu: fraction(1, 4), memory: RBig::ONE, gpu: RBig::ZERO }
+        );
+        assert_eq!(parts(&shares, 1), PerResource { cpu: fraction(3, 4), ..PerResource::default() });
+        assert_eq!(shares.allocated, PerResource { cpu: true, memory: true, gpu: false });
+        let split = shares.split.unwrap();
+        assert_eq!(ratio(split.numerators.cpu, split.denominator.clone()), fraction(1, 2));
+        assert_eq!(ratio(split.numerators.memory, split.denominator), RBig::ONE);
+    }
+
+    #[test]
+    fn a_node_that_is_full_or_overcommitted_has_nothing_unused() {
+        let pods = [amounts(70, 5, 1), amounts(30, 5, 1)];
+        assert!(Shares::new(&pods, &amounts(80, 10, 2)).split.is_none());
+        assert!(Shares::new(&[], &amounts(80, 10, 2)).split.is_none());
+    }
+
+    #[test]
+    fn allocated_time_beyond_128_bits_is_exact() {
+        let huge = UBig::from(u128::MAX) * UBig::from(HOUR_MICROS);
+        let pod = PerResource { gpu: huge.clone(), ..PerResource::default() };
+        let shares = Shares::new(&[pod.clone(), pod], &PerResource { gpu: huge, ..PerResource::default() });
+        assert_eq!(parts(&shares, 0).gpu, fraction(1, 2));
+    }
 }

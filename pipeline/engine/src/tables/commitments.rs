@@ -1,13 +1,12 @@
-//! `commitment_utilization`: what each commitment covered, and what there was to cover.
+//! `commitment_utilization`: what each commitment covered, and what there was to cover (RULES.md section 3).
 //!
-//! Utilization over a span is half covered by committed vCPU-time and half covered by committed GiB-time; a zero total
-//! on one side leaves the other alone, two zeros leave GPU-time, three zeros give 0. Raw utilization has all matching
-//! provisioned capacity in place of covered.
+//! Utilization over the hour is covered over committed resource-time, weighed as `rules/commitment.rs` weighs the
+//! money of a commitment. Raw utilization has all matching provisioned capacity in place of covered, so over-use shows
+//! above 1.
 
 use std::collections::BTreeMap;
 
 use dashu_int::UBig;
-use dashu_ratio::RBig;
 use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, ResourceHours, RowKind,
@@ -15,114 +14,126 @@ use prorata_schemas::rows::{
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, one, ratio, round};
-use crate::rows::draft::sum;
-use crate::rules::commitment::{History, committed, fine};
-use crate::rules::split::RESOURCES;
-use crate::timeline::slices::NodeSlice;
-use crate::timeline::state::NodeKey;
+use crate::exact::{HOUR_MICROS, ratio, round, sum};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rules::commitment::{COVERAGE_SCALE, committed, scaled, utilization_parts};
+use crate::tables::of_kind;
+use crate::timeline::slices::{CommitmentHour, Slices};
 
-/// Amounts times microseconds, in units of 10^-24.
-type Wide = [UBig; RESOURCES];
+/// Amounts in the scale of coverage, times microseconds.
+type Integrals = PerResource<UBig>;
+
+/// The rows of `cost_allocation` that one commitment pays for.
+#[derive(Debug, Default)]
+struct CommitmentRows<'a> {
+    used: Vec<&'a CostRow>,
+    unused: Vec<&'a CostRow>,
+}
 
 /// Rows by commitment id: those that existed for more than 0 µs of the hour and had not expired before it.
+///
+/// # Errors
+/// When an amount passes its column.
 pub(crate) fn commitment_utilization(
-    histories: &BTreeMap<CommitmentId, History>,
-    nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
+    slices: &Slices,
     rows: &[CostRow],
     hour: Hour,
 ) -> Result<Vec<CommitmentUtilizationRow>, EngineError> {
-    let shown = histories.iter().filter(|(_, history)| history.existed_micros > 0 && history.unexpired);
-    shown.map(|(id, history)| row(id, history, nodes, rows, hour)).collect()
+    if slices.commitments.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = rows_by_commitment(rows);
+    let mut covered = covered_by_cluster(slices);
+    let shown = slices.commitments.iter().filter(|(_, seen)| seen.existed_micros > 0 && seen.unexpired);
+    let none = CommitmentRows::default();
+    shown
+        .map(|(id, seen)| {
+            let rows = rows.get(id).unwrap_or(&none);
+            row(id, seen, covered.remove(id).unwrap_or_default(), rows, hour)
+        })
+        .collect()
+}
+
+fn rows_by_commitment(rows: &[CostRow]) -> BTreeMap<&CommitmentId, CommitmentRows<'_>> {
+    let mut by_commitment: BTreeMap<&CommitmentId, CommitmentRows<'_>> = BTreeMap::new();
+    for kind in [RowKind::PodNode, RowKind::NodeIdle, RowKind::CommitmentUnused] {
+        for row in of_kind(rows, kind) {
+            let Some(id) = &row.commitment_id else { continue };
+            let entry = by_commitment.entry(id).or_default();
+            if kind == RowKind::CommitmentUnused { entry.unused.push(row) } else { entry.used.push(row) }
+        }
+    }
+    by_commitment
+}
+
+fn covered_by_cluster(slices: &Slices) -> BTreeMap<&CommitmentId, BTreeMap<&ClusterId, Integrals>> {
+    let mut covered: BTreeMap<&CommitmentId, BTreeMap<&ClusterId, Integrals>> = BTreeMap::new();
+    for ((cluster, _), node_slices) in &slices.nodes {
+        for slice in node_slices {
+            for coverage in slice.coverage.iter() {
+                let clusters = covered.entry(&coverage.commitment.commitment_id).or_default();
+                add(clusters.entry(cluster).or_default(), &coverage.amounts, slice.span.micros());
+            }
+        }
+    }
+    covered
 }
 
 fn row(
     id: &CommitmentId,
-    history: &History,
-    nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
-    rows: &[CostRow],
+    seen: &CommitmentHour,
+    covered_by_cluster: BTreeMap<&ClusterId, Integrals>,
+    rows: &CommitmentRows<'_>,
     hour: Hour,
 ) -> Result<CommitmentUtilizationRow, EngineError> {
-    let mut total: Wide = Default::default();
-    let mut covered: Wide = Default::default();
-    let mut provisioned: Wide = Default::default();
-    for slice in &history.slices {
-        let micros = UBig::from(slice.span.micros());
-        add(&mut total, &committed(&slice.description), &micros);
-        add(&mut covered, &slice.covered, &micros);
-        add(&mut provisioned, &slice.provisioned.map(fine), &micros);
+    let mut total = Integrals::default();
+    let mut covered = Integrals::default();
+    let mut provisioned = Integrals::default();
+    for slice in &seen.slices {
+        let micros = slice.span.micros();
+        add(&mut total, &committed(&slice.description), micros);
+        add(&mut covered, &slice.covered, micros);
+        add(&mut provisioned, &scaled(slice.provisioned), micros);
     }
-    let of = |kind: RowKind| {
-        rows.iter().filter(move |row| row.kind == kind && row.commitment_id.as_ref() == Some(id))
-    };
-    let used = || of(RowKind::PodNode).chain(of(RowKind::NodeIdle));
     Ok(CommitmentUtilizationRow {
         commitment_id: id.clone(),
-        name: history.description.name.clone(),
+        name: seen.description.name.clone(),
         committed: hours(&total)?,
         covered: hours(&covered)?,
         provisioned: hours(&provisioned)?,
-        utilization: round(&utilization(&covered, &total))?,
-        raw_utilization: round(&utilization(&provisioned, &total))?,
-        used_cost: sum(used().map(|row| row.effective_cost))?,
-        unused_cost: sum(of(RowKind::CommitmentUnused).map(|row| row.effective_cost))?,
-        list_cost_avoided: sum(used().map(|row| row.list_cost))?,
-        clusters: clusters(id, nodes, used().collect())?,
-        state: state(history, hour),
+        utilization: round(&utilization_parts(&total, &covered).sum())?,
+        raw_utilization: round(&utilization_parts(&total, &provisioned).sum())?,
+        used_cost: sum(rows.used.iter().map(|row| row.effective_cost))?,
+        unused_cost: sum(rows.unused.iter().map(|row| row.effective_cost))?,
+        list_cost_avoided: sum(rows.used.iter().map(|row| row.list_cost))?,
+        clusters: clusters(covered_by_cluster, &rows.used)?,
+        state: state(seen, hour),
     })
 }
 
-fn add(sums: &mut Wide, amounts: &Wide, micros: &UBig) {
-    for (sum, amount) in sums.iter_mut().zip(amounts) {
-        *sum += amount * micros;
-    }
+fn add(sums: &mut Integrals, amounts: &PerResource<UBig>, micros: u128) {
+    *sums += amounts.as_ref().map(|amount| amount * micros);
 }
 
-fn hours(amounts: &Wide) -> Result<ResourceHours, EngineError> {
-    let scaled = |amount: &UBig, per_unit: u64| {
-        round(&ratio(amount.clone(), UBig::from(per_unit) * UBig::from(HOUR_MICROS) * one() * one()))
-    };
-    let [cpu, memory, gpu] = amounts;
-    Ok(ResourceHours {
-        cpu_core_hours: scaled(cpu, 1000)?,
-        memory_gib_hours: scaled(memory, 1 << 30)?,
-        gpu_hours: scaled(gpu, 1000)?,
-    })
-}
-
-fn utilization(amounts: &Wide, total: &Wide) -> RBig {
-    let [cpu, memory, gpu] =
-        [0, 1, 2].map(|index: usize| ratio(amounts[index].clone(), total[index].clone()));
-    let [no_cpu, no_memory, _] = [0, 1, 2].map(|index: usize| total[index] == UBig::ZERO);
-    match (no_cpu, no_memory) {
-        (false, false) => (cpu + memory) / RBig::from(UBig::from(2u8)),
-        (false, true) => cpu,
-        (true, false) => memory,
-        (true, true) => gpu,
-    }
+fn hours(amounts: &Integrals) -> Result<ResourceHours, EngineError> {
+    let hours = amounts.as_ref().zip(PARTS_PER_UNIT).try_map(|(amount, parts)| {
+        round(&ratio(amount.clone(), UBig::from(parts) * UBig::from(HOUR_MICROS) * COVERAGE_SCALE))
+    })?;
+    Ok(ResourceHours { cpu_core_hours: hours.cpu, memory_gib_hours: hours.memory, gpu_hours: hours.gpu })
 }
 
 fn clusters(
-    id: &CommitmentId,
-    nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>,
-    used: Vec<&CostRow>,
+    covered: BTreeMap<&ClusterId, Integrals>,
+    used: &[&CostRow],
 ) -> Result<BTreeMap<ClusterId, ClusterCover>, EngineError> {
-    let mut covered: BTreeMap<&ClusterId, Wide> = BTreeMap::new();
-    for ((cluster, _), slices) in nodes {
-        for slice in slices {
-            for cover in slice.cover.iter().filter(|cover| cover.commitment.commitment_id == *id) {
-                add(covered.entry(cluster).or_default(), &cover.fine, &UBig::from(slice.span.micros()));
-            }
-        }
-    }
     let mut clusters = BTreeMap::new();
     for (cluster, amounts) in covered {
         let hours = hours(&amounts)?;
-        let own = used.iter().filter(|row| row.cluster_id.as_ref() == Some(cluster));
+        let rows = used.iter().filter(|row| row.cluster_id.as_ref() == Some(cluster));
         let cover = ClusterCover {
             vcpu_hours: hours.cpu_core_hours,
             gib_hours: hours.memory_gib_hours,
-            cost: sum(own.map(|row| row.effective_cost))?,
+            cost: sum(rows.map(|row| row.effective_cost))?,
         };
         clusters.insert(cluster.clone(), cover);
     }
@@ -130,10 +141,10 @@ fn clusters(
 }
 
 /// The first that holds at the hour's end.
-fn state(history: &History, hour: Hour) -> CommitmentState {
-    let commitment = &history.description;
+fn state(seen: &CommitmentHour, hour: Hour) -> CommitmentState {
+    let commitment = &seen.description;
     let end = hour.end();
-    if history.deleted {
+    if seen.deleted {
         CommitmentState::Deleted
     } else if commitment.ends_at.is_some_and(|at| at <= end) {
         CommitmentState::Expired

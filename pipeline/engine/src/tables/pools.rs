@@ -1,4 +1,5 @@
-//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its budgets.
+//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its budgets
+//! (RULES.md section 5).
 //!
 //! Figures of nodes and pods are of the whole hour, whether or not the pool was set at every instant of it; where it was
 //! not, the percentages of its first description in the hour (before it) or its last (after it) stand in.
@@ -17,12 +18,12 @@ use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, ratio, round, units};
-use crate::rows::draft::sum;
-use crate::rules::pool::PerGpu;
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, sum};
+use crate::rules::pool::{PerGpu, PerPoolResource};
 use crate::rules::split::NodeHour;
 use crate::timeline::size::amount;
 use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
+use crate::timeline::span::Span;
 use crate::timeline::state::{NodeKey, Spend};
 
 /// Hours in a month, as cloud price lists count them.
@@ -40,15 +41,19 @@ pub(crate) struct PoolHour<'a> {
 /// also times thousandths of a GPU.
 #[derive(Debug, Default)]
 struct Integrals {
-    total: [UBig; 2],
-    expanded: [UBig; 2],
-    requested: [UBig; 2],
-    limited: [UBig; 2],
-    /// What the pods' GPUs would cost at their nodes' prices, in units of 10^-12.
+    total: PerPoolResource<UBig>,
+    /// With overselling, and with host disk and memory as VRAM.
+    expanded: PerPoolResource<UBig>,
+    requested: PerPoolResource<UBig>,
+    limited: PerPoolResource<UBig>,
+    /// What the pods' GPUs would cost at their nodes' prices, in atoms.
     gpu_cost: RBig,
 }
 
 /// Rows by pool id, and the spend of every pool brought up to this hour.
+///
+/// # Errors
+/// When an amount passes its column.
 pub(crate) fn pool_usage(
     hour: &PoolHour<'_>,
     spend: &mut BTreeMap<PoolId, Spend>,
@@ -114,41 +119,39 @@ fn row(
     spend: &Spend,
 ) -> Result<PoolUsageRow, EngineError> {
     let integrals = integrals(&pool.pool_id, slices, hour);
-    let percents = [0, 1].map(|index: usize| {
-        let requested = ratio(integrals.requested[index].clone(), UBig::from(1000u32));
-        let total = RBig::from(integrals.total[index].clone());
-        if total == RBig::ZERO { RBig::ZERO } else { requested * RBig::from(UBig::from(100u32)) / total }
-    });
+    // Requested amounts are also times thousandths of a GPU.
+    let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
+    let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);
+    let vram_percent = percent(&integrals.requested.vram, &integrals.total.vram);
     let charged = hour
         .rows
         .iter()
         .filter(|row| row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) == Some(&pool.pool_id));
     let charges = sum(charged.filter_map(|row| row.pool_charge))?;
-    let margin = charges.checked_sub(node_cost).ok_or_else(|| EngineError::Range("margin".into()))?;
-    let exact_cost = RBig::from(units(node_cost));
-    let month = RBig::from(UBig::from(MONTH_HOURS));
-    let scale = RBig::from(crate::exact::one());
-    let saved = (&integrals.gpu_cost - &exact_cost) * &month / &scale;
-    let [tflops_percent, vram_percent] = &percents;
-    let most = if tflops_percent > vram_percent { tflops_percent } else { vram_percent };
-    let potential = exact_cost * (RBig::ONE - most / RBig::from(UBig::from(100u32))) * month / scale;
-    let [tflops_total, vram_bytes_total] = means(&integrals.total, 1)?;
-    let [tflops_virtual, vram_bytes_virtual] = means(&integrals.expanded, 1)?;
-    let [tflops_requested, vram_bytes_requested] = means(&integrals.requested, 1000)?;
-    let [tflops_limited, vram_bytes_limited] = means(&integrals.limited, 1000)?;
+    let margin = sum([charges, Decimal12::from_units(-node_cost.units())])?;
+    let exact_cost = RBig::from(atoms(node_cost));
+    // From atoms in the hour to units in a month.
+    let monthly = ratio(UBig::from(MONTH_HOURS), ATOMS_IN_ONE);
+    let saved = (&integrals.gpu_cost - &exact_cost) * &monthly;
+    let allocated = (&tflops_percent).max(&vram_percent) / RBig::from(UBig::from(100_u32));
+    let potential = exact_cost * (RBig::ONE - allocated) * monthly;
+    let total = means(&integrals.total, 1)?;
+    let expanded = means(&integrals.expanded, 1)?;
+    let requested = means(&integrals.requested, 1000)?;
+    let limited = means(&integrals.limited, 1000)?;
     Ok(PoolUsageRow {
         pool_id: pool.pool_id.clone(),
         cluster_id: pool.cluster_id.clone(),
-        tflops_total,
-        vram_bytes_total,
-        tflops_virtual,
-        vram_bytes_virtual,
-        tflops_requested,
-        vram_bytes_requested,
-        tflops_limited,
-        vram_bytes_limited,
-        allocated_tflops_percent: round(tflops_percent)?,
-        allocated_vram_percent: round(vram_percent)?,
+        tflops_total: total.tflops,
+        vram_bytes_total: total.vram,
+        tflops_virtual: expanded.tflops,
+        vram_bytes_virtual: expanded.vram,
+        tflops_requested: requested.tflops,
+        vram_bytes_requested: requested.vram,
+        tflops_limited: limited.tflops,
+        vram_bytes_limited: limited.vram,
+        allocated_tflops_percent: round(&tflops_percent)?,
+        allocated_vram_percent: round(&vram_percent)?,
         charges,
         node_cost,
         margin,
@@ -162,12 +165,11 @@ fn row(
 }
 
 /// TFLOPs and bytes as means over the hour; `per` divides amounts that are times thousandths of a GPU.
-fn means(integrals: &[UBig; 2], per: u32) -> Result<[Decimal12; 2], EngineError> {
-    let mean = |integral: &UBig, scale: u32| {
-        round(&ratio(integral.clone(), UBig::from(scale) * UBig::from(per) * UBig::from(HOUR_MICROS)))
+fn means(integrals: &PerPoolResource<UBig>, per: u32) -> Result<PerPoolResource<Decimal12>, EngineError> {
+    let mean = |integral: &UBig, parts: u32| {
+        round(&ratio(integral.clone(), UBig::from(parts) * UBig::from(per) * UBig::from(HOUR_MICROS)))
     };
-    let [tflops, vram] = integrals;
-    Ok([mean(tflops, 1000)?, mean(vram, 1)?])
+    Ok(PerPoolResource { tflops: mean(&integrals.tflops, 1000)?, vram: mean(&integrals.vram, 1)? })
 }
 
 /// The budgets that spend is strictly above.
@@ -185,12 +187,12 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
 fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> Integrals {
     let mut integrals = Integrals::default();
     for slices in hour.slices.nodes.values() {
-        for slice in slices.iter().filter(|slice| slice.shape.description.pool_id.as_ref() == Some(id)) {
+        for slice in slices.iter().filter(|slice| slice.spec.description.pool_id.as_ref() == Some(id)) {
             add_node(&mut integrals, slice, descriptions);
         }
     }
     for slices in hour.slices.pods.values() {
-        for slice in slices.iter().filter(|slice| slice.shape.description.pool_id.as_ref() == Some(id)) {
+        for slice in slices.iter().filter(|slice| slice.spec.description.pool_id.as_ref() == Some(id)) {
             add_pod(&mut integrals, slice, &hour.slices.nodes);
         }
     }
@@ -198,47 +200,43 @@ fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> In
 }
 
 fn add_node(integrals: &mut Integrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
-    let capacity = &slice.shape.description.capacity;
-    let totals = [amount(capacity, TFLOPS), amount(capacity, VRAM)];
-    let micros = UBig::from(slice.span.micros());
-    for (sum, amount) in integrals.total.iter_mut().zip(totals) {
-        *sum += UBig::from(amount) * &micros;
-    }
+    let capacity = &slice.spec.description.capacity;
+    let total = PerPoolResource { tflops: amount(capacity, TFLOPS), vram: amount(capacity, VRAM) };
+    add(&mut integrals.total, total, &UBig::from(slice.span.micros()));
     for (index, description) in descriptions.iter().enumerate() {
         // The first description stands for the time before it, each for the time up to the next.
         let from = if index == 0 { slice.span.from } else { description.span.from };
         let next = descriptions.get(index + 1);
         let to = next.map_or(slice.span.to, |next| next.span.from);
-        let span = crate::timeline::slices::Span::new(from.max(slice.span.from), to.min(slice.span.to));
+        let span = Span::new(from.max(slice.span.from), to.min(slice.span.to));
         let Some(span) = span else { continue };
         let pool = &description.description;
-        let percent = |percent: i32| u128::try_from(percent).unwrap_or(0);
-        let [tflops, vram] = totals;
-        let tflops = tflops * percent(pool.tflops_oversell_percent) / 100 / 1000 * 1000;
-        let disk = amount(capacity, EPHEMERAL_STORAGE) * percent(pool.vram_expand_to_host_disk_percent) / 100;
-        let memory = amount(capacity, MEMORY) * percent(pool.vram_expand_to_host_mem_percent) / 100;
-        let micros = UBig::from(span.micros());
-        for (sum, amount) in integrals.expanded.iter_mut().zip([tflops, vram + disk + memory]) {
-            *sum += UBig::from(amount) * &micros;
-        }
+        let part = |amount: u128, percent: i32| amount * u128::try_from(percent).unwrap_or(0) / 100;
+        // Whole TFLOPs, of which an amount counts thousandths; bytes are whole anyway.
+        let tflops = part(total.tflops, pool.tflops_oversell_percent) / 1000 * 1000;
+        let disk = part(amount(capacity, EPHEMERAL_STORAGE), pool.vram_expand_to_host_disk_percent);
+        let memory = part(amount(capacity, MEMORY), pool.vram_expand_to_host_mem_percent);
+        let expanded = PerPoolResource { tflops, vram: total.vram + disk + memory };
+        add(&mut integrals.expanded, expanded, &UBig::from(span.micros()));
     }
 }
 
 fn add_pod(integrals: &mut Integrals, slice: &PodSlice, nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>) {
-    let pod = PerGpu::of(&slice.shape.description);
-    let micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
-    for (sum, amount) in integrals.requested.iter_mut().zip(pod.requests) {
-        *sum += UBig::from(amount) * &micros;
-    }
-    for (sum, amount) in integrals.limited.iter_mut().zip(pod.limits) {
-        *sum += UBig::from(amount) * &micros;
-    }
-    let Some(node) = slice.shape.node.as_ref().filter(|_| slice.standing.node_runs) else { return };
+    let pod = PerGpu::of(&slice.spec.description);
+    let gpu_micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
+    add(&mut integrals.requested, pod.requests, &gpu_micros);
+    add(&mut integrals.limited, pod.limits, &gpu_micros);
+    let Some(node) = slice.spec.node.as_ref().filter(|_| slice.status.node_runs) else { return };
     for node in nodes.get(node).into_iter().flatten() {
         let Some(span) = node.span.overlap(slice.span) else { continue };
         // Thousandths of GPUs cancel: the pod's count over the node's GPUs.
-        let gpus = UBig::from(node.shape.capacity.gpu) * UBig::from(HOUR_MICROS);
-        let price = units(node.shape.description.hourly_cost);
+        let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);
+        let price = atoms(node.spec.description.hourly_cost);
         integrals.gpu_cost += ratio(UBig::from(pod.count) * UBig::from(span.micros()) * price, gpus);
     }
+}
+
+fn add(sums: &mut PerPoolResource<UBig>, amounts: PerPoolResource<u128>, factor: &UBig) {
+    sums.tflops += UBig::from(amounts.tflops) * factor;
+    sums.vram += UBig::from(amounts.vram) * factor;
 }

@@ -1,4 +1,4 @@
-//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour.
+//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour (RULES.md section 4).
 //!
 //! Every mean is the integral over the hour divided by one hour; max is over the part of the hour in which it was set.
 
@@ -13,10 +13,11 @@ use prorata_schemas::quantity::counts_bytes;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, ratio, round, units};
-use crate::rows::draft::sum;
-use crate::rules::quota_ledger::{Account, ClusterLedger, QuotaAccount};
-use crate::timeline::slices::{PodSlice, Span};
+use crate::exact::{HOUR_MICROS, atoms, ratio, round, sum};
+use crate::rows::draft::round_total;
+use crate::rules::quota_ledger::{ClusterLedger, QuotaAccount, ResourceAccount};
+use crate::timeline::slices::PodSlice;
+use crate::timeline::span::Span;
 use crate::timeline::state::QuotaKey;
 
 /// A pod's spans of being over its quota.
@@ -30,6 +31,9 @@ struct Costs<'a> {
 }
 
 /// Rows by cluster, quota and resource.
+///
+/// # Errors
+/// When an amount passes its column.
 pub(crate) fn quota_usage(
     ledgers: &BTreeMap<ClusterId, ClusterLedger>,
     pods: &BTreeMap<PodUid, Vec<PodSlice>>,
@@ -75,7 +79,7 @@ fn over_spans(pods: &BTreeMap<PodUid, Vec<PodSlice>>) -> OverSpans<'_> {
     let mut spans = OverSpans::new();
     for (uid, slices) in pods {
         for slice in slices {
-            let Some(label) = &slice.standing.label else { continue };
+            let Some(label) = &slice.status.label else { continue };
             if label.state == QuotaState::OverQuota {
                 spans.entry(&*label.quota).or_default().entry(uid).or_default().push(slice.span);
             }
@@ -86,7 +90,7 @@ fn over_spans(pods: &BTreeMap<PodUid, Vec<PodSlice>>) -> OverSpans<'_> {
 
 /// Each pod's over-quota cost by the part of its over-quota time in which more was borrowed than guaranteed.
 fn preemptible(
-    account: &Account,
+    account: &ResourceAccount,
     costs: &Costs<'_>,
     spans: Option<&BTreeMap<&PodUid, Vec<Span>>>,
 ) -> Result<Decimal12, EngineError> {
@@ -95,10 +99,10 @@ fn preemptible(
         let Some(spans) = spans.and_then(|spans| spans.get(*uid)) else { continue };
         let all: u128 = spans.iter().map(|span| span.micros()).sum();
         let above: u128 = spans.iter().map(|span| shared(*span, &account.above_guaranteed)).sum();
-        let cost = RBig::from(units(sum(costs.iter().copied())?));
+        let cost = RBig::from(atoms(sum(costs.iter().copied())?));
         total += cost * ratio(UBig::from(above), UBig::from(all));
     }
-    crate::rows::draft::round_total(&total)
+    round_total(&total)
 }
 
 /// Microseconds that a span shares with sorted, disjoint spans.
@@ -111,7 +115,7 @@ fn shared(span: Span, others: &[Span]) -> u128 {
 fn row(
     (cluster_id, quota_id): &QuotaKey,
     quota: &QuotaAccount,
-    (resource, account): (&Text, &Account),
+    (resource, account): (&Text, &ResourceAccount),
     costs: &Costs<'_>,
     preemptible_cost: Decimal12,
 ) -> Result<QuotaUsageRow, EngineError> {
@@ -131,11 +135,7 @@ fn row(
         namespaces: quota.description.namespaces.clone(),
         resource: resource.clone(),
         min: mean(&account.min)?,
-        max: if account.max_micros == UBig::ZERO {
-            None
-        } else {
-            Some(over(&account.max, &account.max_micros)?)
-        },
+        max: if account.max_micros.is_zero() { None } else { Some(over(&account.max, &account.max_micros)?) },
         used_mean: mean(&account.used)?,
         used_peak: over(&UBig::from(account.used_peak), &UBig::ONE)?,
         in_quota_amount_hours: mean(&account.in_quota)?,

@@ -1,4 +1,4 @@
-//! `reservation_usage`: a row for each reservation that was effective in the hour.
+//! `reservation_usage`: a row for each reservation that was effective in the hour (RULES.md section 2).
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,32 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, ratio, round};
-use crate::rows::draft::sum;
-use crate::rows::{seconds, unused_units};
-use crate::timeline::slices::{PodSlice, ReservationSlice};
+use crate::exact::{HOUR_MICROS, ratio, round, seconds, sum};
+use crate::rules::reservation::unused_units;
+use crate::tables::of_kind;
+use crate::timeline::slices::{ReservationSlice, Slices};
 
 /// Rows by reservation id.
+///
+/// # Errors
+/// When an amount passes its column.
 pub(crate) fn reservation_usage(
-    slices: &BTreeMap<ReservationId, Vec<ReservationSlice>>,
-    pods: &BTreeMap<PodUid, Vec<PodSlice>>,
+    slices: &Slices,
     rows: &[CostRow],
 ) -> Result<Vec<ReservationUsageRow>, EngineError> {
-    if slices.is_empty() {
+    if slices.reservations.is_empty() {
         return Ok(Vec::new());
     }
     let mut used_by: BTreeMap<&ReservationId, BTreeMap<PodUid, u128>> = BTreeMap::new();
-    for (uid, pod_slices) in pods {
+    for (uid, pod_slices) in &slices.pods {
         for slice in pod_slices {
-            if let Some(id) = &slice.standing.reservation {
+            if let Some(id) = &slice.status.reservation {
                 *used_by.entry(id).or_default().entry(uid.clone()).or_default() += slice.span.micros();
             }
         }
     }
-    slices.iter().map(|(id, slices)| row(id, slices, used_by.remove(id).unwrap_or_default(), rows)).collect()
+    let effective = slices.reservations.iter();
+    effective.map(|(id, slices)| row(id, slices, used_by.remove(id).unwrap_or_default(), rows)).collect()
 }
 
 fn row(
@@ -41,7 +44,7 @@ fn row(
 ) -> Result<ReservationUsageRow, EngineError> {
     let (mut used, mut unused) = (0_u128, 0_u128);
     for slice in slices {
-        used += u128::from(slice.used) * slice.span.micros();
+        used += u128::from(slice.used_units) * slice.span.micros();
         unused += unused_units(slice) * slice.span.micros();
     }
     let Some(last) = slices.last() else {
@@ -49,10 +52,9 @@ fn row(
     };
     let reservation = &last.description;
     let all = UBig::from(used + unused);
-    let own = rows
-        .iter()
-        .filter(|row| row.kind == RowKind::ReservationUnused && row.reservation_id.as_ref() == Some(id));
-    let used_by = used_by.into_iter().map(|(uid, micros)| (uid, seconds(micros)));
+    let unused_rows = of_kind(rows, RowKind::ReservationUnused);
+    let unused_rows = unused_rows.iter().filter(|row| row.reservation_id.as_ref() == Some(id));
+    let used_by = used_by.into_iter().map(|(uid, micros)| Ok((uid, seconds(micros)?)));
     Ok(ReservationUsageRow {
         reservation_id: id.clone(),
         name: reservation.name.clone(),
@@ -60,10 +62,10 @@ fn row(
         zone: reservation.zone.clone(),
         gpu_model: reservation.gpu_model.clone(),
         units: round(&ratio(all.clone(), UBig::from(HOUR_MICROS)))?,
-        used_unit_seconds: seconds(used),
-        unused_unit_seconds: seconds(unused),
-        utilization: if all == UBig::ZERO { None } else { Some(round(&ratio(UBig::from(used), all))?) },
-        used_by: used_by.collect::<BTreeMap<PodUid, Decimal12>>(),
-        unused_cost: sum(own.map(|row| row.effective_cost))?,
+        used_unit_seconds: seconds(used)?,
+        unused_unit_seconds: seconds(unused)?,
+        utilization: if all.is_zero() { None } else { Some(round(&ratio(UBig::from(used), all))?) },
+        used_by: used_by.collect::<Result<BTreeMap<PodUid, Decimal12>, EngineError>>()?,
+        unused_cost: sum(unused_rows.map(|row| row.effective_cost))?,
     })
 }

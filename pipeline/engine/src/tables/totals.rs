@@ -1,4 +1,4 @@
-//! `hours`: what an organization's hour adds up to, and the proof that it does.
+//! `hours`: what an organization's hour adds up to, and the check that it does (RULES.md section 9).
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,26 @@ use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, HourRow, RowKind};
 
 use crate::error::EngineError;
-use crate::rows::draft::{Charge, Totals, round_total, sum};
-use crate::timeline::order::Ordered;
+use crate::exact::sum;
+use crate::rows::draft::{ChargeKey, ChargeTotals, round_total};
+use crate::timeline::order::EventCounts;
 
 /// Adds up the hour. Supply comes from the charges, allocated cost from the rows.
 ///
 /// # Errors
 /// When they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
-pub(crate) fn totals(rows: &[CostRow], charges: &Totals, events: &Ordered) -> Result<HourRow, EngineError> {
+pub(crate) fn totals(
+    rows: &[CostRow],
+    charges: &ChargeTotals,
+    events: EventCounts,
+) -> Result<HourRow, EngineError> {
     let of = |kind: RowKind| sum(rows.iter().filter(|row| row.kind == kind).map(|row| row.effective_cost));
-    let rounded = |wanted: fn(&Charge) -> bool| -> Result<Decimal12, EngineError> {
+    let rounded = |wanted: fn(&ChargeKey) -> bool| -> Result<Decimal12, EngineError> {
         let wanted = charges.iter().filter(|(charge, _)| wanted(charge)).map(|(_, total): (_, &RBig)| total);
         sum(wanted.map(round_total).collect::<Result<Vec<_>, _>>()?)
     };
-    let node_cost = rounded(|charge| matches!(charge, Charge::Own(..)))?;
-    let commitment_cost = rounded(|charge| matches!(charge, Charge::Purchase(_)))?;
+    let node_cost = rounded(|charge| matches!(charge, ChargeKey::Uncovered(..)))?;
+    let commitment_cost = rounded(|charge| matches!(charge, ChargeKey::Purchase(_)))?;
     let serverless_cost = of(RowKind::PodServerless)?;
     let reservation_unused_cost = of(RowKind::ReservationUnused)?;
     let pool_cost = of(RowKind::PodPool)?;

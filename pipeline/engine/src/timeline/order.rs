@@ -1,17 +1,18 @@
-//! The order in which events apply: by event time; at one instant rates, pools, quotas, commitments, reservations,
-//! then ends, then starts, then usage; ties by natural key, field by field as UTF-8 bytes, null first.
+//! The order in which events apply (RULES.md section 6): by event time; at one instant rates, pools, quotas,
+//! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as UTF-8 bytes,
+//! null first.
 //!
-//! Duplicates are folded here. The same event twice is one event; of two different events with one natural key and one
-//! event time, the one whose canonical body sorts last stands.
+//! Duplicates go here. The same event twice is one event; of two different events with one natural key and one event
+//! time, the one whose canonical body sorts last stands. So the order of arrival decides nothing.
 
 use std::cmp::Ordering;
 
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::time::Timestamp;
 
-/// Place of an event type at one instant.
+/// Precedence of an event type at one instant, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum Precedence {
     Rate,
     Pool,
     Quota,
@@ -28,23 +29,23 @@ pub(crate) enum Class {
     Usage,
 }
 
-/// The class of an event.
-pub(crate) const fn class(payload: &Payload) -> Class {
+/// The precedence of an event.
+pub(crate) const fn precedence(payload: &Payload) -> Precedence {
     match payload {
-        Payload::RateSet(_) => Class::Rate,
-        Payload::PoolSet(_) => Class::Pool,
-        Payload::QuotaSet(_) => Class::Quota,
-        Payload::CommitmentSet(_) => Class::Commitment,
-        Payload::ReservationSet(_) => Class::Reservation,
-        Payload::NodeStopped(_) => Class::NodeEnd,
-        Payload::PodStopped(_) => Class::PodEnd,
-        Payload::ReservationReleased(_) => Class::ReservationEnd,
-        Payload::CommitmentDeleted(_) => Class::CommitmentEnd,
-        Payload::QuotaDeleted(_) => Class::QuotaEnd,
-        Payload::PoolDeleted(_) => Class::PoolEnd,
-        Payload::NodeStarted(_) => Class::NodeStart,
-        Payload::PodStarted(_) => Class::PodStart,
-        Payload::PodUsage(_) => Class::Usage,
+        Payload::RateSet(_) => Precedence::Rate,
+        Payload::PoolSet(_) => Precedence::Pool,
+        Payload::QuotaSet(_) => Precedence::Quota,
+        Payload::CommitmentSet(_) => Precedence::Commitment,
+        Payload::ReservationSet(_) => Precedence::Reservation,
+        Payload::NodeStopped(_) => Precedence::NodeEnd,
+        Payload::PodStopped(_) => Precedence::PodEnd,
+        Payload::ReservationReleased(_) => Precedence::ReservationEnd,
+        Payload::CommitmentDeleted(_) => Precedence::CommitmentEnd,
+        Payload::QuotaDeleted(_) => Precedence::QuotaEnd,
+        Payload::PoolDeleted(_) => Precedence::PoolEnd,
+        Payload::NodeStarted(_) => Precedence::NodeStart,
+        Payload::PodStarted(_) => Precedence::PodStart,
+        Payload::PodUsage(_) => Precedence::Usage,
     }
 }
 
@@ -68,23 +69,22 @@ pub(crate) fn natural_key(payload: &Payload) -> [Option<&str>; 3] {
     }
 }
 
-/// The hour's events in order, duplicates folded.
-pub(crate) struct Ordered {
-    /// One event for each natural key and event time.
-    pub(crate) records: Vec<EventRecord>,
+/// What the hour's events are, duplicates apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventCounts {
     /// Distinct events, losers of a natural key included.
     pub(crate) distinct: i64,
     /// The latest event time.
     pub(crate) latest: Option<Timestamp>,
 }
 
-/// Orders the events of an hour and folds duplicates away, whatever order they came in.
-pub(crate) fn order(mut records: Vec<EventRecord>) -> Ordered {
+/// Orders the events of an hour and removes duplicates: one event stays for each natural key and event time.
+pub(crate) fn order(mut records: Vec<EventRecord>) -> (Vec<EventRecord>, EventCounts) {
     records.sort_unstable_by(|a, b| place(a, b).then_with(|| a.body.cmp(&b.body)));
     records.dedup_by(|later, earlier| place(later, earlier).is_eq() && later.body == earlier.body);
     let distinct = i64::try_from(records.len()).unwrap_or(i64::MAX);
     let latest = records.last().map(|record| record.event.event_time);
-    // Of equal keys the last body stands: keep it in the place of the earlier one.
+    // `dedup_by` keeps the earlier of two, but of one key the last body stands: swap it into the earlier place.
     records.dedup_by(|later, earlier| {
         let same = place(later, earlier).is_eq();
         if same {
@@ -92,11 +92,11 @@ pub(crate) fn order(mut records: Vec<EventRecord>) -> Ordered {
         }
         same
     });
-    Ordered { records, distinct, latest }
+    (records, EventCounts { distinct, latest })
 }
 
 fn place(a: &EventRecord, b: &EventRecord) -> Ordering {
-    let key = |record: &EventRecord| (record.event.event_time, class(&record.event.payload));
+    let key = |record: &EventRecord| (record.event.event_time, precedence(&record.event.payload));
     key(a).cmp(&key(b)).then_with(|| natural_key(&a.event.payload).cmp(&natural_key(&b.event.payload)))
 }
 
@@ -126,11 +126,10 @@ mod tests {
         for turn in 0..events.len() {
             let mut turned = events.to_vec();
             turned.rotate_left(turn);
-            let ordered = order(turned);
-            assert_eq!(ordered.distinct, 4);
-            let bodies: Vec<u8> = ordered.records.iter().map(|record| record.body[0]).collect();
+            let (records, counts) = order(turned);
+            let bodies: Vec<u8> = records.iter().map(|record| record.body[0]).collect();
             assert_eq!(bodies, [9, 3]);
-            assert_eq!(ordered.latest, Some(Timestamp(1)));
+            assert_eq!(counts, EventCounts { distinct: 4, latest: Some(Timestamp(1)) });
         }
     }
 }

@@ -1,14 +1,12 @@
-//! What the rules read from a description, computed once when it takes effect: GPUs counted alike, GPU memory of
-//! quotas, per-GPU requests of pools.
+//! Sizes from quantities: CPU, memory, and GPUs of every kind counted alike (RULES.md section 1).
 
 use std::ops::Bound;
-use std::sync::Arc;
 
-use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
-use prorata_schemas::quantity::{CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, counts_bytes};
+use prorata_schemas::event::Quantities;
+use prorata_schemas::quantity::{CPU, MEMORY};
 use prorata_schemas::rules::Rules;
 
-use crate::timeline::state::NodeKey;
+use crate::per_resource::PerResource;
 
 /// Amounts of the three resources that cost is split by: thousandths of vCPU and GPU, bytes of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +31,9 @@ impl Shape {
         }
     }
 
-    /// The three amounts in the order cpu, memory, gpu.
-    pub const fn amounts(self) -> [u128; 3] {
-        [self.cpu, self.memory, self.gpu]
+    /// The three amounts.
+    pub const fn amounts(self) -> PerResource<u128> {
+        PerResource { cpu: self.cpu, memory: self.memory, gpu: self.gpu }
     }
 }
 
@@ -44,61 +42,9 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
     quantities.get(resource).map_or(0, |quantity| quantity.amount)
 }
 
-/// A description of a running node.
-#[derive(Debug)]
-pub struct NodeShape {
-    /// As described.
-    pub description: Arc<NodeStarted>,
-    /// Its capacity.
-    pub capacity: Shape,
-}
-
-/// A description of a running pod.
-#[derive(Debug)]
-pub struct PodShape {
-    /// As described.
-    pub description: Arc<PodStarted>,
-    /// Its requests.
-    pub requests: Shape,
-    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB.
-    pub gpu_memory: u128,
-    /// Cluster and node that it names.
-    pub node: Option<NodeKey>,
-}
-
-impl NodeShape {
-    /// Reads a description.
-    pub fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
-        let capacity = Shape::of(&description.capacity, rules);
-        Self { description, capacity }
-    }
-}
-
-impl PodShape {
-    /// Reads a description.
-    pub fn new(description: Arc<PodStarted>, rules: &Rules) -> Self {
-        let requests = Shape::of(&description.requests, rules);
-        let mig: u128 =
-            mig_profiles(&description.requests).map(|profile| profile.gigabytes * profile.amount).sum();
-        let whole = amount(&description.requests, NVIDIA_GPU) * u128::from(rules.gpu_memory_gb);
-        let node = description.node_id.as_ref().map(|node| (description.cluster_id.clone(), node.clone()));
-        Self { requests, gpu_memory: whole + mig, node, description }
-    }
-
-    /// What a quota counts of a resource, in bytes or thousandths.
-    pub fn quota_amount(&self, resource: &str) -> u128 {
-        if resource == GPU_MEMORY { self.gpu_memory } else { amount(&self.description.requests, resource) }
-    }
-
-    /// Whether it runs on no node and in no pool: priced by the rate card.
-    pub fn is_serverless(&self) -> bool {
-        self.description.node_id.is_none() && self.description.pool_id.is_none()
-    }
-}
-
-/// The smallest part of a resource that a guaranteed amount is floored to: millicore, byte, or whole unit.
-pub fn quota_step(resource: &str) -> u128 {
-    if resource == CPU || counts_bytes(resource) { 1 } else { 1000 }
+/// GPU memory of MIG slices, in thousandths of a GB.
+pub fn gpu_memory_of_mig(quantities: &Quantities) -> u128 {
+    mig_profiles(quantities).map(|profile| profile.gigabytes * profile.amount).sum()
 }
 
 /// A MIG resource in a map of quantities.

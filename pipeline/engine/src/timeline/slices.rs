@@ -1,56 +1,44 @@
-//! What an hour is made of once its events have been applied: spans of time in which nothing that costs or counts
-//! changes. The rules read slices; they never see events.
+//! What an hour is made of once its events have been applied: slices, spans of time in which nothing that costs or
+//! counts changes. The rules that make rows read slices; they never see events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use prorata_schemas::event::{CommitmentSet, PoolSet, RateSet, ReservationSet};
-use prorata_schemas::ids::{PodUid, PoolId, ReservationId};
+use prorata_schemas::ids::{CommitmentId, PodUid, PoolId, ReservationId};
 use prorata_schemas::rows::{QuotaState, Unpriced};
-use prorata_schemas::time::Timestamp;
 
-use crate::rules::pool::PoolPrice;
-use crate::timeline::size::{NodeShape, PodShape};
+use crate::per_resource::PerResource;
+use crate::rules::pool::PoolPricing;
+use crate::timeline::span::Span;
+use crate::timeline::spec::{Amounts, NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, QuotaKey};
 
-/// A non-empty half-open span [from, to) inside one hour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) from: Timestamp,
-    pub(crate) to: Timestamp,
+/// All slices of an hour, each object's in order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    pub(crate) nodes: BTreeMap<NodeKey, Vec<NodeSlice>>,
+    pub(crate) pods: BTreeMap<PodUid, Vec<PodSlice>>,
+    pub(crate) pools: BTreeMap<PoolId, Vec<PoolSlice>>,
+    pub(crate) reservations: BTreeMap<ReservationId, Vec<ReservationSlice>>,
+    pub(crate) commitments: BTreeMap<CommitmentId, CommitmentHour>,
 }
 
-impl Span {
-    /// The span, unless it is empty.
-    pub(crate) fn new(from: Timestamp, to: Timestamp) -> Option<Self> {
-        (from < to).then_some(Self { from, to })
-    }
-
-    /// Its length in microseconds.
-    pub(crate) fn micros(self) -> u128 {
-        u128::from(self.to.0.abs_diff(self.from.0))
-    }
-
-    /// What it shares with another span.
-    pub(crate) fn overlap(self, other: Self) -> Option<Self> {
-        Self::new(self.from.max(other.from), self.to.min(other.to))
-    }
-}
-
-/// A node under one description and cover.
+/// A node under one description and coverage.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSlice {
     pub(crate) span: Span,
-    pub(crate) shape: Arc<NodeShape>,
-    pub(crate) cover: Arc<Vec<Cover>>,
+    pub(crate) spec: Arc<NodeSpec>,
+    /// In the order in which the commitments covered it.
+    pub(crate) coverage: Arc<Vec<Coverage>>,
 }
 
-/// What one commitment covers of a node: vCPU and GPU thousandths and bytes, each in units of 10^-24.
+/// What one commitment covers of a node, in 10^-24 of a thousandth or byte: see `rules/commitment.rs`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Cover {
+pub(crate) struct Coverage {
     pub(crate) commitment: Arc<CommitmentSet>,
-    pub(crate) fine: [UBig; 3],
+    pub(crate) amounts: PerResource<UBig>,
 }
 
 /// A pod's label under its quota.
@@ -60,42 +48,59 @@ pub(crate) struct Label {
     pub(crate) state: QuotaState,
 }
 
-/// How a pool prices a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PoolPricing {
-    /// The pod names no pool.
-    None,
-    /// The pool has no price for it.
-    Unpriced(Unpriced),
-    /// The prices in force.
-    Priced(Arc<PoolPrice>),
-}
-
 /// What of a pod can change while it runs under one description.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct PodStatus {
     /// Whether the node that it names is running.
     pub(crate) node_runs: bool,
     pub(crate) pool: PoolPricing,
+    /// The rate in force, of a serverless pod.
     pub(crate) rate: Option<Arc<RateSet>>,
+    /// The reservation of which it holds a unit.
     pub(crate) reservation: Option<ReservationId>,
     pub(crate) label: Option<Label>,
 }
 
-/// A pod under one description and standing.
+/// A pod under one description and status.
 #[derive(Clone, Debug)]
 pub(crate) struct PodSlice {
     pub(crate) span: Span,
-    pub(crate) shape: Arc<PodShape>,
-    pub(crate) standing: Standing,
+    pub(crate) spec: Arc<PodSpec>,
+    pub(crate) status: PodStatus,
 }
 
-/// An effective reservation with a number of units matched.
+impl PodSlice {
+    /// Why it has no price of its pool or node; the rate card is not looked at.
+    pub(crate) fn unpriced(&self) -> Option<Unpriced> {
+        match (&self.spec.node, self.status.node_runs, &self.status.pool) {
+            (Some(_), false, _) => Some(Unpriced::UnknownNode),
+            (_, _, PoolPricing::Unpriced(reason)) => Some(*reason),
+            (_, _, PoolPricing::None | PoolPricing::Priced(_)) => None,
+        }
+    }
+}
+
+/// An effective reservation with a number of units held by pods.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<ReservationSet>,
-    pub(crate) used: u64,
+    pub(crate) used_units: u64,
+}
+
+/// What an hour saw of one commitment.
+#[derive(Debug)]
+pub(crate) struct CommitmentHour {
+    /// As last described.
+    pub(crate) description: Arc<CommitmentSet>,
+    /// Microseconds for which it existed.
+    pub(crate) existed_micros: u128,
+    /// Whether any description in force ended after the hour's start, or not at all.
+    pub(crate) unexpired: bool,
+    /// Whether it is deleted at the hour's end.
+    pub(crate) deleted: bool,
+    /// Its effective time.
+    pub(crate) slices: Vec<CommitmentSlice>,
 }
 
 /// An effective commitment with what it covers and what there is to cover.
@@ -103,10 +108,10 @@ pub(crate) struct ReservationSlice {
 pub(crate) struct CommitmentSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<CommitmentSet>,
-    /// In units of 10^-24, as in [`Cover`].
-    pub(crate) covered: [UBig; 3],
+    /// In 10^-24 of a thousandth or byte, as in [`Coverage`].
+    pub(crate) covered: PerResource<UBig>,
     /// Capacity of all matching nodes.
-    pub(crate) provisioned: [u128; 3],
+    pub(crate) provisioned: Amounts,
 }
 
 /// A pool under one description.
@@ -114,12 +119,4 @@ pub(crate) struct CommitmentSlice {
 pub(crate) struct PoolSlice {
     pub(crate) span: Span,
     pub(crate) description: Arc<PoolSet>,
-}
-
-/// All slices of nodes, pods and pools of an hour, each entity's in order of time.
-#[derive(Debug, Default)]
-pub(crate) struct Slices {
-    pub(crate) nodes: BTreeMap<NodeKey, Vec<NodeSlice>>,
-    pub(crate) pods: BTreeMap<PodUid, Vec<PodSlice>>,
-    pub(crate) pools: BTreeMap<PoolId, Vec<PoolSlice>>,
 }

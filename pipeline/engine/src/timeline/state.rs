@@ -1,4 +1,7 @@
 //! One organization at an hour's edge: everything that later hours depend on, and nothing that can be derived.
+//!
+//! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and without
+//! names. Fields and their order stay, or the snapshot format changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use prorata_schemas::ids::{
 use prorata_schemas::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::per_resource::PerResource;
+
 /// Cluster id and node id.
 pub type NodeKey = (ClusterId, NodeId);
 
@@ -23,32 +28,32 @@ pub type QuotaKey = (ClusterId, QuotaId);
 /// Region, GPU model and quality of service of a rate.
 pub type RateKey = (Text, Option<Text>, Text);
 
-/// One organization at the end of an hour. It is written whole into snapshots; equal states serialize equally.
+/// One organization at the end of an hour. Equal states serialize equally, so digests of snapshots can be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The organization.
     pub(crate) organization_id: OrganizationId,
     pub(crate) rates: Vec<(RateKey, Arc<RateSet>)>,
     pub(crate) pools: BTreeMap<PoolId, Arc<PoolSet>>,
-    pub(crate) quotas: Vec<(QuotaKey, QuotaState)>,
+    pub(crate) quotas: Vec<(QuotaKey, SavedQuota)>,
     pub(crate) commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
-    pub(crate) reservations: BTreeMap<ReservationId, ReservationState>,
-    pub(crate) nodes: Vec<(NodeKey, NodeState)>,
-    pub(crate) pods: BTreeMap<PodUid, PodState>,
+    pub(crate) reservations: BTreeMap<ReservationId, SavedReservation>,
+    pub(crate) nodes: Vec<(NodeKey, SavedNode)>,
+    pub(crate) pods: BTreeMap<PodUid, SavedPod>,
     pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
     pub(crate) spend: BTreeMap<PoolId, Spend>,
 }
 
 /// A quota and when it was first set since it last did not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct QuotaState {
+pub(crate) struct SavedQuota {
     pub(crate) description: Arc<QuotaSet>,
     pub(crate) first_set: Timestamp,
 }
 
-/// A reservation, whether its start has been taken, and the pods that hold its units with the time of each match.
+/// A reservation, whether it is effective, and the pods that hold its units with the time of each match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ReservationState {
+pub(crate) struct SavedReservation {
     pub(crate) description: Arc<ReservationSet>,
     pub(crate) active: bool,
     pub(crate) matched: BTreeMap<PodUid, Timestamp>,
@@ -56,14 +61,14 @@ pub(crate) struct ReservationState {
 
 /// A running node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct NodeState {
+pub(crate) struct SavedNode {
     pub(crate) description: Arc<NodeStarted>,
     pub(crate) start: Timestamp,
 }
 
 /// A running pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PodState {
+pub(crate) struct SavedPod {
     pub(crate) description: Arc<PodStarted>,
     pub(crate) start: Timestamp,
 }
@@ -74,7 +79,7 @@ pub(crate) struct Sample {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
     /// Thousandths of a vCPU, bytes, thousandths of a GPU.
-    pub(crate) use_amounts: [u64; 3],
+    pub(crate) use_amounts: PerResource<u64>,
 }
 
 /// Node cost of a pool in the current UTC day, month and quarter, each with the day it began.

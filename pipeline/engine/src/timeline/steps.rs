@@ -1,39 +1,74 @@
 //! What each event does to what is running or set.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use prorata_schemas::event::{EventRecord, NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
+use prorata_schemas::event::{NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
 use prorata_schemas::ids::{PodUid, PoolId};
+use prorata_schemas::time::Timestamp;
 
-use crate::rules::pool::pricing;
-use crate::timeline::size::{NodeShape, PodShape};
-use crate::timeline::slices::{PoolPricing, Standing};
+use crate::error::EngineError;
+use crate::per_resource::PerResource;
+use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
+use crate::timeline::schedule::ReservationStep;
+use crate::timeline::slices::PodStatus;
+use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, Sample};
-use crate::timeline::{LiveNode, LivePod, NeverRan, Timeline};
 
-impl Timeline<'_> {
-    /// Applies one event. Matching takes effect before the next step.
-    pub(crate) fn event(&mut self, record: &EventRecord, never_ran: &NeverRan) {
-        match &record.event.payload {
-            Payload::RateSet(rate) => self.rate_set(rate),
-            Payload::PoolSet(pool) => self.pool_set(pool),
-            Payload::PoolDeleted(pool) => self.pool_deleted(&pool.pool_id),
-            Payload::QuotaSet(quota) => self.quotas.set(Arc::new(quota.clone()), self.now),
-            Payload::QuotaDeleted(quota) => {
-                self.quotas.delete(&(quota.cluster_id.clone(), quota.quota_id.clone()));
+/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those that were
+/// running end and start anew.
+#[derive(Debug, Default)]
+pub(super) struct NeverRan {
+    nodes: BTreeSet<NodeKey>,
+    pods: BTreeSet<PodUid>,
+}
+
+impl NeverRan {
+    /// Those among the payloads of one instant.
+    pub(super) fn among(payloads: &[Payload], running: &Running<'_>) -> Self {
+        let mut never_ran = Self::default();
+        if payloads.len() < 2 {
+            return never_ran;
+        }
+        for payload in payloads {
+            if let Payload::NodeStopped(node) = payload {
+                let key = (node.cluster_id.clone(), node.node_id.clone());
+                if !running.nodes.contains_key(&key) {
+                    never_ran.nodes.insert(key);
+                }
+            } else if let Payload::PodStopped(pod) = payload
+                && !running.pods.contains_key(&pod.pod_uid)
+            {
+                never_ran.pods.insert(pod.pod_uid.clone());
             }
+        }
+        never_ran
+    }
+}
+
+impl Running<'_> {
+    /// Applies one event. Matching takes effect before the next step.
+    pub(super) fn apply(&mut self, payload: Payload, never_ran: &NeverRan) -> Result<(), EngineError> {
+        match payload {
+            Payload::RateSet(rate) => self.set_rate(rate),
+            Payload::PoolSet(pool) => self.set_pool(pool),
+            Payload::PoolDeleted(pool) => self.delete_pool(&pool.pool_id),
+            Payload::QuotaSet(quota) => self.quotas.set(Arc::new(quota), self.now),
+            Payload::QuotaDeleted(quota) => self.quotas.delete(&(quota.cluster_id, quota.quota_id)),
             Payload::CommitmentSet(commitment) => {
-                self.commitments.set(Arc::new(commitment.clone()), self.now);
-                self.cover_is_stale = true;
-                self.schedule_commitments();
+                self.commitments.set(Arc::new(commitment), self.now);
+                self.coverage_is_stale = true;
+                self.schedule_coverage();
             }
             Payload::CommitmentDeleted(commitment) => {
                 self.commitments.delete(&commitment.commitment_id, self.now);
-                self.cover_is_stale = true;
+                self.coverage_is_stale = true;
             }
             Payload::ReservationSet(reservation) => {
-                self.reservations.set(Arc::new(reservation.clone()), self.now, self.rules);
-                self.schedule_reservation(&reservation.reservation_id);
+                let id = reservation.reservation_id.clone();
+                self.reservations.set(Arc::new(reservation), self.now, self.rules);
+                // What it schedules for this very instant has been applied with it.
+                self.schedule_reservation(&id, Timestamp(self.now.0 + 1));
             }
             Payload::ReservationReleased(reservation) => {
                 self.reservations.release(&reservation.reservation_id, self.now);
@@ -41,134 +76,142 @@ impl Timeline<'_> {
             Payload::NodeStarted(node) => {
                 let key = (node.cluster_id.clone(), node.node_id.clone());
                 if !never_ran.nodes.contains(&key) {
-                    self.node_started(key, node);
+                    self.start_node(key, node);
                 }
             }
-            Payload::NodeStopped(node) => {
-                self.node_stopped(&(node.cluster_id.clone(), node.node_id.clone()));
-            }
+            Payload::NodeStopped(node) => self.stop_node(&(node.cluster_id, node.node_id)),
             Payload::PodStarted(pod) => {
                 if !never_ran.pods.contains(&pod.pod_uid) {
-                    self.pod_started(pod);
+                    self.start_pod(Arc::from(pod))?;
                 }
             }
-            Payload::PodStopped(pod) => self.pod_stopped(&pod.pod_uid),
-            Payload::PodUsage(usage) => self.usage(usage),
+            Payload::PodStopped(pod) => self.stop_pod(&pod.pod_uid),
+            Payload::PodUsage(usage) => self.add_usage(usage),
+        }
+        self.take_matches();
+        Ok(())
+    }
+
+    /// Applies a scheduled step, likewise.
+    pub(super) fn apply_scheduled(&mut self, step: &ReservationStep) {
+        match step {
+            ReservationStep::Start(id) => self.reservations.start(id, self.now),
+            ReservationStep::End(id) => self.reservations.end(id, self.now),
         }
         self.take_matches();
     }
 
-    fn rate_set(&mut self, rate: &RateSet) {
+    fn set_rate(&mut self, rate: RateSet) {
+        let rate = Arc::new(rate);
         let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
-        self.rates.insert(key, Arc::new(rate.clone()));
+        self.rates.insert(key, rate.clone());
         let priced = self.pods.iter().filter(|(_, pod)| {
-            let wanted = &pod.shape.description;
-            pod.shape.is_serverless()
+            let wanted = &pod.spec.description;
+            pod.spec.is_serverless()
                 && wanted.region.as_ref() == Some(&rate.region)
                 && wanted.gpu_model == rate.gpu_model
                 && wanted.qos == rate.qos
         });
         for uid in priced.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            let rate = self.pods.get(&uid).and_then(|pod| self.rate(&pod.shape));
-            self.change_pod(&uid, |standing| standing.rate = rate);
+            self.change_pod(&uid, |status| status.rate = Some(rate.clone()));
         }
     }
 
-    fn pool_set(&mut self, pool: &PoolSet) {
-        self.close_pool(&pool.pool_id);
-        self.pools.insert(pool.pool_id.clone(), Arc::new(pool.clone()));
-        self.pools_since.insert(pool.pool_id.clone(), self.now);
-        self.price_pool_pods(&pool.pool_id);
+    fn set_pool(&mut self, pool: PoolSet) {
+        let id = pool.pool_id.clone();
+        self.close_pool(&id);
+        let pool = CurrentPool { description: Arc::new(pool), since: self.now };
+        self.pools.insert(id.clone(), pool);
+        self.price_pool_pods(&id);
     }
 
-    fn pool_deleted(&mut self, id: &PoolId) {
+    fn delete_pool(&mut self, id: &PoolId) {
         self.close_pool(id);
         self.pools.remove(id);
-        self.pools_since.remove(id);
         self.price_pool_pods(id);
     }
 
     fn price_pool_pods(&mut self, id: &PoolId) {
-        let members = self.pods.iter().filter(|(_, pod)| pod.shape.description.pool_id.as_ref() == Some(id));
-        for uid in members.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            let pool = match self.pods.get(&uid) {
-                Some(pod) => pricing(&self.pools, &pod.shape.description),
-                None => PoolPricing::None,
-            };
-            self.change_pod(&uid, |standing| standing.pool = pool);
+        let members = self.pods.iter().filter(|(_, pod)| pod.spec.description.pool_id.as_ref() == Some(id));
+        let priced = members.map(|(uid, pod)| (uid.clone(), self.pool_pricing(&pod.spec.description)));
+        for (uid, pool) in priced.collect::<Vec<_>>() {
+            self.change_pod(&uid, |status| status.pool = pool);
         }
     }
 
-    fn node_started(&mut self, key: NodeKey, description: &NodeStarted) {
-        let shape = Arc::new(NodeShape::new(Arc::new(description.clone()), self.rules));
-        self.cover_is_stale = true;
+    /// A node starts, or a running one is described anew: its start and its pods stay.
+    fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
+        let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
+        self.coverage_is_stale = true;
         self.close_node(&key);
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.shape = shape;
+            node.spec = spec;
             return;
         }
-        let node = LiveNode { shape, start: self.now, since: self.now, cover: Arc::default() };
-        self.nodes.insert(key.clone(), node);
-        let named = self.node_pods.get(&key).cloned().unwrap_or_default();
-        for uid in named {
-            self.change_pod(&uid, |standing| standing.node_runs = true);
+        let waiting = self.pods_by_node.get(&key).cloned().unwrap_or_default();
+        let node = RunningNode { spec, start: self.now, since: self.now, coverage: Arc::default() };
+        self.nodes.insert(key, node);
+        for uid in waiting {
+            self.change_pod(&uid, |status| status.node_runs = true);
         }
     }
 
-    fn node_stopped(&mut self, key: &NodeKey) {
+    /// A node stops and ends its pods.
+    fn stop_node(&mut self, key: &NodeKey) {
         self.close_node(key);
         if self.nodes.remove(key).is_none() {
             return;
         }
-        self.cover_is_stale = true;
-        for uid in self.node_pods.remove(key).unwrap_or_default() {
-            self.pod_stopped(&uid);
+        self.coverage_is_stale = true;
+        for uid in self.pods_by_node.remove(key).unwrap_or_default() {
+            self.stop_pod(&uid);
         }
     }
 
-    fn pod_started(&mut self, description: &PodStarted) {
+    /// A pod starts, or a running one is described anew: its start stays, and its match if the description allows.
+    fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
-        let shape = Arc::new(PodShape::new(Arc::new(description.clone()), self.rules));
+        let spec = Arc::new(PodSpec::new(description, self.rules));
         self.close_pod(&uid);
-        match self.pods.remove(&uid) {
+        let (now, mut status) = (self.now, self.status_of(&spec));
+        let start = match self.pods.remove(&uid) {
             Some(pod) => {
-                self.unindex_pod(&uid, &pod.shape);
-                self.quotas.pod_ended(&pod.shape);
-                let reservation = pod.standing.reservation;
-                let standing = Standing { reservation, ..self.standing(&shape) };
-                let live = LivePod { shape: shape.clone(), start: pod.start, since: self.now, standing };
-                self.pods.insert(uid.clone(), live);
-                self.reservations.pod_described(&uid, &shape, pod.start, self.now);
+                self.unindex_pod(&uid, &pod.spec);
+                self.quotas.pod_ended(&pod.spec);
+                status = PodStatus { reservation: pod.status.reservation, ..status };
+                self.reservations.pod_described(&uid, &spec, pod.start, now);
+                pod.start
             }
             None => {
-                let standing = self.standing(&shape);
-                let live = LivePod { shape: shape.clone(), start: self.now, since: self.now, standing };
-                self.pods.insert(uid.clone(), live);
-                self.reservations.pod_started(&uid, &shape, self.now, self.now);
+                self.reservations.pod_started(&uid, &spec, now, now);
+                now
             }
-        }
-        self.index_pod(&uid, &shape);
-        self.quotas.pod_started(&shape);
+        };
+        self.index_pod(&uid, &spec);
+        self.quotas.pod_started(&spec)?;
+        self.pods.insert(uid, RunningPod { spec, start, since: now, status });
+        Ok(())
     }
 
-    fn pod_stopped(&mut self, uid: &PodUid) {
+    fn stop_pod(&mut self, uid: &PodUid) {
         self.close_pod(uid);
         if let Some(pod) = self.pods.remove(uid) {
-            self.unindex_pod(uid, &pod.shape);
-            self.quotas.pod_ended(&pod.shape);
+            self.unindex_pod(uid, &pod.spec);
+            self.quotas.pod_ended(&pod.spec);
             self.reservations.pod_ended(uid, self.now);
         }
     }
 
-    fn usage(&mut self, usage: &PodUsage) {
-        let amounts = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
+    fn add_usage(&mut self, usage: PodUsage) {
+        let amounts =
+            PerResource { cpu: usage.cpu_millis, memory: usage.memory_bytes, gpu: usage.gpu_millis };
         let sample = Sample {
             from: self.now,
             to: usage.interval_end,
             use_amounts: amounts.map(|amount| u64::try_from(amount).unwrap_or(0)),
         };
         if sample.from < sample.to {
-            self.samples.entry(usage.pod_uid.clone()).or_default().push(sample);
+            self.samples.entry(usage.pod_uid).or_default().push(sample);
         }
     }
 }

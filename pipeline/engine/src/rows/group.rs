@@ -1,0 +1,195 @@
+//! Groups what pods did: slices by where they count, and one pod's hour in one place with its quota labels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dashu_int::UBig;
+use dashu_ratio::RBig;
+use prorata_schemas::event::PodStarted;
+use prorata_schemas::ids::{PodUid, QuotaId};
+use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
+use prorata_schemas::rules::{Allocation, Rules};
+
+use crate::error::EngineError;
+use crate::exact::{Fraction, HOUR_MICROS, hours, ratio, round};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rules::pool::{PoolPricing, charges};
+use crate::timeline::slices::PodSlice;
+use crate::timeline::span::Span;
+use crate::timeline::state::{NodeKey, Sample};
+
+/// Slices of pods by node, each pod's in order of time.
+pub(crate) type ByNode<'a> = BTreeMap<&'a NodeKey, Vec<(&'a PodUid, Vec<&'a PodSlice>)>>;
+
+/// Slices of pods by where they count.
+#[derive(Debug, Default)]
+pub(crate) struct Placement<'a> {
+    /// On the node that the pod names.
+    pub(crate) on_nodes: ByNode<'a>,
+    /// While the node that the pod names is not running.
+    pub(crate) on_unknown_nodes: ByNode<'a>,
+    /// Of pods that name no node.
+    pub(crate) nodeless: Vec<(&'a PodUid, Vec<&'a PodSlice>)>,
+}
+
+impl<'a> Placement<'a> {
+    /// Places all slices. A pod that moves or changes its description may be in several places.
+    pub(crate) fn new(pods: &'a BTreeMap<PodUid, Vec<PodSlice>>) -> Self {
+        let mut placement = Self::default();
+        for (uid, slices) in pods {
+            for slice in slices {
+                let place = match (&slice.spec.node, slice.status.node_runs) {
+                    (Some(node), true) => placement.on_nodes.entry(node).or_default(),
+                    (Some(node), false) => placement.on_unknown_nodes.entry(node).or_default(),
+                    (None, _) => &mut placement.nodeless,
+                };
+                match place.last_mut() {
+                    Some((last, list)) if *last == uid => list.push(slice),
+                    _ => place.push((uid, vec![slice])),
+                }
+            }
+        }
+        placement
+    }
+}
+
+/// Quota, state, and reason for having no price. Sorts as rows do.
+pub(crate) type LabelKey = (Option<QuotaId>, Option<QuotaState>, Option<&'static str>);
+
+/// Time under one label.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LabelTime {
+    pub(crate) micros: u128,
+    /// Pool charge accrued, in atoms; none without a pool price.
+    pub(crate) charge: Option<RBig>,
+    pub(crate) unpriced: Option<Unpriced>,
+}
+
+/// One pod's hour in one place. Amounts are thousandths or bytes, times microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct PodHours {
+    /// As last described there.
+    pub(crate) description: Arc<PodStarted>,
+    pub(crate) micros: u128,
+    pub(crate) requested: PerResource<UBig>,
+    /// None when no sample overlaps.
+    pub(crate) used: Option<PerResource<UBig>>,
+    pub(crate) labels: BTreeMap<LabelKey, LabelTime>,
+}
+
+impl PodHours {
+    /// Adds up slices of one pod; none without any.
+    pub(crate) fn gather(slices: &[&PodSlice], samples: &[Sample], rules: &Rules) -> Option<Self> {
+        let last = slices.last()?;
+        let mut hours = Self {
+            description: last.spec.description.clone(),
+            micros: 0,
+            requested: PerResource::default(),
+            used: None,
+            labels: BTreeMap::new(),
+        };
+        for slice in slices {
+            hours.add(slice, samples, rules);
+        }
+        Some(hours)
+    }
+
+    fn add(&mut self, slice: &PodSlice, samples: &[Sample], rules: &Rules) {
+        let micros = slice.span.micros();
+        self.micros += micros;
+        self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
+        add_use(&mut self.used, slice.span, samples);
+        let unpriced = slice.unpriced();
+        let label = slice.status.label.as_ref();
+        let key = (
+            label.map(|label| label.quota.1.clone()),
+            label.map(|label| label.state),
+            unpriced.map(Unpriced::name),
+        );
+        let time = self.labels.entry(key).or_default();
+        time.micros += micros;
+        time.unpriced = unpriced;
+        if let PoolPricing::Priced(price) = &slice.status.pool {
+            let spans = charges(&slice.spec.description, slice.span, price, rules).into_iter();
+            let accrued = time.charge.take().unwrap_or_default();
+            time.charge =
+                Some(spans.fold(accrued, |sum, charge| sum + charge.hourly * hours(charge.span.micros())));
+        }
+    }
+
+    /// What the pod was allocated, by the configured rule: the larger of request and use, or its requests alone.
+    pub(crate) fn allocated(&self, rules: &Rules) -> PerResource<UBig> {
+        match (rules.allocation, &self.used) {
+            (Allocation::Max, Some(used)) => {
+                let pairs = self.requested.as_ref().zip(used.as_ref());
+                pairs.map(|(requested, used)| requested.max(used).clone())
+            }
+            (Allocation::Max, None) | (Allocation::Requests, _) => self.requested.clone(),
+        }
+    }
+}
+
+/// Adds the use of samples that overlap a span, each for the part that does. Overlapping samples add up.
+pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: &[Sample]) {
+    for sample in samples {
+        let overlap = Span::new(sample.from, sample.to).and_then(|sample| sample.overlap(span));
+        let Some(overlap) = overlap else { continue };
+        let micros = overlap.micros();
+        *used.get_or_insert_default() += sample.use_amounts.map(|amount| UBig::from(amount) * micros);
+    }
+}
+
+/// Hours of the three resources from amounts times microseconds, each scaled by its own factor (none: 1) and rounded.
+///
+/// # Errors
+/// Past 38 digits.
+pub(crate) fn resource_hours(
+    amounts: &PerResource<UBig>,
+    factors: Option<&PerResource<RBig>>,
+) -> Result<ResourceHours, EngineError> {
+    let plain = amounts
+        .as_ref()
+        .zip(PARTS_PER_UNIT)
+        .map(|(amount, parts)| Fraction::new(amount.clone(), UBig::from(parts) * UBig::from(HOUR_MICROS)));
+    let rounded = match factors {
+        None => plain.try_map(|hours| hours.round())?,
+        Some(factors) => plain
+            .zip(factors.as_ref())
+            .try_map(|(hours, factor)| round(&(ratio(hours.numerator, hours.denominator) * factor)))?,
+    };
+    let PerResource { cpu, memory, gpu } = rounded;
+    Ok(ResourceHours { cpu_core_hours: cpu, memory_gib_hours: memory, gpu_hours: gpu })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prorata_schemas::time::Timestamp;
+
+    fn sample(from: i64, to: i64, cpu: u64) -> Sample {
+        let use_amounts = PerResource { cpu, memory: 0, gpu: 0 };
+        Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
+    }
+
+    #[test]
+    fn samples_count_for_their_part_of_the_span_and_add_up() {
+        let span = Span::new(Timestamp(10), Timestamp(20)).unwrap();
+        let mut used = None;
+        add_use(&mut used, span, &[sample(0, 10, 7), sample(20, 30, 7)]);
+        assert_eq!(used, None);
+        add_use(&mut used, span, &[sample(0, 12, 5), sample(11, 40, 100)]);
+        assert_eq!(used.unwrap().cpu, UBig::from(5_u64 * 2 + 100 * 9));
+    }
+
+    #[test]
+    fn hours_of_amounts_beyond_128_bits_are_an_error_and_no_panic() {
+        let amount = UBig::from(u128::MAX) * UBig::from(u128::MAX);
+        let amounts = PerResource { gpu: amount, ..PerResource::default() };
+        assert!(matches!(resource_hours(&amounts, None), Err(EngineError::Range(_))));
+        let hour = PARTS_PER_UNIT.map(|parts| UBig::from(parts) * UBig::from(HOUR_MICROS));
+        let half = PerResource::all(RBig::from_parts(1.into(), 2_u8.into()));
+        let hours = resource_hours(&hour, Some(&half)).unwrap();
+        assert_eq!(hours.memory_gib_hours.to_string(), "0.5");
+        assert_eq!(hours.cpu_core_hours, hours.gpu_hours);
+    }
+}

@@ -1,0 +1,207 @@
+//! Rows of pods that name no node: serverless pods at their rate (RULES.md section 2), pool pods at their charge
+//! (section 5).
+//!
+//! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for every instant,
+//! matched or not. Rows split where the reservation, the rate or the label changes. These pods pay by request, so what
+//! they are allocated is what they request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dashu_int::UBig;
+use dashu_ratio::RBig;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
+use prorata_schemas::ids::{ClusterId, PodUid, QuotaId, ReservationId};
+use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
+use prorata_schemas::rules::Rules;
+
+use crate::error::EngineError;
+use crate::exact::{Fraction, atoms, hours, ratio, round, seconds};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
+use crate::rows::group::{add_use, resource_hours};
+use crate::rules::pool::{PoolPricing, charges};
+use crate::timeline::slices::PodSlice;
+use crate::timeline::span::Span;
+use crate::timeline::spec::Amounts;
+use crate::timeline::state::Sample;
+
+/// What two spans of a pod must share to be one row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RowKey {
+    kind: RowKind,
+    cluster_id: ClusterId,
+    reservation_id: Option<ReservationId>,
+    quota_id: Option<QuotaId>,
+    quota_state: Option<QuotaState>,
+    unit_price: Decimal12,
+    unpriced: Option<&'static str>,
+}
+
+/// Spans that are one row, added up. Descriptions are the last ones.
+#[derive(Debug)]
+struct RowSum {
+    description: Arc<PodStarted>,
+    unpriced: Option<Unpriced>,
+    rate: Option<Arc<RateSet>>,
+    pool: Option<Arc<PoolSet>>,
+    micros: u128,
+    requested: PerResource<UBig>,
+    used: Option<PerResource<UBig>>,
+    /// In atoms.
+    cost: RBig,
+    /// The same by resource, of a serverless pod; a pool charge is for TFLOPs and VRAM, so it has no such parts.
+    by_resource: Option<PerResource<RBig>>,
+}
+
+/// A span at one price.
+struct PricedSpan {
+    span: Span,
+    /// Cost per hour in atoms.
+    hourly: RBig,
+    by_resource: Option<PerResource<RBig>>,
+    unpriced: Option<Unpriced>,
+    rate: Option<Arc<RateSet>>,
+    pool: Option<Arc<PoolSet>>,
+}
+
+/// Drafts the rows of one pod's slices on no node.
+///
+/// # Errors
+/// When an amount passes its column.
+pub(crate) fn draft(
+    uid: &PodUid,
+    slices: &[&PodSlice],
+    samples: &[Sample],
+    rules: &Rules,
+) -> Result<Vec<Draft>, EngineError> {
+    let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
+    for slice in slices {
+        let spans = if slice.spec.is_serverless() { vec![serverless(slice)] } else { pool(slice, rules) };
+        for span in spans {
+            add(&mut sums, slice, span, samples)?;
+        }
+    }
+    sums.into_iter().map(|(key, sum)| row(uid, key, sum)).collect()
+}
+
+fn serverless(slice: &PodSlice) -> PricedSpan {
+    let rate = slice.status.rate.clone();
+    let by_resource = rate.as_ref().map(|rate| hourly_cost(rate, slice.spec.requests)).unwrap_or_default();
+    PricedSpan {
+        span: slice.span,
+        hourly: by_resource.sum(),
+        by_resource: Some(by_resource),
+        unpriced: if rate.is_none() { Some(Unpriced::NoRate) } else { None },
+        rate,
+        pool: None,
+    }
+}
+
+fn hourly_cost(rate: &RateSet, requests: Amounts) -> PerResource<RBig> {
+    let prices = PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
+    prices
+        .zip(requests)
+        .zip(PARTS_PER_UNIT)
+        .map(|((price, amount), parts)| ratio(atoms(price) * UBig::from(amount), UBig::from(parts)))
+}
+
+fn pool(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
+    let unpriced = |reason| PricedSpan {
+        span: slice.span,
+        hourly: RBig::ZERO,
+        by_resource: None,
+        unpriced: Some(reason),
+        rate: None,
+        pool: None,
+    };
+    match &slice.status.pool {
+        PoolPricing::None => vec![unpriced(Unpriced::UnknownPool)],
+        PoolPricing::Unpriced(reason) => vec![unpriced(*reason)],
+        PoolPricing::Priced(price) => {
+            let spans = charges(&slice.spec.description, slice.span, price, rules).into_iter();
+            let priced = spans.map(|charge| PricedSpan {
+                span: charge.span,
+                hourly: charge.hourly,
+                by_resource: None,
+                unpriced: None,
+                rate: None,
+                pool: Some(price.pool.clone()),
+            });
+            priced.collect()
+        }
+    }
+}
+
+fn add(
+    sums: &mut BTreeMap<RowKey, RowSum>,
+    slice: &PodSlice,
+    priced: PricedSpan,
+    samples: &[Sample],
+) -> Result<(), EngineError> {
+    let label = slice.status.label.as_ref();
+    let key = RowKey {
+        kind: if slice.spec.is_serverless() { RowKind::PodServerless } else { RowKind::PodPool },
+        cluster_id: slice.spec.description.cluster_id.clone(),
+        reservation_id: slice.status.reservation.clone(),
+        quota_id: label.map(|label| label.quota.1.clone()),
+        quota_state: label.map(|label| label.state),
+        unit_price: Fraction::of(&priced.hourly).round_atoms()?,
+        unpriced: priced.unpriced.map(Unpriced::name),
+    };
+    let sum = sums.entry(key).or_insert_with(|| RowSum {
+        description: slice.spec.description.clone(),
+        unpriced: priced.unpriced,
+        rate: None,
+        pool: None,
+        micros: 0,
+        requested: PerResource::default(),
+        used: None,
+        cost: RBig::ZERO,
+        by_resource: priced.by_resource.as_ref().map(|_| PerResource::default()),
+    });
+    let micros = priced.span.micros();
+    sum.description = slice.spec.description.clone();
+    sum.rate = priced.rate;
+    sum.pool = priced.pool;
+    sum.micros += micros;
+    sum.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
+    add_use(&mut sum.used, priced.span, samples);
+    sum.cost += priced.hourly * hours(micros);
+    if let (Some(sums), Some(hourly)) = (&mut sum.by_resource, priced.by_resource) {
+        *sums += hourly.map(|hourly| hourly * hours(micros));
+    }
+    Ok(())
+}
+
+fn row(uid: &PodUid, key: RowKey, sum: RowSum) -> Result<Draft, EngineError> {
+    let provider = match (&sum.rate, &sum.pool) {
+        (Some(rate), _) => rate.provider.clone(),
+        (None, Some(pool)) => pool.provider.clone(),
+        (None, None) => UNKNOWN_PROVIDER.into(),
+    };
+    let cost = Fraction::of(&sum.cost);
+    let requested = resource_hours(&sum.requested, None)?;
+    let row = CostRow {
+        cluster_id: Some(key.cluster_id),
+        pod_uid: Some(uid.clone()),
+        reservation_id: key.reservation_id,
+        quota_id: key.quota_id,
+        quota_state: key.quota_state,
+        list_unit_price: key.unit_price,
+        unpriced: sum.unpriced,
+        pricing_quantity: round(&hours(sum.micros))?,
+        list_cost: cost.round_atoms()?,
+        allocated: Some(requested),
+        requested: Some(requested),
+        used: sum.used.as_ref().map(|used| resource_hours(used, None)).transpose()?,
+        running_seconds: Some(seconds(sum.micros)?),
+        pod: Some(sum.description),
+        rate: sum.rate,
+        pool: sum.pool,
+        ..CostRow::new(key.kind, uid.clone().into(), provider)
+    };
+    let resources = sum.by_resource.map(|parts| parts.as_ref().map(Fraction::of));
+    Ok(Draft { resources, ..Draft::of_row(row, cost) })
+}

@@ -1,0 +1,47 @@
+//! Rows of a reservation's unused units (RULES.md section 2): one for each price that it had in the hour.
+
+use std::collections::BTreeMap;
+
+use dashu_ratio::RBig;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, RowKind};
+
+use crate::error::EngineError;
+use crate::exact::{Fraction, atoms, hours, round};
+use crate::rows::draft::Draft;
+use crate::rules::reservation::unused_units;
+use crate::timeline::slices::ReservationSlice;
+
+/// Drafts the rows of one reservation.
+///
+/// # Errors
+/// When an amount passes its column.
+pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
+    // Unit-microseconds by price, with the last description of that price.
+    let mut by_price: BTreeMap<Decimal12, (u128, &ReservationSlice)> = BTreeMap::new();
+    for slice in slices {
+        let entry = by_price.entry(slice.description.unit_hourly_price).or_insert((0, slice));
+        entry.0 += unused_units(slice) * slice.span.micros();
+        entry.1 = slice;
+    }
+    let mut drafts = Vec::new();
+    for (price, (unit_micros, slice)) in by_price {
+        if unit_micros == 0 {
+            continue;
+        }
+        let reservation = &slice.description;
+        let id = &reservation.reservation_id;
+        let unit_hours = hours(unit_micros);
+        let cost = Fraction::of(&(&unit_hours * RBig::from(atoms(price))));
+        let row = CostRow {
+            reservation_id: Some(id.clone()),
+            list_unit_price: price,
+            pricing_quantity: round(&unit_hours)?,
+            list_cost: cost.round_atoms()?,
+            reservation: Some(reservation.clone()),
+            ..CostRow::new(RowKind::ReservationUnused, id.clone().into(), reservation.provider.clone())
+        };
+        drafts.push(Draft::of_row(row, cost));
+    }
+    Ok(drafts)
+}

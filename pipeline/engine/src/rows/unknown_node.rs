@@ -1,0 +1,53 @@
+//! Rows of pods for the instants at which the node that they name is not running: time and quantities, no cost
+//! (RULES.md section 11).
+
+use dashu_int::UBig;
+use prorata_schemas::ids::PodUid;
+use prorata_schemas::rows::{CostRow, RowKind};
+use prorata_schemas::rules::Rules;
+
+use crate::error::EngineError;
+use crate::exact::{Fraction, hours, ratio, round, seconds};
+use crate::per_resource::PerResource;
+use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
+use crate::rows::group::{PodHours, resource_hours};
+use crate::timeline::state::NodeKey;
+
+/// Drafts a pod's rows, one for each label.
+///
+/// # Errors
+/// When an amount passes its column.
+pub(crate) fn draft(
+    key: &NodeKey,
+    uid: &PodUid,
+    pod: &PodHours,
+    rules: &Rules,
+) -> Result<Vec<Draft>, EngineError> {
+    let allocated = pod.allocated(rules);
+    let mut drafts = Vec::new();
+    for ((quota_id, quota_state, _), time) in &pod.labels {
+        let part = ratio(UBig::from(time.micros), UBig::from(pod.micros));
+        let factors = PerResource::all(part);
+        let factors = (time.micros != pod.micros).then_some(&factors);
+        let row = CostRow {
+            cluster_id: Some(key.0.clone()),
+            pod_uid: Some(uid.clone()),
+            quota_id: quota_id.clone(),
+            quota_state: *quota_state,
+            unpriced: time.unpriced,
+            pricing_quantity: round(&hours(time.micros))?,
+            allocated: Some(resource_hours(&allocated, factors)?),
+            requested: Some(resource_hours(&pod.requested, factors)?),
+            used: pod.used.as_ref().map(|used| resource_hours(used, factors)).transpose()?,
+            running_seconds: Some(seconds(time.micros)?),
+            pod: Some(pod.description.clone()),
+            ..CostRow::new(RowKind::PodNode, key.1.clone().into(), UNKNOWN_PROVIDER.into())
+        };
+        drafts.push(Draft {
+            resources: Some(PerResource::all(Fraction::zero())),
+            pool_charge: time.charge.clone(),
+            ..Draft::of_row(row, Fraction::zero())
+        });
+    }
+    Ok(drafts)
+}

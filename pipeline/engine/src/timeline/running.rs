@@ -1,0 +1,313 @@
+//! Everything that runs or is set at an instant, and the slices that the hour has been cut into so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
+use prorata_schemas::ids::{ClusterId, OrganizationId, PodUid, PoolId, ReservationId};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::error::EngineError;
+use crate::rules::commitment::{CandidateNode, Commitments};
+use crate::rules::pool::PoolPricing;
+use crate::rules::quota::Quotas;
+use crate::rules::quota_ledger::ClusterLedger;
+use crate::rules::reservation::Reservations;
+use crate::timeline::schedule::{ReservationStep, Schedule};
+use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
+use crate::timeline::span::Span;
+use crate::timeline::spec::{NodeSpec, PodSpec};
+use crate::timeline::state::{NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
+
+/// An hour whose events have been applied.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    /// What the next hour needs; the spend of pools is still that of the hour's start.
+    pub(crate) state: State,
+    pub(crate) slices: Slices,
+    /// Measured use that overlaps the hour.
+    pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
+    pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
+}
+
+/// A running node since its last slice ended.
+#[derive(Debug)]
+pub(super) struct RunningNode {
+    pub(super) spec: Arc<NodeSpec>,
+    pub(super) start: Timestamp,
+    pub(super) since: Timestamp,
+    pub(super) coverage: Arc<Vec<Coverage>>,
+}
+
+/// A running pod since its last slice ended.
+#[derive(Debug)]
+pub(super) struct RunningPod {
+    pub(super) spec: Arc<PodSpec>,
+    pub(super) start: Timestamp,
+    pub(super) since: Timestamp,
+    pub(super) status: PodStatus,
+}
+
+/// A pool since its last slice ended.
+#[derive(Debug)]
+pub(super) struct CurrentPool {
+    pub(super) description: Arc<PoolSet>,
+    pub(super) since: Timestamp,
+}
+
+/// Everything that runs or is set.
+#[derive(Debug)]
+pub(super) struct Running<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) now: Timestamp,
+    pub(super) rates: BTreeMap<RateKey, Arc<RateSet>>,
+    pub(super) pools: BTreeMap<PoolId, CurrentPool>,
+    pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
+    pub(super) pods: BTreeMap<PodUid, RunningPod>,
+    /// Running pods by the node that they name, whether or not it runs.
+    pub(super) pods_by_node: BTreeMap<NodeKey, BTreeSet<PodUid>>,
+    pub(super) quotas: Quotas,
+    pub(super) reservations: Reservations,
+    pub(super) commitments: Commitments,
+    pub(super) samples: BTreeMap<PodUid, Vec<Sample>>,
+    pub(super) schedule: Schedule,
+    /// Whether nodes or commitments have changed since coverage was decided.
+    pub(super) coverage_is_stale: bool,
+    slices: Slices,
+}
+
+impl<'a> Running<'a> {
+    /// Takes up a state at the hour's start.
+    pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules) -> Result<Self, EngineError> {
+        let now = hour.start();
+        let pools = state.pools.into_iter();
+        let nodes = state.nodes.into_iter().map(|(key, SavedNode { description, start })| {
+            let spec = Arc::new(NodeSpec::new(description, rules));
+            (key, RunningNode { spec, start, since: now, coverage: Arc::default() })
+        });
+        let mut running = Self {
+            rules,
+            now,
+            rates: state.rates.into_iter().collect(),
+            pools: pools.map(|(id, description)| (id, CurrentPool { description, since: now })).collect(),
+            nodes: nodes.collect(),
+            pods: BTreeMap::new(),
+            pods_by_node: BTreeMap::new(),
+            quotas: Quotas::restore(state.quotas),
+            reservations: Reservations::restore(state.reservations, now, rules),
+            commitments: Commitments::restore(state.commitments, now),
+            samples: state.samples,
+            schedule: Schedule::new(hour.end()),
+            coverage_is_stale: true,
+            slices: Slices::default(),
+        };
+        for (uid, pod) in state.pods {
+            running.restore_pod(uid, pod)?;
+        }
+        for id in running.reservations.ids() {
+            running.schedule_reservation(&id, now);
+        }
+        running.schedule_coverage();
+        Ok(running)
+    }
+
+    fn restore_pod(&mut self, uid: PodUid, pod: SavedPod) -> Result<(), EngineError> {
+        let spec = Arc::new(PodSpec::new(pod.description, self.rules));
+        let reservation = self.reservations.restore_pod(&uid, &spec, pod.start);
+        let status = PodStatus { reservation, ..self.status_of(&spec) };
+        self.quotas.pod_started(&spec)?;
+        self.index_pod(&uid, &spec);
+        self.pods.insert(uid, RunningPod { spec, start: pod.start, since: self.now, status });
+        Ok(())
+    }
+
+    /// What is true of a pod of this description now; its reservation and label are still to be decided.
+    pub(super) fn status_of(&self, spec: &PodSpec) -> PodStatus {
+        PodStatus {
+            node_runs: spec.node.as_ref().is_some_and(|node| self.nodes.contains_key(node)),
+            pool: self.pool_pricing(&spec.description),
+            rate: self.rate_of(spec),
+            reservation: None,
+            label: None,
+        }
+    }
+
+    /// How the pool that a pod names prices it.
+    pub(super) fn pool_pricing(&self, pod: &PodStarted) -> PoolPricing {
+        let pool = pod.pool_id.as_ref().and_then(|id| self.pools.get(id));
+        PoolPricing::of(pod, pool.map(|pool| &pool.description))
+    }
+
+    /// The rate in force for a serverless pod.
+    pub(super) fn rate_of(&self, spec: &PodSpec) -> Option<Arc<RateSet>> {
+        if !spec.is_serverless() {
+            return None;
+        }
+        let pod = &spec.description;
+        let key = (pod.region.clone()?, pod.gpu_model.clone(), pod.qos.clone());
+        self.rates.get(&key).cloned()
+    }
+
+    pub(super) fn index_pod(&mut self, uid: &PodUid, spec: &PodSpec) {
+        if let Some(node) = &spec.node {
+            self.pods_by_node.entry(node.clone()).or_default().insert(uid.clone());
+        }
+    }
+
+    pub(super) fn unindex_pod(&mut self, uid: &PodUid, spec: &PodSpec) {
+        if let Some(pods) = spec.node.as_ref().and_then(|node| self.pods_by_node.get_mut(node)) {
+            pods.remove(uid);
+        }
+    }
+
+    /// Ends an instant: coverage and labels follow what is running now.
+    pub(super) fn end_instant(&mut self) -> Result<(), EngineError> {
+        if std::mem::take(&mut self.coverage_is_stale) {
+            self.decide_coverage();
+        }
+        for (uid, label) in self.quotas.end_instant(self.now)? {
+            self.change_pod(&uid, |status| status.label = label);
+        }
+        Ok(())
+    }
+
+    fn decide_coverage(&mut self) {
+        if self.commitments.is_empty() && self.nodes.values().all(|node| node.coverage.is_empty()) {
+            return;
+        }
+        let nodes = self.nodes.iter();
+        let nodes: Vec<CandidateNode<'_>> =
+            nodes.map(|(key, node)| CandidateNode { key, spec: &node.spec, start: node.start }).collect();
+        let mut decided = self.commitments.cover(&nodes, self.now);
+        for key in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            let coverage = decided.remove(&key).unwrap_or_default();
+            if self.nodes.get(&key).is_some_and(|node| *node.coverage != coverage) {
+                self.close_node(&key);
+                if let Some(node) = self.nodes.get_mut(&key) {
+                    node.coverage = Arc::new(coverage);
+                }
+            }
+        }
+    }
+
+    /// Gives pods the reservations that matching has decided.
+    pub(super) fn take_matches(&mut self) {
+        for (uid, reservation) in self.reservations.take_changes() {
+            self.change_pod(&uid, |status| status.reservation = reservation);
+        }
+    }
+
+    /// Changes a running pod's status from now on, and ends its slice if anything differs.
+    pub(super) fn change_pod(&mut self, uid: &PodUid, change: impl FnOnce(&mut PodStatus)) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let mut status = pod.status.clone();
+        change(&mut status);
+        if status != pod.status {
+            self.close_pod(uid);
+            if let Some(pod) = self.pods.get_mut(uid) {
+                pod.status = status;
+            }
+        }
+    }
+
+    /// Ends a pod's slice.
+    pub(super) fn close_pod(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if let Some(span) = Span::new(pod.since, self.now) {
+            let slice = PodSlice { span, spec: pod.spec.clone(), status: pod.status.clone() };
+            self.slices.pods.entry(uid.clone()).or_default().push(slice);
+        }
+        pod.since = self.now;
+    }
+
+    /// Ends a node's slice.
+    pub(super) fn close_node(&mut self, key: &NodeKey) {
+        let Some(node) = self.nodes.get_mut(key) else { return };
+        if let Some(span) = Span::new(node.since, self.now) {
+            let slice = NodeSlice { span, spec: node.spec.clone(), coverage: node.coverage.clone() };
+            self.slices.nodes.entry(key.clone()).or_default().push(slice);
+        }
+        node.since = self.now;
+    }
+
+    /// Ends a pool's slice.
+    pub(super) fn close_pool(&mut self, id: &PoolId) {
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        if let Some(span) = Span::new(pool.since, self.now) {
+            let slice = PoolSlice { span, description: pool.description.clone() };
+            self.slices.pools.entry(id.clone()).or_default().push(slice);
+        }
+        pool.since = self.now;
+    }
+
+    /// Schedules the start and end of a reservation, if they are at `from` or later.
+    pub(super) fn schedule_reservation(&mut self, id: &ReservationId, from: Timestamp) {
+        let Some(description) = self.reservations.description(id) else { return };
+        let start = (Some(description.starts_at), ReservationStep::Start(id.clone()));
+        let end = (description.ends_at, ReservationStep::End(id.clone()));
+        for (at, step) in [start, end] {
+            if let Some(at) = at.filter(|at| *at >= from) {
+                self.schedule.add_step(at, step);
+            }
+        }
+    }
+
+    /// Schedules the starts and ends of commitments that are still to come; the current instant decides coverage
+    /// anyway.
+    pub(super) fn schedule_coverage(&mut self) {
+        for at in self.commitments.edges().filter(|at| *at > self.now) {
+            self.schedule.add_cut(at);
+        }
+    }
+
+    /// Ends all slices at the hour's end.
+    pub(super) fn finish(
+        mut self,
+        organization_id: OrganizationId,
+        spend: BTreeMap<PoolId, Spend>,
+    ) -> Timeline {
+        let end = self.now;
+        for key in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            self.close_node(&key);
+        }
+        for uid in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.close_pod(&uid);
+        }
+        for id in self.pools.keys().cloned().collect::<Vec<_>>() {
+            self.close_pool(&id);
+        }
+        let (quotas, quota_ledgers) = self.quotas.finish(end);
+        let (reservations, reservation_slices) = self.reservations.finish(end);
+        let (commitments, commitment_hours) = self.commitments.finish(end);
+        let nodes = self.nodes.into_iter().map(|(key, node)| {
+            (key, SavedNode { description: node.spec.description.clone(), start: node.start })
+        });
+        let pods = self.pods.into_iter().map(|(uid, pod)| {
+            (uid, SavedPod { description: pod.spec.description.clone(), start: pod.start })
+        });
+        let state = State {
+            organization_id,
+            rates: self.rates.into_iter().collect(),
+            pools: self.pools.into_iter().map(|(id, pool)| (id, pool.description)).collect(),
+            quotas,
+            commitments,
+            reservations,
+            nodes: nodes.collect(),
+            pods: pods.collect(),
+            samples: samples_after(&self.samples, end),
+            spend,
+        };
+        let slices =
+            Slices { reservations: reservation_slices, commitments: commitment_hours, ..self.slices };
+        Timeline { state, slices, samples: self.samples, quota_ledgers }
+    }
+}
+
+/// The samples that reach into the next hour.
+fn samples_after(samples: &BTreeMap<PodUid, Vec<Sample>>, end: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
+    let after = samples.iter().map(|(uid, samples)| {
+        (uid, samples.iter().filter(|sample| sample.to > end).copied().collect::<Vec<_>>())
+    });
+    after.filter(|(_, samples)| !samples.is_empty()).map(|(uid, samples)| (uid.clone(), samples)).collect()
+}

@@ -1,0 +1,63 @@
+//! What the rules read from a description of a node or a pod, computed once when it takes effect.
+
+use std::sync::Arc;
+
+use prorata_schemas::event::{NodeStarted, PodStarted};
+use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU};
+use prorata_schemas::rules::Rules;
+
+use crate::per_resource::PerResource;
+use crate::timeline::size::{Shape, amount, gpu_memory_of_mig};
+use crate::timeline::state::NodeKey;
+
+/// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
+pub(crate) type Amounts = PerResource<u128>;
+
+/// A description of a running node.
+#[derive(Debug)]
+pub(crate) struct NodeSpec {
+    /// As delivered.
+    pub(crate) description: Arc<NodeStarted>,
+    pub(crate) capacity: Amounts,
+}
+
+/// A description of a running pod.
+#[derive(Debug)]
+pub(crate) struct PodSpec {
+    /// As delivered.
+    pub(crate) description: Arc<PodStarted>,
+    pub(crate) requests: Amounts,
+    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md section 4.
+    pub(crate) gpu_memory: u128,
+    /// The node that it names, running or not.
+    pub(crate) node: Option<NodeKey>,
+}
+
+impl NodeSpec {
+    /// Reads a description.
+    pub(crate) fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
+        let capacity = Shape::of(&description.capacity, rules).amounts();
+        Self { description, capacity }
+    }
+}
+
+impl PodSpec {
+    /// Reads a description.
+    pub(crate) fn new(description: Arc<PodStarted>, rules: &Rules) -> Self {
+        let requests = Shape::of(&description.requests, rules).amounts();
+        let whole = amount(&description.requests, NVIDIA_GPU) * u128::from(rules.gpu_memory_gb);
+        let gpu_memory = whole + gpu_memory_of_mig(&description.requests);
+        let node = description.node_id.as_ref().map(|node| (description.cluster_id.clone(), node.clone()));
+        Self { requests, gpu_memory, node, description }
+    }
+
+    /// What a quota counts of a resource, in bytes or thousandths.
+    pub(crate) fn quota_amount(&self, resource: &str) -> u128 {
+        if resource == GPU_MEMORY { self.gpu_memory } else { amount(&self.description.requests, resource) }
+    }
+
+    /// Whether it runs on no node and in no pool: priced by the rate card.
+    pub(crate) fn is_serverless(&self) -> bool {
+        self.description.node_id.is_none() && self.description.pool_id.is_none()
+    }
+}
