@@ -1,5 +1,5 @@
-//! Closing an hour: many pods on shared nodes, with and without commitments and quotas. Rows per second, and the ratio
-//! to the plain case in the same run.
+//! Closing an hour: many pods on shared nodes, with and without commitments and quotas. Rows per second, and
+//! the ratio to the plain case in the same run.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 

@@ -1,11 +1,20 @@
-//! What stops a fold. Never input: valid events cannot cause these, only a broken assumption can.
+//! Why an hour could not be closed. No event is invalid because of it: each is an amount past the end of its
+//! column, or a broken assumption of the engine.
 
 /// Why an hour could not be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// An amount does not fit a column of 38 digits, 12 of them decimals.
-    #[error("amount of {0} units of 10^-12 does not fit decimal(38,12)")]
+    /// An amount, in atoms of 10^-12, does not fit a column of 38 digits, 12 of them decimals.
+    #[error("amount of {0} x 10^-12 does not fit decimal(38,12)")]
     Range(String),
+    /// The requests of one quota's pods do not fit 128 bits, in thousandths or bytes.
+    #[error("quota '{quota}': its pods request more {resource} than 2^128 thousandths or bytes")]
+    Quota {
+        /// The quota.
+        quota: String,
+        /// Name of the resource.
+        resource: String,
+    },
     /// Costs did not add up to their supply.
     #[error("costs do not add up: {0}")]
     Conservation(String),

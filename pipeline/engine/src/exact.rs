@@ -1,10 +1,11 @@
-//! Exact numbers, and the two roundings of RULES.md section 8: once to twelve decimals, half to even, and by largest
-//! remainder where several rows split one charge.
+//! Exact numbers, and the two roundings of RULES.md, section 8: once to twelve decimals, half to even, and by
+//! largest remainder where several rows split one charge.
 //!
-//! An *atom* is 10^-12, the last decimal place of every price and column. Costs are rationals in atoms until their row
-//! is written. Amounts at one instant (thousandths, bytes) are `u128`: a quantity is below 2^73 and a MIG product below
-//! 2^94, so as many as fit in memory cannot overflow their sum. An amount times a duration does not have that room, so
-//! it is a [`UBig`], which has any size. What does not fit a column of 38 digits is an [`EngineError::Range`].
+//! An *atom* is 10^-12, the last decimal place of every price and column. Costs are rationals in atoms until
+//! their row is written. Amounts at one instant (thousandths, bytes) are `u128`: a quantity is below 2^73 and
+//! a MIG product below 2^94, so as many as fit in memory cannot overflow their sum. An amount times a
+//! duration does not have that room, so it is a [`UBig`], which has any size. What does not fit a column of
+//! 38 digits is an [`EngineError::Range`].
 
 use std::cmp::Ordering;
 
@@ -28,8 +29,8 @@ const ATOMS_LIMIT: i128 = 10_i128.pow(38);
 
 /// An exact number that is zero or more, as an unreduced fraction.
 ///
-/// Reducing costs a greatest common divisor for every operation. Rows are scaled by a few common denominators and then
-/// divided once, so the engine reduces only where a number lives on ([`RBig`]).
+/// Reducing costs a greatest common divisor for every operation. Rows are scaled by a few common denominators
+/// and then divided once, so the engine reduces only where a number lives on ([`RBig`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Fraction {
     pub(crate) numerator: UBig,
@@ -154,17 +155,18 @@ pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal
     let mut total = Decimal12::ZERO;
     for value in values {
         let next = total.checked_add(value).filter(|next| next.units().abs() < ATOMS_LIMIT);
-        total = next.ok_or_else(|| EngineError::Range(format!("{} + {}", total.units(), value.units())))?;
+        total = next.ok_or_else(|| EngineError::Range(format!("({} + {})", total.units(), value.units())))?;
     }
     Ok(total)
 }
 
-/// Splits `total` over `parts`, which are in atoms, by largest remainder: every part gets its floor, and the atoms that
-/// are left go, one each, to the parts with the largest fractions, ties to the earlier part. The shares sum to `total`.
+/// Splits `total` over `parts`, which are in atoms, by largest remainder: every part gets its floor, and the
+/// atoms that are left go, one each, to the parts with the largest fractions, ties to the earlier part. The
+/// shares sum to `total`.
 ///
-/// The floors must sum to `total` less 0 to `parts.len()` atoms. That holds where the parts sum to what `total` was
-/// rounded from: the floors fall short of that sum by less than one atom for each part, and rounding moves it by at
-/// most a half.
+/// The floors must sum to `total` less 0 to `parts.len()` atoms. That holds where the parts sum to what
+/// `total` was rounded from: the floors fall short of that sum by less than one atom for each part, and
+/// rounding moves it by at most a half.
 ///
 /// # Errors
 /// When a part passes 38 digits, or when more atoms are left than there are parts, or fewer than none.

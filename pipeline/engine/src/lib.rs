@@ -1,4 +1,5 @@
-//! The accounting rules, pure: the events of an hour and the state at its start give its rows and the state at its end.
+//! The accounting rules, pure: the events of an hour and the state at its start give its rows and the state
+//! at its end.
 //!
 //! ```text
 //! events ─ order ─► timeline ─► slices ─► rules ─► drafts ─► rounded rows
@@ -7,8 +8,8 @@
 //!                   labels)     nothing    pool)
 //!                               changes)
 //! ```
-//! No clock, no I/O, no threads, no randomness, no floats, no order that depends on hashing. Arrival order never matters,
-//! and cutting a run at any hour and going on from the state gives the same rows.
+//! No clock, no I/O, no threads, no randomness, no floats, no order that depends on hashing. Arrival order
+//! never matters, and cutting a run at any hour and going on from the state gives the same rows.
 
 #![deny(
     clippy::float_arithmetic,
@@ -39,8 +40,9 @@ pub use timeline::state::State;
 /// Version of the meaning of these rules: hours folded under another must be folded again to compare.
 pub const MEANING: u32 = 1;
 
-/// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour, in any
-/// order, duplicates included. Hours follow one another without gaps, from that of the organization's first event.
+/// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour,
+/// in any order, duplicates included. Hours follow one another without gaps, from that of the organization's
+/// first event.
 ///
 /// # Errors
 /// When an amount does not fit its column or costs do not add up; never because of what events say.

@@ -1,7 +1,7 @@
 //! One value for each of the three resources that a node's cost divides over: CPU, memory and GPU.
 //!
-//! Named fields instead of positions: no rule can take bytes for GPUs, and a step that is the same for all three is
-//! written once.
+//! Named fields instead of positions: no rule can take bytes for GPUs, and a step that is the same for all
+//! three is written once.
 
 use std::ops::AddAssign;
 

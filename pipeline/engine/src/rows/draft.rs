@@ -1,8 +1,8 @@
-//! Rows before they are rounded, and the one place where they are (RULES.md section 8).
+//! Rows before they are rounded, and the one place where they are (RULES.md, section 8).
 //!
-//! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge is rounded
-//! once; its rows split the rounded charge by largest remainder in table order, and inside a row the parts split the
-//! row's cost likewise. So every sum over rows is right to the last digit.
+//! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge
+//! is rounded once; its rows split the rounded charge by largest remainder in table order, and inside a row
+//! the parts split the row's cost likewise. So every sum over rows is right to the last digit.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ pub(crate) fn round_total(total: &RBig) -> Result<Decimal12, EngineError> {
     Fraction::of(total).round_atoms()
 }
 
-/// The order of rows (RULES.md section 10): the grain, null first, text as UTF-8 bytes.
+/// The order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.
 fn grain(row: &CostRow) -> impl Ord + '_ {
     (
         (row.kind, &row.cluster_id, &row.resource_id, &row.pod_uid, &row.commitment_id, &row.reservation_id),

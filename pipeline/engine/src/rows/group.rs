@@ -117,7 +117,8 @@ impl PodHours {
         }
     }
 
-    /// What the pod was allocated, by the configured rule: the larger of request and use, or its requests alone.
+    /// What the pod was allocated, by the configured rule: the larger of request and use, or its requests
+    /// alone.
     pub(crate) fn allocated(&self, rules: &Rules) -> PerResource<UBig> {
         match (rules.allocation, &self.used) {
             (Allocation::Max, Some(used)) => {
@@ -139,7 +140,8 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
     }
 }
 
-/// Hours of the three resources from amounts times microseconds, each scaled by its own factor (none: 1) and rounded.
+/// Hours of the three resources from amounts times microseconds, each scaled by its own factor (none: 1) and
+/// rounded.
 ///
 /// # Errors
 /// Past 38 digits.

@@ -1,4 +1,4 @@
-//! From slices to the hour's rows of `cost_allocation` (RULES.md section 10).
+//! From slices to the hour's rows of `cost_allocation` (RULES.md, section 10).
 
 pub(crate) mod commitment;
 pub(crate) mod draft;

@@ -1,8 +1,9 @@
-//! Rows of one node (RULES.md section 10): the product of its price components with its pods and their labels, and its
-//! idle rows.
+//! Rows of one node (RULES.md, section 10): the product of its price components with its pods and their
+//! labels, and its idle rows.
 //!
-//! A pod's cost and quantities divide over components by each resource's part of them, and over labels by running time.
-//! All numbers stay fractions over few common denominators until a row is written; see [`Fraction`].
+//! A pod's cost and quantities divide over components by each resource's part of them, and over labels by
+//! running time. All numbers stay fractions over few common denominators until a row is written; see
+//! [`Fraction`].
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
@@ -110,8 +111,8 @@ pub(crate) struct NodeRows<'a> {
 }
 
 impl NodeRows<'_> {
-    /// Adds the rows of the node's pods to `drafts`, its idle rows to `idle` (so that both stay nearly in table order),
-    /// and the charges that commitments leave of it to `totals`.
+    /// Adds the rows of the node's pods to `drafts`, its idle rows to `idle` (so that both stay nearly in
+    /// table order), and the charges that commitments leave of it to `totals`.
     ///
     /// # Errors
     /// When an amount passes its column.
@@ -176,8 +177,8 @@ impl NodeRows<'_> {
         Ok(())
     }
 
-    /// How a pod's quantities divide over components: each resource by the component's part of it, time and what the
-    /// node has none of by the pod's quantity. None with one component.
+    /// How a pod's quantities divide over components: each resource by the component's part of it, time and
+    /// what the node has none of by the pod's quantity. None with one component.
     fn component_factors(
         &self,
         pod_shares: &[PodShare],

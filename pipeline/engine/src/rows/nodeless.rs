@@ -1,9 +1,9 @@
-//! Rows of pods that name no node: serverless pods at their rate (RULES.md section 2), pool pods at their charge
-//! (section 5).
+//! Rows of pods that name no node: serverless pods at their rate (RULES.md, section 2), pool pods at their
+//! charge (section 5).
 //!
-//! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for every instant,
-//! matched or not. Rows split where the reservation, the rate or the label changes. These pods pay by request, so what
-//! they are allocated is what they request.
+//! A serverless pod pays `(vCPU x per_vcpu_hour + GiB x per_gib_hour + GPUs x per_gpu_hour) x hours` for
+//! every instant, matched or not. Rows split where the reservation, the rate or the label changes. These pods
+//! pay by request, so what they are allocated is what they request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ struct RowSum {
     used: Option<PerResource<UBig>>,
     /// In atoms.
     cost: RBig,
-    /// The same by resource, of a serverless pod; a pool charge is for TFLOPs and VRAM, so it has no such parts.
+    /// The same by resource, of a serverless pod; a pool charge is for TFLOPs and VRAM, so it has no such
+    /// parts.
     by_resource: Option<PerResource<RBig>>,
 }
 

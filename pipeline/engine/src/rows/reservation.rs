@@ -1,4 +1,4 @@
-//! Rows of a reservation's unused units (RULES.md section 2): one for each price that it had in the hour.
+//! Rows of a reservation's unused units (RULES.md, section 2): one for each price that it had in the hour.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Rows of pods for the instants at which the node that they name is not running: time and quantities, no cost
-//! (RULES.md section 11).
+//! Rows of pods for the instants at which the node that they name is not running: time and quantities, no
+//! cost (RULES.md, section 11).
 
 use dashu_int::UBig;
 use prorata_schemas::ids::PodUid;

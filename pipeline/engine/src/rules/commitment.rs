@@ -1,18 +1,19 @@
-//! Commitments (RULES.md section 3): reserved instances and committed-use discounts.
+//! Commitments (RULES.md, section 3): reserved instances and committed-use discounts.
 //!
-//! **Decides** what each commitment covers of which node at every instant, and which part of its money each covered
-//! part earns.
+//! **Decides** what each commitment covers of which node at every instant, and which part of its money each
+//! covered part earns.
 //!
-//! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its provider,
-//! region and family: clusters assigned with a priority first (1 is highest), then assigned without, then all others;
-//! within a rank by node start, node id, cluster id. It covers what is left of a node's vCPU, memory and GPU, each up
-//! to what is left of its total x allowed_utilization. Covered capacity is gone for the next commitment.
+//! **Precedence**: commitments cover in the order of (starts_at, id). Each walks the on-demand nodes of its
+//! provider, region and family: clusters assigned with a priority first (1 is highest), then assigned
+//! without, then all others; within a rank by node start, node id, cluster id. It covers what is left of a
+//! node's vCPU, memory and GPU, each up to what is left of its total x allowed_utilization. Covered capacity
+//! is gone for the next commitment.
 //!
-//! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until it is
-//! deleted, always as its current description says. A disabled one is tracked and covers nothing.
+//! **Interval ends**: a commitment is effective on [starts_at, ends_at), from its first `CommitmentSet` until
+//! it is deleted, always as its current description says. A disabled one is tracked and covers nothing.
 //!
-//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is a whole
-//! number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
+//! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is
+//! a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,8 +206,8 @@ pub(crate) fn money_parts(commitment: &CommitmentSet, covered: &PerResource<UBig
     utilization_parts(&committed(commitment), covered)
 }
 
-/// How far amounts use totals, by the resource that carries it: half by vCPU and half by memory; the other alone where
-/// one total is zero; GPUs alone where both are; nothing where all three are.
+/// How far amounts use totals, by the resource that carries it: half by vCPU and half by memory; the other
+/// alone where one total is zero; GPUs alone where both are; nothing where all three are.
 pub(crate) fn utilization_parts(
     totals: &PerResource<UBig>,
     amounts: &PerResource<UBig>,

@@ -1,5 +1,6 @@
-//! The accounting rules: what is matched, covered, labelled, charged and split. Each file is a section of RULES.md, and
-//! opens with what it decides, in which order of precedence, on which intervals and how it rounds.
+//! The accounting rules: what is matched, covered, labelled, charged and split. Each file is a section of
+//! RULES.md, and opens with what it decides, in which order of precedence, on which intervals and how it
+//! rounds.
 
 pub(crate) mod commitment;
 pub(crate) mod pool;

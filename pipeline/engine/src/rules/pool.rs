@@ -1,15 +1,16 @@
-//! GPU pools (RULES.md section 5, TensorFusion's GPUPool): what a pool pod is charged.
+//! GPU pools (RULES.md, section 5, TensorFusion's GPUPool): what a pool pod is charged.
 //!
-//! **Decides** the charge rate of a pod at every instant:
-//! `count x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e` per hour, with the prices of the pod's
-//! quality of service in its pool. Requests and limits are per GPU; a limit below its request counts as equal to it;
-//! count is `nvidia.com/gpu`, 1 when missing or zero; V is in GiB.
+//! **Decides** the charge rate of a pod at every instant: `count x [reqT pT + reqV pV + rho ((limT - reqT) pT
+//! + (limV - reqV) pV)] x e` per hour, with the prices of the pod's quality of service in its pool. Requests
+//! and limits are per GPU; a limit below its request counts as equal to it; count is `nvidia.com/gpu`, 1 when
+//! missing or zero; V is in GiB.
 //!
-//! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or "default" may
-//! fall back on that. An unknown pool goes before a missing price as the reason for having none.
+//! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or
+//! "default" may fall back on that. An unknown pool goes before a missing price as the reason for having
+//! none.
 //!
-//! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical qos. A new
-//! description of the pool or the pod counts from its instant on.
+//! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical
+//! qos. A new description of the pool or the pod counts from its instant on.
 //!
 //! **Rounding**: none here. A charge is rounded once for each pod and hour, in `rows/draft.rs`.
 
@@ -116,8 +117,8 @@ impl PoolPricing {
     }
 }
 
-/// A pod's charge rates over a span in which its description and price stay: two where its eviction protection ends
-/// inside the span.
+/// A pod's charge rates over a span in which its description and price stay: two where its eviction
+/// protection ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
     let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
     let protected_until = match pod.eviction_protected_until {

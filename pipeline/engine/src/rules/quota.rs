@@ -1,17 +1,20 @@
-//! Elastic quotas (RULES.md section 4, nos): which quota governs a pod, and which pods are over it.
+//! Elastic quotas (RULES.md, section 4, nos): which quota governs a pod, and which pods are over it.
 //!
-//! **Decides** the label of every running pod at every instant. What quotas lend and borrow is in `quota_ledger.rs`.
+//! **Decides** the label of every running pod at every instant. What quotas lend and borrow is in
+//! `quota_ledger.rs`.
 //!
-//! **Precedence of quotas** over a namespace: a composite quota wins over elastic ones; among equals the one set first
-//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose namespaces are
-//! governed by others, and a quota without namespaces, do not count: they are as if absent.
+//! **Precedence of quotas** over a namespace: a composite quota wins over elastic ones; among equals the one
+//! set first (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose
+//! namespaces are governed by others, and a quota without namespaces, do not count: they are as if absent.
 //!
-//! **Precedence of pods** under a quota: creation (whole seconds), priority, gpu-memory, GPUs, cpu, memory, then
-//! namespace, name, uid. Requests add up in this order, and a pod is in-quota while every resource in `min` satisfies
-//! used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are the longest prefix whose sum
-//! stays within `min`, and one boundary says it all: a pod that starts or ends moves the boundary, usually by one.
+//! **Precedence of pods** under a quota: creation (whole seconds), priority, gpu-memory, GPUs, cpu, memory,
+//! then namespace, name, uid. Requests add up in this order, and a pod is in-quota while every resource in
+//! `min` satisfies used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are the
+//! longest prefix whose sum stays within `min`, and one boundary says it all: a pod that starts or ends moves
+//! the boundary, usually by one.
 //!
-//! **Interval ends**: labels are those of what runs after all steps of an instant, and hold from that instant on.
+//! **Interval ends**: labels are those of what runs after all steps of an instant, and hold from that instant
+//! on.
 //!
 //! **Rounding**: none; amounts are whole bytes and thousandths.
 
@@ -137,7 +140,8 @@ impl GoverningQuota {
     ) -> Result<(), EngineError> {
         let amounts: Vec<u128> = self.min.iter().map(|(name, _)| spec.quota_amount(name)).collect();
         for ((used, amount), (resource, _)) in self.used.iter_mut().zip(&amounts).zip(&self.min) {
-            let overflow = || EngineError::Range(format!("{used} + {amount} of {resource} under a quota"));
+            let overflow =
+                || EngineError::Quota { quota: self.key.1.to_string(), resource: resource.to_string() };
             *used = used.checked_add(*amount).ok_or_else(overflow)?;
         }
         changed.insert(rank.clone());
@@ -289,8 +293,8 @@ impl Quotas {
         }
     }
 
-    /// Ends an instant: decides who governs where quotas have changed, and brings the ledgers up to date. Returns the
-    /// labels that have been decided.
+    /// Ends an instant: decides who governs where quotas have changed, and brings the ledgers up to date.
+    /// Returns the labels that have been decided.
     ///
     /// # Errors
     /// When what the pods of one quota request passes 128 bits.

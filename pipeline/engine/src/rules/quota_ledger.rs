@@ -1,14 +1,16 @@
-//! What quotas lend and borrow (RULES.md section 4): integrals and peaks over the hour, for table `quota_usage`.
+//! What quotas lend and borrow (RULES.md, section 4): integrals and peaks over the hour, for table
+//! `quota_usage`.
 //!
-//! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0, min - used);
-//! guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is a quota's part, by its
-//! own max(0, min - used), of the smaller of the pool and what is borrowed. No quota goes before another.
+//! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0,
+//! min - used); guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is
+//! a quota's part, by its own max(0, min - used), of the smaller of the pool and what is borrowed. No quota
+//! goes before another.
 //!
-//! **Interval ends**: a level holds from its instant up to the next. Peaks are over states of positive length, so what
-//! comes and goes within one instant leaves no trace.
+//! **Interval ends**: a level holds from its instant up to the next. Peaks are over states of positive
+//! length, so what comes and goes within one instant leaves no trace.
 //!
-//! **Rounding**: guaranteed is floored to the millicore, byte, or whole unit of any other resource. Integrals are exact
-//! integers, and lent is kept over its pool as the denominator until its row is made.
+//! **Rounding**: guaranteed is floored to the millicore, byte, or whole unit of any other resource. Integrals
+//! are exact integers, and lent is kept over its pool as the denominator until its row is made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +50,8 @@ pub(crate) struct ResourceAccount {
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
     pub(crate) borrowed: UBig,
-    /// Lent amounts times the pool that they are a part of, by that pool: fractions of one denominator add up as
-    /// integers.
+    /// Lent amounts times the pool that they are a part of, by that pool: fractions of one denominator add up
+    /// as integers.
     pub(crate) lent: BTreeMap<u128, UBig>,
     /// When more was borrowed than guaranteed.
     pub(crate) above_guaranteed: Vec<Span>,

@@ -1,14 +1,16 @@
-//! Capacity reservations (RULES.md section 2, Alibaba Cloud ACS): which unit serves which serverless pod.
+//! Capacity reservations (RULES.md, section 2, Alibaba Cloud ACS): which unit serves which serverless pod.
 //!
-//! **Decides** how many units of a reservation are unused, and nothing else: pods pay their own rate either way.
+//! **Decides** how many units of a reservation are unused, and nothing else: pods pay their own rate either
+//! way.
 //!
-//! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id. A unit
-//! that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and each takes its
-//! smallest fitting unit. A match is sticky: it ends only when it no longer satisfies the conditions. When a quantity
-//! falls below its matches, those with the latest match, then start, then uid lose theirs and wait again.
+//! **Precedence**: a starting pod takes the smallest unit that fits, by cpu, memory, then creation, then id.
+//! A unit that becomes free is offered at once to running unmatched pods, oldest start first, then uid, and
+//! each takes its smallest fitting unit. A match is sticky: it ends only when it no longer satisfies the
+//! conditions. When a quantity falls below its matches, those with the latest match, then start, then uid
+//! lose theirs and wait again.
 //!
-//! **Interval ends**: a reservation is effective on [starts_at, ends_at), and each match takes full effect before the
-//! next step of the same instant.
+//! **Interval ends**: a reservation is effective on [starts_at, ends_at), and each match takes full effect
+//! before the next step of the same instant.
 //!
 //! **Rounding**: none; units are whole.
 
@@ -27,8 +29,8 @@ use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, PodSpec};
 use crate::timeline::state::SavedReservation;
 
-/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit that
-/// becomes free is offered to its own class, not to every waiting pod.
+/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit
+/// that becomes free is offered to its own class, not to every waiting pod.
 type UnitClass = (Text, Text, u128);
 
 /// A running serverless pod, as matching sees it.
@@ -86,7 +88,8 @@ impl LiveReservation {
 }
 
 impl Reservations {
-    /// Takes up the reservations of a state at the hour's start. Pods are added after by [`Self::restore_pod`].
+    /// Takes up the reservations of a state at the hour's start. Pods are added after by
+    /// [`Self::restore_pod`].
     pub(crate) fn restore(
         states: BTreeMap<ReservationId, SavedReservation>,
         now: Timestamp,

@@ -1,20 +1,21 @@
-//! Node split (RULES.md section 1): how the cost of a node divides over resources, price components and pods.
+//! Node split (RULES.md, section 1): how the cost of a node divides over resources, price components and pods.
 //!
-//! **Decides** which part of a node's cost each resource carries, which price component pays it, and which part of a
-//! resource each pod bears. It is AWS split cost allocation for accelerated instances.
+//! **Decides** which part of a node's cost each resource carries, which price component pays it, and which
+//! part of a resource each pod bears. It is AWS split cost allocation for accelerated instances.
 //!
-//! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of it is idle.
-//! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and each
-//!   commitment brings its money by resource. Commitments come in their own order of precedence (section 3); here no
-//!   component goes before another.
+//! - Resources: `g_r = w_r A_r / W` of the cost at every instant, by weight and capacity. Where W = 0 all of
+//!   it is idle.
+//! - Components: where commitments cover the node, its own price keeps `(1 - f_r) g_r` of each resource, and
+//!   each commitment brings its money by resource. Commitments come in their own order of precedence (section
+//!   3); here no component goes before another.
 //! - Pods: a pod was allocated `a_r = max(request x runtime, use)` in the hour. Its split is `a_r / T_r` with
-//!   `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated. The two add up to
-//!   `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only where both exist. A pod's part
-//!   of a resource splits that resource's part of every component.
+//!   `T_r = max(A_r, sum a_r)`, and its unused part is `a_r / sum a_r` of what nobody was allocated. The two
+//!   add up to `a_r / sum a_r`, so [`Shares`] divides by that alone and splits the two apart only where both
+//!   exist. A pod's part of a resource splits that resource's part of every component.
 //! - Idle: a resource that nobody was allocated goes to the node's idle row.
 //!
-//! **Interval ends**: a slice holds its first instant and not its last, so a new price counts from its instant on.
-//! **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
+//! **Interval ends**: a slice holds its first instant and not its last, so a new price counts from its
+//! instant on. **Rounding**: none. Everything is an exact fraction; rows are rounded in `rows/draft.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ use crate::timeline::slices::NodeSlice;
 #[derive(Clone, Debug)]
 pub(crate) struct WeightScale(PerResource<UBig>);
 
-/// One price component of a node in the hour: its own price at one unit price, or one commitment at one unit price.
+/// One price component of a node in the hour: its own price at one unit price, or one commitment at one unit
+/// price.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
     /// The commitment as last described; none for the node's own price.
@@ -65,7 +67,8 @@ pub(crate) struct NodeHour {
 }
 
 impl WeightScale {
-    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them: only their ratios matter.
+    /// Scales weights per vCPU, GiB and GPU to thousandths and bytes, and reduces them: only their ratios
+    /// matter.
     pub(crate) fn new(weights: &Weights) -> Self {
         // A weight of a part is its unit's over the parts in the unit. All three, times all parts: integers.
         let per_unit = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu }.map(atoms);
@@ -126,8 +129,8 @@ impl NodeHour {
     }
 }
 
-/// Slices that differ in nothing that a component reads, taken together: a node that is described again and again
-/// without a new price or capacity costs one step of rational arithmetic instead of many.
+/// Slices that differ in nothing that a component reads, taken together: a node that is described again and
+/// again without a new price or capacity costs one step of rational arithmetic instead of many.
 struct Stretch<'a> {
     micros: u128,
     slice: &'a NodeSlice,
@@ -185,11 +188,11 @@ fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &Weigh
     component.quantity += quantity;
 }
 
-/// How pods share the resources of a node. A pod's part of a sum over resources of `x_r` is
-/// `sum(x_r x part_r) / denominator`.
+/// How pods share the resources of a node. A pod's part of a sum over resources of `x_r` is `sum(x_r x
+/// part_r) / denominator`.
 ///
-/// One denominator for all pods and resources keeps rows free of greatest common divisors: a pod's cost is three
-/// products and two sums of integers.
+/// One denominator for all pods and resources keeps rows free of greatest common divisors: a pod's cost is
+/// three products and two sums of integers.
 pub(crate) struct Shares {
     /// By pod: `a_r / sum a_r`, times the denominator.
     pub(crate) parts: Vec<PerResource<UBig>>,

@@ -1,8 +1,8 @@
-//! `commitment_utilization`: what each commitment covered, and what there was to cover (RULES.md section 3).
+//! `commitment_utilization`: what each commitment covered, and what there was to cover (RULES.md, section 3).
 //!
-//! Utilization over the hour is covered over committed resource-time, weighed as `rules/commitment.rs` weighs the
-//! money of a commitment. Raw utilization has all matching provisioned capacity in place of covered, so over-use shows
-//! above 1.
+//! Utilization over the hour is covered over committed resource-time, weighed as `rules/commitment.rs` weighs
+//! the money of a commitment. Raw utilization has all matching provisioned capacity in place of covered, so
+//! over-use shows above 1.
 
 use std::collections::BTreeMap;
 

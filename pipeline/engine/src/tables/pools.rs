@@ -1,9 +1,9 @@
-//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its budgets
-//! (RULES.md section 5).
+//! `pool_usage`: what a GPU pool has, what its pods ask for and pay, and what its nodes cost against its
+//! budgets (RULES.md, section 5).
 //!
-//! Figures of nodes and pods are of the whole hour, whether or not the pool was set at every instant of it; where it was
-//! not, the percentages of its first description in the hour (before it) or its last (after it) stand in.
-//! Spend is node cost since the start of the UTC day, month and quarter, over every hour of them.
+//! Figures of nodes and pods are of the whole hour, whether or not the pool was set at every instant of it;
+//! where it was not, the percentages of its first description in the hour (before it) or its last (after it)
+//! stand in. Spend is node cost since the start of the UTC day, month and quarter, over every hour of them.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ pub(crate) struct PoolHour<'a> {
     pub(crate) hour: Hour,
 }
 
-/// Integrals over the hour: TFLOPs in thousandths, VRAM in bytes, times microseconds. Requested and limited amounts are
-/// also times thousandths of a GPU.
+/// Integrals over the hour: TFLOPs in thousandths, VRAM in bytes, times microseconds. Requested and limited
+/// amounts are also times thousandths of a GPU.
 #[derive(Debug, Default)]
 struct Integrals {
     total: PerPoolResource<UBig>,

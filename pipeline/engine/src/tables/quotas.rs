@@ -1,6 +1,7 @@
-//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour (RULES.md section 4).
+//! `quota_usage`: a row for each resource of a quota's `min` at any time in the hour (RULES.md, section 4).
 //!
-//! Every mean is the integral over the hour divided by one hour; max is over the part of the hour in which it was set.
+//! Every mean is the integral over the hour divided by one hour; max is over the part of the hour in which it
+//! was set.
 
 use std::collections::BTreeMap;
 

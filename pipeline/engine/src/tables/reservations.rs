@@ -1,4 +1,4 @@
-//! `reservation_usage`: a row for each reservation that was effective in the hour (RULES.md section 2).
+//! `reservation_usage`: a row for each reservation that was effective in the hour (RULES.md, section 2).
 
 use std::collections::BTreeMap;
 

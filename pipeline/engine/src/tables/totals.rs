@@ -1,4 +1,4 @@
-//! `hours`: what an organization's hour adds up to, and the check that it does (RULES.md section 9).
+//! `hours`: what an organization's hour adds up to, and the check that it does (RULES.md, section 9).
 
 use std::collections::BTreeSet;
 

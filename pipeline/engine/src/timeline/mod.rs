@@ -1,8 +1,8 @@
 //! Applies an hour's events in order and cuts the hour into slices.
 //!
-//! Matching of reservations takes effect at every step. Coverage and labels depend on nothing but what is running, so
-//! deciding them once at the end of each instant gives the same as deciding them at every step: a state of no length
-//! costs nothing.
+//! Matching of reservations takes effect at every step. Coverage and labels depend on nothing but what is
+//! running, so deciding them once at the end of each instant gives the same as deciding them at every step: a
+//! state of no length costs nothing.
 
 pub(crate) mod order;
 mod running;
@@ -57,7 +57,8 @@ pub(crate) fn run(
     Ok(running.finish(organization_id, spend))
 }
 
-/// Applies all steps of one instant in the order of their places; a scheduled step comes before an event of its place.
+/// Applies all steps of one instant in the order of their places; a scheduled step comes before an event of
+/// its place.
 fn apply_instant(running: &mut Running<'_>, payloads: Vec<Payload>) -> Result<(), EngineError> {
     let never_ran = NeverRan::among(&payloads, running);
     let mut payloads = payloads.into_iter().peekable();

@@ -1,9 +1,9 @@
-//! The order in which events apply (RULES.md section 6): by event time; at one instant rates, pools, quotas,
-//! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as UTF-8 bytes,
-//! null first.
+//! The order in which events apply (RULES.md, section 6): by event time; at one instant rates, pools, quotas,
+//! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as
+//! UTF-8 bytes, null first.
 //!
-//! Duplicates go here. The same event twice is one event; of two different events with one natural key and one event
-//! time, the one whose canonical body sorts last stands. So the order of arrival decides nothing.
+//! Duplicates go here. The same event twice is one event; of two different events with one natural key and
+//! one event time, the one whose canonical body sorts last stands. So the order of arrival decides nothing.
 
 use std::cmp::Ordering;
 
@@ -84,7 +84,8 @@ pub(crate) fn order(mut records: Vec<EventRecord>) -> (Vec<EventRecord>, EventCo
     records.dedup_by(|later, earlier| place(later, earlier).is_eq() && later.body == earlier.body);
     let distinct = i64::try_from(records.len()).unwrap_or(i64::MAX);
     let latest = records.last().map(|record| record.event.event_time);
-    // `dedup_by` keeps the earlier of two, but of one key the last body stands: swap it into the earlier place.
+    // `dedup_by` keeps the earlier of two, but of one key the last body stands: swap it into the earlier
+    // place.
     records.dedup_by(|later, earlier| {
         let same = place(later, earlier).is_eq();
         if same {

@@ -253,8 +253,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Schedules the starts and ends of commitments that are still to come; the current instant decides coverage
-    /// anyway.
+    /// Schedules the starts and ends of commitments that are still to come; the current instant decides
+    /// coverage anyway.
     pub(super) fn schedule_coverage(&mut self) {
         for at in self.commitments.edges().filter(|at| *at > self.now) {
             self.schedule.add_cut(at);

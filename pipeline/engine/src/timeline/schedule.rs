@@ -1,4 +1,5 @@
-//! What descriptions have scheduled for later in the hour: starts and ends of reservations and of commitments.
+//! What descriptions have scheduled for later in the hour: starts and ends of reservations and of
+//! commitments.
 
 use std::collections::BTreeSet;
 
@@ -31,8 +32,8 @@ impl ReservationStep {
 pub(super) struct Schedule {
     hour_end: Timestamp,
     steps: BTreeSet<(Timestamp, ReservationStep)>,
-    /// Starts and ends of commitments. They only cut the hour: coverage is decided at the end of every instant that
-    /// changes it, so they need no place in its order.
+    /// Starts and ends of commitments. They only cut the hour: coverage is decided at the end of every
+    /// instant that changes it, so they need no place in its order.
     coverage_cuts: BTreeSet<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Sizes from quantities: CPU, memory, and GPUs of every kind counted alike (RULES.md section 1).
+//! Sizes from quantities: CPU, memory, and GPUs of every kind counted alike (RULES.md, section 1).
 
 use std::ops::Bound;
 

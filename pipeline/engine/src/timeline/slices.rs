@@ -1,5 +1,5 @@
-//! What an hour is made of once its events have been applied: slices, spans of time in which nothing that costs or
-//! counts changes. The rules that make rows read slices; they never see events.
+//! What an hour is made of once its events have been applied: slices, spans of time in which nothing that
+//! costs or counts changes. The rules that make rows read slices; they never see events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub(crate) struct PodSpec {
     /// As delivered.
     pub(crate) description: Arc<PodStarted>,
     pub(crate) requests: Amounts,
-    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md section 4.
+    /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
     /// The node that it names, running or not.
     pub(crate) node: Option<NodeKey>,

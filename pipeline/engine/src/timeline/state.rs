@@ -1,7 +1,8 @@
-//! One organization at an hour's edge: everything that later hours depend on, and nothing that can be derived.
+//! One organization at an hour's edge: everything that later hours depend on, and nothing that can be
+//! derived.
 //!
-//! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and without
-//! names. Fields and their order stay, or the snapshot format changes.
+//! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and
+//! without names. Fields and their order stay, or the snapshot format changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub type QuotaKey = (ClusterId, QuotaId);
 /// Region, GPU model and quality of service of a rate.
 pub type RateKey = (Text, Option<Text>, Text);
 
-/// One organization at the end of an hour. Equal states serialize equally, so digests of snapshots can be compared.
+/// One organization at the end of an hour. Equal states serialize equally, so digests of snapshots can be
+/// compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The organization.

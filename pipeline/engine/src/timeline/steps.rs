@@ -15,8 +15,8 @@ use crate::timeline::slices::PodStatus;
 use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, Sample};
 
-/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those that were
-/// running end and start anew.
+/// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those
+/// that were running end and start anew.
 #[derive(Debug, Default)]
 pub(super) struct NeverRan {
     nodes: BTreeSet<NodeKey>,
@@ -168,7 +168,8 @@ impl Running<'_> {
         }
     }
 
-    /// A pod starts, or a running one is described anew: its start stays, and its match if the description allows.
+    /// A pod starts, or a running one is described anew: its start stays, and its match if the description
+    /// allows.
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
         let spec = Arc::new(PodSpec::new(description, self.rules));
