@@ -1,9 +1,13 @@
 //! GPU pools (RULES.md, section 5, TensorFusion's GPUPool): what a pool pod is charged.
 //!
-//! **Decides** the charge rate of a pod at every instant: `count x [reqT pT + reqV pV + rho ((limT - reqT) pT
-//! + (limV - reqV) pV)] x e` per hour, with the prices of the pod's quality of service in its pool. Requests
-//! and limits are per GPU; a limit below its request counts as equal to it; count is `nvidia.com/gpu`, 1 when
-//! missing or zero; V is in GiB.
+//! **Decides** the charge rate of a pod at every instant, with the prices of its quality of service in its pool:
+//!
+//! ```text
+//! count x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e     per hour
+//! ```
+//!
+//! Requests and limits are per GPU; a limit below its request counts as equal to it; count is `nvidia.com/gpu`,
+//! 1 when missing or zero; V is in GiB.
 //!
 //! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or
 //! "default" may fall back on that. An unknown pool goes before a missing price as the reason for having
@@ -12,7 +16,8 @@
 //! **Interval ends**: e applies up to, not including, `eviction_protected_until`, and never to a critical
 //! qos. A new description of the pool or the pod counts from its instant on.
 //!
-//! **Rounding**: none here. A charge is rounded once for each pod and hour, in `rows/draft.rs`.
+//! **Rounding**: none here. In `rows/draft.rs` a pod's charge on nodes is rounded once for the hour and split
+//! over its rows; a pool pod that names no node is rounded row by row.
 
 use std::sync::Arc;
 
