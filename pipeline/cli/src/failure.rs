@@ -41,8 +41,12 @@ impl std::error::Error for Failure {}
 
 /// Says what went wrong, and gives its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("prorata: {error}");
-    let code = match (error.downcast_ref::<Failure>(), error.downcast_ref::<WorkerError>()) {
+    let worker = error.downcast_ref::<WorkerError>();
+    match worker.and_then(WorkerError::remedy) {
+        Some(remedy) => eprintln!("prorata: {error}; {remedy}"),
+        None => eprintln!("prorata: {error}"),
+    }
+    let code = match (error.downcast_ref::<Failure>(), worker) {
         (Some(failure), _) => failure.code,
         (None, Some(worker)) => worker.exit_code(),
         (None, None) => INTERNAL,

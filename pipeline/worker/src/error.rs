@@ -1,4 +1,7 @@
-//! What stops a run, by what mends it.
+//! What stops a run, by its remedy.
+//!
+//! A sentence says what happened and, where only a person can help, what to do. What the speaker does next is not part
+//! of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does not.
 
 use prorata_engine::EngineError;
 use prorata_schemas::tables::Table;
@@ -7,32 +10,25 @@ use tokio::task::JoinError;
 
 use crate::names::Shard;
 use crate::ports::source::SourceError;
-use crate::ports::{FormatError, StoreError, TableError};
+use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 
 /// Why a run stopped.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the sentence")]
 pub enum WorkerError {
-    /// Storage is unavailable: mend it and run again, nothing is lost or doubled.
-    #[error(
-        "storage is unavailable: {0}; nothing is lost or doubled, run the same command again once it is mended"
-    )]
+    /// An object store did not do what was asked. Nothing is lost or doubled.
+    #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Store(#[from] StoreError),
 
-    /// A table's log is unavailable.
-    #[error(
-        "storage is unavailable: {0}; nothing is lost or doubled, run the same command again once it is mended"
-    )]
+    /// A table's log did not do what was asked. Nothing is lost or doubled.
+    #[error("{state}: {0}", state = .0.kind.state_of_storage())]
     Tables(#[from] TableError),
 
-    /// Another owner has taken the shard.
-    #[error(
-        "shard {shard} was taken by another backfill or worker while this one ran; \
-         nothing is lost or doubled, run the same command again when the other is done"
-    )]
+    /// Another owner has taken the shard. Nothing is lost or doubled.
+    #[error("shard {shard} was taken by another backfill or worker while this one ran")]
     Taken { shard: Shard },
 
-    /// Arguments or configuration are wrong. The sentence says what, where and how to mend it.
+    /// Arguments or configuration are wrong. The sentence says what, where and how to correct it.
     #[error("{0}")]
     Configuration(String),
 
@@ -100,8 +96,38 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// The exit code that says what kind of remedy it needs: `README.md`, "Exit codes".
+    /// The kind of an error of storage, none of any other error.
+    pub const fn storage_kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Store(error) => Some(error.kind),
+            Self::Tables(error) => Some(error.kind),
+            _ => None,
+        }
+    }
+
+    /// What to do after a command has ended with this error, where its sentence does not say so.
+    pub const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Store(StoreError { kind, .. }) | Self::Tables(TableError { kind, .. }) => {
+                Some(if kind.is_retryable() {
+                    "nothing is lost or doubled, run the same command again once storage answers"
+                } else {
+                    "nothing is lost or doubled, run the same command again once this is corrected"
+                })
+            }
+            Self::Taken { .. } => {
+                Some("nothing is lost or doubled, run the same command again when the other is done")
+            }
+            _ => None,
+        }
+    }
+
+    /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does not answer is
+    /// 4: run it again. Storage that waits for a person is 2, as any other configuration that can never work.
     pub const fn exit_code(&self) -> u8 {
+        if let Some(kind) = self.storage_kind() {
+            return if kind.is_retryable() { 4 } else { 2 };
+        }
         match self {
             Self::Configuration(_)
             | Self::Held { .. }

@@ -11,6 +11,7 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::names::Shard;
+use crate::ports::ErrorKind;
 
 /// Shared between the worker, which writes, and whoever asks.
 #[derive(Debug, Default)]
@@ -36,22 +37,38 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
-    /// What the worker waits for, and why, as it was last told.
-    pub waits: BTreeMap<Dependency, String>,
+    /// What the worker waits for, and why, as last seen.
+    pub waits: BTreeMap<Dependency, Wait>,
+}
+
+/// Why the worker waits for a dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What kind of remedy it needs: whether it may end by itself or needs a person.
+    pub kind: ErrorKind,
+    /// What happened, in one sentence.
+    pub sentence: String,
+}
+
+impl<S: Into<String>> From<S> for Wait {
+    /// A wait that may end by itself.
+    fn from(sentence: S) -> Self {
+        Self { kind: ErrorKind::Transient, sentence: sentence.into() }
+    }
 }
 
 impl WorkerStatus {
     /// What the worker waits for, in words; none: nothing.
     pub fn waits_for(&self) -> Option<String> {
-        let causes: Vec<&str> = self.waits.values().map(String::as_str).collect();
+        let causes: Vec<&str> = self.waits.values().map(|wait| wait.sentence.as_str()).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
     }
 
-    /// Notes how asking a dependency came out: after an error the worker waits for it, until it answers.
+    /// Records the answer of a dependency: after an error the worker waits for it, until it answers.
     pub fn heard<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
         match result {
             Ok(_) => self.waits.remove(&dependency),
-            Err(error) => self.waits.insert(dependency, error.to_string()),
+            Err(error) => self.waits.insert(dependency, error.to_string().into()),
         };
     }
 }
@@ -69,6 +86,31 @@ pub enum Dependency {
     Registry,
     /// The topic of dead letters.
     DeadLetterTopic,
+}
+
+impl Dependency {
+    /// All dependencies, in order.
+    pub const ALL: [Self; 5] =
+        [Self::Storage, Self::Memory, Self::Kafka, Self::Registry, Self::DeadLetterTopic];
+
+    /// The dependency's name, as in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Storage => "storage",
+            Self::Memory => "memory",
+            Self::Kafka => "kafka",
+            Self::Registry => "registry",
+            Self::DeadLetterTopic => "dead_letter_topic",
+        }
+    }
+
+    /// The kinds of reasons that the worker may wait for it.
+    pub const fn kinds(self) -> &'static [ErrorKind] {
+        match self {
+            Self::Storage => &ErrorKind::ALL,
+            Self::Memory | Self::Kafka | Self::Registry | Self::DeadLetterTopic => &[ErrorKind::Transient],
+        }
+    }
 }
 
 /// One shard.

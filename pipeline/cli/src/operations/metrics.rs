@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::status::{DURATION_BOUNDS, Durations, ShardStatus};
+use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, ShardStatus};
 
 use super::view::Snapshot;
 
@@ -53,6 +53,9 @@ impl Snapshot {
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
         let waiting = "1 while the worker waits for a dependency that is down; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
+        let help = "1 while the worker waits for this dependency for a reason of this kind: transient heals by itself; \
+                    permission, missing and invalid need a person";
+        out.gauge("waiting_for", help, None, self.waits())?;
         let tick =
             "Time since the worker's loop last came round, or storage last answered it; /livez judges by it";
         out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
@@ -60,6 +63,18 @@ impl Snapshot {
         let states = [("loaded", loaded), ("loading", status.shards.len() - loaded)];
         let states = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
         out.gauge("shards", "Shards held, by whether their state is loaded", None, states)
+    }
+
+    /// One sample for each dependency and kind of reason: 1 where the worker waits.
+    fn waits(&self) -> impl Iterator<Item = (Labels, f64)> {
+        Dependency::ALL.into_iter().flat_map(|dependency| {
+            let waits = self.status.waits.get(&dependency).map(|wait| wait.kind);
+            dependency.kinds().iter().map(move |kind| {
+                let labels =
+                    vec![("dependency", dependency.name().to_owned()), ("kind", kind.name().to_owned())];
+                (labels, f64::from(u8::from(waits == Some(*kind))))
+            })
+        })
     }
 
     fn put_ages(&self, out: &mut Out<'_>) -> fmt::Result {

@@ -24,6 +24,11 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
         "draining": status.draining,
         "tick_age_seconds": snapshot.tick_age.as_secs_f64(),
         "waits_for": status.waits_for(),
+        "waits": status.waits.iter().map(|(dependency, wait)| json!({
+            "dependency": dependency.name(),
+            "kind": wait.kind.name(),
+            "sentence": wait.sentence,
+        })).collect::<Vec<_>>(),
         "closed_through": snapshot.closed_through().map(|hour| text(&hour)),
         "dirty_from": snapshot.dirty_from().map(|hour| text(&hour)),
         "lag_seconds": snapshot.lag_max(),

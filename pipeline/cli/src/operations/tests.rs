@@ -244,7 +244,7 @@ async fn a_silent_shard_adds_no_wrong_number() {
 async fn the_page_is_for_people_and_escapes_what_it_shows() {
     let status = working();
     let cause = "<script>alert('x')</script> & \"more\"".to_owned();
-    status.lock().waits.insert(Dependency::Kafka, cause);
+    status.lock().waits.insert(Dependency::Kafka, cause.into());
     let answer = ask(&status, "/status").await;
     assert_eq!((answer.code, &*answer.kind), (200, HTML));
     let page = answer.body;

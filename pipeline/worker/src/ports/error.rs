@@ -47,6 +47,11 @@ impl ErrorKind {
         matches!(self, Self::Transient | Self::Conflict)
     }
 
+    /// What an error of this kind says about storage, in words.
+    pub const fn state_of_storage(self) -> &'static str {
+        if self.is_retryable() { "storage is unavailable" } else { "storage cannot be used" }
+    }
+
     /// The kind of an error of the file system.
     pub fn of_io(error: &io::Error) -> Self {
         match error.kind() {

@@ -1,10 +1,12 @@
-//! Storage as the worker hears it: every answer is a sign of life, and an error says what the worker waits for.
+//! Storage as the worker observes it: every answer is a sign of life, and an error says what the worker waits for.
 //!
 //! One step may take minutes while storage is slow or silent, and is no less alive for that.
+//!
+//! A wait ends when what failed succeeds, not when anything does: a full disk and a bucket that refuses writes can
+//! still be read.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -13,30 +15,94 @@ use prorata_schemas::tables::Table;
 
 use super::StreamPorts;
 use crate::ports::{
-    CommitOutcome, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+    CommitOutcome, ErrorKind, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter,
+    TableError,
 };
 use crate::shard::Ports;
-use crate::status::{Dependency, Status};
+use crate::status::{Dependency, Status, Wait};
 
+/// A port that reports its answers.
 struct Heard<P: ?Sized> {
     port: Arc<P>,
-    status: Arc<Status>,
+    reports: Arc<Reports>,
 }
 
-/// The same ports, whose storage is heard.
+/// What the answers of storage say about it.
+struct Reports {
+    status: Arc<Status>,
+    /// The failure that the worker waits for to end; none: it does not wait for storage.
+    failed: Mutex<Option<Request>>,
+}
+
+/// What was asked of storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Request {
+    /// To read or list objects.
+    Read,
+    /// To create this object.
+    Write(String),
+    /// To read the log of this table, or to commit to it.
+    Table(Table),
+}
+
+/// The same ports, which report their answers.
 pub(super) fn heard(ports: StreamPorts) -> StreamPorts {
-    let status = || Arc::clone(&ports.status);
-    let store = Arc::new(Heard { port: Arc::clone(&ports.shared.store), status: status() });
-    let tables = Arc::new(Heard { port: Arc::clone(&ports.shared.tables), status: status() });
+    let reports = Arc::new(Reports { status: Arc::clone(&ports.status), failed: Mutex::default() });
+    let store = Arc::new(Heard { port: Arc::clone(&ports.shared.store), reports: Arc::clone(&reports) });
+    let tables = Arc::new(Heard { port: Arc::clone(&ports.shared.tables), reports });
     StreamPorts { shared: Ports { store, tables, ..ports.shared }, ..ports }
 }
 
-impl<P: ?Sized> Heard<P> {
-    fn note<T, E: Display>(&self, result: Result<T, E>) -> Result<T, E> {
+impl Reports {
+    /// Storage has answered something that the worker does not wait for.
+    fn alive(&self) {
+        self.status.lock().ticked = Some(Instant::now());
+    }
+
+    /// A request has succeeded: the wait ends if `ends` says so of the request that failed.
+    fn succeeded(&self, ends: impl FnOnce(&Request) -> bool) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
         status.ticked = Some(Instant::now());
-        status.heard(Dependency::Storage, &result.as_ref().map_err(|error| format!("storage: {error}")));
-        drop(status);
+        if failed.as_ref().is_some_and(ends) {
+            *failed = None;
+            status.waits.remove(&Dependency::Storage);
+        }
+    }
+
+    /// A request has failed: the worker waits for storage, and goes on by itself.
+    fn failed(&self, request: Request, kind: ErrorKind, error: &dyn std::error::Error) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = self.status.lock();
+        status.ticked = Some(Instant::now());
+        *failed = Some(request);
+        let sentence = if kind.is_retryable() {
+            format!("storage: {error}")
+        } else {
+            format!("storage: {error}; the worker goes on by itself once this is corrected")
+        };
+        status.waits.insert(Dependency::Storage, Wait { kind, sentence });
+    }
+
+    fn store<T>(
+        &self,
+        request: Request,
+        result: Result<T, StoreError>,
+        ends: impl FnOnce(&Request, &T) -> bool,
+    ) -> Result<T, StoreError> {
+        match &result {
+            Ok(answer) => self.succeeded(|failed| ends(failed, answer)),
+            Err(error) => self.failed(request, error.kind, error),
+        }
+        result
+    }
+
+    /// A refused commit is tried again right after its table was loaded, so any answer of the table ends the wait.
+    fn table<T>(&self, table: Table, result: Result<T, TableError>) -> Result<T, TableError> {
+        match &result {
+            Ok(_) => self.succeeded(|failed| *failed == Request::Table(table)),
+            Err(error) => self.failed(Request::Table(table), error.kind, error),
+        }
         result
     }
 }
@@ -44,26 +110,39 @@ impl<P: ?Sized> Heard<P> {
 #[async_trait]
 impl ObjectStore for Heard<dyn ObjectStore> {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
-        self.note(self.port.get(path).await)
+        let result = self.port.get(path).await;
+        // A write whose answer was lost is over once the object is found.
+        self.reports.store(Request::Read, result, |failed, found| match failed {
+            Request::Read => true,
+            Request::Write(written) => found.is_some() && written == path,
+            Request::Table(_) => false,
+        })
     }
 
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
-        self.note(self.port.put_if_absent(path, bytes).await)
+        let result = self.port.put_if_absent(path, bytes).await;
+        self.reports.store(Request::Write(path.to_owned()), result, |failed, _| {
+            matches!(failed, Request::Read | Request::Write(_))
+        })
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
-        self.note(self.port.list(folder).await)
+        let result = self.port.list(folder).await;
+        self.reports.store(Request::Read, result, |failed, _| *failed == Request::Read)
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
-        self.note(self.port.delete(path).await)
+        // The worker never waits for a deletion: what cannot be deleted stays.
+        let result = self.port.delete(path).await;
+        self.reports.alive();
+        result
     }
 }
 
 #[async_trait]
 impl TableCommitter for Heard<dyn TableCommitter> {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
-        self.note(self.port.load(table).await)
+        self.reports.table(table, self.port.load(table).await)
     }
 
     async fn transactions(
@@ -72,7 +151,7 @@ impl TableCommitter for Heard<dyn TableCommitter> {
         base: u64,
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError> {
-        self.note(self.port.transactions(table, base, names).await)
+        self.reports.table(table, self.port.transactions(table, base, names).await)
     }
 
     async fn commit(
@@ -81,6 +160,6 @@ impl TableCommitter for Heard<dyn TableCommitter> {
         base: u64,
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError> {
-        self.note(self.port.commit(table, base, commit).await)
+        self.reports.table(table, self.port.commit(table, base, commit).await)
     }
 }

@@ -98,7 +98,7 @@ impl<S: Source> Worker<S> {
             let cause = format!("no broker has told anything for {} s", silence / 1_000_000);
             let error = SourceError::Unavailable(cause);
             let mut status = self.ports.status.lock();
-            status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string());
+            status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string().into());
             if silence > DEAF_MICROS {
                 return Err(error.into());
             }
@@ -113,7 +113,7 @@ impl<S: Source> Worker<S> {
         {
             let mut status = self.ports.status.lock();
             status.counts.retries += 1;
-            status.waits.insert(Dependency::Kafka, error.to_string());
+            status.waits.insert(Dependency::Kafka, error.to_string().into());
         }
         self.ports.shared.clock.pause(Duration::from_millis(500)).await;
         self.hear_nothing()
@@ -236,7 +236,7 @@ impl<S: Source> Worker<S> {
                 self.registry_failures += 1;
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
-                status.waits.insert(Dependency::Registry, error.to_string());
+                status.waits.insert(Dependency::Registry, error.to_string().into());
                 false
             }
         }

@@ -111,7 +111,7 @@ impl<S: Source> Worker<S> {
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
                 if matches!(error, WorkerError::Source(_)) {
-                    status.waits.insert(Dependency::Kafka, error.to_string());
+                    status.waits.insert(Dependency::Kafka, error.to_string().into());
                 }
                 let retry_at = retry_at(self.ports.shared.clock.now(), failures);
                 Ok(Slot::Waiting { retry_at, failures: failures + 1, ask: true })
