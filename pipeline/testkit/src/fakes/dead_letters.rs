@@ -69,7 +69,7 @@ impl DeadLetterTopic for FakeDeadLetterTopic {
         let send = move || lock(&topic).take(&letters);
         let sent = self.faults.effect(Effect::Send, "dead letters", send).await;
         let unavailable = |cause: &str| SourceError::Unavailable(cause.to_owned());
-        match sent.map_err(unavailable)? {
+        match sent.map_err(|failed| unavailable(failed.cause))? {
             Sent::All => Ok(()),
             Sent::AllButLarge => Err(SourceError::TooLarge("a letter is too large".into())),
             Sent::NotAll => Err(unavailable("no broker answers")),

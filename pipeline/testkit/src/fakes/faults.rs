@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
+use prorata_worker::ports::ErrorKind;
 
 use super::fault::{Effect, Fault, Rates, Resume};
 use super::random::Random;
@@ -27,6 +28,7 @@ struct Counter {
     schedule: Vec<Fault>,
     random: Option<(Random, Rates)>,
     dead: bool,
+    storage_down: Option<ErrorKind>,
     counts: BTreeMap<&'static str, u64>,
     paused: BTreeMap<u64, Paused>,
     wakers: BTreeMap<u64, Waker>,
@@ -36,9 +38,34 @@ struct Counter {
 /// answer.
 type Paused = Box<dyn FnOnce(Resume) + Send>;
 
-const DEAD: &str = "the process is dead";
-const LOST: &str = "the answer was lost";
-const REFUSED: &str = "service unavailable";
+/// Why an effect or a read has failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    pub(super) kind: ErrorKind,
+    pub(super) cause: &'static str,
+}
+
+impl Failed {
+    const fn transient(cause: &'static str) -> Self {
+        Self { kind: ErrorKind::Transient, cause }
+    }
+
+    /// An error of storage as a person would read it.
+    const fn of_storage(kind: ErrorKind) -> Self {
+        let cause = match kind {
+            ErrorKind::Transient => "503 slow down",
+            ErrorKind::Permission => "403 access denied",
+            ErrorKind::Missing => "404 no such bucket",
+            ErrorKind::Conflict => "409 conflict",
+            ErrorKind::Invalid => "501 not implemented",
+        };
+        Self { kind, cause }
+    }
+}
+
+const DEAD: Failed = Failed::transient("the process is dead");
+const LOST: Failed = Failed::transient("the answer was lost");
+const REFUSED: Failed = Failed::transient("service unavailable");
 
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +128,11 @@ impl Faults {
         self.lock().counts.clone()
     }
 
+    /// From now on storage answers every request with an error of this kind; with none it answers again.
+    pub fn set_storage_down(&self, kind: Option<ErrorKind>) {
+        self.lock().storage_down = kind;
+    }
+
     /// The process dies now: nothing answers any more, also not what waits. What waits may still happen.
     pub fn kill(&self) {
         let wakers = {
@@ -143,7 +175,7 @@ impl Faults {
         effect: Effect,
         object: &str,
         apply: impl Fn() -> T + Send + 'static,
-    ) -> Result<T, &'static str> {
+    ) -> Result<T, Failed> {
         let (number, fault) = self.lock().count_effect(effect, object)?;
         match fault {
             None => Ok(apply()),
@@ -161,7 +193,7 @@ impl Faults {
                 Ok(apply())
             }
             Some(Fault::Pause(_)) => self.wait(number, apply).await,
-            Some(Fault::Full(_)) => Err("no space left on device"),
+            Some(Fault::Full(_)) => Err(Failed::transient("no space left on device")),
             Some(_) => Err(REFUSED),
         }
     }
@@ -171,7 +203,7 @@ impl Faults {
         &self,
         number: u64,
         apply: impl Fn() -> T + Send + 'static,
-    ) -> Result<T, &'static str> {
+    ) -> Result<T, Failed> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
         let paused = move |how| {
@@ -201,7 +233,7 @@ impl Faults {
     }
 
     /// Counts a read of something else than an object.
-    pub(super) fn look(&self) -> Result<(), &'static str> {
+    pub(super) fn look(&self) -> Result<(), Failed> {
         match self.lock().count_read(false)? {
             Some(_) => Err(REFUSED),
             None => Ok(()),
@@ -209,7 +241,7 @@ impl Faults {
     }
 
     /// Counts a read of an object, and returns what it seems to be.
-    pub(super) fn read(&self, object: Option<Bytes>) -> Result<Option<Bytes>, &'static str> {
+    pub(super) fn read(&self, object: Option<Bytes>) -> Result<Option<Bytes>, Failed> {
         let fault = self.lock().count_read(object.as_ref().is_some_and(|bytes| !bytes.is_empty()))?;
         let (Some(fault), Some(bytes)) = (fault, &object) else { return Ok(object) };
         Ok(match fault {
@@ -226,9 +258,12 @@ impl Faults {
 }
 
 impl Counter {
-    fn count_effect(&mut self, effect: Effect, object: &str) -> Result<(u64, Option<Fault>), &'static str> {
+    fn count_effect(&mut self, effect: Effect, object: &str) -> Result<(u64, Option<Fault>), Failed> {
         if self.dead {
             return Err(DEAD);
+        }
+        if let Some(kind) = self.storage_down.filter(|_| effect != Effect::Send) {
+            return Err(Failed::of_storage(kind));
         }
         let number = self.trail.len() as u64;
         self.trail.push((effect, object.to_owned()));
@@ -241,9 +276,12 @@ impl Counter {
     }
 
     /// Counts a read, of something that can be damaged or not.
-    fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, &'static str> {
+    fn count_read(&mut self, damageable: bool) -> Result<Option<Fault>, Failed> {
         if self.dead {
             return Err(DEAD);
+        }
+        if let Some(kind) = self.storage_down {
+            return Err(Failed::of_storage(kind));
         }
         let number = self.reads;
         self.reads += 1;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_worker::ports::{ErrorKind, Listed, ObjectStore, Put, StoreError};
+use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
 
 use super::fault::Effect;
-use super::faults::Faults;
+use super::faults::{Failed, Faults};
 
 /// Objects in memory. Clones share the objects; each process has its own faults.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,8 @@ fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn failed(operation: &'static str, path: &str, cause: &'static str) -> StoreError {
-    StoreError::new(ErrorKind::Transient, operation, path, cause)
+fn failed(operation: &'static str, path: &str, failed: Failed) -> StoreError {
+    StoreError::new(failed.kind, operation, path, failed.cause)
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use prorata_worker::ports::{
 };
 
 use super::fault::Effect;
-use super::faults::Faults;
+use super::faults::{Failed, Faults};
 
 /// Table logs in memory. Clones share the logs; each process has its own faults.
 #[derive(Clone, Debug, Default)]
@@ -87,8 +87,8 @@ impl Log {
     }
 }
 
-fn failed(operation: &'static str, table: Table, cause: &'static str) -> TableError {
-    TableError::new(ErrorKind::Transient, operation, table, cause)
+fn failed(operation: &'static str, table: Table, failed: Failed) -> TableError {
+    TableError::new(failed.kind, operation, table, failed.cause)
 }
 
 #[async_trait]

@@ -3,6 +3,7 @@
 use prorata_schemas::event::EventRecord;
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::error::WorkerError;
+use prorata_worker::ports::ErrorKind;
 
 use crate::harness::*;
 
@@ -86,6 +87,17 @@ async fn a_full_disk_is_said_and_mended_by_room() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn storage_that_needs_a_person_ends_a_run_at_once_and_is_no_outage() {
+    for (kind, code) in [(ErrorKind::Permission, 2), (ErrorKind::Missing, 2), (ErrorKind::Transient, 4)] {
+        let (lake, faults) = (Lake::default(), Faults::default());
+        faults.set_storage_down(Some(kind));
+        let error = lake.run(&files(&[&all()]), run("bb").faults(faults)).await.unwrap_err();
+        assert_eq!((error.exit_code(), error.storage_kind()), (code, Some(kind)), "{error}");
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("nothing is lost or doubled")));
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{Fault, Faults, Resume};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
-use prorata_worker::ports::ObjectStore;
+use prorata_worker::ports::{ErrorKind, ObjectStore};
 use prorata_worker::source::SourceError;
 use prorata_worker::status::{Dependency, Status};
 
@@ -41,6 +41,87 @@ async fn it_says_that_it_waits_for_storage_until_storage_answers() {
     let sentence = member.status.lock().waits_for().unwrap();
     assert!(sentence.starts_with("storage: ") && sentence.contains("503 slow down"), "{sentence}");
     world.audit.set_outage(false);
+    member.settle(&world).await.unwrap();
+    assert_eq!(waits(&member), []);
+    assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+/// What the worker says of storage: the kind of its wait and the sentence.
+fn storage_wait(member: &Member) -> Option<(ErrorKind, String)> {
+    let status = member.status.lock();
+    status.waits.get(&Dependency::Storage).map(|wait| (wait.kind, wait.sentence.clone()))
+}
+
+#[tokio::test]
+async fn storage_that_needs_a_person_is_told_by_its_kind_at_once_and_heals() {
+    for kind in [ErrorKind::Permission, ErrorKind::Missing, ErrorKind::Invalid] {
+        let world = World::default();
+        let faults = Faults::default();
+        let mut member = world.start("a", faults.clone(), |_| {});
+        member.settle(&world).await.unwrap();
+        world.produce(&trace());
+        faults.set_storage_down(Some(kind));
+        let retries = member.status.lock().counts.retries;
+        let told = loop {
+            step(&mut member).await;
+            if let Some(told) = storage_wait(&member) {
+                break told;
+            }
+            world.pass(Duration::from_secs(5));
+        };
+        assert_eq!(told.0, kind);
+        assert!(told.1.starts_with("storage: "), "{}", told.1);
+        assert!(told.1.contains("the worker goes on by itself"), "{}", told.1);
+        assert!(!told.1.contains("same command"), "{}", told.1);
+        assert!(member.status.lock().counts.retries <= retries + 2, "told at once, not after many attempts");
+        for _ in 0..50 {
+            world.pass(Duration::from_secs(20));
+            step(&mut member).await;
+            assert_eq!(storage_wait(&member).map(|told| told.0), Some(kind));
+        }
+        faults.set_storage_down(None);
+        member.settle(&world).await.unwrap();
+        assert_eq!(waits(&member), []);
+        assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), kind.name());
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_starts_on_storage_that_needs_a_person_ends_with_exit_code_2() {
+    for (kind, code) in [(ErrorKind::Permission, 2), (ErrorKind::Missing, 2), (ErrorKind::Transient, 4)] {
+        let world = World::default();
+        let faults = Faults::default();
+        faults.set_storage_down(Some(kind));
+        let mut member = world.start("a", faults, |_| {});
+        let Stepped::Stopped(Some(error)) = member.step().await else { panic!("it runs") };
+        assert_eq!(error.exit_code(), code, "{error}");
+        assert_eq!(error.storage_kind(), Some(kind));
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("run the same command again")));
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_waited_for_although_it_can_be_read() {
+    let world = World::default();
+    let faults = Faults::default();
+    let mut member = world.start("a", faults.clone(), |_| {});
+    member.settle(&world).await.unwrap();
+    world.produce(&trace());
+    faults.add(Fault::Full(faults.effects()));
+    while storage_wait(&member).is_none() {
+        step(&mut member).await;
+        world.pass(Duration::from_secs(5));
+    }
+    for _ in 0..50 {
+        let reads = faults.reads();
+        world.pass(Duration::from_secs(31));
+        step(&mut member).await;
+        assert!(faults.reads() > reads, "reads are answered");
+        let (kind, sentence) = storage_wait(&member).unwrap();
+        assert_eq!(kind, ErrorKind::Transient);
+        assert!(sentence.contains("no space left on device"), "{sentence}");
+    }
+    faults.calm();
     member.settle(&world).await.unwrap();
     assert_eq!(waits(&member), []);
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
