@@ -1,8 +1,8 @@
 //! Delta logs behind the worker's port.
 //!
-//! A commit is tried once, from the snapshot it was made from: the worker decides what an error means. The library
-//! never compares transaction versions and would by itself try a commit again that has landed, so its own retries are
-//! off; so is its clean-up of expired logs, which lists the whole log at every commit.
+//! A commit is tried once, from the snapshot it was made from: the worker decides what an error means. The
+//! library never compares transaction versions and would by itself try a commit again that has landed, so its
+//! own retries are off; so is its clean-up of expired logs, which lists the whole log at every commit.
 
 mod failure;
 
@@ -46,7 +46,8 @@ pub struct DeltaTables {
 /// A table as read last.
 struct Open {
     delta: DeltaTable,
-    /// Transactions as of that version, as far as they have been asked for: the library reads the log for each.
+    /// Transactions as of that version, as far as they have been asked for: the library reads the log for
+    /// each.
     transactions: BTreeMap<String, Option<u64>>,
 }
 
@@ -169,7 +170,8 @@ impl TableCommitter for DeltaTables {
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have landed.
+        // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have
+        // landed.
         let open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
             Some(open) => open,
             None => self.open_at(table, base).await?,

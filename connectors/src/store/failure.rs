@@ -1,4 +1,5 @@
-//! Store errors: their kind, and a sentence that says first what to fix, then what the server said, without markup.
+//! Store errors: their kind, and a sentence that says first what to fix, then what the server said, without
+//! markup.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +7,8 @@ use std::io;
 
 use prorata_worker::ports::{ErrorKind, StoreError};
 
-/// Error codes in the answers of S3 and Azure that are about credentials, though their HTTP status does not say so.
+/// Error codes in the answers of S3 and Azure that are about credentials, though their HTTP status does not
+/// say so.
 const REFUSALS: [&str; 4] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAuthenticationInfo"];
 
@@ -63,8 +65,8 @@ impl Error for Explained {
     }
 }
 
-/// The kind of an object store's error. `NotFound` of a single object is not an error of the port: callers tell it
-/// apart first.
+/// The kind of an object store's error. `NotFound` of a single object is not an error of the port: callers
+/// tell it apart first.
 pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
     use object_store::Error as Store;
     match error {

@@ -1,7 +1,7 @@
 //! Object stores behind the worker's ports: a local folder, S3, GCS, Azure, by URL.
 //!
-//! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the names that
-//! the clouds' own tools read.
+//! Credentials and endpoints come from the environment alone (`AWS_*`, `GOOGLE_*`, `AZURE_*`), under the
+//! names that the clouds' own tools read.
 
 mod failure;
 mod input;
@@ -89,7 +89,8 @@ impl Store {
         self.url.join(&format!("{name}/")).map_err(|error| LocationError(format!("folder '{name}': {error}")))
     }
 
-    /// Refuses a store that lets a second writer create the same object: some clones of S3 ignore the condition.
+    /// Refuses a store that lets a second writer create the same object: some clones of S3 ignore the
+    /// condition.
     ///
     /// # Errors
     /// When the store cannot be written, or does so.

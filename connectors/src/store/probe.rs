@@ -15,8 +15,8 @@ const SECOND: &[u8] = b"second";
 pub(super) async fn creates_once(store: &dyn ObjectStore) -> Result<bool, StoreError> {
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let path = format!("probe-{}-{nanoseconds}", std::process::id());
-    // Whether it was created or existed is not asked: where the answer was lost, the client has tried again, and met
-    // what it had created itself.
+    // Whether it was created or existed is not asked: where the answer was lost, the client has tried again,
+    // and met what it had created itself.
     store.put_if_absent(&path, Bytes::from_static(FIRST)).await?;
     let second = store.put_if_absent(&path, Bytes::from_static(SECOND)).await?;
     let held = store.get(&path).await?;

@@ -1,24 +1,25 @@
 //! Back-off: how often a failed operation is tried again, and how long to wait before each attempt.
 //!
-//! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come from the
-//! caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws its jitter and
-//! its sleep inside a future, and five of the six users only note when to try next.
+//! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come
+//! from the caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws
+//! its jitter and its sleep inside a future, and five of the six users only note when to try next.
 
 use std::time::Duration;
 
 use prorata_schemas::time::Timestamp;
 use sha2::{Digest, Sha256};
 
-/// The answer about one object: whether it was created, and what is there. At once, because the client of the object
-/// store already waits and retries inside each call.
+/// The answer about one object: whether it was created, and what is there. At once, because the client of the
+/// object store already waits and retries inside each call.
 pub const OBJECT: Policy = Policy::immediate(3);
 
-/// A claim whose sequence number was taken. At once: each attempt begins by reading the newest checkpoint, so it
-/// fails again only if the shard changes hands all the time.
+/// A claim whose sequence number was taken. At once: each attempt begins by reading the newest checkpoint, so
+/// it fails again only if the shard changes hands all the time.
 pub const CLAIM: Policy = Policy::immediate(8);
 
-/// A commit to a table. Conflicts are normal while many owners commit to one log, so the first delay is short, and
-/// half of each is random to let the owners pass one another. About 10 s in total, then storage counts as down.
+/// A commit to a table. Conflicts are normal while many owners commit to one log, so the first delay is
+/// short, and half of each is random to let the owners pass one another. About 10 s in total, then storage
+/// counts as down.
 pub const COMMIT: Policy = Policy {
     first: Duration::from_millis(20),
     factor: 2,
@@ -27,8 +28,9 @@ pub const COMMIT: Policy = Policy {
     attempts: Some(12),
 };
 
-/// A task of the stream worker that waits for storage, Kafka, the registry or the topic of dead letters. Without end,
-/// because the worker goes on by itself. 30 s at most, so that an outage that has ended is noticed soon.
+/// A task of the stream worker that waits for storage, Kafka, the registry or the topic of dead letters.
+/// Without end, because the worker goes on by itself. 30 s at most, so that an outage that has ended is
+/// noticed soon.
 pub const STREAM: Policy = Policy {
     first: Duration::from_millis(100),
     factor: 2,
@@ -37,8 +39,8 @@ pub const STREAM: Policy = Policy {
     attempts: None,
 };
 
-/// A Kafka partition that cannot be read and is assigned anew. All partitions are assigned together, which breaks
-/// off their fetches: so not before 1 s.
+/// A Kafka partition that cannot be read and is assigned anew. All partitions are assigned together, which
+/// breaks off their fetches: so not before 1 s.
 pub const KAFKA_PARTITION: Policy = Policy {
     first: Duration::from_secs(1),
     factor: 2,

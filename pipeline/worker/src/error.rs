@@ -1,7 +1,8 @@
 //! What stops a run, by its remedy.
 //!
-//! A sentence says what happened and, where only a person can help, what to do. What the speaker does next is not part
-//! of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does not.
+//! A sentence says what happened and, where only a person can help, what to do. What the speaker does next is
+//! not part of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does
+//! not.
 
 use prorata_engine::EngineError;
 use prorata_schemas::tables::Table;
@@ -122,8 +123,9 @@ impl WorkerError {
         }
     }
 
-    /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does not answer is
-    /// 4: run it again. Storage that waits for a person is 2, as any other configuration that can never work.
+    /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does
+    /// not answer is 4: run it again. Storage that waits for a person is 2, as any other configuration that
+    /// can never work.
     pub const fn exit_code(&self) -> u8 {
         if let Some(kind) = self.storage_kind() {
             return if kind.is_retryable() { 4 } else { 2 };

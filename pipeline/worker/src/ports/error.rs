@@ -21,8 +21,8 @@ pub enum ErrorKind {
     Missing,
     /// Another writer was first.
     Conflict,
-    /// The request, or what is stored, can never work: a damaged log, an unsupported protocol feature, an impossible
-    /// name.
+    /// The request, or what is stored, can never work: a damaged log, an unsupported protocol feature, an
+    /// impossible name.
     Invalid,
 }
 

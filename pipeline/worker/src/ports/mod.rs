@@ -1,7 +1,7 @@
 //! The ports: what the worker needs from the outside world, as traits.
 //!
-//! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites that both
-//! must pass. Read [`error`] first: every port returns an error with a kind and a source.
+//! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites
+//! that both must pass. Read [`error`] first: every port returns an error with a kind and a source.
 
 mod archive;
 mod clock;

@@ -1,9 +1,9 @@
-//! What the worker needs of Kafka, as traits: messages of the shards that the consumer group assigns, decoding, and
-//! the topic of dead letters.
+//! What the worker needs of Kafka, as traits: messages of the shards that the consumer group assigns,
+//! decoding, and the topic of dead letters.
 //!
-//! A shard is one partition number of all topics. Whoever implements [`Source`] owns poll, pause and assignment in one
-//! place, keeps membership of the group alive however long the worker takes between two calls, and holds only a
-//! bounded number of bytes: beyond that it pauses the consumer.
+//! A shard is one partition number of all topics. Whoever implements [`Source`] owns poll, pause and
+//! assignment in one place, keeps membership of the group alive however long the worker takes between two
+//! calls, and holds only a bounded number of bytes: beyond that it pauses the consumer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,16 +62,16 @@ pub enum Signal {
     /// The group assigns these shards, beside those assigned before. Nothing of them is read until
     /// [`Source::start`].
     Assigned(Vec<Shard>),
-    /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than its
-    /// session allows: then they are released without. No message of theirs follows.
+    /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than
+    /// its session allows: then they are released without. No message of theirs follows.
     Revoked(Vec<Shard>),
-    /// The group has taken these shards away already; others may own them. No message of theirs follows. Once this
-    /// process is a member again, [`Signal::Assigned`] says so, be it without a shard.
+    /// The group has taken these shards away already; others may own them. No message of theirs follows. Once
+    /// this process is a member again, [`Signal::Assigned`] says so, be it without a shard.
     Lost(Vec<Shard>),
     /// Messages of one topic partition, offsets ascending. Offsets may have holes.
     Messages(Vec<Message>),
-    /// A broker's answer has just confirmed that `offset` is the end of the topic partition, and all messages before
-    /// it have been told. Told again, every few seconds, as long as the broker confirms it.
+    /// A broker's answer has just confirmed that `offset` is the end of the topic partition, and all messages
+    /// before it have been told. Told again, every few seconds, as long as the broker confirms it.
     End {
         /// The topic.
         topic: Text,
@@ -116,22 +116,23 @@ pub trait Source: Send {
     /// Number of partitions of every configured topic; 0: there is no such topic.
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError>;
 
-    /// What has happened since the last call, in order; waits up to `wait` for something to happen. Bounded: at most
-    /// a few MiB of messages, however much is there.
+    /// What has happened since the last call, in order; waits up to `wait` for something to happen. Bounded:
+    /// at most a few MiB of messages, however much is there.
     async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError>;
 
     /// Starts reading of an assigned shard: each of its topic partitions where named.
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
 
-    /// Stops reading of shards, and lets go of them where the group waits for it. Whatever of them was read but not told
-    /// yet is dropped: nothing of it is ever told. A shard that is still assigned, but released, may be started again.
+    /// Stops reading of shards, and lets go of them where the group waits for it. Whatever of them was read
+    /// but not told yet is dropped: nothing of it is ever told. A shard that is still assigned, but released,
+    /// may be started again.
     async fn release(&mut self, shards: &[Shard]);
 
     /// Whether the group, asked anew, still assigns the shard to this member.
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError>;
 
-    /// Tells the group how far topic partitions are read: next offsets. For lag monitors alone, never read back; errors
-    /// are the source's own affair.
+    /// Tells the group how far topic partitions are read: next offsets. For lag monitors alone, never read
+    /// back; errors are the source's own affair.
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>);
 
     /// Leaves the group for good.
@@ -158,16 +159,17 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded>;
 
-    /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or rejects its
-    /// messages as `unknown_schema` where the registry does not know it. That may be an error for some seconds, till it
-    /// has been asked again: one of its nodes may know less than another.
+    /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or
+    /// rejects its messages as `unknown_schema` where the registry does not know it. That may be an error for
+    /// some seconds, till it has been asked again: one of its nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 
 /// The topic of dead letters.
 #[async_trait]
 pub trait DeadLetterTopic: Send + Sync {
-    /// Sends letters with their original bytes, key and headers, and headers that say why and where from; returns once
-    /// the brokers have all of them. [`SourceError::TooLarge`] says that they have all but those that are too large.
+    /// Sends letters with their original bytes, key and headers, and headers that say why and where from;
+    /// returns once the brokers have all of them. [`SourceError::TooLarge`] says that they have all but those
+    /// that are too large.
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
 }

@@ -31,11 +31,12 @@ pub trait ObjectStore: Send + Sync {
     /// The object, or none.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError>;
 
-    /// Creates the object unless one of that name exists. Of any number of concurrent writers exactly one creates it,
-    /// and nobody ever reads a part.
+    /// Creates the object unless one of that name exists. Of any number of concurrent writers exactly one
+    /// creates it, and nobody ever reads a part.
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError>;
 
-    /// All objects whose path begins with `folder`, which is empty or ends in a slash, in ascending order of path.
+    /// All objects whose path begins with `folder`, which is empty or ends in a slash, in ascending order of
+    /// path.
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError>;
 
     /// Removes the object; one that is not there is no error.

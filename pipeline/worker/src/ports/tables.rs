@@ -47,8 +47,8 @@ pub struct TableCommit {
 pub enum CommitOutcome {
     /// The commit is in the log.
     Committed,
-    /// The version after the base exists. It may be this very commit: a client that lost the first answer and asked
-    /// again meets what it wrote itself. Load the table again to find out.
+    /// The version after the base exists. It may be this very commit: a client that lost the first answer and
+    /// asked again meets what it wrote itself. Load the table again to find out.
     Conflict,
 }
 
@@ -58,8 +58,8 @@ pub trait TableCommitter: Send + Sync {
     /// The table's newest version; creates an empty table when there is none.
     async fn load(&self, table: Table) -> Result<LiveTable, TableError>;
 
-    /// Latest version of each of these transactions as of version `base`, without those that never were. Asking may
-    /// mean reading the whole log.
+    /// Latest version of each of these transactions as of version `base`, without those that never were.
+    /// Asking may mean reading the whole log.
     async fn transactions(
         &self,
         table: Table,
@@ -67,8 +67,8 @@ pub trait TableCommitter: Send + Sync {
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError>;
 
-    /// Commits right behind version `base`, once and without trying again. [`CommitOutcome::Conflict`] when the log
-    /// has grown since.
+    /// Commits right behind version `base`, once and without trying again. [`CommitOutcome::Conflict`] when
+    /// the log has grown since.
     async fn commit(
         &self,
         table: Table,

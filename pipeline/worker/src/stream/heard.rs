@@ -1,9 +1,10 @@
-//! Storage as the worker observes it: every answer is a sign of life, and an error says what the worker waits for.
+//! Storage as the worker observes it: every answer is a sign of life, and an error says what the worker waits
+//! for.
 //!
 //! One step may take minutes while storage is slow or silent, and is no less alive for that.
 //!
-//! A wait ends when what failed succeeds, not when anything does: a full disk and a bucket that refuses writes can
-//! still be read.
+//! A wait ends when what failed succeeds, not when anything does: a full disk and a bucket that refuses
+//! writes can still be read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,7 +98,8 @@ impl Reports {
         result
     }
 
-    /// A refused commit is tried again right after its table was loaded, so any answer of the table ends the wait.
+    /// A refused commit is tried again right after its table was loaded, so any answer of the table ends the
+    /// wait.
     fn table<T>(&self, table: Table, result: Result<T, TableError>) -> Result<T, TableError> {
         match &result {
             Ok(_) => self.succeeded(|failed| *failed == Request::Table(table)),
