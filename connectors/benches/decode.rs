@@ -1,5 +1,5 @@
-//! Decoding one event of each size class: our reader, a conversion from another version, apache-avro's own read, and
-//! a whole archive file. Ratios are read within one run.
+//! Decoding one event of each size class: our reader, a conversion from another version, apache-avro's own
+//! read, and a whole archive file. Ratios are read within one run.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 

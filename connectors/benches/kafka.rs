@@ -1,8 +1,9 @@
-//! What taking a message from the client library costs: many by one call, as the source does, against one by one, as
-//! the library's Rust wrapper does. Both copy the message out. In turn, in one run, on a broker in memory.
+//! What taking a message from the client library costs: many by one call, as the source does, against one by
+//! one, as the library's Rust wrapper does. Both copy the message out. In turn, in one run, on a broker in
+//! memory.
 //!
-//! Printed is processor time per message: of the thread that reads, and of the whole process, broker included. Wall
-//! time here is the broker's.
+//! Printed is processor time per message: of the thread that reads, and of the whole process, broker
+//! included. Wall time here is the broker's.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "benchmarks may")]
 
@@ -35,7 +36,8 @@ fn thread_nanos(thread: &str) -> u64 {
     found.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Processor time of the process, ended threads included, in nanoseconds; the kernel counts it in hundredths of a second.
+/// Processor time of the process, ended threads included, in nanoseconds; the kernel counts it in hundredths
+/// of a second.
 fn process_nanos() -> u64 {
     let found = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = found.rsplit_once(')').unwrap().1.split_whitespace().collect();

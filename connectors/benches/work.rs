@@ -1,13 +1,13 @@
-//! What the stream worker costs beside a backfill of the very same events, as a ratio taken in one run: both fold one
-//! day into a folder of their own, with real messages, archive, Parquet and Delta tables, and must come to the same
-//! content. Kafka is in memory; reading it dry is measured by itself.
+//! What the stream worker costs beside a backfill of the very same events, as a ratio taken in one run: both
+//! fold one day into a folder of their own, with real messages, archive, Parquet and Delta tables, and must
+//! come to the same content. Kafka is in memory; reading it dry is measured by itself.
 //!
-//! The ratio is processor time of the worker over that of the backfill: 1 would mean that offsets, checkpoints and
-//! late events cost nothing. It is taken at both ends of what a catch-up can be. Where all messages are read before an
-//! hour closes, each hour is folded once, and the ratio is that of the path of a message: 1.1 to 1.4 was seen. Where
-//! each event hour brings a checkpoint of every shard, as at 480 times real time, late events find their hours closed,
-//! hours are folded again, two or three times as many in all, and files are many and small for so few events: 2.8 to 3.0
-//! was seen.
+//! The ratio is processor time of the worker over that of the backfill: 1 would mean that offsets,
+//! checkpoints and late events cost nothing. It is taken at both ends of what a catch-up can be. Where all
+//! messages are read before an hour closes, each hour is folded once, and the ratio is that of the path of a
+//! message: 1.1 to 1.4 was seen. Where each event hour brings a checkpoint of every shard, as at 480 times
+//! real time, late events find their hours closed, hours are folded again, two or three times as many in all,
+//! and files are many and small for so few events: 2.8 to 3.0 was seen.
 
 #![expect(clippy::unwrap_used, reason = "benchmarks may")]
 
@@ -259,7 +259,8 @@ async fn main() {
         let (spent, wanted) = run_backfill(events, count).await;
         backfills.push(spent);
         for catch_up in &mut catch_ups {
-            // In order, one partition after the other, or at random from all of them, as far as they have come.
+            // In order, one partition after the other, or at random from all of them, as far as they have
+            // come.
             let broker = if catch_up.hourly { FakeBroker::seeded(1) } else { FakeBroker::default() };
             let broker = fill(broker, &messages);
             let poll_takes = if catch_up.hourly { hourly } else { Duration::ZERO };

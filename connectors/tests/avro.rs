@@ -1,4 +1,5 @@
-//! Decoding what producers send: other versions of our schemas held against apache-avro, every refusal, damage.
+//! Decoding what producers send: other versions of our schemas held against apache-avro, every refusal,
+//! damage.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -148,7 +149,8 @@ proptest! {
         prop_assert_eq!(version.decode(), Ok(EventRecord::new(event)));
     }
 
-    /// The library resolves to our newest schema first and writes that; both ways must meet in one canonical body.
+    /// The library resolves to our newest schema first and writes that; both ways must meet in one canonical
+    /// body.
     #[test]
     fn other_versions_resolve_as_apache_avro_resolves_them(event in event(), seed in any::<u64>()) {
         let mut version = Version::newest(&event);

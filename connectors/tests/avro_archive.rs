@@ -1,4 +1,5 @@
-//! Archive files: ours and others', whole and damaged. Every byte of a file is told, as an event or as rejected.
+//! Archive files: ours and others', whole and damaged. Every byte of a file is told, as an event or as
+//! rejected.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

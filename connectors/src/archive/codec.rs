@@ -1,5 +1,5 @@
-//! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a few
-//! bytes can stand for gigabytes.
+//! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a
+//! few bytes can stand for gigabytes.
 
 use std::io::Read;
 

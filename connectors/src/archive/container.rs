@@ -1,7 +1,8 @@
 //! Avro object container files as they lie on disk: header, blocks, sync markers.
 //!
-//! A file that is cut or damaged gives up as little as possible. Where a block does not end in the sync marker, the
-//! next marker is looked for and reading goes on behind it; what lies between is given out as it is.
+//! A file that is cut or damaged gives up as little as possible. Where a block does not end in the sync
+//! marker, the next marker is looked for and reading goes on behind it; what lies between is given out as it
+//! is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -72,7 +73,8 @@ pub(super) struct Lost {
     pub(super) block: Block,
     pub(super) bytes: Vec<u8>,
     pub(super) why: String,
-    /// Where the records begin in `bytes`, if these are an uncompressed block that the end of the file cuts off.
+    /// Where the records begin in `bytes`, if these are an uncompressed block that the end of the file cuts
+    /// off.
     pub(super) cut_at: Option<usize>,
 }
 
@@ -247,7 +249,8 @@ impl ContainerWriter {
     /// Zstandard's own default.
     const LEVEL: i32 = 3;
 
-    /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal bytes.
+    /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal
+    /// bytes.
     pub(super) fn new(schema: &str, sync: [u8; SYNC]) -> Self {
         let mut out = MAGIC.to_vec();
         put_long(&mut out, 3);

@@ -16,9 +16,9 @@ pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
-/// Reads an Avro object container file: records of one of our types or a union of records, in any supported codec.
-/// Every record is told to `on`, in file order, as an event or as rejected. Damage costs the block it lies in: its
-/// bytes are rejected as `malformed` and reading goes on behind the next sync marker.
+/// Reads an Avro object container file: records of one of our types or a union of records, in any supported
+/// codec. Every record is told to `on`, in file order, as an event or as rejected. Damage costs the block it
+/// lies in: its bytes are rejected as `malformed` and reading goes on behind the next sync marker.
 ///
 /// # Errors
 /// The file as a whole cannot be read: see [`FileError`].

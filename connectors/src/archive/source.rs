@@ -29,8 +29,8 @@ impl<R: Read> Source<R> {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are at hand or the file ends; says whether they are. A hostile length costs no
-    /// memory: the buffer grows with what the file really holds.
+    /// Reads until `wanted` bytes are at hand or the file ends; says whether they are. A hostile length costs
+    /// no memory: the buffer grows with what the file really holds.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.at_hand().len() < wanted && !self.ended {
             if self.start > 0 {

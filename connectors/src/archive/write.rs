@@ -1,4 +1,5 @@
-//! Our archive files: the union of our newest schemas, one record per event, the same bytes for the same events.
+//! Our archive files: the union of our newest schemas, one record per event, the same bytes for the same
+//! events.
 
 use std::io;
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
 //! Messages and archived records into events, whatever version of our schemas their producer wrote.
 //!
-//! A [`Decoder`] is compiled once from a writer's schema. Where that is structurally ours, bodies are read directly;
-//! otherwise each is converted to our newest schema first. Either way one reader judges the values, and the canonical
-//! body comes from one writer.
+//! A [`Decoder`] is compiled once from a writer's schema. Where that is structurally ours, bodies are read
+//! directly; otherwise each is converted to our newest schema first. Either way one reader judges the values,
+//! and the canonical body comes from one writer.
 
 mod convert;
 mod plan;
@@ -51,7 +51,8 @@ fn shortened(mut sentence: String) -> String {
     sentence
 }
 
-/// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its branches.
+/// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its
+/// branches.
 #[derive(Debug)]
 pub struct Decoder {
     branches: Box<[Branch]>,
@@ -77,8 +78,8 @@ enum Reading {
 }
 
 impl Decoder {
-    /// Compiles the decoder of a writer's schema. A schema that is none of ours has a decoder too: it rejects every
-    /// record as `unknown_event`.
+    /// Compiles the decoder of a writer's schema. A schema that is none of ours has a decoder too: it rejects
+    /// every record as `unknown_event`.
     ///
     /// # Errors
     /// The text is no Avro schema.
@@ -119,8 +120,8 @@ impl Decoder {
     /// Decodes the next record of `wire`, which then stands at its end.
     ///
     /// # Errors
-    /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the verdict
-    /// on a record whose end is known.
+    /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the
+    /// verdict on a record whose end is known.
     pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
         let branch =
             if self.is_union { Some(skip::branch(&self.branches, wire)?) } else { self.branches.first() };

@@ -1,9 +1,10 @@
-//! Resolution of a writer's schema to our newest one, done once per schema: what to copy, convert, pass over and
-//! fill in. The rules are those of the Avro specification ("Schema Resolution"), with these readings:
+//! Resolution of a writer's schema to our newest one, done once per schema: what to copy, convert, pass over
+//! and fill in. The rules are those of the Avro specification ("Schema Resolution"), with these readings:
 //!
 //! - the event type is the full name of the writer's record; names of the types inside it do not matter;
-//! - a decimal resolves only from a decimal of the same scale, and an instant only from `timestamp-micros` or a plain
-//!   integer (which is how Kafka Connect writes one): any other logical type would change the value in silence;
+//! - a decimal resolves only from a decimal of the same scale, and an instant only from `timestamp-micros` or
+//!   a plain integer (which is how Kafka Connect writes one): any other logical type would change the value
+//!   in silence;
 //! - an enum is read from text too, which is what Kafka Connect makes of one;
 //! - a union of the writer resolves if any of its branches does; the others are refused where they occur.
 

@@ -1,5 +1,5 @@
-//! Avro single-object encoding: `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (little-endian), the body.
-//! It is what producers send where no schema registry is configured.
+//! Avro single-object encoding: `C3 01`, the CRC-64-AVRO fingerprint of the writer's schema (little-endian),
+//! the body. It is what producers send where no schema registry is configured.
 
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ impl SingleObjects {
             let schema = parse(text)?;
             let place = objects.decoders.len();
             objects.decoders.push(Decoder::from_schema(&schema)?);
-            // apache-avro keeps some attributes in its canonical form that the specification strips, so its writers
-            // send a fingerprint of their own.
+            // apache-avro keeps some attributes in its canonical form that the specification strips, so its
+            // writers send a fingerprint of their own.
             if let Ok(theirs) = schema.fingerprint::<Rabin>().bytes.try_into() {
                 objects.by_fingerprint.insert(theirs, place);
             }

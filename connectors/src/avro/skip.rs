@@ -1,5 +1,5 @@
-//! Walking past a datum of any writer's schema: what a record holds beyond our fields is passed over, and the end
-//! of a record that cannot become an event is found.
+//! Walking past a datum of any writer's schema: what a record holds beyond our fields is passed over, and the
+//! end of a record that cannot become an event is found.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
-/// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may recurse,
-/// stacks may not.
+/// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may
+/// recurse, stacks may not.
 const DEPTH_MAX: usize = 64;
 
 /// The form of a datum, as far as its length goes.

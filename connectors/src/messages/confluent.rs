@@ -1,9 +1,9 @@
 //! Confluent's wire format, with schemas fetched from a registry once and kept.
 //!
-//! That a registry does not know an id is the verdict on its messages. But registries have several nodes, and one may
-//! learn of a schema later than another: whoever has time, a worker, lets the messages wait till it has been asked for
-//! some seconds ([`Times::settle`]). As others' messages wait with them, that is done once in a while: who sends ids
-//! that nobody knows, one after another, does not stop the rest.
+//! That a registry does not know an id is the verdict on its messages. But registries have several nodes, and
+//! one may learn of a schema later than another: whoever has time, a worker, lets the messages wait till it
+//! has been asked for some seconds ([`Times::settle`]). As others' messages wait with them, that is done once
+//! in a while: who sends ids that nobody knows, one after another, does not stop the rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,7 +24,8 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Ids kept that the registry does not know.
 const MISSING_MAX: usize = 16 * 1024;
-/// As long as this an id that is asked for again counts as the one asked for before: a few times the longest pause.
+/// As long as this an id that is asked for again counts as the one asked for before: a few times the longest
+/// pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
 /// Ids kept that it is asked for again.
 const SETTLING_MAX: usize = 1024;
@@ -34,7 +35,8 @@ const ID_MAX: u32 = i32::MAX as u32;
 /// How long an id that the registry does not know is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// As long as this the registry is asked for it again before it counts as unknown; zero: it counts at once.
+    /// As long as this the registry is asked for it again before it counts as unknown; zero: it counts at
+    /// once.
     pub settle: Duration,
     /// As long as this it then counts as unknown: a producer may register it meanwhile.
     pub unknown: Duration,

@@ -9,7 +9,8 @@ use crate::avro::SCHEMA_BYTES_MAX;
 
 /// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
-/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they like.
+/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they
+/// like.
 const TEXT_CHARS_MAX: usize = 300;
 
 /// An answer, read to its end.

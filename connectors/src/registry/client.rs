@@ -89,7 +89,8 @@ impl Registry {
             return Ok(Lookup::Missing);
         }
         let answer = answer.succeeded()?;
-        // Whoever may register schemas must not stop those who read them: too long is a property of the schema.
+        // Whoever may register schemas must not stop those who read them: too long is a property of the
+        // schema.
         if answer.body.is_none() && answer.is_json {
             let sentence = format!("the registry's schema {id} takes more than {ANSWER_BYTES_MAX} bytes");
             return Ok(Lookup::Unusable(sentence));
@@ -112,7 +113,8 @@ impl Registry {
         })
     }
 
-    /// Registers an Avro schema under a subject and answers its id: the same id however often it is registered.
+    /// Registers an Avro schema under a subject and answers its id: the same id however often it is
+    /// registered.
     ///
     /// # Errors
     /// See [`RegistryFault`]; a schema that breaks the subject's compatibility is an error of configuration.
@@ -132,8 +134,8 @@ impl Registry {
         Ok(registered.id)
     }
 
-    /// Registers our newest schema of a kind. Many records share a topic, so its subject is the record's name, as
-    /// Confluent's `RecordNameStrategy` has it.
+    /// Registers our newest schema of a kind. Many records share a topic, so its subject is the record's
+    /// name, as Confluent's `RecordNameStrategy` has it.
     ///
     /// # Errors
     /// Those of [`Self::register`].
@@ -141,7 +143,8 @@ impl Registry {
         self.register(&full_name(kind), avsc(kind).trim_end()).await
     }
 
-    /// Asks for the list of schema types, which every registry knows: whether it is there and takes the credentials.
+    /// Asks for the list of schema types, which every registry knows: whether it is there and takes the
+    /// credentials.
     ///
     /// # Errors
     /// See [`RegistryFault`].

@@ -1,8 +1,8 @@
-//! Schemas of writers, in a registry that speaks Confluent's API: Confluent's own, Apicurio (its base URL ends in
-//! `/apis/ccompat/v7`), Karapace, Redpanda.
+//! Schemas of writers, in a registry that speaks Confluent's API: Confluent's own, Apicurio (its base URL
+//! ends in `/apis/ccompat/v7`), Karapace, Redpanda.
 //!
-//! [`Registry`] asks once and says what it learned; waiting and asking again is the caller's. Whatever a registry
-//! sends is bounded: the time it may take, the bytes it may send, the redirects it may ask for.
+//! [`Registry`] asks once and says what it learned; waiting and asking again is the caller's. Whatever a
+//! registry sends is bounded: the time it may take, the bytes it may send, the redirects it may ask for.
 
 mod answer;
 mod client;

@@ -1,5 +1,6 @@
-//! The consumer group's ways, on the client library's own broker in memory: what is assigned, started, taken back,
-//! lost, kept. It knows no isolation, so that what real brokers do is tested beside them, in `tests/tests/kafka`.
+//! The consumer group's ways, on the client library's own broker in memory: what is assigned, started, taken
+//! back, lost, kept. It knows no isolation, so that what real brokers do is tested beside them, in
+//! `tests/tests/kafka`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -160,8 +161,8 @@ async fn the_group_waits_until_revoked_shards_are_released() {
     second.close().await;
 }
 
-/// What two members have once each has half of four shards. The broker in memory may assign all to the first that joins,
-/// and take them back for the second.
+/// What two members have once each has half of four shards. The broker in memory may assign all to the first
+/// that joins, and take them back for the second.
 async fn shared(members: [&mut KafkaSource; 2]) -> [BTreeSet<u16>; 2] {
     let (deadline, mut held) = (Instant::now() + PATIENCE, [BTreeSet::new(), BTreeSet::new()]);
     let mut members = members;
@@ -188,8 +189,8 @@ async fn what_is_not_released_in_time_is_taken() {
     let cluster = cluster(&["a"], 2);
     let mut hurried = settings(&cluster, &["a"]);
     hurried.revoke_timeout = Duration::from_secs(2);
-    // The broker in memory waits for about a session, then goes on without a member that has not let go: the other one
-    // would have both shards. A real one waits for five minutes, longer than `assigned`.
+    // The broker in memory waits for about a session, then goes on without a member that has not let go: the
+    // other one would have both shards. A real one waits for five minutes, longer than `assigned`.
     hurried.session_timeout = Duration::from_secs(15);
     let mut first = joined(hurried.clone()).await;
     let mut second = KafkaSource::connect(hurried).await.unwrap();

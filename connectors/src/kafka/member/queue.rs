@@ -1,7 +1,7 @@
-//! What has been read and not yet polled, in order: between the thread that reads and the worker.
+//! What has been read and not yet polled, in order: the queue between the thread that reads and the worker.
 //!
-//! Every reading of a shard has a number. Messages enter under the number of their reading, and when it ends they go:
-//! whatever is read of a shard after it was taken away, or released, or started anew, cannot come out.
+//! Each reading of a shard has a number. Messages enter with the number of their reading and are dropped when
+//! it ends, so nothing that is read of a shard after its revocation, release or new start can come out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -13,12 +13,13 @@ use prorata_worker::source::{Message, Signal, SourceError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::context::lock;
+use crate::kafka::client::context::lock;
 
-/// Bytes of messages that one poll takes, about.
+/// Approximate bytes of messages that one poll takes: about 15,000 events of 271 bytes, which the worker
+/// decodes in a few milliseconds (see `avro`), so that one poll never holds up the rest of its loop.
 const POLL_BYTES: u64 = 4 << 20;
 
-/// Most signals that one poll takes.
+/// Most signals that one poll takes. One signal holds up to 2,048 messages of a partition.
 const POLL_SIGNALS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -26,15 +27,15 @@ struct State {
     signals: VecDeque<(Signal, u64)>,
     /// Bytes of their messages.
     bytes: u64,
-    /// The shards that are read, and the number of their reading.
+    /// The shards being read, with the number of their reading.
     reading: BTreeMap<Shard, u64>,
     /// Number of the last reading.
     readings: u64,
-    /// Partitions with an end that waits to be polled.
+    /// Partitions whose end waits to be polled.
     ends: BTreeSet<(Shard, Text)>,
-    /// What keeps Kafka from answering just now.
+    /// Why Kafka does not answer at the moment.
     unavailable: Option<SourceError>,
-    /// Why nothing will come any more.
+    /// Why nothing more will come.
     failed: Option<SourceError>,
 }
 
@@ -43,7 +44,7 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     news: Notify,
-    /// Bytes of messages above which nothing more should be read.
+    /// Bytes of messages above which nothing more is read.
     limit: u64,
 }
 
@@ -52,16 +53,16 @@ impl Queue {
         Self { state: Mutex::default(), news: Notify::new(), limit }
     }
 
-    /// Begins a reading of a shard, and ends the one before. Answers its number; none when the shard was taken away
-    /// and the worker has not heard of it: it asks for what it had before.
+    /// Begins a reading of a shard and ends the one before. Returns its number; none if the shard was revoked
+    /// and the worker has not polled that yet, so that it asks for a shard it no longer has.
     pub(super) fn begin(&self, shard: Shard) -> Option<u64> {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
-        let taken = state.signals.iter().any(|(signal, _)| match signal {
+        let revoked = state.signals.iter().any(|(signal, _)| match signal {
             Signal::Revoked(shards) | Signal::Lost(shards) => shards.contains(&shard),
             _ => false,
         });
-        if taken {
+        if revoked {
             return None;
         }
         state.readings += 1;
@@ -70,12 +71,12 @@ impl Queue {
         Some(reading)
     }
 
-    /// Ends readings: nothing of them comes out any more.
+    /// Ends readings: nothing more of them comes out.
     pub(super) fn end(&self, shards: &[Shard]) {
         lock(&self.state).purge(shards);
     }
 
-    /// Ends readings, and tells why.
+    /// Ends readings with a signal that says why.
     pub(super) fn end_with(&self, shards: &[Shard], signal: Signal) {
         let mut state = lock(&self.state);
         state.purge(shards);
@@ -84,7 +85,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Adds what a reading brought. Answers whether it is still going on: if not, it brought nothing.
+    /// Adds a signal of a reading, unless the reading has ended. Returns whether it was added.
     pub(super) fn read(&self, shard: Shard, reading: u64, signal: Signal) -> bool {
         let mut state = lock(&self.state);
         if state.reading.get(&shard) != Some(&reading) {
@@ -96,30 +97,31 @@ impl Queue {
         true
     }
 
-    /// Tells what belongs to no reading.
-    pub(super) fn tell(&self, signal: Signal) {
+    /// Adds a signal that belongs to no reading.
+    pub(super) fn push(&self, signal: Signal) {
         lock(&self.state).signals.push_back((signal, 0));
         self.news.notify_one();
     }
 
-    /// Kafka does not answer just now: told once, when there is nothing else to tell.
-    pub(super) fn complain(&self, error: SourceError) {
+    /// Kafka does not answer at the moment: the next poll that finds nothing else returns this error, once.
+    pub(super) fn set_unavailable(&self, error: SourceError) {
         lock(&self.state).unavailable = Some(error);
         self.news.notify_one();
     }
 
-    /// Nothing will come any more: told again and again, after all else. The first reason counts.
+    /// Nothing more will come: once everything else is polled, every poll returns this error. The first one
+    /// counts.
     pub(super) fn fail(&self, error: SourceError) {
         lock(&self.state).failed.get_or_insert(error);
         self.news.notify_one();
     }
 
-    /// Whether more should be read.
+    /// Whether to read more.
     pub(super) fn has_room(&self) -> bool {
         lock(&self.state).bytes < self.limit
     }
 
-    /// Takes what is there, or waits for it.
+    /// Takes what is there, or waits for something.
     pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {
@@ -156,7 +158,7 @@ impl State {
         let bytes = match &signal {
             Signal::Messages(messages) => messages.iter().map(Message::bytes).sum(),
             Signal::End { topic, partition, .. } => {
-                self.only_end(topic, *partition);
+                self.replace_end(topic, *partition);
                 0
             }
             _ => 0,
@@ -165,8 +167,8 @@ impl State {
         self.signals.push_back((signal, bytes));
     }
 
-    /// Ends are told again and again: only the last one waits.
-    fn only_end(&mut self, topic: &Text, partition: Shard) {
+    /// Ends are reported over and over: only the last one of a partition waits.
+    fn replace_end(&mut self, topic: &Text, partition: Shard) {
         if self.ends.insert((partition, topic.clone())) {
             return;
         }
@@ -176,7 +178,7 @@ impl State {
         });
     }
 
-    /// Ends readings, and drops what they brought.
+    /// Ends readings and drops their signals.
     fn purge(&mut self, shards: &[Shard]) {
         for shard in shards {
             self.reading.remove(shard);
@@ -192,7 +194,7 @@ impl State {
     }
 }
 
-/// The shard whose reading brought it.
+/// The shard whose reading a signal belongs to.
 fn shard_of(signal: &Signal) -> Option<Shard> {
     match signal {
         Signal::Assigned(_) | Signal::Revoked(_) | Signal::Lost(_) => None,
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_shard_follows_its_revocation() {
+    fn no_signal_of_a_shard_follows_its_revocation() {
         let queue = Queue::new(u64::MAX);
         let (one, two) = (queue.begin(1).unwrap(), queue.begin(2).unwrap());
         assert!(queue.read(1, one, message(1, 0)) && queue.read(2, two, message(2, 0)));
@@ -236,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_was_taken_away_is_not_read_before_the_worker_has_heard_of_it() {
+    fn a_revoked_shard_is_not_read_before_the_worker_has_polled_the_revocation() {
         let queue = Queue::new(u64::MAX);
         queue.end_with(&[1], Signal::Revoked(vec![1]));
-        queue.tell(Signal::Assigned(vec![1]));
+        queue.push(Signal::Assigned(vec![1]));
         assert_eq!(queue.begin(1), None);
         assert!(queue.begin(2).is_some());
         taken(&queue);
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_brings_nothing_once_the_shard_was_started_anew() {
+    fn a_reading_adds_nothing_once_its_shard_has_started_again() {
         let queue = Queue::new(u64::MAX);
         let first = queue.begin(1).unwrap();
         queue.read(1, first, message(1, 5));
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_by_bytes_and_has_room_again_when_polled_or_purged() {
+    fn it_is_full_by_bytes_and_has_room_again_once_polled_or_purged() {
         let queue = Queue::new(1_500);
         let reading = queue.begin(1).unwrap();
         for offset in 0..2 {
@@ -299,8 +301,8 @@ mod tests {
     #[test]
     fn errors_come_after_signals_and_a_failure_stays() {
         let queue = Queue::new(u64::MAX);
-        queue.complain(SourceError::Unavailable("down".into()));
-        queue.tell(Signal::Assigned(vec![1]));
+        queue.set_unavailable(SourceError::Unavailable("down".into()));
+        queue.push(Signal::Assigned(vec![1]));
         assert_eq!(taken(&queue), [Signal::Assigned(vec![1])]);
         assert_eq!(queue.take().unwrap(), Err(SourceError::Unavailable("down".into())));
         assert!(queue.take().is_none());

@@ -1,5 +1,5 @@
-//! How far each topic partition is read: from where it goes on when all are assigned anew, and whether its end was
-//! reached.
+//! How far each topic partition is read: where it continues after the next assignment, and whether its end
+//! was reached.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use prorata_worker::backoff;
 use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
-/// A topic partition under a reading.
+/// A topic partition within a reading of its shard.
 #[derive(Debug)]
 pub(super) struct Track {
     /// Its shard.
     pub(super) shard: Shard,
     /// Number of the reading.
     pub(super) reading: u64,
-    /// Where it goes on: behind the last message that was handed over.
+    /// Where it continues: behind the last message that was handed over.
     pub(super) next: Start,
-    /// Where its end was, with everything before it handed over; none as long as more comes.
+    /// Its end, with everything before it handed over; none while more comes.
     pub(super) end: Option<i64>,
-    /// When the brokers were last asked whether that still is the end.
+    /// When the brokers were last asked whether this is still the end.
     pub(super) asked: Option<Instant>,
-    /// Whether its offset is lost: it is not read any more.
+    /// Whether its offset is lost: then it is no longer read.
     pub(super) lost: bool,
-    /// Reading has failed: nothing is taken before it is assigned anew, at this time.
+    /// When to assign it again after a failure; nothing is taken before that.
     pub(super) again_at: Option<Instant>,
-    /// How often in a row.
+    /// Failures in a row.
     pub(super) failures: u32,
 }
 
@@ -35,7 +35,7 @@ impl Track {
         Self { shard, reading, next, end: None, asked: None, lost: false, again_at: None, failures: 0 }
     }
 
-    /// Whether a message at this offset is the next, or comes after it.
+    /// Whether a message at this offset is the next one, or a later one.
     pub(super) const fn takes(&self, offset: i64) -> bool {
         match self.next {
             Start::Earliest => true,
@@ -43,7 +43,7 @@ impl Track {
         }
     }
 
-    /// Reading has failed: try again, and wait twice as long each time.
+    /// Reading has failed: try again after the back-off for its failures in a row.
     pub(super) fn fail(&mut self, now: Instant) {
         self.failures += 1;
         let wait = backoff::KAFKA_PARTITION.delay(self.failures);
@@ -52,7 +52,7 @@ impl Track {
     }
 }
 
-/// Whether an end is one still: where, in which reading, and which offset it was.
+/// A question to the brokers: is this still the end of the partition?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) topic: Text,
@@ -61,23 +61,23 @@ pub(super) struct Question {
     pub(super) end: i64,
 }
 
-/// All topic partitions that are read, by partition number and topic.
+/// All topic partitions being read, by partition number and topic.
 #[derive(Debug, Default)]
 pub(super) struct Tracks(BTreeMap<Shard, BTreeMap<Text, Track>>);
 
 impl Tracks {
-    /// Begins a reading of a shard; the one before is over.
+    /// Begins a reading of a shard and ends the one before.
     pub(super) fn begin(&mut self, shard: Shard, reading: u64, from: BTreeMap<Text, Start>) {
         let tracks = from.into_iter().map(|(topic, next)| (topic, Track::new(shard, reading, next)));
         self.0.insert(shard, tracks.collect());
     }
 
-    /// Ends the reading of a shard. Answers whether there was one.
+    /// Ends the reading of a shard. Returns whether there was one.
     pub(super) fn end(&mut self, shard: Shard) -> bool {
         self.0.remove(&shard).is_some()
     }
 
-    /// Ends all.
+    /// Ends all readings.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -87,7 +87,7 @@ impl Tracks {
         self.0.is_empty()
     }
 
-    /// A topic partition, by its topic as the one who asks holds it.
+    /// A topic partition with its topic as a shared text.
     pub(super) fn get_mut(&mut self, topic: &str, partition: i32) -> Option<(Text, &mut Track)> {
         let tracks = self.0.get_mut(&Shard::try_from(partition).ok()?)?;
         let topic = tracks.get_key_value(topic)?.0.clone();
@@ -95,27 +95,27 @@ impl Tracks {
         Some((topic, track))
     }
 
-    /// All that are read, and from where.
+    /// Everything being read, and where it continues.
     pub(super) fn assignment(&self) -> impl Iterator<Item = (&Text, Shard, Start)> {
         self.0.iter().flat_map(|(shard, tracks)| {
             tracks.iter().filter(|(_, track)| !track.lost).map(|(topic, track)| (topic, *shard, track.next))
         })
     }
 
-    /// All have been assigned anew: they bring their ends again.
+    /// Everything has been assigned again.
     pub(super) fn assigned(&mut self) {
         for track in self.0.values_mut().flat_map(BTreeMap::values_mut) {
             track.again_at = None;
         }
     }
 
-    /// Whether one waits to be assigned anew, and its time has come.
-    pub(super) fn fails(&self, now: Instant) -> bool {
+    /// Whether the time has come to assign a failed partition again.
+    pub(super) fn retry_due(&self, now: Instant) -> bool {
         let mut tracks = self.0.values().flat_map(BTreeMap::values);
         tracks.any(|track| track.again_at.is_some_and(|at| at <= now))
     }
 
-    /// Ends that the brokers were not asked about for so long.
+    /// Ends that the brokers were last asked about at least `every` ago.
     pub(super) fn questions(&mut self, now: Instant, every: Duration) -> Vec<Question> {
         let mut questions = Vec::new();
         for (topic, track) in self.0.values_mut().flatten() {
@@ -132,7 +132,7 @@ impl Tracks {
         questions
     }
 
-    /// Whether an end is what it was when the brokers were asked.
+    /// Whether the end is still the one that the brokers were asked about.
     pub(super) fn still_ends(&self, question: &Question) -> bool {
         let track = self.0.get(&question.shard).and_then(|tracks| tracks.get(&question.topic));
         track.is_some_and(|track| track.reading == question.reading && track.end == Some(question.end))
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assigned_anew_goes_on_behind_what_was_read() {
+    fn a_new_assignment_continues_behind_what_was_read() {
         let mut tracks = tracks();
         track(&mut tracks, "a").next = Start::At(5);
         track(&mut tracks, "b").lost = true;
@@ -170,21 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn reading_that_fails_is_tried_again_later_and_later() {
+    fn after_failures_in_a_row_the_wait_doubles() {
         let (mut tracks, now) = (tracks(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..7 {
             track(&mut tracks, "a").fail(now);
             waits.push(track(&mut tracks, "a").again_at.unwrap().duration_since(now).as_secs());
-            assert!(!tracks.fails(now) && tracks.fails(now + Duration::from_secs(32)));
+            assert!(!tracks.retry_due(now) && tracks.retry_due(now + Duration::from_secs(32)));
             tracks.assigned();
-            assert!(!tracks.fails(now + Duration::from_secs(32)));
+            assert!(!tracks.retry_due(now + Duration::from_secs(32)));
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32]);
     }
 
     #[test]
-    fn an_end_is_asked_about_every_so_often_as_long_as_it_is_one() {
+    fn the_brokers_are_asked_about_an_end_periodically_while_it_is_one() {
         let (mut tracks, now, every) = (tracks(), Instant::now(), Duration::from_secs(3));
         assert_eq!(tracks.questions(now, every), []);
         track(&mut tracks, "b").end = Some(9);

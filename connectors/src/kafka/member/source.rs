@@ -15,46 +15,47 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::context::Member;
-use super::failure;
 use super::group::{Command, Group};
-use super::probe::Asker;
 use super::queue::Queue;
-use super::settings::{KafkaSettings, wrong};
+use crate::kafka::admin::Probe;
+use crate::kafka::client::failure;
+use crate::kafka::client::settings::{KafkaSettings, wrong};
 
 /// How long closing may take: the library waits for brokers that may be gone.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
-/// Before offsets are called lost, the brokers are asked once more, this much later: right after a change of leaders
-/// an answer may be old.
+/// Before offsets count as lost, the brokers are asked a second time after this wait: right after a change of
+/// leaders an answer may be outdated.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Messages of the shards that a consumer group on Kafka assigns.
+/// The messages of the shards that a consumer group on Kafka assigns.
 pub struct KafkaSource {
     topics: Vec<Text>,
     queue: Arc<Queue>,
     commands: Sender<Command>,
-    asker: Asker,
+    probe: Probe,
     /// How long to wait for the group's answer.
     patience: Duration,
-    /// Answered when the thread has ended.
+    /// Resolves when the thread has ended.
     ended: Option<oneshot::Receiver<()>>,
 }
 
 impl KafkaSource {
-    /// Connects, checks that the topics are there, and joins the group.
+    /// Connects, checks that the topics exist, and joins the group.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] for what can never work: wrong credentials, a topic that is not there.
-    /// [`SourceError::Unavailable`] when no broker answers in time.
+    /// [`SourceError::Configuration`] for what can never work: wrong credentials, a missing topic.
+    /// [`SourceError::Unavailable`] if no broker answers in time.
     pub async fn connect(settings: KafkaSettings) -> Result<Self, SourceError> {
         let config = settings.member()?;
         let topics: Vec<Text> = settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
-        let asker = Asker::start(&settings.connection)?;
+        let probe = Probe::start(&settings.connection)?;
         let asked = topics.clone();
-        let found = asker.ask(move |probe| probe.partitions(&asked)).await?;
+        let found = probe.ask(move |client| client.partitions(&asked)).await?;
         if let Some((topic, _)) = found.iter().find(|(_, partitions)| **partitions == 0) {
             return Err(wrong(format!(
-                "Kafka at {} has no topic {topic}: create it with as many partitions as root.shards, or correct kafka.topics",
+                "Kafka at {} has no topic {topic}: create it with as many partitions as root.shards, \
+                 or correct kafka.topics",
                 settings.connection.brokers
             )));
         }
@@ -63,39 +64,39 @@ impl KafkaSource {
             config.create_with_context(member).map_err(|error| failure::creation(&error))?;
         let names: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&names).map_err(|error| failure::creation(&error))?;
-        Self::spawn(settings, topics, asker, consumer)
+        Self::spawn(settings, topics, probe, consumer)
     }
 
     fn spawn(
         settings: KafkaSettings,
         topics: Vec<Text>,
-        asker: Asker,
+        probe: Probe,
         consumer: BaseConsumer<Member>,
     ) -> Result<Self, SourceError> {
         let (queue, patience) = (Arc::new(Queue::new(settings.queue_bytes)), settings.connection.timeout);
         let (commands, received) = mpsc::channel();
         let (end, ended) = oneshot::channel();
-        let (to, of) = (Arc::clone(&queue), asker.clone());
+        let (to, asked) = (Arc::clone(&queue), probe.clone());
         let run = move || {
             let consumer = Arc::new(consumer);
-            // Whatever ends the thread, the worker hears of it.
+            // However the thread ends, the worker is told.
             let ending = Ending(Arc::clone(&to));
-            match Group::new(&settings, &consumer, to, received, of) {
+            match Group::new(&settings, &consumer, to, received, asked) {
                 Some(group) => group.run(),
                 None => consumer.context().close(),
             }
             drop(ending);
             drop(consumer);
-            // Nobody may wait for it.
+            // Perhaps nobody waits for it.
             let _ = end.send(());
         };
         let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
         spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self { topics, queue, commands, asker, patience, ended: Some(ended) })
+        Ok(Self { topics, queue, commands, probe, patience, ended: Some(ended) })
     }
 
-    /// Tells the thread. When it has ended, polling says so.
-    fn tell(&self, command: Command) {
+    /// Sends a command to the thread. If it has ended, polling says so.
+    fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::debug!("the thread that reads Kafka has ended");
         }
@@ -107,15 +108,15 @@ impl KafkaSource {
         shard: Shard,
         topics: Vec<Text>,
     ) -> Result<BTreeMap<Text, (i64, i64)>, SourceError> {
-        self.asker
-            .ask(move |probe| {
-                let range = |topic: Text| probe.range(&topic, i32::from(shard)).map(|range| (topic, range));
+        self.probe
+            .ask(move |client| {
+                let range = |topic: Text| client.range(&topic, i32::from(shard)).map(|range| (topic, range));
                 topics.into_iter().map(range).collect()
             })
             .await
     }
 
-    /// What of it Kafka does not have.
+    /// The topics whose offset Kafka does not have, each with the reason.
     async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<(Text, String)>, SourceError> {
         let ranges = self.ranges(shard, at.keys().cloned().collect()).await?;
         let lost = at.iter().filter_map(|(topic, at)| {
@@ -129,7 +130,7 @@ impl KafkaSource {
     }
 }
 
-/// Says that nothing will come any more.
+/// Tells the worker, when dropped, that nothing more will come.
 struct Ending(Arc<Queue>);
 
 impl Drop for Ending {
@@ -142,7 +143,7 @@ impl Drop for Ending {
 impl Source for KafkaSource {
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
         let topics = self.topics.clone();
-        self.asker.ask(move |probe| probe.partitions(&topics)).await
+        self.probe.ask(move |client| client.partitions(&topics)).await
     }
 
     async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
@@ -152,7 +153,7 @@ impl Source for KafkaSource {
     async fn start(&mut self, shard: Shard, mut from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
         if let Some(topic) = from.keys().find(|topic| !self.topics.contains(*topic)) {
             return Err(wrong(format!(
-                "topic {topic} is not among kafka.topics, but shard {shard} was read of it: add it"
+                "topic {topic} is not among kafka.topics, but shard {shard} has been read from it: add it"
             )));
         }
         let at = from.iter().filter_map(|(topic, start)| match start {
@@ -167,7 +168,7 @@ impl Source for KafkaSource {
         }
         let Some(reading) = self.queue.begin(shard) else { return Ok(()) };
         from.retain(|topic, _| lost.iter().all(|(lost, _)| lost != topic));
-        self.tell(Command::Start { shard, reading, from });
+        self.send(Command::Start { shard, reading, from });
         for (topic, cause) in lost {
             self.queue.read(shard, reading, Signal::OffsetsLost { topic, partition: shard, cause });
         }
@@ -176,12 +177,12 @@ impl Source for KafkaSource {
 
     async fn release(&mut self, shards: &[Shard]) {
         self.queue.end(shards);
-        self.tell(Command::Release(shards.to_vec()));
+        self.send(Command::Release(shards.to_vec()));
     }
 
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError> {
         let (answer, answered) = oneshot::channel();
-        self.tell(Command::Assigned { shard, answer });
+        self.send(Command::Assigned { shard, answer });
         let silent = || Err(SourceError::Unavailable("the consumer group does not answer".into()));
         timeout(self.patience, answered)
             .await
@@ -189,14 +190,16 @@ impl Source for KafkaSource {
     }
 
     fn commit(&mut self, shard: Shard, next: &BTreeMap<Text, i64>) {
-        self.tell(Command::Commit { shard, next: next.clone() });
+        self.send(Command::Commit { shard, next: next.clone() });
     }
 
     async fn close(&mut self) {
-        self.tell(Command::Close);
+        self.send(Command::Close);
         let Some(ended) = self.ended.take() else { return };
         if timeout(CLOSE_MAX, ended).await.is_err() {
-            tracing::warn!("Kafka did not answer while the group was left: it will notice by itself");
+            tracing::warn!(
+                "Kafka did not answer while this member left its group: the group will notice by itself"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The token of OAUTHBEARER: read from a file whenever the client library asks for one. No network is involved.
+//! The token of OAUTHBEARER, read from a file whenever the client library asks for one. No network is
+//! involved.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +10,23 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rdkafka::client::OAuthToken;
 use serde::Deserialize;
 
-/// How long a token that does not say when it ends is used before the file is read again.
+/// How long to use a token that does not say when it expires before the file is read again.
 const OPAQUE_LIFE: Duration = Duration::from_secs(300);
 
-/// What we read of a JSON Web Token's claims.
+/// The claims of a JSON Web Token that we read.
 #[derive(Deserialize)]
 struct Claims {
-    /// When it ends, in seconds since the epoch.
+    /// When it expires, in seconds since the epoch.
     exp: Option<f64>,
-    /// Whom it speaks of.
+    /// The user it is about.
     sub: Option<String>,
 }
 
-/// Reads the token of a file.
+/// Reads the token in a file.
 ///
 /// # Errors
 /// A sentence that names the file, never the token.
-pub(super) fn read(file: &Path) -> Result<OAuthToken, String> {
+pub(crate) fn read(file: &Path) -> Result<OAuthToken, String> {
     let name = format!("kafka.sasl_token_file: the file '{}'", file.display());
     let text = fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -36,11 +37,9 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, String> {
     if token.is_empty() {
         return Err("is empty: it must hold the token".into());
     }
-    // The characters that the SASL mechanism allows, of RFC 6750.
+    // The characters that the SASL mechanism takes over from RFC 6750.
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)) {
-        return Err(
-            "holds more than one bearer token: spaces, line breaks or other characters stand in it".into()
-        );
+        return Err("holds more than one bearer token: it has spaces, line breaks or other characters".into());
     }
     let claims = claims(token);
     let ends = match claims.as_ref().and_then(|claims| claims.exp) {
@@ -51,7 +50,7 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, String> {
     };
     if ends <= now {
         let seconds = (now - ends).as_secs();
-        return Err(format!("holds a token that ended {seconds} seconds ago: it must be renewed"));
+        return Err(format!("holds a token that expired {seconds} seconds ago: renew it"));
     }
     let principal_name = claims.and_then(|claims| claims.sub).unwrap_or_else(|| "prorata".into());
     if principal_name.contains('\0') {
@@ -61,7 +60,7 @@ fn parse(token: &str, now: Duration) -> Result<OAuthToken, String> {
     Ok(OAuthToken { token: token.into(), principal_name, lifetime_ms })
 }
 
-/// The claims, if it is a JSON Web Token. Nobody checks its signature here: the brokers do.
+/// The claims, if it is a JSON Web Token. The brokers check its signature, we do not.
 fn claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_web_token_is_read_again_after_five_minutes() {
+    fn a_token_that_is_not_a_web_token_is_read_again_after_five_minutes() {
         for opaque in ["abc", "a.b.c", "no.dots"] {
             let token = parse(opaque, NOW).unwrap();
             assert_eq!((token.principal_name.as_str(), token.lifetime_ms), ("prorata", 1_000_300_000));
@@ -99,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_token_is_told_without_the_token() {
+    fn an_expired_token_is_reported_without_the_token() {
         let token = web_token("{\"sub\":\"worker\",\"exp\":999990}");
-        assert_eq!(failure(&token), "holds a token that ended 10 seconds ago: it must be renewed");
+        assert_eq!(failure(&token), "holds a token that expired 10 seconds ago: renew it");
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn a_file_without_a_token_is_refused() {
         assert_eq!(failure(""), "is empty: it must hold the token");
         assert!(failure("a b").starts_with("holds more than one bearer token"));
         assert!(failure(&web_token("{\"exp\":-1}")).contains("valid exp"));

@@ -1,4 +1,5 @@
-//! The topic of dead letters: messages as they came, with headers that say why they were rejected and where they were.
+//! The topic of dead letters: rejected messages as they came, with headers that tell the reason and the
+//! place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,36 +12,35 @@ use prorata_worker::source::{DeadLetterTopic, SourceError};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::probe::Asker;
-use super::producer::{Delivery, Record, Sender};
-use super::settings::{Connection, wrong};
+use super::QUEUE_FULL_WAIT;
+use super::sender::{Delivery, Record, Sender};
+use crate::kafka::admin::Probe;
+use crate::kafka::client::settings::{Connection, wrong};
 
-/// How long brokers may take for a message: the worker waits meanwhile, and may have shards to let go of.
+/// How long brokers may take for a message. The worker waits in the meantime, and may have shards to release.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of letters in one batch, about: topics take such batches, however small the messages they take.
+/// Approximate bytes of dead letters in one batch: brokers compare a whole batch with the topic's
+/// `max.message.bytes`, so batches are small for topics of small messages.
 const BATCH_BYTES: u32 = 65_536;
 
-/// How long a full queue is waited for at a time.
-const FULL: Duration = Duration::from_millis(5);
-
-/// Where dead letters go on Kafka.
+/// The topic of dead letters on Kafka.
 pub struct KafkaDeadLetters {
     topic: String,
     sender: Sender,
 }
 
 impl KafkaDeadLetters {
-    /// Connects, and checks that the topic is there.
+    /// Connects, and checks that the topic exists.
     ///
     /// # Errors
-    /// [`SourceError::Configuration`] without such a topic, or with wrong credentials; [`SourceError::Unavailable`] when
-    /// no broker answers.
+    /// [`SourceError::Configuration`] without such a topic or with wrong credentials;
+    /// [`SourceError::Unavailable`] if no broker answers.
     pub async fn connect(connection: Connection, topic: impl Into<String>) -> Result<Self, SourceError> {
         let topic = topic.into();
-        let asker = Asker::start(&connection)?;
+        let probe = Probe::start(&connection)?;
         let asked = [Text::from(topic.as_str())];
-        let found = asker.ask(move |probe| probe.partitions(&asked)).await?;
+        let found = probe.ask(move |client| client.partitions(&asked)).await?;
         if found.values().all(|partitions| *partitions == 0) {
             return Err(wrong(format!(
                 "Kafka at {} has no topic {topic}: create it, or correct kafka.dead_letter_topic",
@@ -52,11 +52,11 @@ impl KafkaDeadLetters {
     }
 }
 
-/// A letter that the brokers did not take, and why.
+/// A dead letter that the brokers refused, and why.
 type Refused<'l> = (&'l DeadLetter, Code, String);
 
 impl KafkaDeadLetters {
-    /// Sends letters, and waits for the answer to each. Answers which were refused.
+    /// Sends dead letters and waits for the answer to each. Returns those that were refused.
     async fn deliver<'l>(
         &self,
         letters: &[&'l DeadLetter],
@@ -77,7 +77,7 @@ impl KafkaDeadLetters {
                 if Instant::now() >= deadline {
                     return Err(late());
                 }
-                sleep(FULL).await;
+                sleep(QUEUE_FULL_WAIT).await;
             }
             deliveries.push(delivery);
         }
@@ -97,7 +97,8 @@ impl DeadLetterTopic for KafkaDeadLetters {
         let letters: Vec<&DeadLetter> = letters.iter().collect();
         let (mut failure, mut too_large) = (None, None);
         for (letter, code, reason) in self.deliver(&letters, deadline).await? {
-            // Brokers refuse a batch for the size of all its messages: alone, a letter is judged by its own.
+            // Brokers refuse a batch for the size of all its messages: sent alone, a letter is judged by its
+            // own.
             let refused = match code {
                 Code::MessageSizeTooLarge => self.deliver(&[letter], deadline).await?.pop(),
                 _ => Some((letter, code, reason)),
@@ -107,7 +108,7 @@ impl DeadLetterTopic for KafkaDeadLetters {
                 _ => failure = failure.or(refused),
             }
         }
-        // Size alone may be blamed only where all others have been taken.
+        // Size is the reason to report only if everything else was taken.
         failure.or(too_large).map_or(Ok(()), |(_, code, reason)| Err(self.sender.meaning(code, &reason)))
     }
 }

@@ -1,18 +1,18 @@
-//! Sending messages: each goes to the partition of its key as Kafka's own clients choose it (murmur2), and counts as sent
-//! once all in-sync replicas have it.
+//! The client library's producer with our configuration: each message goes to the partition of its key as
+//! Kafka's own clients choose it (murmur2), and counts as sent once all in-sync replicas have it.
 //!
-//! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no harm: an
-//! event is known by its natural key and its content, a dead letter by the topic, partition and offset in its
-//! headers. Order needs no guarantee either: the engine orders events by their time and natural key, whatever order
-//! they arrive in, and the watermark tolerates some lateness. So `enable.idempotence` would buy nothing, and it costs
-//! a lot: while the brokers have no producer id to give (a cluster that has just started, brokers back from an
-//! outage), the client library's broker threads spin (librdkafka issues 3692 and 2565, open). Measured on a fresh
-//! cluster of three at 173 messages a second: 11.3 s of processor time in 7 s with it, 0.25 s without.
+//! The producer is not idempotent on purpose. Delivery is at least once by contract, and duplicates do no
+//! harm: an event is known by its natural key and its content, a dead letter by the topic, partition and
+//! offset in its headers. Order needs no guarantee either: the engine orders events by their time and natural
+//! key, whatever order they arrive in, and the watermark tolerates some lateness. So `enable.idempotence`
+//! would buy nothing, and it costs a lot: while the brokers have no producer id to give (a cluster that has
+//! just started, brokers back from an outage), the client library's broker threads spin (librdkafka issues
+//! 3692 and 2565, open). Measured on a fresh cluster of three at 173 messages a second: 11.3 s of processor
+//! time in 7 s with it, 0.25 s without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prorata_worker::source::{Header, SourceError};
 use rdkafka::client::{ClientContext, OAuthToken};
@@ -22,21 +22,15 @@ use rdkafka::message::{DeliveryResult, Header as Sent, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use tokio::sync::Notify;
 
-use super::context::{Watch, lock};
-use super::failure;
-use super::settings::{Connection, wrong};
+use crate::kafka::client::context::{Watch, lock};
+use crate::kafka::client::failure;
+use crate::kafka::client::settings::{Connection, wrong};
 
-/// Bytes of generated events in one batch, about.
-const BATCH_BYTES: u32 = 1_000_000;
-
-/// Requests that wait for one broker's answer at a time: what an unreachable broker has to be sent again, and the number
-/// of batches that may overtake one that is sent again. The library's own default is a million.
+/// Requests that wait for one broker's answer at a time: what an unreachable broker has to be sent again, and
+/// the number of batches that may overtake one that is sent again. The library's own default is a million.
 const REQUESTS_IN_FLIGHT_MAX: &str = "5";
 
-/// How long a full queue is waited for at a time.
-const FULL: Duration = Duration::from_millis(5);
-
-/// Messages whose answers are waited for together.
+/// A set of messages whose answers are awaited together.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     waiting: AtomicU64,
@@ -47,13 +41,13 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// One message more is waited for.
-    pub(super) fn expect(&self) {
+    /// One more message is awaited.
+    fn expect(&self) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One was never sent.
-    pub(super) fn forget(&self) {
+    /// One of them was never sent.
+    fn forget(&self) {
         self.answered(None);
     }
 
@@ -67,12 +61,22 @@ impl Delivery {
         }
     }
 
-    /// Whether all are answered.
+    /// The library has taken one of them.
+    pub(super) fn count_sent(&self) {
+        self.sent.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many the library has taken.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// Whether all have been answered.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Waits until all are answered.
+    /// Waits until all have been answered.
     pub(super) async fn done(&self) {
         while !self.is_done() {
             self.done.notified().await;
@@ -86,10 +90,11 @@ impl Delivery {
     }
 }
 
-/// What a producer needs.
+/// The context of a producer.
 pub(super) struct Sending {
     watch: Watch,
-    /// Whether brokers ever took a message: then its credentials are right, whatever a broker says later.
+    /// Whether brokers have ever taken a message: then the credentials are right, whatever a broker says
+    /// later.
     answered: AtomicBool,
 }
 
@@ -138,7 +143,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the producer; it connects by itself. Messages go in batches of so many bytes, larger ones alone.
+    /// Makes the producer; it connects by itself. Messages go in batches of `batch_bytes`, larger ones alone.
+    /// A message that no broker has taken after `patience` has failed.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
@@ -149,7 +155,8 @@ impl Sender {
     ) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
         for (key, value) in [
-            // At least once: all in-sync replicas answer, and what fails is sent again until `message.timeout.ms`.
+            // At least once: all in-sync replicas answer, and what fails is sent again until
+            // `message.timeout.ms`.
             ("acks", "all"),
             ("enable.idempotence", "false"),
             ("retries", "2147483647"),
@@ -158,7 +165,7 @@ impl Sender {
             ("compression.type", "lz4"),
             ("linger.ms", "20"),
             ("message.timeout.ms", &patience.as_millis().to_string()),
-            // How large a message may be is the brokers' affair.
+            // The brokers decide how large a message may be.
             ("message.max.bytes", "1000000000"),
             ("batch.size", &batch_bytes.to_string()),
             ("queue.buffering.max.messages", "200000"),
@@ -174,7 +181,10 @@ impl Sender {
         })
     }
 
-    /// Hands a message to the library. Answers whether its queue had room.
+    /// Hands a message to the library. Returns whether its queue had room.
+    ///
+    /// # Errors
+    /// The library refused the message.
     pub(super) fn offer(&self, record: &Record<'_>, delivery: &Arc<Delivery>) -> Result<bool, SourceError> {
         delivery.expect();
         let mut base = BaseRecord::with_opaque_to(record.topic, Arc::clone(delivery));
@@ -197,7 +207,7 @@ impl Sender {
         }
     }
 
-    /// What a failure to send means.
+    /// What a failed message means.
     pub(super) fn meaning(&self, code: Code, reason: &str) -> SourceError {
         match code {
             Code::MessageSizeTooLarge => {
@@ -210,7 +220,7 @@ impl Sender {
                 "Kafka at {} does not let this user write to a topic: {reason}; grant it WRITE",
                 self.connection.brokers
             )),
-            // A message that waits too long hides why no broker takes it.
+            // A message that waited too long does not say why no broker took it: earlier errors do.
             Code::MessageTimedOut => {
                 let context = self.producer.context();
                 let errors = context.watch.errors();
@@ -222,80 +232,5 @@ impl Sender {
             }
             _ => failure::running(&self.connection, code, reason),
         }
-    }
-}
-
-/// Sends generated events.
-pub struct KafkaProducer {
-    sender: Sender,
-    delivery: Arc<Delivery>,
-    patience: Duration,
-}
-
-impl KafkaProducer {
-    /// Makes a producer. A message that no broker has taken after `patience` has failed.
-    ///
-    /// # Errors
-    /// [`SourceError::Configuration`].
-    pub fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
-        Ok(Self {
-            sender: Sender::new(connection, patience, BATCH_BYTES)?,
-            delivery: Arc::default(),
-            patience,
-        })
-    }
-
-    /// Sends a message to the partition of its key. Waits while too many are under way; may be called by several
-    /// threads at a time, but not from asynchronous code.
-    ///
-    /// # Errors
-    /// The first failure of any message so far.
-    pub fn send(&self, topic: &str, key: &[u8], value: &[u8]) -> Result<(), SourceError> {
-        self.send_with_headers(topic, key, value, &[])
-    }
-
-    /// The same with headers.
-    ///
-    /// # Errors
-    /// The first failure of any message so far.
-    pub fn send_with_headers(
-        &self,
-        topic: &str,
-        key: &[u8],
-        value: &[u8],
-        headers: &[Header],
-    ) -> Result<(), SourceError> {
-        let record = Record { topic, key: Some(key), value: Some(value), headers };
-        loop {
-            self.check()?;
-            if self.sender.offer(&record, &self.delivery)? {
-                self.delivery.sent.fetch_add(1, Ordering::AcqRel);
-                return Ok(());
-            }
-            thread::sleep(FULL);
-        }
-    }
-
-    /// Waits until the brokers have everything. Answers how many messages that were.
-    ///
-    /// # Errors
-    /// The first failure of any message, with their number, or that brokers do not answer.
-    pub fn flush(&self) -> Result<u64, SourceError> {
-        // The library gives each message up after `patience`: this only bounds what it forgets.
-        let deadline = Instant::now() + self.patience + FULL * 1_000;
-        while !self.delivery.is_done() {
-            if Instant::now() >= deadline {
-                return Err(SourceError::Unavailable("brokers do not answer to what was sent".into()));
-            }
-            thread::sleep(FULL);
-        }
-        self.check()?;
-        Ok(self.delivery.sent.load(Ordering::Acquire))
-    }
-
-    fn check(&self) -> Result<(), SourceError> {
-        self.delivery.failure().map_or(Ok(()), |(code, reason, failed)| {
-            Err(self.sender.meaning(code, &format!("{reason} ({failed} messages were not sent)")))
-        })
     }
 }

@@ -1,17 +1,19 @@
-//! Reading many messages by one call. The client library has such a call, its Rust wrapper has not: this is the one
-//! place where it is called, and the one place with unsafe code. Half the time per message goes otherwise into taking
-//! them one by one.
+//! Reading many messages with one call. The client library has such a call and its Rust wrapper does not:
+//! this is the only place that calls it, and the only file with unsafe code. It halves the processor time:
+//! 0.29 to 0.32 µs per message, against 0.56 to 0.74 µs for messages taken one by one (`benches/kafka.rs`
+//! measures both).
 //!
-//! Partitions' queues are forwarded to one queue of ours, so that messages never come among the consumer's own events
-//! (rebalances, errors), which the call would swallow. Assigning ends the forwarding of a partition some time later,
-//! when its fetcher has stopped; until we forward it anew its messages wait in its own queue, in order.
+//! The queues of partitions are forwarded to one queue of ours. So messages never mix with the consumer's own
+//! events (rebalances, errors), which the call would swallow. Some time after an assignment, once a
+//! partition's fetcher has stopped, its forwarding ends; until we forward it again, its messages wait in its
+//! own queue, in order.
 //!
-//! The rules that make this sound:
-//! - the library's handles live no longer than the consumer, which is borrowed as long as they live;
-//! - no reference is made to a message as a whole: its error is a number that a broker sent, and perhaps no value of the
-//!   bindings' enumeration;
-//! - a message's memory is the library's until it is destroyed: what is lent to the callback lives no longer than the
-//!   call, and the guard destroys each message once, also when the callback panics;
+//! What makes this sound:
+//! - the library's handles live no longer than the consumer, which they borrow;
+//! - no reference is made to a message as a whole: its error is a number sent by a broker, and may not be a
+//!   value of the bindings' enumeration;
+//! - a message's memory belongs to the library until the message is destroyed: what the callback borrows
+//!   lives no longer than the call, and the guard destroys each message once, even if the callback panics;
 //! - one thread reads, assigns and polls: `Batch` is neither `Send` nor `Sync`.
 
 #![expect(unsafe_code, reason = "the client library's call for many messages has no safe wrapper")]
@@ -28,18 +30,18 @@ use rdkafka::bindings as library;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 
-/// Most messages of one call.
+/// Most messages of one call. Measured with 1,000 and with 4,096, a message costs the same.
 const BATCH: usize = 2_048;
 
-/// What was read: messages of one topic partition in their order, or what happened to it.
-pub(super) enum Read<'b> {
-    /// Messages, at least one.
+/// What was read: messages of one topic partition in their order, or an event of it.
+pub(crate) enum Read<'b> {
+    /// At least one message.
     Messages(&'b [Raw<'b>]),
     /// Its end was reached, or reading failed.
     Event {
         /// What happened.
         code: RDKafkaErrorCode,
-        /// The offset at which.
+        /// At which offset.
         offset: i64,
         /// The library's words.
         reason: String,
@@ -48,16 +50,16 @@ pub(super) enum Read<'b> {
 
 /// A message in the library's memory.
 #[repr(transparent)]
-pub(super) struct Raw<'b> {
+pub(crate) struct Raw<'b> {
     message: NonNull<library::rd_kafka_message_t>,
     memory: PhantomData<&'b library::rd_kafka_message_t>,
 }
 
 impl Raw<'_> {
-    /// What happened, where it is no message of a topic.
+    /// What happened, if it is an event rather than a message.
     fn error(&self) -> Option<RDKafkaErrorCode> {
-        // SAFETY: the guard destroys the message only after the lifetime of `self` has ended; the enumeration is
-        // declared with the size of this number.
+        // SAFETY: the guard destroys the message only after the lifetime of `self` has ended; the enumeration
+        // is declared with the size of this number.
         let code = unsafe { (&raw const (*self.message.as_ptr()).err).cast::<i32>().read() };
         if code == library::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR as i32 {
             return None;
@@ -67,12 +69,12 @@ impl Raw<'_> {
     }
 
     /// Its offset.
-    pub(super) fn offset(&self) -> i64 {
+    pub(crate) fn offset(&self) -> i64 {
         // SAFETY: the message is alive.
         unsafe { (*self.message.as_ptr()).offset }
     }
 
-    /// Its topic, which may be null where there was an error, and its partition.
+    /// Its topic, which may be null for an event, and its partition.
     fn place(&self) -> (*mut library::rd_kafka_topic_t, i32) {
         let message = self.message.as_ptr();
         // SAFETY: the message is alive.
@@ -80,31 +82,31 @@ impl Raw<'_> {
     }
 
     /// Its timestamp in milliseconds since the epoch; -1 without one.
-    pub(super) fn timestamp_millis(&self) -> i64 {
+    pub(crate) fn timestamp_millis(&self) -> i64 {
         let mut kind = library::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: the message is alive, and `kind` outlives the call.
         unsafe { library::rd_kafka_message_timestamp(self.message.as_ptr(), &raw mut kind) }
     }
 
     /// A copy of its key.
-    pub(super) fn key(&self) -> Option<Vec<u8>> {
+    pub(crate) fn key(&self) -> Option<Vec<u8>> {
         let message = self.message.as_ptr();
-        // SAFETY: the message is alive; the library says that `key` is null, or points to `key_len` bytes that live as
-        // long as the message.
+        // SAFETY: the message is alive; the library says that `key` is null, or points to `key_len` bytes
+        // that live as long as the message.
         unsafe { copy((*message).key, (*message).key_len) }
     }
 
     /// A copy of its value.
-    pub(super) fn value(&self) -> Option<Vec<u8>> {
+    pub(crate) fn value(&self) -> Option<Vec<u8>> {
         let message = self.message.as_ptr();
-        // SAFETY: as for the key. Of a message without error the payload is its value.
+        // SAFETY: as for the key. Without an error, the payload is the message's value.
         unsafe { copy((*message).payload, (*message).len) }
     }
 
     /// Copies of its headers, in their order.
-    pub(super) fn headers(&self) -> Vec<Header> {
+    pub(crate) fn headers(&self) -> Vec<Header> {
         let mut headers = ptr::null_mut();
-        // SAFETY: the message is alive; the headers stay the message's own.
+        // SAFETY: the message is alive; the headers remain its property.
         let code = unsafe { library::rd_kafka_message_headers(self.message.as_ptr(), &raw mut headers) };
         let mut found = Vec::new();
         if code != library::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR || headers.is_null() {
@@ -113,8 +115,8 @@ impl Raw<'_> {
         let (mut name, mut value, mut size): (*const c_char, *const c_void, usize) =
             (ptr::null(), ptr::null(), 0);
         loop {
-            // SAFETY: the headers live as long as the message; an index past the last one is answered by an error, and
-            // then nothing is written.
+            // SAFETY: the headers live as long as the message; for an index past the last one the library
+            // returns an error and writes nothing.
             let code = unsafe {
                 let (name, value, size) = (&raw mut name, &raw mut value, &raw mut size);
                 library::rd_kafka_header_get_all(headers, found.len(), name, value, size)
@@ -122,7 +124,8 @@ impl Raw<'_> {
             if code != library::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR || name.is_null() {
                 return found;
             }
-            // SAFETY: names end with a null; a value is null, or points to `size` bytes; both live as the message does.
+            // SAFETY: a name ends with a null; a value is null or points to `size` bytes; both live as long
+            // as the message.
             let header = unsafe { (CStr::from_ptr(name).to_string_lossy().into_owned(), copy(value, size)) };
             found.push(header);
         }
@@ -130,9 +133,9 @@ impl Raw<'_> {
 }
 
 /// # Safety
-/// `bytes` is null, or points to `length` bytes that nobody writes to meanwhile.
+/// `bytes` is null, or points to `length` bytes that nobody writes to during the call.
 unsafe fn copy(bytes: *const c_void, length: usize) -> Option<Vec<u8>> {
-    // SAFETY: what the caller promises.
+    // SAFETY: the caller's promise.
     (!bytes.is_null()).then(|| unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec())
 }
 
@@ -140,8 +143,8 @@ unsafe fn copy(bytes: *const c_void, length: usize) -> Option<Vec<u8>> {
 struct Handle(NonNull<library::rd_kafka_queue_t>);
 
 impl Handle {
-    /// Forwards another queue to this one; where that is so already, nothing changes.
-    fn take(&self, other: &Self) {
+    /// Forwards another queue to this one; no change if it already is.
+    fn forward(&self, other: &Self) {
         // SAFETY: both handles are alive.
         unsafe { library::rd_kafka_queue_forward(other.0.as_ptr(), self.0.as_ptr()) };
     }
@@ -154,9 +157,9 @@ impl Drop for Handle {
     }
 }
 
-/// Reads what a consumer is assigned.
-pub(super) struct Batch<'c, C: ConsumerContext> {
-    /// Partitions' queues, which are destroyed before the one they are forwarded to.
+/// Reads the partitions that a consumer is assigned.
+pub(crate) struct Batch<'c, C: ConsumerContext> {
+    /// Queues of partitions; they are destroyed before the one they are forwarded to.
     partitions: BTreeMap<(CString, i32), Handle>,
     queue: Handle,
     slots: Vec<*mut library::rd_kafka_message_t>,
@@ -164,22 +167,23 @@ pub(super) struct Batch<'c, C: ConsumerContext> {
 }
 
 impl<'c, C: ConsumerContext> Batch<'c, C> {
-    /// Prepares reading of a consumer; none when the library has no memory.
-    pub(super) fn new(consumer: &'c BaseConsumer<C>) -> Option<Self> {
+    /// Prepares to read from a consumer; none if the library is out of memory.
+    pub(crate) fn new(consumer: &'c BaseConsumer<C>) -> Option<Self> {
         // SAFETY: the client is alive.
         let queue = NonNull::new(unsafe { library::rd_kafka_queue_new(consumer.client().native_ptr()) })?;
         let slots = vec![ptr::null_mut(); BATCH];
         Some(Self { partitions: BTreeMap::new(), queue: Handle(queue), slots, consumer })
     }
 
-    /// Makes a partition's messages come here: called before it is assigned.
-    pub(super) fn include(&mut self, topic: &str, partition: i32) {
+    /// Makes a partition's messages arrive here. Call it before the partition is assigned.
+    pub(crate) fn include(&mut self, topic: &str, partition: i32) {
         let Ok(topic) = CString::new(topic) else { return };
         let key = (topic, partition);
         if self.partitions.contains_key(&key) {
             return;
         }
-        // SAFETY: the client is alive, and the name ends with a null. The partition's queue lives as long as its handle.
+        // SAFETY: the client is alive, and the name ends with a null. The partition's queue lives as long as
+        // its handle.
         let queue = unsafe {
             library::rd_kafka_queue_get_partition(
                 self.consumer.client().native_ptr(),
@@ -189,27 +193,27 @@ impl<'c, C: ConsumerContext> Batch<'c, C> {
         };
         if let Some(queue) = NonNull::new(queue) {
             let queue = Handle(queue);
-            self.queue.take(&queue);
+            self.queue.forward(&queue);
             self.partitions.insert(key, queue);
         }
     }
 
     /// Forgets all partitions.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.partitions.clear();
     }
 
-    /// Forwards partitions' queues here, where that has ended.
-    pub(super) fn forward(&self) {
+    /// Forwards the queues of partitions here again where forwarding has ended.
+    pub(crate) fn forward(&self) {
         for partition in self.partitions.values() {
-            self.queue.take(partition);
+            self.queue.forward(partition);
         }
     }
 
-    /// Waits for messages, and hands over what has come by topic and partition. Answers how much it was.
-    pub(super) fn read(&mut self, wait: Duration, each: &mut dyn FnMut(&str, i32, Read<'_>)) -> usize {
+    /// Waits for messages and hands over what has arrived, by topic and partition. Returns how much it was.
+    pub(crate) fn read(&mut self, wait: Duration, each: &mut dyn FnMut(&str, i32, Read<'_>)) -> usize {
         let wait = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: the queue is alive, and there are as many slots as we say.
+        // SAFETY: the queue is alive, and there are as many slots as stated.
         let count = unsafe {
             let (slots, size) = (self.slots.as_mut_ptr(), self.slots.len());
             library::rd_kafka_consume_batch_queue(self.queue.0.as_ptr(), wait, slots, size)
@@ -223,7 +227,7 @@ impl<'c, C: ConsumerContext> Batch<'c, C> {
         for run in messages.chunk_by(same) {
             let Some(first) = run.first() else { continue };
             let (topic, partition) = first.place();
-            // SAFETY: a message of a partition, or of an event that concerns one, has a topic; the name lives with it.
+            // SAFETY: a message or event of a partition has a topic; the name lives as long as the message.
             let topic =
                 (!topic.is_null()).then(|| unsafe { CStr::from_ptr(library::rd_kafka_topic_name(topic)) });
             let topic = topic.map(CStr::to_string_lossy).unwrap_or_default();
@@ -232,7 +236,7 @@ impl<'c, C: ConsumerContext> Batch<'c, C> {
             }
             for event in run {
                 let Some(code) = event.error() else { break };
-                // SAFETY: the message is alive; of one with an error the words end with a null, and live with it.
+                // SAFETY: the message is alive; the text of its error ends with a null and lives as long.
                 let reason = unsafe { library::rd_kafka_message_errstr(event.message.as_ptr()) };
                 let reason = if reason.is_null() {
                     String::new()
@@ -252,8 +256,8 @@ struct Guard<'b>(&'b mut [*mut library::rd_kafka_message_t]);
 
 impl Guard<'_> {
     fn messages(&self) -> &[Raw<'_>] {
-        // SAFETY: `Raw` is a non-null pointer without more, the library fills slots with such, and the guard destroys
-        // what they point to only after the borrow has ended.
+        // SAFETY: `Raw` is a non-null pointer and nothing else, the library fills the slots with such
+        // pointers, and the guard destroys what they point to only after the borrow has ended.
         unsafe { slice::from_raw_parts(self.0.as_ptr().cast::<Raw<'_>>(), self.0.len()) }
     }
 }
@@ -261,7 +265,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         for message in self.0.iter() {
-            // SAFETY: the library gave us the message, and nobody destroys it but us, here, once.
+            // SAFETY: the library gave us the message, and only we destroy it, here, once.
             unsafe { library::rd_kafka_message_destroy(*message) };
         }
     }
@@ -274,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_any_number_that_a_broker_sends() {
+    fn an_error_may_be_any_number_a_broker_sends() {
         for (number, expected) in [
             (0, None),
             (1, Some(RDKafkaErrorCode::OffsetOutOfRange)),

@@ -1,4 +1,4 @@
-//! Messages on their way from the library to the queue, and ends.
+//! Polling: messages and ends of partitions on their way from the library to the queue.
 
 use std::time::Instant;
 
@@ -8,9 +8,9 @@ use prorata_worker::source::{Message, Signal, SourceError, Start};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 use super::{Group, ROUND};
-use crate::kafka::batch::{Raw, Read};
-use crate::kafka::failure;
-use crate::kafka::reading::Question;
+use crate::kafka::client::batch::{Raw, Read};
+use crate::kafka::client::failure;
+use crate::kafka::member::tracks::Question;
 
 impl Group<'_> {
     /// Reads messages into the queue.
@@ -39,7 +39,7 @@ impl Group<'_> {
                 Read::Event { code: Code::AutoOffsetReset | Code::OffsetOutOfRange, .. }
                     if track.next == Start::Earliest =>
                 {
-                    // Retention has moved the beginning meanwhile.
+                    // Retention has moved the beginning in the meantime.
                     track.fail(Instant::now());
                 }
                 Read::Event {
@@ -53,11 +53,11 @@ impl Group<'_> {
                     queue.read(shard, reading, signal);
                 }
                 Read::Event { code, reason, .. } => {
-                    // The library may go on behind what it could not read: we do not.
+                    // The library may continue behind what it could not read: we do not.
                     track.fail(Instant::now());
                     let reason = format!("topic {topic}, partition {shard}: {reason}");
                     match failure::running(&settings.connection, code, &reason) {
-                        unavailable @ SourceError::Unavailable(_) => queue.complain(unavailable),
+                        unavailable @ SourceError::Unavailable(_) => queue.set_unavailable(unavailable),
                         failure => queue.fail(failure),
                     }
                 }
@@ -65,7 +65,7 @@ impl Group<'_> {
         });
     }
 
-    /// Lets the brokers confirm ends, and tells those they do.
+    /// Reports the ends that the brokers have confirmed, and asks them about further ones.
     pub(super) fn ends(&mut self) {
         while let Ok(answers) = self.answers.1.try_recv() {
             self.asking = false;
@@ -84,15 +84,15 @@ impl Group<'_> {
             return;
         }
         let answers = self.answers.0.clone();
-        self.asking = self.asker.tell(move |probe| {
+        self.asking = self.probe.submit(move |client| {
             let of: Vec<(Text, i32)> =
                 questions.iter().map(|one| (one.topic.clone(), i32::from(one.shard))).collect();
-            let ends = probe.ends(&of);
+            let ends = client.ends(&of);
             let confirmed = questions.into_iter().zip(ends).map(|(question, end)| {
                 let confirmed = end == Some(question.end);
                 (question, confirmed)
             });
-            // The thread that asked may have ended.
+            // The thread that asked may have ended by now.
             let _ = answers.send(confirmed.collect());
         });
     }

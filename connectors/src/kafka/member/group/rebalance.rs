@@ -1,4 +1,4 @@
-//! What the group assigns and takes back, and what of it is read.
+//! Rebalances: what the group assigns and revokes, and which of it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -9,30 +9,30 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use super::{Group, Revoking};
-use crate::kafka::context::Rebalance;
+use super::{Group, Revocation};
+use crate::kafka::member::context::Rebalance;
 
 impl Group<'_> {
-    /// Answers the group's changes.
+    /// Acts on the group's changes.
     pub(super) fn rebalance(&mut self) {
         while let Some(rebalance) = self.consumer.context().rebalance() {
             match rebalance {
-                Rebalance::Assign(partitions) => self.take(&partitions),
+                Rebalance::Assign(partitions) => self.accept(&partitions),
                 Rebalance::Revoke if self.consumer.assignment_lost() => {
                     self.lose();
-                    self.let_go();
+                    self.revoke();
                 }
-                Rebalance::Revoke => self.give_back(),
+                Rebalance::Revoke => self.begin_revocation(),
             }
         }
         if self.revoking.is_some() && self.consumer.assignment_lost() {
             self.lose();
-            self.let_go();
+            self.revoke();
         }
     }
 
-    /// The group has assigned: shards are the partition numbers that we have of every topic.
-    fn take(&mut self, partitions: &[(String, i32)]) {
+    /// The group has assigned partitions. Shards are the partition numbers assigned to us of every topic.
+    fn accept(&mut self, partitions: &[(String, i32)]) {
         let mut topics: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
         for (topic, partition) in partitions {
             topics.entry(*partition).or_default().insert(topic);
@@ -44,7 +44,7 @@ impl Group<'_> {
         self.assigned = whole.filter_map(|(partition, _)| Shard::try_from(*partition).ok()).collect();
         if self.assigned.len() < topics.len() {
             tracing::warn!(
-                "of {} partitions assigned, {} are assigned of every topic",
+                "of {} partition numbers assigned, {} are assigned of every topic",
                 topics.len(),
                 self.assigned.len()
             );
@@ -55,11 +55,11 @@ impl Group<'_> {
         if let Err(error) = self.consumer.assign(&TopicPartitionList::new()) {
             self.refused(&error);
         }
-        self.queue.tell(Signal::Assigned(self.assigned.iter().copied().collect()));
+        self.queue.push(Signal::Assigned(self.assigned.iter().copied().collect()));
     }
 
-    /// The group wants everything back.
-    fn give_back(&mut self) {
+    /// The group revokes everything.
+    fn begin_revocation(&mut self) {
         let shards: Vec<Shard> = self.assigned.iter().copied().collect();
         self.tracks.clear();
         self.stale = false;
@@ -67,21 +67,24 @@ impl Group<'_> {
             self.queue.end_with(&shards, Signal::Revoked(shards.clone()));
         }
         let until = Instant::now() + self.settings.revoke_timeout;
-        self.revoking = Some(Revoking { waiting: shards.into_iter().collect(), until });
+        self.revoking = Some(Revocation { waiting: shards.into_iter().collect(), until });
     }
 
-    /// Gives back what is released, or what takes too long.
+    /// Lets the group have its partitions once they are released, or once that takes too long.
     pub(super) fn finish_revocation(&mut self) {
         let Some(revoking) = &self.revoking else { return };
         if revoking.waiting.is_empty() {
-            self.let_go();
+            self.revoke();
         } else if Instant::now() >= revoking.until {
-            tracing::warn!("shards {:?} were not released in time: the group takes them", revoking.waiting);
-            self.let_go();
+            tracing::warn!(
+                "shards {:?} were not released in time: the group gives them to others",
+                revoking.waiting
+            );
+            self.revoke();
         }
     }
 
-    /// The group has taken everything already.
+    /// The group has already given everything to others.
     pub(super) fn lose(&mut self) {
         let shards: Vec<Shard> = std::mem::take(&mut self.assigned).into_iter().collect();
         self.tracks.clear();
@@ -92,8 +95,8 @@ impl Group<'_> {
         }
     }
 
-    /// Answers a revocation.
-    fn let_go(&mut self) {
+    /// Tells the group that nothing of its assignment is in use any more.
+    fn revoke(&mut self) {
         self.revoking = None;
         self.assigned.clear();
         self.committed.clear();
@@ -105,12 +108,13 @@ impl Group<'_> {
 
     fn refused(&self, error: &KafkaError) {
         let reason = format!("{}: {error}", self.settings.connection.brokers);
-        self.queue.complain(SourceError::Unavailable(reason));
+        self.queue.set_unavailable(SourceError::Unavailable(reason));
     }
 
-    /// Assigns what is to be read, all of it anew: each from behind what it has brought. Nothing is ever sought.
+    /// Assigns everything that is to be read, each partition from behind its last message. Nothing ever
+    /// seeks: the library skips messages when seeking and reading in batches meet.
     pub(super) fn assign(&mut self) {
-        self.stale |= self.tracks.fails(Instant::now());
+        self.stale |= self.tracks.retry_due(Instant::now());
         if !self.stale || self.revoking.is_some() || self.failed {
             return;
         }

@@ -1,13 +1,13 @@
-//! The thread that owns the consumer: it polls, answers the group, assigns and reads, in turn, and never waits long for
-//! anything.
+//! The thread that owns the consumer. In turn it polls, answers the group, assigns and reads, and it never
+//! waits long for anything.
 //!
-//! Assignment is eager: the group takes everything back before it gives anything anew. What it assigns is first
-//! answered by reading nothing; a shard is read when the worker starts it, from the offsets the worker names, never
-//! from the group's. What the group takes back it gets when the worker has released it or its time is over; till then
-//! the library is polled as ever, so that the member stays one.
+//! Assignment is eager: the group revokes everything before it assigns anything. An assignment is first
+//! answered by reading nothing. A shard is read once the worker starts it, from the offsets that the worker
+//! names, never from the group's. A revocation is answered once the worker has released the shards or their
+//! time is over; until then the library is polled as before, so that the member stays in the group.
 
+mod poll;
 mod rebalance;
-mod taking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
-use super::batch::Batch;
 use super::context::Member;
-use super::failure;
-use super::probe::Asker;
 use super::queue::Queue;
-use super::reading::{Question, Tracks};
-use super::settings::KafkaSettings;
+use super::tracks::{Question, Tracks};
+use crate::kafka::admin::{MetadataClient, Probe};
+use crate::kafka::client::batch::Batch;
+use crate::kafka::client::failure;
+use crate::kafka::client::settings::KafkaSettings;
 
 /// How long one round waits for messages.
 const ROUND: Duration = Duration::from_millis(20);
@@ -37,30 +37,30 @@ const ROUND: Duration = Duration::from_millis(20);
 /// Most commands of one round.
 const COMMANDS_MAX: usize = 1_024;
 
-/// Events that one round takes from the library: each costs next to nothing where there is none.
+/// Events that one round takes from the library; looking for one costs next to nothing.
 const EVENTS: usize = 8;
 
-/// What the worker's side asks.
+/// What the worker's side asks for.
 pub(super) enum Command {
-    /// Read a shard under this number.
+    /// Read a shard, under this number.
     Start { shard: Shard, reading: u64, from: BTreeMap<Text, Start> },
-    /// Stop reading of shards, and let go of them if the group waits for it.
+    /// Stop reading shards, and give them up if the group revokes them.
     Release(Vec<Shard>),
-    /// Tell the group how far a shard is read.
+    /// Commit how far a shard is read to the group.
     Commit { shard: Shard, next: BTreeMap<Text, i64> },
     /// Ask the group whether a shard is still ours.
     Assigned { shard: Shard, answer: Answer },
-    /// Leave the group, and end.
+    /// Leave the group and end the thread.
     Close,
 }
 
 pub(super) type Answer = oneshot::Sender<Result<bool, SourceError>>;
 
-/// Ends, and whether the brokers say so too.
+/// Ends of partitions, and whether the brokers confirm them.
 type Confirmed = Vec<(Question, bool)>;
 
-/// Shards that the group takes back.
-struct Revoking {
+/// A revocation that the group waits for.
+struct Revocation {
     waiting: BTreeSet<Shard>,
     until: Instant,
 }
@@ -72,29 +72,29 @@ pub(super) struct Group<'c> {
     batch: Batch<'c, Member>,
     queue: Arc<Queue>,
     commands: Receiver<Command>,
-    asker: Asker,
+    probe: Probe,
     answers: (Sender<Confirmed>, Receiver<Confirmed>),
     asking: bool,
     assigned: BTreeSet<Shard>,
-    revoking: Option<Revoking>,
+    revoking: Option<Revocation>,
     tracks: Tracks,
-    /// The library's assignment is not what `tracks` says.
+    /// Whether the library's assignment differs from `tracks`.
     stale: bool,
-    /// Next offsets as last told to the group.
+    /// Next offsets as last committed to the group.
     committed: BTreeMap<Shard, BTreeMap<Text, i64>>,
-    /// Why a broker was last not to be reached.
+    /// Why a broker could last not be reached.
     disconnected: String,
     failed: bool,
 }
 
 impl<'c> Group<'c> {
-    /// The state of a member that has nothing yet; none when the library has no memory.
+    /// The state of a member that has nothing yet; none if the library is out of memory.
     pub(super) fn new(
         settings: &'c KafkaSettings,
         consumer: &'c Arc<BaseConsumer<Member>>,
         queue: Arc<Queue>,
         commands: Receiver<Command>,
-        asker: Asker,
+        probe: Probe,
     ) -> Option<Self> {
         Some(Self {
             settings,
@@ -102,7 +102,7 @@ impl<'c> Group<'c> {
             batch: Batch::new(consumer)?,
             queue,
             commands,
-            asker,
+            probe,
             answers: std::sync::mpsc::channel(),
             asking: false,
             assigned: BTreeSet::new(),
@@ -115,7 +115,8 @@ impl<'c> Group<'c> {
         })
     }
 
-    /// Runs until the worker closes or is gone. Afterwards the consumer holds nothing, and can be dropped.
+    /// Runs until the worker closes the source or drops it. Then the consumer has no assignment and can be
+    /// dropped.
     pub(super) fn run(mut self) {
         while self.commands() {
             self.events();
@@ -130,7 +131,7 @@ impl<'c> Group<'c> {
             self.ends();
         }
         self.consumer.context().close();
-        // The group may wait for the answer to an assignment, or to a revocation.
+        // The group may wait for the answer to an assignment or to a revocation.
         for answered in [self.consumer.assign(&TopicPartitionList::new()), self.consumer.unassign()] {
             if let Err(error) = answered {
                 tracing::debug!("while closing: {error}");
@@ -138,12 +139,12 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Does what was asked. Answers whether to go on.
+    /// Does what was asked for. Returns whether to go on.
     fn commands(&mut self) -> bool {
         for _ in 0..COMMANDS_MAX {
             match self.commands.try_recv() {
                 Ok(command) => {
-                    if !self.obey(command) {
+                    if !self.execute(command) {
                         return false;
                     }
                 }
@@ -154,16 +155,16 @@ impl<'c> Group<'c> {
         true
     }
 
-    /// Waits for a command, or for room. Answers whether to go on.
+    /// Waits for a command or for room in the queue. Returns whether to go on.
     fn wait(&mut self) -> bool {
         match self.commands.recv_timeout(ROUND / 2) {
-            Ok(command) => self.obey(command),
+            Ok(command) => self.execute(command),
             Err(RecvTimeoutError::Timeout) => true,
             Err(RecvTimeoutError::Disconnected) => false,
         }
     }
 
-    fn obey(&mut self, command: Command) -> bool {
+    fn execute(&mut self, command: Command) -> bool {
         match command {
             Command::Start { shard, reading, from } => {
                 if self.holds(shard) {
@@ -200,16 +201,16 @@ impl<'c> Group<'c> {
         true
     }
 
-    /// Whether the group assigns a shard, and does not want it back.
+    /// Whether the group assigns a shard and does not revoke it.
     fn holds(&self, shard: Shard) -> bool {
         self.assigned.contains(&shard) && self.revoking.is_none() && !self.failed
     }
 
-    /// Lets the library tell what has happened.
+    /// Takes the library's events.
     fn events(&mut self) {
         for _ in 0..EVENTS {
-            // Messages come by the batch alone, as their partitions are forwarded before they are assigned. Should one
-            // come here all the same, it is read again. Errors the context has noted.
+            // Messages arrive in batches only, because partitions are forwarded before they are assigned.
+            // Should one arrive here nevertheless, it is read again. The context has noted the errors.
             if let Some(Ok(message)) = self.consumer.poll(Duration::ZERO)
                 && let Some((_, track)) = self.tracks.get_mut(message.topic(), message.partition())
             {
@@ -232,7 +233,7 @@ impl<'c> Group<'c> {
             return;
         }
         let reason = match code {
-            // The others may answer: it is noted, and told when none does.
+            // The other brokers may answer: this is only reported when none does.
             Code::BrokerTransportFailure | Code::Resolve | Code::Authentication | Code::SSL => {
                 reason.clone_into(&mut self.disconnected);
                 return;
@@ -242,14 +243,14 @@ impl<'c> Group<'c> {
         };
         match failure::running(&self.settings.connection, code, reason) {
             SourceError::Unavailable(_) if code == Code::PollExceeded => {}
-            unavailable @ SourceError::Unavailable(_) => self.queue.complain(unavailable),
+            unavailable @ SourceError::Unavailable(_) => self.queue.set_unavailable(unavailable),
             failure => self.queue.fail(failure),
         }
     }
 
-    /// Asks the group whether a shard is ours: it takes commits from none but its members.
+    /// Asks the group whether a shard is ours: it accepts commits only from its members.
     fn check(&self, shard: Shard, answer: Answer) {
-        // Whoever asked may have gone: wherever an answer is sent.
+        // Where an answer is sent, nobody may wait for it any more.
         if !self.holds(shard) || self.consumer.assignment_lost() {
             let _ = answer.send(Ok(false));
             return;
@@ -257,16 +258,16 @@ impl<'c> Group<'c> {
         let known = self.committed.get(&shard).cloned();
         let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
         let consumer = Arc::clone(self.consumer);
-        self.asker.answer(answer, move |probe| {
-            // What is told again must be something; of a shard that nobody has read, that nothing is read.
-            let earliest = |topic: Text| probe.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
+        self.probe.submit_for(answer, move |client: &MetadataClient| {
+            // There must be something to commit again: for a shard that nobody has read, its beginning.
+            let earliest = |topic: Text| client.range(&topic, i32::from(shard)).map(|(low, _)| (topic, low));
             let next = known.map_or_else(|| topics.into_iter().map(earliest).collect(), Ok);
             next.and_then(|next| accepts(&consumer, &offsets(shard, &next)))
         });
     }
 }
 
-/// Whether the group takes these offsets from this member.
+/// Whether the group accepts these offsets from this member.
 fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Result<bool, SourceError> {
     let Err(error) = consumer.commit(offsets, CommitMode::Sync) else { return Ok(true) };
     match error.rdkafka_error_code() {
@@ -276,7 +277,7 @@ fn accepts(consumer: &BaseConsumer<Member>, offsets: &TopicPartitionList) -> Res
     }
 }
 
-/// Next offsets of a shard in the library's terms.
+/// Next offsets of a shard in the library's form.
 fn offsets(shard: Shard, next: &BTreeMap<Text, i64>) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for (topic, next) in next {

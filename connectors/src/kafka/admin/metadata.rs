@@ -1,9 +1,7 @@
-//! Asking brokers about topics: how many partitions there are, and where they begin and end. Answers may take seconds,
-//! so that a thread of its own waits for them.
+//! What the brokers say about topics: how many partitions they have, where those begin and end. Calls block.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,67 +10,62 @@ use prorata_worker::source::SourceError;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use super::context::Watch;
-use super::failure;
-use super::settings::{Connection, wrong};
+use crate::kafka::client::context::Watch;
+use crate::kafka::client::failure;
+use crate::kafka::client::settings::{Connection, wrong};
 
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How often a topic that is not there is looked for: brokers learn of new topics one after another.
+/// How often to look again for a missing topic: brokers learn of new topics one after another.
 const LOOKS: u32 = 3;
 
-/// How many answers, each as slow as may be, a question is waited for.
-const ANSWERS: u32 = 3;
-
-/// Most questions that wait.
-const QUESTIONS_MAX: usize = 64;
+/// Events that one round takes from the library; looking for one costs next to nothing.
+const EVENTS: usize = 16;
 
 /// Partition numbers are shards, and those have 16 bits.
 const PARTITIONS_MAX: u32 = 65_535;
 
-/// A client that is member of no group.
-pub(super) struct Probe {
+/// A client that is not a member of any group.
+pub(crate) struct MetadataClient {
     client: BaseConsumer<Watch>,
     connection: Connection,
-    /// Whether it ever had an answer: then its credentials are right, whatever a broker says later.
+    /// Whether a broker has ever answered: then the credentials are right, whatever a broker says later.
     answered: Cell<bool>,
 }
 
-impl Probe {
+impl MetadataClient {
     /// Makes the client; it connects by itself.
     ///
     /// # Errors
     /// [`SourceError::Configuration`].
-    pub(super) fn new(connection: &Connection) -> Result<Self, SourceError> {
+    pub(crate) fn new(connection: &Connection) -> Result<Self, SourceError> {
         let mut config = connection.client()?;
-        // Why a broker hangs up is told only so: it may be what connecting fails by.
+        // Otherwise the library does not say why a broker hangs up, which may be why connecting fails.
         config.set("isolation.level", "read_committed").set("log.connection.close", "true");
         let client =
             config.create_with_context(Watch::new(connection)).map_err(|error| failure::creation(&error))?;
         Ok(Self { client, connection: connection.clone(), answered: Cell::new(false) })
     }
 
-    /// Lets the client do what it cannot do by itself: log, renew tokens, tell errors.
-    fn serve(&self) {
-        for _ in 0..16 {
-            // What it answers the context has noted.
+    /// Lets the client do what it does only when polled: log, renew tokens, report errors.
+    pub(super) fn serve(&self) {
+        for _ in 0..EVENTS {
+            // The context has noted what this returns.
             drop(self.client.poll(Duration::ZERO));
         }
     }
 
-    /// Number of partitions of each topic; 0: there is none.
+    /// Number of partitions of each topic; 0 for a topic that does not exist.
     ///
     /// # Errors
-    /// [`SourceError::Unavailable`] when there was no answer in time, [`SourceError::Configuration`] when there can be
-    /// none.
-    pub(super) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
+    /// [`SourceError::Unavailable`] without an answer in time, [`SourceError::Configuration`] when there can
+    /// be none.
+    pub(crate) fn partitions(&self, topics: &[Text]) -> Result<BTreeMap<Text, u32>, SourceError> {
         let deadline = Instant::now() + self.connection.timeout;
         if self.answered.get() {
-            // They are old.
+            // Outdated ones.
             self.client.context().errors();
         }
         let mut reason = "no broker answers".to_owned();
@@ -103,7 +96,8 @@ impl Probe {
         Ok(found)
     }
 
-    /// One attempt: the topic's partitions, or none without such a topic, or why it is not known, if that is known.
+    /// One attempt: the topic's number of partitions; none without such a topic; or why there is no answer,
+    /// if known.
     fn look(
         &self,
         topic: &Text,
@@ -126,7 +120,7 @@ impl Probe {
             None => Ok(Ok(Some(u32::try_from(found.partitions().len()).unwrap_or(u32::MAX)))),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(Ok(None)),
             Some(Code::InvalidTopic) => {
-                Err(wrong(format!("'{topic}' is no valid name of a topic: correct kafka.topics")))
+                Err(wrong(format!("'{topic}' is not a valid name of a topic: correct kafka.topics")))
             }
             Some(code) => {
                 match failure::at_start(&self.connection, code, &format!("topic {topic}: {code}")) {
@@ -142,7 +136,7 @@ impl Probe {
         meaning(&self.connection, code, reason)
     }
 
-    /// Why a request failed: what the client told since says more than the answer itself.
+    /// Why a request failed: the errors reported since say more than the answer itself.
     fn why(&self, error: &KafkaError) -> Result<Option<String>, SourceError> {
         self.serve();
         let mut reason = None;
@@ -158,7 +152,7 @@ impl Probe {
     }
 
     /// The earliest offset of a topic partition, and its end.
-    pub(super) fn range(&self, topic: &str, partition: i32) -> Result<(i64, i64), SourceError> {
+    pub(crate) fn range(&self, topic: &str, partition: i32) -> Result<(i64, i64), SourceError> {
         self.serve();
         self.client.fetch_watermarks(topic, partition, self.connection.timeout).map_err(|error| {
             let why = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
@@ -167,13 +161,13 @@ impl Probe {
         })
     }
 
-    /// Ends of topic partitions, as far as brokers answer in time.
-    pub(super) fn ends(&self, of: &[(Text, i32)]) -> Vec<Option<i64>> {
+    /// Ends of topic partitions, those that the brokers tell in time.
+    pub(crate) fn ends(&self, of: &[(Text, i32)]) -> Vec<Option<i64>> {
         self.serve();
         let timeout = self.connection.timeout.min(5 * ATTEMPT);
         self.ends_at_once(of, timeout).unwrap_or_else(|error| {
             tracing::debug!("ends: {error}");
-            // One partition without a leader must not hide the others' ends.
+            // One partition without a leader must not hide the ends of the others.
             let deadline = Instant::now() + timeout;
             let ask = |(topic, partition): &(Text, i32)| {
                 let left = deadline.saturating_duration_since(Instant::now()).min(ATTEMPT / 2);
@@ -185,7 +179,7 @@ impl Probe {
         })
     }
 
-    /// All ends by one request to each broker.
+    /// All ends, with one request to each broker.
     fn ends_at_once(&self, of: &[(Text, i32)], timeout: Duration) -> Result<Vec<Option<i64>>, KafkaError> {
         let mut list = TopicPartitionList::with_capacity(of.len());
         for (topic, partition) in of {
@@ -200,101 +194,5 @@ impl Probe {
             }
         };
         Ok(of.iter().map(end).collect())
-    }
-}
-
-type Question = Box<dyn FnOnce(&Probe) + Send>;
-
-/// The thread that asks.
-#[derive(Clone)]
-pub(super) struct Asker {
-    questions: SyncSender<Question>,
-    /// How long an answer is waited for: others' questions may come first.
-    patience: Duration,
-}
-
-impl Asker {
-    /// Starts the thread; it ends with its last asker.
-    ///
-    /// # Errors
-    /// [`SourceError::Configuration`] when the client cannot be made.
-    pub(super) fn start(connection: &Connection) -> Result<Self, SourceError> {
-        let probe = Probe::new(connection)?;
-        let (sender, questions) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
-        let run = move || {
-            loop {
-                match questions.recv_timeout(ATTEMPT) {
-                    Ok(question) => question(&probe),
-                    Err(RecvTimeoutError::Timeout) => probe.serve(),
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
-        };
-        let spawned = thread::Builder::new().name("kafka-asker".into()).spawn(run);
-        spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self { questions: sender, patience: ANSWERS * connection.timeout })
-    }
-
-    /// Hands over a question, if there is room. Answers whether it was.
-    pub(super) fn tell(&self, question: impl FnOnce(&Probe) + Send + 'static) -> bool {
-        self.questions.try_send(Box::new(question)).is_ok()
-    }
-
-    /// Hands over a question that somebody waits to be answered, if there is room; answers whether there was. Where
-    /// they have gone before its turn, it is not asked.
-    pub(super) fn answer<T: Send + 'static>(
-        &self,
-        answer: oneshot::Sender<Result<T, SourceError>>,
-        question: impl FnOnce(&Probe) -> Result<T, SourceError> + Send + 'static,
-    ) -> bool {
-        self.tell(move |probe| {
-            if !answer.is_closed() {
-                // They may have gone meanwhile.
-                let _ = answer.send(question(probe));
-            }
-        })
-    }
-
-    /// Asks, and waits for the answer a few times as long as one may take.
-    pub(super) async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&Probe) -> Result<T, SourceError> + Send + 'static,
-    ) -> Result<T, SourceError> {
-        let (answer, answered) = oneshot::channel();
-        let unavailable = |why: &str| Err(SourceError::Unavailable(why.into()));
-        if !self.answer(answer, question) {
-            return unavailable("too many questions to the brokers wait for an answer");
-        }
-        match timeout(self.patience, answered).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => unavailable("nobody asks the brokers any more"),
-            Err(_) => unavailable("brokers take too long to answer what others ask"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_question_is_given_up_after_a_while_and_then_not_asked_any_more() {
-        let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
-        let asker = Asker::start(&nobody).unwrap();
-        let (go_on, stands) = mpsc::channel::<()>();
-        // It is asked until the other end is dropped.
-        assert!(asker.tell(move |_| assert!(stands.recv().is_err())));
-        let asked = Arc::new(AtomicU32::new(0));
-        let ask = || {
-            let asked = Arc::clone(&asked);
-            asker.ask(move |_| Ok(asked.fetch_add(1, Ordering::SeqCst)))
-        };
-        let late = SourceError::Unavailable("brokers take too long to answer what others ask".into());
-        assert_eq!(ask().await, Err(late));
-        drop(go_on);
-        assert_eq!(ask().await, Ok(0), "the first that is asked");
     }
 }

@@ -1,4 +1,4 @@
-//! How to reach Kafka, and what a source reads: plain settings.
+//! Settings: how to reach Kafka, and what a source reads.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prorata_worker::source::SourceError;
 
-/// A secret: it never prints.
+/// A secret. It never prints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
@@ -18,8 +18,8 @@ impl Password {
 }
 
 impl Password {
-    /// The secret itself, for the client library alone.
-    pub(super) fn reveal(&self) -> &str {
+    /// The secret itself, only for the client library.
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -30,10 +30,10 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Who logs in, and how.
+/// The login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Login {
-    /// Nobody.
+    /// No login.
     #[default]
     None,
     /// SASL PLAIN: the password is sent as it is.
@@ -66,7 +66,7 @@ pub enum Login {
 
 impl Login {
     /// The mechanism's name.
-    pub(super) const fn mechanism(&self) -> Option<&'static str> {
+    pub(crate) const fn mechanism(&self) -> Option<&'static str> {
         match self {
             Self::None => None,
             Self::Plain { .. } => Some("PLAIN"),
@@ -76,8 +76,8 @@ impl Login {
         }
     }
 
-    /// Who logs in by a password.
-    pub(super) const fn user_and_password(&self) -> Option<(&String, &Password)> {
+    /// User and password of a login that has them.
+    pub(crate) const fn user_and_password(&self) -> Option<(&String, &Password)> {
         match self {
             Self::None | Self::Token { .. } => None,
             Self::Plain { user, password }
@@ -92,9 +92,9 @@ impl Login {
 pub struct Security {
     /// Whether connections are encrypted (TLS).
     pub encrypted: bool,
-    /// Who logs in.
+    /// The login.
     pub login: Login,
-    /// Certificates to trust (PEM); none: the system's.
+    /// Certificates to trust (PEM). Without a file: the system's.
     pub ca_file: Option<PathBuf>,
     /// This client's own certificate (PEM).
     pub certificate_file: Option<PathBuf>,
@@ -127,7 +127,7 @@ impl Connection {
     }
 }
 
-/// What a source reads, as member of a consumer group.
+/// What a source reads, as a member of a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaSettings {
     /// How to reach Kafka.
@@ -136,15 +136,15 @@ pub struct KafkaSettings {
     pub topics: Vec<String>,
     /// Consumer group.
     pub group: String,
-    /// Static membership: the same for the same worker after a restart, and no other's.
+    /// Id of a static member: the same for a worker after its restart, and used by no other.
     pub instance: Option<String>,
-    /// How long the member may be silent before its shards go to others.
+    /// How long the member may be silent before the group gives its shards to others.
     pub session_timeout: Duration,
     /// How long the group waits for revoked shards to be released.
     pub revoke_timeout: Duration,
-    /// Bytes of messages that wait to be polled. The client library holds some MiB beside them.
+    /// Bytes of messages that wait to be polled. The client library holds about 8 MiB more.
     pub queue_bytes: u64,
-    /// How often the end of a quiet partition is confirmed.
+    /// How often the brokers are asked to confirm the end of an idle partition.
     pub end_every: Duration,
 }
 
@@ -164,6 +164,6 @@ impl KafkaSettings {
     }
 }
 
-pub(super) fn wrong(sentence: impl Into<String>) -> SourceError {
+pub(crate) fn wrong(sentence: impl Into<String>) -> SourceError {
     SourceError::Configuration(sentence.into())
 }

@@ -1,12 +1,14 @@
-//! What the brokers' errors mean: whether to try again, and if not, a sentence that says what, where and how to mend it.
+//! What the brokers' errors mean: whether to try again, and if not, a sentence that says what is wrong,
+//! where, and how to fix it.
 
 use prorata_worker::source::SourceError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::settings::{Connection, KafkaSettings, wrong};
 
-/// An error of a client, before the first answer of a broker: credentials that do not work now never have.
-pub(super) fn at_start(connection: &Connection, code: Code, reason: &str) -> SourceError {
+/// An error of a client before a broker has answered it for the first time: credentials that fail now never
+/// worked.
+pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
     match code {
         Code::Authentication
@@ -26,8 +28,8 @@ pub(super) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
     }
 }
 
-/// An error of a client that has worked before.
-pub(super) fn running(connection: &Connection, code: Code, reason: &str) -> SourceError {
+/// An error of a client that a broker has answered before.
+pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> SourceError {
     let brokers = &connection.brokers;
     match code {
         Code::TopicAuthorizationFailed => wrong(format!(
@@ -42,9 +44,9 @@ pub(super) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
             wrong(format!("Kafka at {brokers} does not let this user in: {reason}; grant it what it needs"))
         }
         Code::InconsistentGroupProtocol => wrong(format!(
-            "the consumer group has members that are no workers of prorata: {reason}; give kafka.group_id a group of its own"
+            "the consumer group has members that are not workers of prorata: {reason}; give kafka.group_id a group of its own"
         )),
-        Code::InvalidGroupId => wrong(format!("kafka.group_id is no valid group: {reason}")),
+        Code::InvalidGroupId => wrong(format!("kafka.group_id is not a valid group: {reason}")),
         Code::InvalidSessionTimeout => wrong(format!(
             "kafka.session_timeout is outside what the brokers allow: {reason}; see group.min.session.timeout.ms and \
              group.max.session.timeout.ms there"
@@ -53,8 +55,8 @@ pub(super) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
     }
 }
 
-/// An error after which a group member does nothing any more.
-pub(super) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> SourceError {
+/// An error after which a group member can do nothing more.
+pub(crate) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> SourceError {
     match code {
         Code::FencedInstanceId => SourceError::Fenced(settings.instance.clone().unwrap_or_default()),
         _ => match running(&settings.connection, code, reason) {
@@ -64,8 +66,8 @@ pub(super) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> Sourc
     }
 }
 
-/// A client could not be made of its configuration. Never tells a value: it may be a secret.
-pub(super) fn creation(error: &KafkaError) -> SourceError {
+/// The library refused a configuration. The sentence names no value: it may be a secret.
+pub(crate) fn creation(error: &KafkaError) -> SourceError {
     match error {
         KafkaError::ClientConfig(_, what, key, _) => wrong(format!("Kafka: {key}: {what}")),
         other => wrong(format!("Kafka: {other}")),

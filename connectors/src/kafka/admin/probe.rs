@@ -1,0 +1,118 @@
+//! The thread that asks the brokers: answers may take seconds, and neither the thread that owns the consumer
+//! nor the worker can wait that long.
+
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use prorata_worker::source::SourceError;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::metadata::MetadataClient;
+use crate::kafka::client::settings::Connection;
+
+/// How often the client is polled while nobody asks, so that it logs and renews its token.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// For how many answers, each as slow as the connection allows, a question waits.
+const ANSWERS: u32 = 3;
+
+/// Most questions that wait.
+const QUESTIONS_MAX: usize = 64;
+
+type Question = Box<dyn FnOnce(&MetadataClient) + Send>;
+
+/// A handle of the thread that asks.
+#[derive(Clone)]
+pub(crate) struct Probe {
+    questions: SyncSender<Question>,
+    /// How long to wait for an answer: other questions may come first.
+    patience: Duration,
+}
+
+impl Probe {
+    /// Starts the thread; it ends when the last handle is dropped.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`] if the client cannot be made.
+    pub(crate) fn start(connection: &Connection) -> Result<Self, SourceError> {
+        let client = MetadataClient::new(connection)?;
+        let (sender, questions) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
+        let run = move || {
+            loop {
+                match questions.recv_timeout(IDLE) {
+                    Ok(question) => question(&client),
+                    Err(RecvTimeoutError::Timeout) => client.serve(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        let spawned = thread::Builder::new().name("kafka-probe".into()).spawn(run);
+        spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
+        Ok(Self { questions: sender, patience: ANSWERS * connection.timeout })
+    }
+
+    /// Hands over a question if there is room. Returns whether there was.
+    pub(crate) fn submit(&self, question: impl FnOnce(&MetadataClient) + Send + 'static) -> bool {
+        self.questions.try_send(Box::new(question)).is_ok()
+    }
+
+    /// Hands over a question whose answer somebody waits for, if there is room. Returns whether there was. It
+    /// is not asked if nobody waits any more when its turn comes.
+    pub(crate) fn submit_for<T: Send + 'static>(
+        &self,
+        answer: oneshot::Sender<Result<T, SourceError>>,
+        question: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
+    ) -> bool {
+        self.submit(move |client| {
+            if !answer.is_closed() {
+                // Perhaps nobody waits any more.
+                let _ = answer.send(question(client));
+            }
+        })
+    }
+
+    /// Asks, and waits for the answer a few times as long as one answer may take.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
+    ) -> Result<T, SourceError> {
+        let (answer, answered) = oneshot::channel();
+        let unavailable = |why: &str| Err(SourceError::Unavailable(why.into()));
+        if !self.submit_for(answer, question) {
+            return unavailable("too many questions to the brokers wait for answers");
+        }
+        match timeout(self.patience, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => unavailable("the thread that asks the brokers has ended"),
+            Err(_) => unavailable("brokers take too long to answer earlier questions"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_is_given_up_after_a_while_and_never_asked_then() {
+        let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
+        let probe = Probe::start(&nobody).unwrap();
+        let (go_on, stands) = mpsc::channel::<()>();
+        // This question takes until the other end is dropped.
+        assert!(probe.submit(move |_| assert!(stands.recv().is_err())));
+        let asked = Arc::new(AtomicU32::new(0));
+        let ask = || {
+            let asked = Arc::clone(&asked);
+            probe.ask(move |_| Ok(asked.fetch_add(1, Ordering::SeqCst)))
+        };
+        let late = SourceError::Unavailable("brokers take too long to answer earlier questions".into());
+        assert_eq!(ask().await, Err(late));
+        drop(go_on);
+        assert_eq!(ask().await, Ok(0), "the first that is asked");
+    }
+}

@@ -1,0 +1,9 @@
+//! What every Kafka client of ours needs: settings, the client library's configuration, its callbacks, its
+//! errors, and its call for many messages at once.
+
+pub(super) mod batch;
+mod config;
+pub(super) mod context;
+pub(super) mod failure;
+pub(super) mod settings;
+mod token;

@@ -1,0 +1,14 @@
+//! Sending: the client library's producer (`sender`), events ([`KafkaProducer`]) and dead letters
+//! ([`KafkaDeadLetters`]).
+
+mod dead_letters;
+mod producer;
+mod sender;
+
+pub use dead_letters::KafkaDeadLetters;
+pub use producer::KafkaProducer;
+
+use std::time::Duration;
+
+/// How long to wait before a message is offered again to a full queue.
+const QUEUE_FULL_WAIT: Duration = Duration::from_millis(5);

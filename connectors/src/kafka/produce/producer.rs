@@ -1,0 +1,92 @@
+//! Sending events: from any number of threads, and done once the brokers have everything.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use prorata_worker::source::{Header, SourceError};
+
+use super::QUEUE_FULL_WAIT;
+use super::sender::{Delivery, Record, Sender};
+use crate::kafka::client::settings::Connection;
+
+/// Approximate bytes of events in one batch: what brokers take by default (`message.max.bytes` is 1,048,588).
+const BATCH_BYTES: u32 = 1_000_000;
+
+/// How long to wait, beyond its patience, for a message that the library should have given up.
+const FORGOTTEN_WAIT: Duration = Duration::from_secs(5);
+
+/// Sends events.
+pub struct KafkaProducer {
+    sender: Sender,
+    delivery: Arc<Delivery>,
+    patience: Duration,
+}
+
+impl KafkaProducer {
+    /// Makes a producer. A message that no broker has taken after `patience` has failed.
+    ///
+    /// # Errors
+    /// [`SourceError::Configuration`].
+    pub fn new(connection: &Connection, patience: Duration) -> Result<Self, SourceError> {
+        Ok(Self {
+            sender: Sender::new(connection, patience, BATCH_BYTES)?,
+            delivery: Arc::default(),
+            patience,
+        })
+    }
+
+    /// Sends a message to the partition of its key. Blocks while too many are in flight. Several threads may
+    /// call it at the same time, but no asynchronous code.
+    ///
+    /// # Errors
+    /// The first failure of any message so far.
+    pub fn send(&self, topic: &str, key: &[u8], value: &[u8]) -> Result<(), SourceError> {
+        self.send_with_headers(topic, key, value, &[])
+    }
+
+    /// The same, with headers.
+    ///
+    /// # Errors
+    /// The first failure of any message so far.
+    pub fn send_with_headers(
+        &self,
+        topic: &str,
+        key: &[u8],
+        value: &[u8],
+        headers: &[Header],
+    ) -> Result<(), SourceError> {
+        let record = Record { topic, key: Some(key), value: Some(value), headers };
+        loop {
+            self.check()?;
+            if self.sender.offer(&record, &self.delivery)? {
+                self.delivery.count_sent();
+                return Ok(());
+            }
+            thread::sleep(QUEUE_FULL_WAIT);
+        }
+    }
+
+    /// Waits until the brokers have everything. Returns how many messages that were.
+    ///
+    /// # Errors
+    /// The first failure of any message, with their number, or that brokers do not answer.
+    pub fn flush(&self) -> Result<u64, SourceError> {
+        // The library gives up each message after `patience`: this only bounds the wait for one it forgets.
+        let deadline = Instant::now() + self.patience + FORGOTTEN_WAIT;
+        while !self.delivery.is_done() {
+            if Instant::now() >= deadline {
+                return Err(SourceError::Unavailable("brokers do not answer to what was sent".into()));
+            }
+            thread::sleep(QUEUE_FULL_WAIT);
+        }
+        self.check()?;
+        Ok(self.delivery.sent())
+    }
+
+    fn check(&self) -> Result<(), SourceError> {
+        self.delivery.failure().map_or(Ok(()), |(code, reason, failed)| {
+            Err(self.sender.meaning(code, &format!("{reason} ({failed} messages were not sent)")))
+        })
+    }
+}
