@@ -115,6 +115,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options 
         rewrite_rules: loaded.rules_given,
         take_over: args.take_over,
         buffer_bytes: config.backfill.buffer_bytes,
+        memory_limit: config.backfill.memory_limit,
         rows_in_flight: config.backfill.rows_in_flight,
         checkpoint_every: config.backfill.checkpoint_every.0,
         hours_max: config.backfill.hours_max,

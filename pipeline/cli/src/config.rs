@@ -64,6 +64,8 @@ pub struct Backfill {
     pub threads: usize,
     /// Bytes of new events to gather before they are archived.
     pub buffer_bytes: u64,
+    /// Bytes of memory that folding should stay within.
+    pub memory_limit: u64,
     /// Rows of `cost_allocation` in memory at a time.
     pub rows_in_flight: u64,
     /// Least time between two checkpoints.
@@ -103,6 +105,7 @@ impl Default for Backfill {
         Self {
             threads: 0,
             buffer_bytes: 64 << 20,
+            memory_limit: 1 << 30,
             rows_in_flight: 100_000,
             checkpoint_every: Span(Duration::from_secs(60)),
             hours_max: 100_000,

@@ -1,18 +1,17 @@
 //! Backfill into a root: the same fold as the stream worker's, over archived events.
 //!
-//! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign events into
-//! the archive, but for those that are there already; pass 2 folds every shard from the newest usable snapshot before
-//! the first hour that changed, until the state is the recorded one again. A run that is killed leaves nothing that
-//! counts but its last checkpoint, and the next run goes on from there.
+//! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign
+//! events into the archive, but for those that are there already; pass 2 folds every shard from the newest
+//! usable snapshot before the first hour that changed, until the state is the recorded one again. A run that
+//! is killed leaves nothing that counts but its last checkpoint, and the next run goes on from there.
 
-mod fold;
-mod held;
 mod ingest;
 pub mod input;
 mod outcome;
 mod plan;
 mod readers;
-mod write;
+mod run;
+mod shards;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,14 +21,14 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use crate::error::{Result, WorkerError};
-use crate::log;
 use crate::names::Shard;
 use crate::ports::{Input, Progress};
 use crate::root::Root;
 use crate::shard::Ports;
+use crate::shard::emit::LiveHours;
 
-use held::Held;
 pub use outcome::{Ahead, Outcome, Totals};
+use shards::OwnedShards;
 
 /// What a backfill runs on.
 #[derive(Clone)]
@@ -61,6 +60,8 @@ pub struct Options {
     pub take_over: bool,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,
+    /// Bytes of memory that folding should stay within.
+    pub memory_limit: u64,
     /// Most rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
@@ -83,6 +84,7 @@ impl Options {
             rewrite_rules: false,
             take_over: false,
             buffer_bytes: 64 << 20,
+            memory_limit: 1 << 30,
             rows_in_flight: 100_000,
             checkpoint_every: Duration::from_secs(60),
             hours_max: 100_000,
@@ -96,11 +98,11 @@ struct Run {
     ports: BackfillPorts,
     options: Options,
     root: Root,
-    held: Held,
+    shards: OwnedShards,
     outcome: Outcome,
     checkpointed: Instant,
     /// Files of old hours, once needed.
-    live: Option<crate::hour_files::LiveHours>,
+    live: Option<LiveHours>,
 }
 
 /// Folds foreign events into the root, and makes its tables equal to the result.
@@ -112,7 +114,7 @@ pub async fn run(ports: BackfillPorts, options: Options) -> Result<Outcome> {
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
     let root = Root::open(&*ports.shared.store, options.shards).await?;
     let mut run = Run {
-        held: Held::new(&options),
+        shards: OwnedShards::new(&options),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
         live: None,
@@ -120,37 +122,20 @@ pub async fn run(ports: BackfillPorts, options: Options) -> Result<Outcome> {
         ports,
         options,
     };
-    run.claim_existing().await?;
+    run.shards.claim_existing(&run.ports.shared, run.root.shards).await?;
     ingest::ingest(&mut run, files).await?;
     let end = plan::end(&mut run);
     if let Some(end) = end {
         plan::prepare(&mut run, end).await?;
-        fold::fold_all(&mut run, end).await?;
+        run::fold_all(&mut run, end).await?;
     }
     let now = run.checkpointed_by();
-    run.held.checkpoint(&run.ports, now).await?;
-    run.outcome.commits = run.held.commits();
+    run.shards.checkpoint(&run.ports.shared, now).await?;
+    run.outcome.commits = run.shards.commits();
     Ok(run.outcome)
 }
 
 impl Run {
-    /// Takes the lead shard and every shard that has been owned before.
-    async fn claim_existing(&mut self) -> Result<()> {
-        let store = &*self.ports.shared.store;
-        self.held.claim(&self.ports, crate::claim::LEAD).await?;
-        let existing = log::latest_seqs(store).await?;
-        for shard in existing.into_keys() {
-            if shard >= self.root.shards {
-                return Err(WorkerError::Damaged {
-                    object: crate::names::state_folder(shard),
-                    cause: format!("the root has {} shards", self.root.shards),
-                });
-            }
-            self.held.claim(&self.ports, shard).await?;
-        }
-        self.held.list_archive(&self.ports).await
-    }
-
     fn checkpointed_by(&mut self) -> prorata_schemas::time::Timestamp {
         self.checkpointed = Instant::now();
         self.ports.shared.clock.now()

@@ -112,6 +112,11 @@ impl Backoff {
         Self { policy, failures: 0, retry_at: Timestamp(i64::MIN) }
     }
 
+    /// An operation that has not failed and may be tried from a time on.
+    pub const fn not_before(policy: Policy, retry_at: Timestamp) -> Self {
+        Self { policy, failures: 0, retry_at }
+    }
+
     /// True if the operation may be tried now.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.retry_at <= now

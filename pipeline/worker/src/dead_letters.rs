@@ -1,9 +1,9 @@
 //! Dead letters of a root: which there are, which of them can count now, and their replay.
 //!
-//! A replay gives nothing a second life by itself: a message goes back to its topic as it came, and the worker judges
-//! it again; an event that only came too late, or was read from a file, goes through a backfill into the same root.
-//! Either way the same event twice is one event, so a replay that is cut off may be repeated. What was replayed is
-//! noted in the root, and is not replayed again.
+//! A replay gives nothing a second life by itself: a message goes back to its topic as it came, and the
+//! worker judges it again; an event that only came too late, or was read from a file, goes through a backfill
+//! into the same root. Either way the same event twice is one event, so a replay that is cut off may be
+//! repeated. What was replayed is noted in the root, and is not replayed again.
 
 mod judge;
 mod letters;

@@ -1,31 +1,34 @@
-//! What runs on the ports: one owner per shard, one decision per checkpoint, tables made equal to it.
+//! The worker: what runs on the ports. One owner per shard, one decision per checkpoint, tables made equal to
+//! it.
 //!
-//! Tables depend only on the set of events in the archive and on the rules listed for each hour: not on order, time of
-//! arrival, crashes, restarts, or who ran what.
+//! Tables depend only on the set of events in the archive and on the rules listed for each hour: not on
+//! order, time of arrival, crashes, restarts, or who ran what.
+//!
+//! Read in this order:
+//! 1. [`ports`] and [`source`]: what the worker needs of the world; [`error`]: what stops it.
+//! 2. [`root`], [`rules`], [`names`]: what lies under a root, and how it is named.
+//! 3. [`checkpoint`]: what a shard's owner decides; [`publish`]: how tables follow.
+//! 4. [`shard`]: read, fold and emit hours; the core of both shells.
+//! 5. The shells: [`stream`] (fed by Kafka) and [`backfill`] (fed by files); [`dead_letters`] replays through
+//!    either.
+//! 6. [`status`]: what a worker tells of itself.
 
-pub mod archive_index;
 pub mod backfill;
 pub mod backoff;
-pub mod bases;
 pub mod checkpoint;
-pub mod claim;
 pub mod dead_letters;
 pub mod error;
-pub mod fold;
-pub mod hour_files;
-pub mod log;
 pub mod names;
 pub mod objects;
 pub mod ports;
-pub mod publish;
-pub mod retention;
+mod publish;
 pub mod root;
 pub mod rules;
 pub mod sealed;
 pub mod shard;
-pub mod snapshot;
 pub mod status;
 pub mod stream;
 
+pub use checkpoint::{log, retention, snapshot};
 pub use ports::source;
 pub use shard::Ports;

@@ -1,7 +1,8 @@
 //! Names of everything under the root, built and read in one place.
 //!
-//! Whatever is written before a checkpoint decides carries a [`Stamp`] - sequence number, owner, counter - so that
-//! two owners never write one name, and a reader can tell from the owner list alone whether a file counts.
+//! Whatever is written before a checkpoint decides carries a [`Stamp`] - sequence number, owner, counter - so
+//! that two owners never write one name, and a reader can tell from the owner list alone whether a file
+//! counts.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Publish: makes the tables equal to the checkpoints of the shards, whatever they were before.
 //!
-//! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks, remove the
-//! shard's live files of those hours that it does not name. No change, no commit. A commit carries the shards'
-//! sequence numbers as transactions; after any error the log is read again, for the commit may have landed.
+//! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks,
+//! remove the shard's live files of those hours that it does not name. No change, no commit. A commit carries
+//! the shards' sequence numbers as transactions; after any error the log is read again, for the commit may
+//! have landed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 
 use crate::backoff;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Decided};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError};
@@ -33,15 +34,15 @@ pub struct Fence {
     pub seq: u64,
 }
 
-/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits they are;
-/// `clock` waits between tries.
+/// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits
+/// they are; `clock` waits between tries.
 ///
 /// # Errors
 /// When storage is unavailable, or a touched partition holds a file that is not ours.
 pub async fn publish(
     tables: &dyn TableCommitter,
     clock: &dyn Clock,
-    checkpoints: &[&Checkpoint],
+    checkpoints: &[Decided],
     id: &str,
 ) -> Result<Published> {
     let mut published = Published::default();
@@ -54,7 +55,7 @@ pub async fn publish(
 async fn publish_table(
     (tables, clock): (&dyn TableCommitter, &dyn Clock),
     table: Table,
-    checkpoints: &[&Checkpoint],
+    checkpoints: &[Decided],
     id: &str,
     published: &mut Published,
 ) -> Result<()> {
@@ -104,7 +105,7 @@ async fn publish_table(
 async fn load(
     tables: &dyn TableCommitter,
     table: Table,
-    checkpoints: &[&Checkpoint],
+    checkpoints: &[Decided],
 ) -> Result<(LiveTable, BTreeMap<String, u64>), TableError> {
     let live = tables.load(table).await?;
     let (ours, _) = sort_out(&live);
@@ -129,7 +130,7 @@ fn difference(
     table: Table,
     live: &LiveTable,
     known: &BTreeMap<String, u64>,
-    checkpoints: &[&Checkpoint],
+    checkpoints: &[Decided],
     id: &str,
     published: &mut Published,
 ) -> Result<TableCommit> {

@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::snapshot::hex;
+use crate::checkpoint::snapshot::hex;
 
 const FIELD: &[u8] = b"{\"checksum\":\"";
 const LINE: &[u8] = b"# checksum: ";

@@ -64,8 +64,8 @@ impl WorkerStatus {
         (!causes.is_empty()).then(|| causes.join("; "))
     }
 
-    /// Records the answer of a dependency: after an error the worker waits for it, until it answers.
-    pub fn heard<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
+    /// Notes how a dependency answered: after an error the worker waits for it, until it answers again.
+    pub fn note_answer<T, E: Display>(&mut self, dependency: Dependency, result: &Result<T, E>) {
         match result {
             Ok(_) => self.waits.remove(&dependency),
             Err(error) => self.waits.insert(dependency, error.to_string().into()),

@@ -47,7 +47,7 @@ impl Lake {
         let all = async {
             let mut found = BTreeMap::new();
             for shard in log::latest_seqs(&self.store).await?.into_keys() {
-                found.insert(shard, log::latest(&self.store, shard).await?);
+                found.insert(shard, Checkpoint::clone(&*log::latest(&self.store, shard).await?));
             }
             Ok::<_, prorata_worker::error::WorkerError>(found)
         };
@@ -189,10 +189,10 @@ fn assert_hours_equal(found: bytes::Bytes, wanted: bytes::Bytes, path: &str) {
 
 /// Messages that a checkpoint has taken: offsets begin at 0.
 pub fn taken(checkpoint: &Checkpoint) -> i64 {
-    checkpoint.offsets.values().map(|offsets| offsets["next"].as_i64().unwrap_or(0)).sum()
+    checkpoint.offsets.values().map(|offsets| offsets.next.unwrap_or(0)).sum()
 }
 
 /// Whether a shard has had an event.
 fn taken_any(checkpoint: &Checkpoint) -> bool {
-    checkpoint.offsets.values().any(|offsets| !offsets["max_event_time"].is_null())
+    checkpoint.offsets.values().any(|offsets| offsets.max_event_time.is_some())
 }

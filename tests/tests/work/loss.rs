@@ -54,8 +54,8 @@ fn take_all(world: &World, admin: &Admin) {
 fn next_offsets(world: &World) -> Offsets {
     let mut next = Offsets::new();
     for (shard, checkpoint) in world.lake().checkpoints() {
-        for (topic, offsets) in checkpoint.offsets {
-            next.extend(offsets["next"].as_i64().map(|offset| ((topic, shard), offset)));
+        for (topic, offsets) in &checkpoint.offsets {
+            next.extend(offsets.next.map(|offset| ((topic.to_string(), shard), offset)));
         }
     }
     next

@@ -1,8 +1,9 @@
-//! Pass 1: foreign events into the archive, by shard and event hour, leaving out those that are there already.
+//! Pass 1: foreign events into the archive, by shard and event hour, leaving out those that are there
+//! already.
 //!
-//! Events gather in memory up to a limit, are sorted, and go to one file per shard and hour. An event that enters a
-//! closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard; a file whose content is there
-//! already is not written again, so the same input twice leaves one copy.
+//! Events gather in memory up to a limit, are sorted, and go to one file per shard and hour. An event that
+//! enters a closed hour makes it dirty. Rejected records go to `dead-letter/` of the lead shard; a file whose
+//! content is there already is not written again, so the same input twice leaves one copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,21 +13,18 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
-use sha2::{Digest, Sha256};
 
 use super::Run;
 use super::readers::{self, Arrival, Read, Reading};
-use crate::archive_index::ArchiveFile;
-use crate::claim::LEAD;
+use crate::checkpoint::ArchivedFile;
+use crate::checkpoint::claim::LEAD;
 use crate::error::{Result, WorkerError};
-use crate::fold::{Body, unknown_events};
 use crate::names::{self, Shard, Stamp};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
-use crate::snapshot::hex;
-
-/// Bytes that an event takes in memory beside its body.
-const EVENT_OVERHEAD: u64 = 64;
+use crate::shard::dead_letters::DeadLetterFile;
+use crate::shard::fold::{Body, unknown_events};
+use crate::shard::window::EVENT_OVERHEAD;
 
 /// The Avro files of the input, and how many other files it has.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
@@ -79,7 +77,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         if buffer.bytes >= run.options.buffer_bytes {
             flush(run, std::mem::take(&mut buffer)).await?;
             let now = run.checkpointed_by();
-            run.held.checkpoint(&run.ports, now).await?;
+            run.shards.checkpoint(&run.ports.shared, now).await?;
         }
     }
     if files_done != files_all {
@@ -93,8 +91,8 @@ fn currencies(run: &Run) -> Result<BTreeMap<Shard, Arc<prorata_schemas::rules::R
     if run.options.rewrite_rules {
         return Ok(BTreeMap::new());
     }
-    let listed = run.held.iter().filter(|(_, held)| !held.draft.rules.is_empty());
-    listed.map(|(shard, held)| Ok((*shard, run.held.rules.of(&held.draft, Hour(i64::MAX))?))).collect()
+    let listed = run.shards.iter().filter(|(_, owned)| !owned.draft.rules.is_empty());
+    listed.map(|(shard, owned)| Ok((*shard, run.shards.rules.of(&owned.draft, Hour(i64::MAX))?))).collect()
 }
 
 /// New events in memory.
@@ -125,18 +123,17 @@ struct Bucket {
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     let shards: BTreeSet<Shard> = buffer.hours.keys().map(|(shard, _)| *shard).collect();
     for shard in shards {
-        run.held.claim_for_events(&run.ports, shard).await?;
+        run.shards.claim_for_events(&run.ports.shared, shard).await?;
     }
     let mut hours = buffer.hours.into_iter().peekable();
     while hours.peek().is_some() {
         let chunk: Vec<_> = hours.by_ref().take(4 * CONCURRENCY).collect();
         let mut buckets = Vec::new();
         for ((shard, hour), events) in chunk {
-            let stamp = run.held.stamper(shard)?.next();
-            let held = run.held.get(shard)?;
-            let files = held.archive.get(&hour).map(Vec::as_slice).unwrap_or_default();
-            let earlier =
-                files.iter().filter(|file| file.earlier).map(|file| names::archive(shard, hour, &file.stamp));
+            let stamp = run.shards.namer(shard)?.next();
+            let owned = run.shards.get(shard)?;
+            let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
+            let earlier = earlier.map(|file| names::archive(shard, hour, &file.stamp));
             let earlier = objects::get_all(&*run.ports.shared.store, earlier.collect()).await?;
             buckets.push(Bucket { shard, hour, events, earlier, stamp });
         }
@@ -166,12 +163,12 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         if file.new == 0 {
             continue;
         }
-        let held = run.held.get_mut(file.shard)?;
-        let entry = ArchiveFile { stamp: file.stamp, bytes: file.bytes.len() as u64, earlier: false };
-        held.archive.entry(file.hour).or_default().push(entry);
-        held.changed = true;
-        if held.draft.closed_through.is_some_and(|closed| file.hour <= closed) {
-            held.draft.dirty.insert(file.hour);
+        let Encoded { shard, hour, stamp, bytes, .. } = file;
+        let owned = run.shards.get_mut(shard)?;
+        owned.archive.add(ArchivedFile { hour, stamp, bytes: bytes.len() as u64 });
+        owned.draft.touch();
+        if owned.draft.closed_through.is_some_and(|closed| hour <= closed) {
+            owned.draft.mark_dirty(hour);
         }
     }
     Ok(())
@@ -205,7 +202,7 @@ struct Letters(BTreeSet<String>);
 
 impl Letters {
     async fn load(run: &Run) -> Result<Self> {
-        let lead = run.held.get(LEAD)?;
+        let lead = run.shards.get(LEAD)?;
         let listed = run.ports.shared.store.list(&names::dead_letter_folder(LEAD)).await?;
         let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
         Ok(Self(named.filter(|(stamp, _)| lead.draft.admits(stamp)).map(|(_, digest)| digest).collect()))
@@ -215,15 +212,14 @@ impl Letters {
         for letter in letters {
             run.outcome.reject(letter);
         }
-        let bytes = run.ports.shared.archive.write_dead_letters(letters)?;
-        let digest = hex(&Sha256::digest(&bytes)[..16]);
-        if self.0.contains(&digest) {
+        let file = DeadLetterFile::encode(&*run.ports.shared.archive, letters)?;
+        if self.0.contains(&file.digest) {
             return Ok(());
         }
-        let path = names::dead_letters(LEAD, &run.held.stamper(LEAD)?.next(), &digest);
-        objects::put(&*run.ports.shared.store, path, bytes.into()).await?;
-        self.0.insert(digest);
-        run.held.get_mut(LEAD)?.changed = true;
+        let path = file.path(LEAD, &run.shards.namer(LEAD)?);
+        objects::put(&*run.ports.shared.store, path, file.bytes).await?;
+        self.0.insert(file.digest);
+        run.shards.get_mut(LEAD)?.draft.touch();
         Ok(())
     }
 }

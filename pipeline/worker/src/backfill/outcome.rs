@@ -109,8 +109,8 @@ impl Outcome {
 }
 
 impl Totals {
-    /// Adds the totals of other hours. A sum stops at the largest number of 128 bits, which no lake of decimals with
-    /// 38 digits reaches.
+    /// Adds the totals of other hours. A sum stops at the largest number of 128 bits, which no lake of
+    /// decimals with 38 digits reaches.
     pub fn merge(&mut self, other: &Self) {
         for (namespace, cost) in &other.namespaces {
             add(self.namespaces.entry(namespace.clone()).or_default(), *cost);

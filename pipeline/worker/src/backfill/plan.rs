@@ -1,9 +1,9 @@
 //! Which hours a backfill folds: up to where, and from which snapshot.
 //!
-//! It closes every organization through one hour: that of the last event of the archive, or `--to`, or the last hour
-//! closed before, whichever is latest. One exception keeps a wrong clock from making years of empty hours: an event
-//! later than the wall clock that lies more than the horizon behind every event before it, and whatever follows it,
-//! stays in the archive unclosed until time comes near it, or `--to` names it.
+//! It closes every organization through one hour: that of the last event of the archive, or `--to`, or the
+//! last hour closed before, whichever is latest. One exception keeps a wrong clock from making years of empty
+//! hours: an event later than the wall clock that lies more than the horizon behind every event before it,
+//! and whatever follows it, stays in the archive unclosed until time comes near it, or `--to` names it.
 
 use std::collections::BTreeSet;
 
@@ -11,30 +11,20 @@ use prorata_schemas::time::Hour;
 
 use super::Run;
 use super::outcome::Ahead;
-use crate::bases;
+use super::shards::OwnedShard;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::rules;
-use crate::snapshot::ShardState;
+use crate::shard::cursor::Recompute;
 
 /// Most hours without an event that are closed for the sake of an event in the future: 400 days.
 const AHEAD_HOURS: i64 = 400 * 24;
 
-/// Where folding of a shard stands.
-pub(super) struct Cursor {
-    /// The next hour to fold.
-    pub next: Hour,
-    /// The first hour whose tables are wanted; those before it only lead up from the snapshot.
-    pub emit_from: Hour,
-    /// State before `next`.
-    pub states: ShardState,
-}
-
 /// The last hour to close, none while there is nothing to close; notes what lies behind it.
 pub(super) fn end(run: &mut Run) -> Option<Hour> {
-    let hours: BTreeSet<Hour> = run.held.iter().flat_map(|(_, held)| held.archive.keys().copied()).collect();
+    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
     let wanted = run.options.to.or_else(|| last_in_reach(&hours, run.ports.shared.clock.now().hour()));
-    let closed = run.held.iter().filter_map(|(_, held)| held.draft.closed_through).max();
+    let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
     let end = wanted.max(closed);
     let behind = hours.range(end.map_or(Hour(i64::MIN), Hour::next)..);
     if let (Some(first), Some(last)) = (behind.clone().next(), behind.clone().next_back()) {
@@ -56,65 +46,52 @@ fn last_in_reach(hours: &BTreeSet<Hour>, now: Hour) -> Option<Hour> {
     last
 }
 
-/// Lists the rules of every shard, and marks the hours that are to be folded again though no event has changed.
+/// Lists the rules of every shard, and marks the hours that are to be folded again though no event has
+/// changed.
 pub(super) async fn prepare(run: &mut Run, end: Hour) -> Result<()> {
     let options = &run.options;
-    let with_events = |archive: &crate::archive_index::ShardArchive| archive.keys().next().copied();
-    let unlisted = run.held.iter().any(|(_, held)| held.draft.rules.is_empty() && !held.archive.is_empty());
+    let has_events = |owned: &OwnedShard| owned.archive.hours().next().is_some();
+    let unlisted = run.shards.iter().any(|(_, owned)| owned.draft.rules.is_empty() && has_events(owned));
     if options.rewrite_rules || unlisted {
-        run.held.rules.store(&*run.ports.shared.store, &options.rules).await?;
+        run.shards.rules.store(&*run.ports.shared.store, &options.rules).await?;
     }
-    for (_, held) in run.held.iter_mut() {
-        let Some(first) = with_events(&held.archive) else { continue };
-        let closed = held.draft.closed_through.map(|closed| (first, closed));
-        if held.draft.rules.is_empty() {
-            let version = options.rules.version.clone();
-            held.draft.rules.push(crate::checkpoint::RulesFrom { from: first, version });
+    for (_, owned) in run.shards.iter_mut() {
+        let Some(first) = owned.archive.hours().next() else { continue };
+        let draft = &mut owned.draft;
+        let closed = draft.closed_through.map(|closed| (first, closed));
+        if draft.rules.is_empty() {
+            draft.list_rules(first, options.rules.version.clone());
         } else if options.rewrite_rules {
-            let before = held.draft.rules.clone();
+            let mut list = draft.rules.clone();
             let range = (options.from, options.to);
-            let changed = rules::rewrite(&mut held.draft.rules, &options.rules.version, range, closed);
-            changed.into_iter().for_each(|hour| held.draft.dirty.insert(hour));
-            held.changed |= before != held.draft.rules;
+            let changed = rules::rewrite(&mut list, &options.rules.version, range, closed);
+            draft.set_rules(list);
+            changed.into_iter().for_each(|hour| draft.mark_dirty(hour));
         }
         if let (Some(from), Some((first, closed))) = (options.from, closed) {
             let last = options.to.unwrap_or(end).min(closed);
-            held.draft.dirty.insert_range(from.max(first), last);
+            draft.mark_dirty_range(from.max(first), last);
         }
     }
     Ok(())
 }
 
-/// Where to fold a shard next, none when it is done. `here` is the state at the end of an hour just folded, if any.
-pub(super) async fn next_segment(
-    run: &Run,
-    shard: Shard,
-    end: Hour,
-    here: Option<(Hour, ShardState)>,
-) -> Result<Option<Cursor>> {
-    let held = run.held.get(shard)?;
-    let draft = &held.draft;
-    let Some(first) = held.archive.keys().next().copied() else { return Ok(None) };
+/// Where to fold a shard next, none when it is done.
+pub(super) async fn next_segment(run: &mut Run, shard: Shard, end: Hour) -> Result<Option<Recompute>> {
+    let owned = run.shards.get_mut(shard)?;
+    let draft = &owned.draft;
+    let Some(first) = owned.archive.hours().next() else { return Ok(None) };
     let open = draft.closed_through.map_or(first, |closed| closed.next().max(first));
     let start = draft.dirty.first().unwrap_or(open).max(first);
     if start > end {
         return Ok(None);
     }
-    let mut bases = draft.snapshots_before(start).peekable();
-    if let Some((hour, states)) = here
-        && hour < start
-        && bases.peek().is_none_or(|(base, _)| *base <= hour)
-    {
-        return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
-    }
-    if let Some((hour, states)) = bases::nearest(&*run.ports.shared.store, draft, start).await? {
-        return Ok(Some(Cursor { next: hour.next(), emit_from: start, states }));
-    }
-    Ok(Some(Cursor { next: first, emit_from: start, states: ShardState::new() }))
+    let store = &*run.ports.shared.store;
+    Recompute::begin(store, draft, &mut owned.archive, start).await.map(Some)
 }
 
 /// Hours between a cursor and the end; more than allowed are taken for a wrong clock.
-pub(super) fn hours_left(run: &Run, shard: Shard, cursor: &Cursor, end: Hour) -> Result<i64> {
+pub(super) fn hours_left(run: &Run, shard: Shard, cursor: &Recompute, end: Hour) -> Result<i64> {
     let hours = end.0 - cursor.next.0 + 1;
     if hours > run.options.hours_max {
         let (next, most) = (cursor.next, run.options.hours_max);

@@ -41,7 +41,8 @@ pub struct Currencies {
 }
 
 impl Currencies {
-    /// Reads the last rules of every shard. `given` says whether `configured` was said, and is not just the default.
+    /// Reads the last rules of every shard. `given` says whether `configured` was said, and is not just the
+    /// default.
     ///
     /// # Errors
     /// When storage is unavailable, or rules cannot be read.
@@ -174,8 +175,9 @@ fn check_currency(rules: &Rules, event: &Event) -> Result<(), String> {
     rules.check_currency(event).map_err(|reject| reject.to_string())
 }
 
-/// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts only if it is
-/// the canonical body of an event of the type that its sentence names, with or without a branch of the archive's union.
+/// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts
+/// only if it is the canonical body of an event of the type that its sentence names, with or without a branch
+/// of the archive's union.
 ///
 /// # Errors
 /// Why it is none, and how to mend the file instead.

@@ -1,7 +1,8 @@
 //! Which dead letters a root holds, and which of them were replayed.
 //!
-//! A file counts only if the latest checkpoint of its shard admits its stamp. Which of its letters were replayed stands
-//! in records under `dead-letter/replayed/`, each created once after a replay and never changed.
+//! A file counts only if the latest checkpoint of its shard admits its stamp. Which of its letters were
+//! replayed stands in records under `dead-letter/replayed/`, each created once after a replay and never
+//! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::checkpoint::Checkpoint;
+use crate::checkpoint::log;
+use crate::checkpoint::snapshot::hex;
 use crate::error::{Result, WorkerError};
-use crate::log;
 use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
-use crate::snapshot::hex;
 
 /// Version of the records of what was replayed.
 const FORMAT: u32 = 1;
@@ -136,8 +137,8 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
 async fn checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Checkpoint>> {
     let latest = log::latest_seqs(store).await?;
     let reads = latest.into_iter().map(|(shard, seq)| async move {
-        let mut checkpoint = log::read(store, shard, seq).await?;
-        // Their files are the bulk of it, and nobody asks for them here.
+        let mut checkpoint = Checkpoint::clone(&*log::read(store, shard, seq).await?);
+        // Their files are the bulk of it, and a replay needs none of them.
         checkpoint.hours.clear();
         checkpoint.revisions.clear();
         Ok::<_, WorkerError>((shard, checkpoint))

@@ -1,10 +1,11 @@
-//! A dead letter as a message: its bytes, key and headers as they came, and headers that say why it was rejected and
-//! where it was.
+//! A dead letter as a message: its bytes, key and headers as they came, and headers that say why it was
+//! rejected and where it was.
 
 use crate::ports::{DeadLetter, Origin};
 use crate::source::Header;
 
-/// What our headers' names begin with. A letter that comes back and is rejected again gets new ones, not more.
+/// What our headers' names begin with. A letter that comes back and is rejected again gets new ones, not
+/// more.
 const OURS: &str = "prorata.";
 
 /// The message's key; a letter out of a file has none.

@@ -263,7 +263,8 @@ impl Replay<'_> {
         folded.events += events;
         folded.new += outcome.events_new;
         folded.hours_restated += outcome.hours_restated;
-        // Judged by the same rules a moment ago; what is rejected all the same is a new dead letter of the root.
+        // Judged by the same rules a moment ago; what is rejected all the same is a new dead letter of the
+        // root.
         for (reason, count) in &outcome.dead_letters {
             done.failing.entry(*reason).or_default().letters += count;
         }

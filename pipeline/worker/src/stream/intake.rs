@@ -1,17 +1,17 @@
 //! One message after another: is it the next, what does it decode to, and may it count?
 //!
-//! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final, and
-//! whoever reads the archive never judges again. What is too late follows from the hours that are closed, never from the
-//! clock, with one exception: the first hour of a shard must not lie so far back that closing all hours since would
-//! never end.
+//! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final,
+//! and whoever reads the archive never judges again. What is too late follows from the hours that are closed,
+//! never from the clock, with one exception: the first hour of a shard must not lie so far back that closing
+//! all hours since would never end.
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
-use super::progress::LastRecord;
 use super::shard::LiveShard;
+use crate::checkpoint::LastRecord;
 use crate::ports::{DeadLetter, Origin, Rejected};
 use crate::root::Root;
 use crate::source::{Message, MessageDecoder, Undecoded};
@@ -44,7 +44,7 @@ pub(super) struct Intake<'a> {
 impl Intake<'_> {
     /// Takes a message of this shard.
     pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Taken {
-        let Some(topic) = shard.topics.get_mut(&message.topic) else { return Taken::Done };
+        let Some(topic) = shard.topics_mut().get_mut(&message.topic) else { return Taken::Done };
         if let Some(before) = topic.verify.take() {
             let found = LastRecord::of(&message);
             if found.offset == before.offset && found != before {
@@ -64,12 +64,12 @@ impl Intake<'_> {
             Ok(record) => Ok(record),
         };
         topic.offsets.next = Some(message.offset + 1);
-        shard.news = true;
+        shard.topics_mut().note_moved();
         match verdict {
             Ok(record) => self.accept(shard, &message, record, counts),
             Err(reject) => self.reject(shard, &message, reject, counts),
         }
-        if let Some(topic) = shard.topics.get_mut(&message.topic) {
+        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
             topic.last = Some(message);
         }
         Taken::Done
@@ -120,20 +120,16 @@ impl Intake<'_> {
             return self.reject(shard, message, Reject::new(Reason::TooLate, sentence), counts);
         }
         *counts.events.entry(kind).or_default() += 1;
-        if let Some(topic) = shard.topics.get_mut(&message.topic) {
+        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
             topic.saw(time, self.now);
         }
-        if shard.is_closed(hour) {
-            shard.push_late(hour, (kind, record.body));
-        } else {
-            shard.push_open(hour, (kind, record.body));
-        }
+        shard.push(hour, (kind, record.body));
     }
 
     /// Why an event of this hour comes too late, if it does.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
         let back = self.now.hour().0.saturating_sub(hour.0);
-        if shard.draft.closed_through.is_none() && back > self.hours_max {
+        if shard.next().closed_through.is_none() && back > self.hours_max {
             return Some(format!(
                 "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
                  work.hours_max: {}; mend the producer's clock, or raise work.hours_max",

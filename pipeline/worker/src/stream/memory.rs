@@ -1,28 +1,65 @@
-//! How much of the memory limit is left for events.
+//! How much of the memory limit is left for events, and what leaves memory where they are too many.
 
-/// Bytes that folding and encoding take, about: windows of events and rows, and buffers of table files.
-const FOLDING_BYTES: u64 = 256 << 20;
+use super::shard::LiveShard;
+use super::worker::{Slot, Worker};
+use crate::shard::window::memory_for_events;
+use crate::source::Source;
 
 /// How many times the bytes of its snapshot a state takes in memory, about.
 const STATE_FACTOR: u64 = 4;
 
-/// What takes memory beside events, in bytes.
-pub(super) struct Taken {
+/// What takes memory besides events, in bytes.
+struct OtherMemory {
     /// Snapshots of the shards.
     pub states: u64,
     /// What the source may hold.
     pub queue: u64,
-    /// What the process was seen to hold beside events, when nothing was folded.
-    pub beside: u64,
+    /// What the process was seen to hold besides events, when nothing was folded.
+    pub seen: u64,
 }
 
-impl Taken {
-    /// Bytes of events that may be in memory: what the limit leaves beside folding and encoding, and beside the source
-    /// and the states, or what the process was seen to hold, if that is more; but always some, for it must go on.
-    pub fn budget(&self, limit: u64) -> u64 {
+impl OtherMemory {
+    /// Bytes of events that may be in memory: what the limit leaves besides folding and encoding, and besides
+    /// the source and the states, or what the process was seen to hold, if that is more.
+    fn budget(&self, limit: u64) -> u64 {
         let expected = self.states.saturating_mul(STATE_FACTOR).saturating_add(self.queue);
-        let taken = expected.max(self.beside).saturating_add(FOLDING_BYTES);
-        limit.saturating_sub(taken).max(limit / 8)
+        memory_for_events(limit, expected.max(self.seen))
+    }
+}
+
+impl<S: Source> Worker<S> {
+    /// Bytes of events in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.live().map(LiveShard::bytes).sum()
+    }
+
+    /// Bytes of events that may be in memory.
+    pub(super) fn budget(&self) -> u64 {
+        let other = OtherMemory {
+            states: self.live().map(LiveShard::state_bytes).sum(),
+            queue: self.options.queue_bytes,
+            seen: self.other_memory,
+        };
+        other.budget(self.options.memory_limit)
+    }
+
+    /// Drops from memory what the archive holds, latest hours first, where there is too much. It drops a good
+    /// deal at once: otherwise every few messages would make it too much again.
+    pub(super) fn evict(&mut self) {
+        let mut bytes = self.bytes();
+        let budget = self.budget();
+        if bytes < budget / 2 {
+            return;
+        }
+        while bytes >= budget / 4 {
+            let live = self.slots.values_mut().filter_map(|slot| match slot {
+                Slot::Live(live) if live.can_spill() => Some(live),
+                _ => None,
+            });
+            let Some(largest) = live.max_by_key(|live| live.bytes()) else { return };
+            largest.spill();
+            bytes = self.bytes();
+        }
     }
 }
 
@@ -32,8 +69,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn left(states: u64, beside: u64) -> u64 {
-        Taken { states: states * MIB, queue: 64 * MIB, beside: beside * MIB }.budget(1024 * MIB) / MIB
+    fn left(states: u64, seen: u64) -> u64 {
+        OtherMemory { states: states * MIB, queue: 64 * MIB, seen: seen * MIB }.budget(1024 * MIB) / MIB
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeStore;
-use prorata_worker::archive_index::ArchiveDates;
-use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind};
+use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, Owner, OwnerKind};
 use prorata_worker::names::{self, Stamp};
 use prorata_worker::ports::ObjectStore;
+use prorata_worker::shard::archive::ArchiveIndex;
 
 #[tokio::test]
 async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
@@ -20,9 +20,9 @@ async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
         let path = names::archive(0, hour, &stamp);
         store.put_if_absent(&path, vec![0; 7].into()).await.unwrap();
     }
-    let mut archive = ArchiveDates::default();
+    let mut archive = ArchiveIndex::default();
     archive.ensure_all(&store, &checkpoint).await.unwrap();
-    archive.add(Hour(51), stamp, 7);
+    archive.add(ArchivedFile { hour: Hour(51), stamp, bytes: 7 });
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
     archive.forget_before(Hour(60));
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(50), Hour(51)]);

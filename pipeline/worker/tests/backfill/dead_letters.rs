@@ -9,10 +9,10 @@ use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
 use prorata_worker::backfill::input::InMemoryFiles;
-use prorata_worker::checkpoint::{Owner, OwnerKind, RulesFrom};
+use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::dead_letters::{
     DeadLetters, Outgoing, Replay, ReplayError, ReplayOptions, Replayed, Topics,
 };
@@ -137,11 +137,12 @@ impl World {
 
     /// Makes a worker take a shard, and put these letters.
     async fn worker(&self, shard: Shard, released: bool, letters: &[DeadLetter]) -> String {
-        let mut next = log::latest(self.store(), shard).await.unwrap();
-        next.seq += 1;
+        let mut next = log::latest(self.store(), shard).await.unwrap().next_draft();
         let owner: Text = format!("w{}", next.seq).into();
-        next.owners.push(Owner { owner: owner.clone(), seq: next.seq, kind: OwnerKind::Worker, released });
-        assert_eq!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours);
+        next.add_owner(owner.clone(), OwnerKind::Worker);
+        next.set_released(released);
+        let next = next.seal(Timestamp(0));
+        assert!(matches!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours(_)));
         self.put(shard, next.seq, &owner, letters).await
     }
 
@@ -365,11 +366,10 @@ async fn a_record_of_a_file_is_folded_once_the_listed_rules_have_its_currency() 
         failure(&done, Reason::CurrencyMismatch).contains("'EUR' is not 'USD'"),
         "a backfill takes the listed"
     );
-    let mut next = log::latest(world.store(), shard).await.unwrap();
+    let mut next = log::latest(world.store(), shard).await.unwrap().next_draft();
     RuleBook::default().store(world.store(), &in_euros("2")).await.unwrap();
-    next.seq += 1;
-    next.rules.push(RulesFrom { from: Hour(START + 100), version: "2".into() });
-    log::decide(world.store(), &next).await.unwrap();
+    next.list_rules(Hour(START + 100), "2".into());
+    log::decide(world.store(), &next.seal(Timestamp(0))).await.unwrap();
     let done = world.done().await;
     assert_eq!(done.folded.map(|folded| (folded.events, folded.new)), Some((1, 1)));
     assert_eq!(world.done().await, Replayed::default());

@@ -69,6 +69,7 @@ impl Run {
             options.checkpoint_every = Duration::ZERO;
             options.rows_in_flight = 1;
             options.buffer_bytes = 600;
+            options.memory_limit = 0;
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind};
+use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind, TopicOffsets};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{
@@ -141,7 +141,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
         kind: OwnerKind::Worker,
         released,
     });
-    checkpoint.offsets.insert("pods/0".into(), serde_json::json!({"next": 17}));
+    checkpoint.offsets.insert("pods/0".into(), TopicOffsets { next: Some(17), ..TopicOffsets::default() });
     let bytes = sealed::seal_json(&serde_json::to_vec(&checkpoint).unwrap());
     lake.store.overwrite(&names::checkpoint(0, checkpoint.seq), bytes.into());
 }
@@ -160,11 +160,8 @@ async fn a_shard_of_a_worker_is_taken_only_when_released_or_told_to() {
                 lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-"));
             let bytes = lake.store.get(&newest.unwrap()).await.unwrap().unwrap();
             let checkpoint: Checkpoint = serde_json::from_slice(&sealed::open_json(&bytes).unwrap()).unwrap();
-            assert_eq!(
-                checkpoint.offsets["pods/0"],
-                serde_json::json!({"next": 17}),
-                "offsets are carried over"
-            );
+            let carried = TopicOffsets { next: Some(17), ..TopicOffsets::default() };
+            assert_eq!(checkpoint.offsets["pods/0"], carried, "offsets are carried over");
         } else {
             let error = outcome.unwrap_err();
             assert_eq!(error.exit_code(), 2);

@@ -131,7 +131,7 @@ impl Audit {
         assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");
         check_succession(before, &checkpoint, seen.offsets_free);
         self.check_objects(before, &checkpoint);
-        seen.checkpoints.insert((shard, seq), Arc::new(checkpoint));
+        seen.checkpoints.insert((shard, seq), Arc::new(Checkpoint::clone(&checkpoint)));
     }
 
     /// What a checkpoint names is stored before it is decided.
@@ -192,8 +192,8 @@ fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool)
     assert!(ids(after).starts_with(&ids(before)), "an owner is gone: {what}");
     for (topic, old) in &before.offsets {
         let new = after.offsets.get(topic).unwrap_or_else(|| panic!("no offsets of {topic}: {what}"));
-        let went_back = new["next"].as_i64() < old["next"].as_i64();
-        assert!(offsets_free || !went_back, "offsets of {topic} go back from {old} to {new}: {what}");
+        let went_back = new.next < old.next;
+        assert!(offsets_free || !went_back, "offsets of {topic} go back from {old:?} to {new:?}: {what}");
     }
     for hour in before.hours.keys().chain(before.revisions.keys()) {
         let (old, new) = (before.revision_of(*hour), after.revision_of(*hour));

@@ -75,9 +75,9 @@ async fn goes_on(world: &World, events: &[EventRecord]) {
     for (shard, checkpoint) in &latest {
         assert!(checkpoint.dirty.is_empty());
         // A partition that is empty for now shows only later that it was made anew.
-        let next = checkpoint.offsets["nodes"]["next"].as_i64();
+        let next = checkpoint.offsets["nodes"].next;
         assert!(next >= Some(world.broker.bounds("nodes", *shard).unwrap().1));
-        let last = checkpoint.offsets["nodes"]["last"]["offset"].as_i64();
+        let last = checkpoint.offsets["nodes"].last.as_ref().map(|last| last.offset);
         assert!(last < next, "{last:?} was read of the log before");
     }
     let mut content = Content::new();
@@ -159,7 +159,7 @@ async fn what_one_topic_loses_takes_nothing_from_another() {
         world.broker.delete_before("nodes", shard, next + 4).unwrap();
         member.settle(&world).await.unwrap();
         for shard in 0..2 {
-            let read = world.audit.latest()[&shard].offsets["pods"]["next"].as_i64();
+            let read = world.audit.latest()[&shard].offsets["pods"].next;
             assert_eq!(read, Some(world.broker.bounds("pods", shard).unwrap().1), "seed {seed}");
         }
         let counts = member.status.lock().counts.events.clone();
@@ -187,7 +187,7 @@ async fn what_was_read_of_a_log_that_is_gone_is_not_compared_with_the_next_one()
     world.broker.recreate("nodes");
     member.settle(&world).await.unwrap();
     let offsets = &world.audit.latest()[&shard].offsets["nodes"];
-    assert!(offsets["next"].as_i64() < Some(next) && offsets["last"].is_null(), "{offsets}");
+    assert!(offsets.next < Some(next) && offsets.last.is_none(), "{offsets:?}");
 }
 
 #[tokio::test]

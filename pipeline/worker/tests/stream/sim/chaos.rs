@@ -157,9 +157,11 @@ impl Chaos {
             world.broker.skip_offsets(topic, shard, 1 + dice.below(4) as u32).unwrap();
             fleet.coverage.hit("hole");
         }
-        let decided = world.audit.latest().get(&shard).and_then(|checkpoint| {
-            checkpoint.offsets.get(topic).and_then(|offsets| offsets["next"].as_i64())
-        });
+        let decided = world
+            .audit
+            .latest()
+            .get(&shard)
+            .and_then(|checkpoint| checkpoint.offsets.get(topic).and_then(|offsets| offsets.next));
         let Some(next) = decided.filter(|_| dice.happens(chances.retention)) else { return };
         if dice.happens(500) {
             world.broker.compact(topic, shard, next - 1 - dice.between(0, 3)).unwrap();

@@ -1,9 +1,13 @@
-//! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day, and the
-//! newest at or before the horizon, which is always kept, or before the first dirty hour if that is earlier. All of it counts from the last hour closed.
+//! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day.
+//!
+//! The newest snapshot at or before the horizon is always kept, or the newest before the first dirty hour if
+//! that is earlier. All ages count from the last hour closed.
+
+use std::sync::Arc;
 
 use prorata_schemas::time::Hour;
 
-use crate::checkpoint::Checkpoint;
+use super::model::Checkpoint;
 
 /// Hours inside the horizon: 35 days.
 pub const HORIZON_HOURS: i64 = 35 * 24;
@@ -17,25 +21,27 @@ pub fn keeps_snapshot(hour: Hour, closed_through: Hour) -> bool {
     age < HOURLY || (age < HORIZON_HOURS + 24 && hour.of_day() == 23)
 }
 
-/// Drops from a checkpoint what need not be kept, and returns the snapshots that it names no more. An hour leaves
-/// only when every table is known to hold it.
-pub fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
+/// Drops from a checkpoint what need not be kept, and returns the snapshots that it no longer names. An hour
+/// leaves only when every table is known to hold it.
+pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let Some(closed_through) = checkpoint.closed_through else { return Vec::new() };
     let horizon = Hour(closed_through.0 - HORIZON_HOURS);
     let with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
-    // What is dirty is folded again from the newest snapshot before it.
+    // A dirty hour is recomputed from the newest snapshot before it.
     let oldest_needed = checkpoint.dirty.first().map_or(horizon, |dirty| horizon.min(dirty.previous()));
     let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= oldest_needed).max();
     let mut dropped = Vec::new();
     for (hour, entry) in &mut checkpoint.hours {
         let before_anchor = anchor.is_some_and(|anchor| *hour < anchor);
         if before_anchor || (Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through)) {
-            dropped.extend(entry.snapshot.take());
+            if entry.snapshot.is_some() {
+                dropped.extend(Arc::make_mut(entry).snapshot.take());
+            }
         }
     }
     let revisions = &mut checkpoint.revisions;
     checkpoint.hours.retain(|hour, entry| {
-        let stays = *hour >= horizon || !entry.held || entry.snapshot.is_some();
+        let stays = *hour >= horizon || !entry.published || entry.snapshot.is_some();
         if stays {
             revisions.remove(hour);
         } else if entry.revision > 0 {
@@ -51,14 +57,13 @@ mod tests {
     use super::*;
     use crate::checkpoint::{HourEntry, HourSet};
 
-    fn checkpoint(hours: i64, held: bool) -> Checkpoint {
+    fn checkpoint(hours: i64, published: bool) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(0);
         checkpoint.closed_through = Some(Hour(hours - 1));
         for hour in 0..hours {
             let snapshot = Some(format!("s{hour}"));
-            checkpoint
-                .hours
-                .insert(Hour(hour), HourEntry { snapshot, held, revision: 1, ..HourEntry::default() });
+            let entry = HourEntry { snapshot, published, revision: 1, ..HourEntry::default() };
+            checkpoint.hours.insert(Hour(hour), entry.into());
         }
         checkpoint
     }
@@ -83,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dirty_hour_is_folded_again_from_is_kept_beyond_the_horizon() {
+    fn what_a_dirty_hour_is_recomputed_from_is_kept_beyond_the_horizon() {
         let mut checkpoint = checkpoint(40 * 24, true);
         prune(&mut checkpoint);
         assert_eq!(snapshots(&checkpoint).first(), Some(&(5 * 24 - 1)));

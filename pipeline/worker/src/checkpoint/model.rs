@@ -1,16 +1,17 @@
-//! A shard's checkpoint: who owned the shard, how far it is closed, and which files every hour consists of.
-//!
-//! Creating `checkpoint-<seq>` is the only decision of the protocol; what it does not admit does not exist.
+//! What a checkpoint says: who owned the shard, how far it is closed, and which files every hour consists of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::names::{self, Shard, Stamp};
+use super::hours::{HourSet, hour_map, hour_option, hour_text};
+use super::offsets::TopicOffsets;
+use crate::names::{Shard, Stamp};
 
 /// Version of the checkpoint's form.
 pub const FORMAT: u32 = 1;
@@ -29,8 +30,8 @@ pub struct Checkpoint {
     pub written_at: Timestamp,
     /// All owners so far, each with the first sequence number that is its own.
     pub owners: Vec<Owner>,
-    /// Progress by topic partition, in the form of the stream worker, who alone reads it.
-    pub offsets: BTreeMap<String, serde_json::Value>,
+    /// How far each topic's partition of this shard is read; a backfill carries it on.
+    pub offsets: BTreeMap<Text, TopicOffsets>,
     /// The last hour closed.
     #[serde(with = "hour_option")]
     pub closed_through: Option<Hour>,
@@ -40,7 +41,7 @@ pub struct Checkpoint {
     pub rules: Vec<RulesFrom>,
     /// Hours inside the horizon, and those that a table may not hold yet.
     #[serde(with = "hour_map")]
-    pub hours: BTreeMap<Hour, HourEntry>,
+    pub hours: BTreeMap<Hour, Arc<HourEntry>>,
     /// Files of dead letters that the dead-letter topic may not have yet.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub dead_letters: Vec<String>,
@@ -102,7 +103,7 @@ pub struct HourEntry {
     pub late_events: BTreeMap<OrganizationId, i64>,
     /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
     #[serde(skip)]
-    pub held: bool,
+    pub published: bool,
 }
 
 /// A table file.
@@ -163,143 +164,10 @@ impl Checkpoint {
         before.filter_map(|(hour, entry)| entry.snapshot.as_ref().map(|snapshot| (*hour, snapshot)))
     }
 
-    /// Notes that it is published: every table holds its hours, and needs no statistics of their files any more.
-    pub fn hours_are_held(&mut self) {
-        for entry in self.hours.values_mut() {
-            entry.held = true;
-            entry.tables.values_mut().for_each(|file| file.stats = None);
-        }
-    }
-
     /// Revision of an hour that is or was closed.
     pub fn revision_of(&self, hour: Hour) -> i64 {
         let entry = self.hours.get(&hour).map(|entry| entry.revision);
         entry.or(self.revisions.get(&hour).copied()).unwrap_or(0)
-    }
-}
-
-/// A set of hours, written as ranges.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HourSet(BTreeSet<Hour>);
-
-impl HourSet {
-    /// Adds an hour.
-    pub fn insert(&mut self, hour: Hour) {
-        self.0.insert(hour);
-    }
-
-    /// Adds all hours from the first to the last, inclusive.
-    pub fn insert_range(&mut self, first: Hour, last: Hour) {
-        self.0.extend((first.0..=last.0).map(Hour));
-    }
-
-    /// The earliest.
-    pub fn first(&self) -> Option<Hour> {
-        self.0.first().copied()
-    }
-
-    /// The earliest after `hour`.
-    pub fn first_after(&self, hour: Hour) -> Option<Hour> {
-        self.0.range(hour.next()..).next().copied()
-    }
-
-    /// Drops every hour up to and with `hour`.
-    pub fn clear_through(&mut self, hour: Hour) {
-        self.0 = self.0.split_off(&hour.next());
-    }
-
-    /// Drops the hours from `first` to `last`, both inclusive.
-    pub fn clear(&mut self, first: Hour, last: Hour) {
-        self.0.retain(|hour| !(first..=last).contains(hour));
-    }
-
-    /// Whether it has the hour.
-    pub fn contains(&self, hour: Hour) -> bool {
-        self.0.contains(&hour)
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl FromIterator<Hour> for HourSet {
-    fn from_iter<I: IntoIterator<Item = Hour>>(hours: I) -> Self {
-        Self(hours.into_iter().collect())
-    }
-}
-
-impl Serialize for HourSet {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut ranges: Vec<(Hour, Hour)> = Vec::new();
-        for hour in &self.0 {
-            match ranges.last_mut() {
-                Some((_, last)) if last.next() == *hour => *last = *hour,
-                _ => ranges.push((*hour, *hour)),
-            }
-        }
-        serializer.collect_seq(ranges.iter().map(|(first, last)| [first.to_string(), last.to_string()]))
-    }
-}
-
-impl<'de> Deserialize<'de> for HourSet {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut hours = Self::default();
-        for [first, last] in Vec::<[String; 2]>::deserialize(deserializer)? {
-            hours.insert_range(hour_text::parse(&first)?, hour_text::parse(&last)?);
-        }
-        Ok(hours)
-    }
-}
-
-/// Hours as text such as `2026-11-20T13`.
-mod hour_text {
-    use super::{Deserialize, Deserializer, Hour, Serializer, names};
-
-    pub fn parse<E: serde::de::Error>(text: &str) -> Result<Hour, E> {
-        names::parse_hour(text)
-            .ok_or_else(|| E::custom(format!("'{text}' is not an hour such as 2026-11-20T13")))
-    }
-
-    pub fn serialize<S: Serializer>(hour: &Hour, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(hour)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hour, D::Error> {
-        parse(&String::deserialize(deserializer)?)
-    }
-}
-
-/// An hour or null.
-mod hour_option {
-    use super::{Deserialize, Deserializer, Hour, Serialize, Serializer, hour_text};
-
-    pub fn serialize<S: Serializer>(hour: &Option<Hour>, serializer: S) -> Result<S::Ok, S::Error> {
-        hour.map(|hour| hour.to_string()).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hour>, D::Error> {
-        Option::<String>::deserialize(deserializer)?.map(|text| hour_text::parse(&text)).transpose()
-    }
-}
-
-/// A map by hour.
-mod hour_map {
-    use super::{BTreeMap, Deserialize, Deserializer, Hour, Serialize, Serializer, hour_text};
-
-    pub fn serialize<S: Serializer, T: Serialize>(
-        map: &BTreeMap<Hour, T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(map.iter().map(|(hour, value)| (hour.to_string(), value)))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<Hour, T>, D::Error> {
-        let named = BTreeMap::<String, T>::deserialize(deserializer)?;
-        named.into_iter().map(|(hour, value)| Ok((hour_text::parse(&hour)?, value))).collect()
     }
 }
 
@@ -335,7 +203,7 @@ mod tests {
         checkpoint.revisions.insert(Hour(3), 2);
         let file = FileEntry { path: "p".into(), bytes: 3, digest: "d".into(), stats: None };
         let entry = HourEntry { tables: [(Table::Hours, file)].into(), ..HourEntry::default() };
-        checkpoint.hours.insert(Hour(7), entry);
+        checkpoint.hours.insert(Hour(7), entry.into());
         let text = serde_json::to_string(&checkpoint).unwrap();
         assert!(
             text.contains(r#""dirty":[["1970-01-01T01","1970-01-01T03"],["1970-01-01T09","1970-01-01T09"]]"#),
@@ -349,7 +217,7 @@ mod tests {
         let mut checkpoint = checkpoint();
         for hour in 0..10 {
             let snapshot = Some(format!("s{hour}"));
-            checkpoint.hours.insert(Hour(hour), HourEntry { snapshot, ..HourEntry::default() });
+            checkpoint.hours.insert(Hour(hour), HourEntry { snapshot, ..HourEntry::default() }.into());
         }
         let newest = |checkpoint: &Checkpoint, hour| {
             checkpoint.snapshots_before(Hour(hour)).next().map(|found| found.0)

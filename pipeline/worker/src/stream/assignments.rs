@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
 
-use super::recover::Recovery;
-use super::shard::LiveShard;
-use super::{Slot, Worker, retry_at};
+use super::shard::{LiveShard, Recovery};
+use super::{Slot, Worker};
+use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
+use crate::root::Root;
 use crate::source::{Source, SourceError, Start};
 use crate::status::Dependency;
+
+/// How long a shard rests after another owner decided it, in microseconds: the group may be about to take it
+/// away.
+const CONFLICT_MICROS: i64 = 800_000;
 
 impl<S: Source> Worker<S> {
     /// Drops a shard's memory.
@@ -29,19 +34,20 @@ impl<S: Source> Worker<S> {
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided, the shard is dropped");
         self.ports.status.lock().counts.conflicts += 1;
-        self.load_anew(shard, retry_at(self.ports.shared.clock.now(), 3), 0).await;
+        let pause = Timestamp(self.ports.shared.clock.now().0 + CONFLICT_MICROS);
+        self.load_anew(shard, Backoff::not_before(backoff::STREAM, pause)).await;
     }
 
     /// Drops a shard's memory, to claim and load it once more if the group still assigns it.
-    pub(super) async fn load_anew(&mut self, shard: Shard, retry_at: Timestamp, failures: u32) {
+    pub(super) async fn load_anew(&mut self, shard: Shard, backoff: Backoff) {
         self.forget(shard);
         self.source.release(&[shard]).await;
-        self.slots.insert(shard, Slot::Waiting { retry_at, failures, ask: true });
+        self.slots.insert(shard, Slot::Waiting { backoff, ask: true });
     }
 
-    /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group does not
-    /// answer, it is asked again later: a member that is cut off must not take shards from others.
-    async fn still_assigned(&mut self, shard: Shard, failures: u32) -> bool {
+    /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group
+    /// does not answer, it is asked again later: a member that is cut off must not take shards from others.
+    async fn still_assigned(&mut self, shard: Shard, mut backoff: Backoff) -> bool {
         match self.source.assigned(shard).await {
             Ok(true) => return true,
             Ok(false) => {
@@ -49,8 +55,8 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
-                let retry_at = retry_at(self.ports.shared.clock.now(), failures);
-                self.slots.insert(shard, Slot::Waiting { retry_at, failures: failures + 1, ask: true });
+                backoff.fail(self.ports.shared.clock.now());
+                self.slots.insert(shard, Slot::Waiting { backoff, ask: true });
             }
         }
         false
@@ -59,46 +65,45 @@ impl<S: Source> Worker<S> {
     /// Claims and loads shards that wait for it, and starts reading them.
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let due: Vec<(Shard, u32, bool)> = self
-            .slots
-            .iter()
-            .filter_map(|(shard, slot)| match slot {
-                Slot::Waiting { retry_at, failures, ask } if *retry_at <= now => {
-                    Some((*shard, *failures, *ask))
-                }
-                _ => None,
-            })
-            .collect();
-        for (shard, failures, ask) in due {
-            if ask && !self.still_assigned(shard, failures).await {
+        let waiting = self.slots.iter().filter_map(|(shard, slot)| match slot {
+            Slot::Waiting { backoff, ask } if backoff.is_due(now) => Some((*shard, *backoff, *ask)),
+            _ => None,
+        });
+        let due: Vec<(Shard, Backoff, bool)> = waiting.collect();
+        for (shard, backoff, ask) in due {
+            if ask && !self.still_assigned(shard, backoff).await {
                 continue;
             }
             self.claims += 1;
             let mut recovery = Recovery {
-                ports: &self.ports,
+                ports: &self.ports.shared,
+                counter: &self.counter,
                 owner: format!("{}c{}", self.options.owner, self.claims).into(),
                 rules: &mut self.rules,
                 configured: &self.options.rules,
                 topics: &self.topics,
             };
             let loaded = match recovery.take(shard).await {
-                Ok(live) => {
-                    self.source.start(shard, live.starts()).await.map(|()| live).map_err(WorkerError::from)
-                }
+                Ok(live) => self
+                    .source
+                    .start(shard, live.topics().starts())
+                    .await
+                    .map(|()| live)
+                    .map_err(WorkerError::from),
                 Err(error) => Err(error),
             };
-            let slot = self.slot(shard, loaded, failures)?;
+            let slot = self.slot(shard, loaded, backoff)?;
             self.slots.insert(shard, slot);
         }
         Ok(())
     }
 
     /// What becomes of a shard once loading it was tried.
-    fn slot(&self, shard: Shard, loaded: Result<LiveShard>, failures: u32) -> Result<Slot> {
+    fn slot(&self, shard: Shard, loaded: Result<LiveShard>, mut backoff: Backoff) -> Result<Slot> {
         match loaded {
             Ok(live) => {
-                let closed_through = live.draft.closed_through.map(tracing::field::display);
-                tracing::info!(shard, seq = live.draft.seq, closed_through, "loaded");
+                let closed_through = live.decided().closed_through.map(tracing::field::display);
+                tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");
                 Ok(Slot::Live(Box::new(live)))
             }
             Err(
@@ -113,8 +118,8 @@ impl<S: Source> Worker<S> {
                 if matches!(error, WorkerError::Source(_)) {
                     status.waits.insert(Dependency::Kafka, error.to_string().into());
                 }
-                let retry_at = retry_at(self.ports.shared.clock.now(), failures);
-                Ok(Slot::Waiting { retry_at, failures: failures + 1, ask: true })
+                backoff.fail(self.ports.shared.clock.now());
+                Ok(Slot::Waiting { backoff, ask: true })
             }
             Err(error) => Err(error),
         }
@@ -123,16 +128,41 @@ impl<S: Source> Worker<S> {
     /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
     pub(super) async fn restart(&mut self, shard: Shard) -> Result<()> {
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let starts: BTreeMap<Text, Start> = live.starts();
+        let starts: BTreeMap<Text, Start> = live.topics().starts();
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
         match self.source.start(shard, starts).await {
             Err(SourceError::Unavailable(cause)) => {
                 tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
-                self.load_anew(shard, retry_at(self.ports.shared.clock.now(), 0), 1).await;
+                let mut backoff = Backoff::new(backoff::STREAM);
+                backoff.fail(self.ports.shared.clock.now());
+                self.load_anew(shard, backoff).await;
                 Ok(())
             }
             started => Ok(started?),
         }
+    }
+}
+
+/// Every topic must have as many partitions as the root has shards.
+pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
+    let sentence = |topic: &Text, partitions: u32| match partitions {
+        0 => format!(
+            "Kafka has no topic '{topic}'; create it with {} partitions, or mend kafka.topics",
+            root.shards
+        ),
+        _ => format!(
+            "topic '{topic}' has {partitions} partitions, the root {} shards; all topics of one root need as many \
+             partitions as it has shards: for more, make new topics and fold the events into a new root",
+            root.shards
+        ),
+    };
+    let wrong = topics.iter().find(|(_, partitions)| **partitions != u32::from(root.shards));
+    match wrong {
+        Some((topic, partitions)) => Err(WorkerError::Configuration(sentence(topic, *partitions))),
+        None if topics.is_empty() => {
+            Err(WorkerError::Configuration("kafka.topics names no topic; name those with events".into()))
+        }
+        None => Ok(()),
     }
 }

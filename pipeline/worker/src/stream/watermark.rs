@@ -1,19 +1,20 @@
-//! Progress of a shard's topic partitions, and the watermark that follows from it.
+//! How far a shard's topic partitions are read, and the watermark that follows from it.
 //!
-//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). A partition is
-//! idle, and left out, when a broker has confirmed that its end is reached and nothing newer has come for `idle_after`.
-//! At its end it never holds the watermark more than `max_hold` behind the wall clock. It decides when hours close and
-//! nothing else: what closes too early is mended by restatement.
+//! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). A
+//! partition is idle, and left out, when a broker has confirmed that its end is reached and nothing newer has
+//! come for `idle_after`. At its end it never holds the watermark more than `max_hold` behind the wall clock.
+//! It decides when hours close and nothing else: what closes too early is mended by restatement.
 
+use std::collections::BTreeMap;
+
+use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::snapshot::hex;
+use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::source::{Message, Start};
 
-/// How long a broker's word counts that a partition's end is reached, in microseconds: the source asks every few
-/// seconds, and a broker that does not answer is not an end.
+/// How long a broker's word counts that a partition's end is reached, in microseconds: the source asks every
+/// few seconds, and a broker that does not answer is not an end.
 const CONFIRMED_MICROS: i64 = 30_000_000;
 
 /// How the watermark is found, in microseconds.
@@ -27,49 +28,11 @@ pub struct WatermarkRule {
     pub max_hold: i64,
 }
 
-/// The last record taken from a topic partition: what tells a topic that was made anew, or whose log diverged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LastRecord {
-    /// Its offset.
-    pub offset: i64,
-    /// Its timestamp in milliseconds.
-    pub timestamp_millis: i64,
-    /// Digest of its key and value.
-    pub checksum: String,
-}
-
-impl LastRecord {
-    /// Of a message.
-    pub fn of(message: &Message) -> Self {
-        let mut hash = Sha256::new();
-        for part in [&message.key, &message.value] {
-            let length = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
-            hash.update(length.to_le_bytes());
-            hash.update(part.as_deref().unwrap_or_default());
-        }
-        let checksum = hex(&hash.finalize()[..8]);
-        Self { offset: message.offset, timestamp_millis: message.timestamp_millis, checksum }
-    }
-}
-
-/// A topic partition as a checkpoint has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Offsets {
-    /// The next offset to read; none: the earliest.
-    pub next: Option<i64>,
-    /// The record before it.
-    pub last: Option<LastRecord>,
-    /// The largest event time taken.
-    pub max_event_time: Option<Timestamp>,
-}
-
 /// A topic partition as it is read.
 #[derive(Clone, Debug, Default)]
 pub struct TopicProgress {
     /// As the next checkpoint will have it, but for `last`.
-    pub offsets: Offsets,
+    pub offsets: TopicOffsets,
     /// The last message taken since then.
     pub last: Option<Message>,
     /// The record with which reading must begin, while nothing has been read.
@@ -82,7 +45,7 @@ pub struct TopicProgress {
 
 impl TopicProgress {
     /// Of a checkpoint, to be read from now on.
-    pub fn new(offsets: Offsets, now: Timestamp) -> Self {
+    pub fn new(offsets: TopicOffsets, now: Timestamp) -> Self {
         let verify = offsets.last.clone();
         Self { offsets, last: None, verify, grown_at: now, end: None }
     }
@@ -122,14 +85,14 @@ impl TopicProgress {
         }
     }
 
-    /// Whether this end lies before the record that is to be compared, so that it will never come: a topic made anew, as
-    /// long as what was read of the old one but for its last record.
+    /// Whether this end lies before the record that is to be compared, so that it will never come: a topic
+    /// made anew, as long as what was read of the old one but for its last record.
     pub fn ends_before_last(&self, end: i64) -> bool {
         self.verify.as_ref().is_some_and(|last| end <= last.offset)
     }
 
-    /// Notes that a broker has confirmed the end; whether that moves the next offset, which the next checkpoint is to
-    /// say.
+    /// Notes that a broker has confirmed the end; whether that moves the next offset, which the next
+    /// checkpoint is to say.
     pub fn confirm_end(&mut self, offset: i64, now: Timestamp) -> bool {
         self.end = Some((offset, now));
         // All before the end is told: what lies between are offsets without a record.
@@ -161,8 +124,86 @@ impl TopicProgress {
     }
 }
 
+/// All topic partitions of a shard.
+#[derive(Debug)]
+pub struct Topics {
+    progress: BTreeMap<Text, TopicProgress>,
+    watermark: Option<Timestamp>,
+    /// Whether any has moved since the last checkpoint was sealed.
+    moved: bool,
+}
+
+impl Topics {
+    /// Of a checkpoint, to be read from now on.
+    pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: Timestamp) -> Self {
+        let progress = offsets.into_iter().map(|(topic, offsets)| (topic, TopicProgress::new(offsets, now)));
+        Self { progress: progress.collect(), watermark: None, moved: false }
+    }
+
+    /// One of them.
+    pub fn get_mut(&mut self, topic: &Text) -> Option<&mut TopicProgress> {
+        self.progress.get_mut(topic)
+    }
+
+    /// Each with its topic.
+    pub fn iter(&self) -> impl Iterator<Item = (&Text, &TopicProgress)> {
+        self.progress.iter()
+    }
+
+    /// Notes that the next checkpoint is to say something new of them.
+    pub fn note_moved(&mut self) {
+        self.moved = true;
+    }
+
+    /// Whether the next checkpoint has something new to say of them.
+    pub fn have_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// The watermark, which never goes back.
+    pub fn watermark(&self) -> Option<Timestamp> {
+        self.watermark
+    }
+
+    /// Moves the watermark to where the topic partitions let it be.
+    pub fn move_watermark(&mut self, now: Timestamp, rule: &WatermarkRule) {
+        self.watermark = self.watermark.max(watermark(self.progress.values(), now, rule));
+    }
+
+    /// Whether any has read a record that can be compared with what Kafka has.
+    pub fn have_read(&self) -> bool {
+        self.progress.values().any(TopicProgress::has_read)
+    }
+
+    /// Has the last record of each compared with what Kafka has, once reading starts anew.
+    pub fn compare_again(&mut self) {
+        self.progress.values_mut().for_each(TopicProgress::compare_again);
+    }
+
+    /// Where reading of each topic starts.
+    pub fn starts(&self) -> BTreeMap<Text, Start> {
+        self.progress.iter().map(|(topic, progress)| (topic.clone(), progress.start())).collect()
+    }
+
+    /// Next offsets by topic.
+    pub fn next_offsets(&self) -> BTreeMap<Text, i64> {
+        let next = self.progress.iter().filter_map(|(topic, progress)| Some((topic, progress.offsets.next?)));
+        next.map(|(topic, next)| (topic.clone(), next)).collect()
+    }
+
+    /// What the next checkpoint says of them, which is sealed now.
+    pub fn take_offsets(&mut self) -> BTreeMap<Text, TopicOffsets> {
+        self.moved = false;
+        let offsets = self.progress.iter_mut().map(|(topic, progress)| {
+            progress.note_last();
+            (topic.clone(), progress.offsets.clone())
+        });
+        offsets.collect()
+    }
+}
+
 /// The watermark over a shard's topic partitions, none while one of them has not begun.
-pub fn watermark<'a>(
+fn watermark<'a>(
     topics: impl Iterator<Item = &'a TopicProgress> + Clone,
     now: Timestamp,
     rule: &WatermarkRule,
@@ -186,7 +227,7 @@ mod tests {
     }
 
     fn topic(next: i64, seen: Option<i64>) -> TopicProgress {
-        let offsets = Offsets { next: Some(next), last: None, max_event_time: seen.map(at) };
+        let offsets = TopicOffsets { next: Some(next), last: None, max_event_time: seen.map(at) };
         TopicProgress::new(offsets, at(1_000))
     }
 

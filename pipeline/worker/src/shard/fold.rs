@@ -1,4 +1,7 @@
-//! Folding of a shard's window of hours, hour by hour, all organizations on all cores: what worker and backfill share.
+//! Folding of windows of hours, hour by hour, all organizations on all cores.
+//!
+//! An organization is the unit of a fold: what it comes to stays by itself, with its own digest, until it is
+//! encoded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +13,18 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use rayon::prelude::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, ShardState};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::{Archive, FormatError};
-use crate::snapshot::{self, OrganizationState, PackedState, ShardState};
 
 /// An event's kind and canonical body.
 pub type Body = (EventKind, Box<[u8]>);
 
 /// One organization's folded hour.
-pub struct FoldedHour {
+pub struct OrganizationHour {
     /// Its rows.
     pub tables: HourTables,
     /// Its state at the hour's end.
@@ -31,54 +33,41 @@ pub struct FoldedHour {
     pub digest: [u8; 32],
 }
 
-/// Digest of a shard's state at the end of an hour, from those of its organizations.
-pub fn state_digest(organizations: &[FoldedHour]) -> String {
-    snapshot::shard_digest(
-        organizations.iter().map(|folded| (&folded.packed.organization_id, &folded.digest)),
-    )
-}
-
-/// The first hour from `emit_from` on at whose end the state is the one that the checkpoint has recorded, and behind
-/// which nothing is dirty that lacks a base of its own: folding again may end there.
-pub fn converged(
-    checkpoint: &Checkpoint,
-    folded: &BTreeMap<Hour, Vec<FoldedHour>>,
-    emit_from: Hour,
-) -> Option<Hour> {
-    let has_later_base = |hour: Hour| {
-        checkpoint.dirty.first_after(hour).is_none_or(|dirty| {
-            checkpoint.hours.range(hour.next()..dirty).any(|(_, entry)| entry.snapshot.is_some())
-        })
-    };
-    let mut hours = folded.range(emit_from..);
-    let recorded = hours.find(|(hour, organizations)| {
-        let entry = checkpoint.hours.get(hour);
-        entry.is_some_and(|entry| entry.state == state_digest(organizations)) && has_later_base(**hour)
-    });
-    recorded.map(|(hour, _)| *hour)
-}
-
 /// Consecutive hours of one shard, with everything that folding them takes.
 pub struct Window {
     /// The hours with their rules, ascending.
     pub hours: Vec<(Hour, Arc<Rules>)>,
     /// Archive files of these hours.
     pub files: Vec<(Hour, Bytes)>,
-    /// Events of these hours that are not read from files.
-    pub bodies: BTreeMap<Hour, Vec<Body>>,
+    /// Events of these hours that are in memory.
+    pub bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     /// State before the first hour.
     pub states: ShardState,
 }
 
-/// The hours of a window, folded, and the state at the end of the last.
-pub type FoldedShard = (BTreeMap<Hour, Vec<FoldedHour>>, ShardState);
+/// A folded window.
+#[derive(Default)]
+pub struct FoldedWindow {
+    /// Its hours, each with its organizations, ascending.
+    pub hours: BTreeMap<Hour, Vec<OrganizationHour>>,
+    /// State at the end of the last hour.
+    pub states: ShardState,
+}
+
+impl FoldedWindow {
+    /// Rows of `cost_allocation` over all hours.
+    pub fn rows(&self) -> u64 {
+        let organizations = self.hours.values().flatten();
+        organizations.map(|folded| folded.tables.cost_allocation.len() as u64).sum()
+    }
+}
 
 /// A window on its way.
 struct Course {
     hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
     files: BTreeMap<Hour, Vec<Bytes>>,
-    bodies: BTreeMap<Hour, Vec<Body>>,
-    folded: FoldedShard,
+    bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
+    folded: FoldedWindow,
 }
 
 /// One shard's hour that is about to be folded.
@@ -87,26 +76,29 @@ struct ShardHour {
     hour: Hour,
     rules: Arc<Rules>,
     files: Vec<Bytes>,
-    bodies: Vec<Body>,
+    bodies: Arc<Vec<Body>>,
     states: ShardState,
 }
 
 /// One organization's part of it.
-struct Item {
+struct OrganizationPart {
     shard: Shard,
     hour: Hour,
     rules: Arc<Rules>,
     organization_id: OrganizationId,
-    state: Option<OrganizationState>,
+    state: Option<Arc<OrganizationState>>,
     events: Vec<EventRecord>,
 }
 
-/// Folds windows of several shards on all cores, hour by hour: events take several times as much memory once they are
-/// decoded, so only one hour of each shard is at a time. It blocks: call it off the async threads.
+/// Folds windows of several shards on all cores, hour by hour: events take several times as much memory once
+/// they are decoded, so only one hour of each shard is at a time. It blocks: call it off the async threads.
 ///
 /// # Errors
 /// When an archive file is damaged, or the engine refuses an hour.
-pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<BTreeMap<Shard, FoldedShard>> {
+pub fn fold(
+    archive: &dyn Archive,
+    windows: BTreeMap<Shard, Window>,
+) -> Result<BTreeMap<Shard, FoldedWindow>> {
     let mut courses: BTreeMap<Shard, Course> =
         windows.into_iter().map(|(shard, window)| (shard, Course::of(window))).collect();
     loop {
@@ -115,16 +107,28 @@ pub fn fold(archive: &dyn Archive, windows: BTreeMap<Shard, Window>) -> Result<B
         if next.is_empty() {
             return Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect());
         }
-        let items: Vec<Vec<Item>> =
+        let items: Vec<Vec<OrganizationPart>> =
             next.into_par_iter().map(|hour| organizations(archive, hour)).collect::<Result<_>>()?;
-        let items: Vec<Item> = items.into_iter().flatten().collect();
+        let items: Vec<OrganizationPart> = items.into_iter().flatten().collect();
         let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
         for Folded { shard, hour, organization_id, state, tables } in folded {
             let Some(course) = courses.get_mut(&shard) else { continue };
-            course.folded.0.entry(hour).or_default().push(tables);
-            course.folded.1.insert(organization_id, state);
+            course.folded.hours.entry(hour).or_default().push(tables);
+            course.folded.states.insert(organization_id, Arc::new(state));
         }
     }
+}
+
+/// Folds windows off the async threads.
+///
+/// # Errors
+/// See [`fold`].
+pub async fn fold_aside(
+    archive: &Arc<dyn Archive>,
+    windows: BTreeMap<Shard, Window>,
+) -> Result<BTreeMap<Shard, FoldedWindow>> {
+    let archive = Arc::clone(archive);
+    tokio::task::spawn_blocking(move || fold(&*archive, windows)).await?
 }
 
 impl Course {
@@ -134,7 +138,12 @@ impl Course {
         for (hour, bytes) in files {
             by_hour.entry(hour).or_default().push(bytes);
         }
-        Self { hours: hours.into_iter(), files: by_hour, bodies, folded: (BTreeMap::new(), states) }
+        Self {
+            hours: hours.into_iter(),
+            files: by_hour,
+            bodies,
+            folded: FoldedWindow { hours: BTreeMap::new(), states },
+        }
     }
 
     fn next(&mut self, shard: Shard) -> Option<ShardHour> {
@@ -145,13 +154,13 @@ impl Course {
             rules,
             files: self.files.remove(&hour).unwrap_or_default(),
             bodies: self.bodies.remove(&hour).unwrap_or_default(),
-            states: std::mem::take(&mut self.folded.1),
+            states: std::mem::take(&mut self.folded.states),
         })
     }
 }
 
 /// Decodes an hour's events, and sorts states and events by organization, ascending.
-fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Item>> {
+fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<OrganizationPart>> {
     let ShardHour { shard, hour, rules, files, bodies, states } = of;
     let mut decoded: Vec<Vec<EventRecord>> = files
         .into_par_iter()
@@ -161,19 +170,20 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Item>> {
             Ok(records)
         })
         .collect::<Result<_>>()?;
-    let in_memory = bodies.into_par_iter().map(|(kind, body)| {
-        let event = prorata_schemas::body::decode(kind, &body)
+    let in_memory = bodies.par_iter().map(|(kind, body)| {
+        let event = prorata_schemas::body::decode(*kind, body)
             .map_err(|reject| damaged((shard, hour), reject.to_string()))?;
-        Ok(EventRecord { event, body })
+        Ok(EventRecord { event, body: body.clone() })
     });
     decoded.push(in_memory.collect::<Result<_>>()?);
     let new = |organization_id: OrganizationId| {
         let rules = Arc::clone(&rules);
-        Item { shard, hour, rules, organization_id, state: None, events: Vec::new() }
+        OrganizationPart { shard, hour, rules, organization_id, state: None, events: Vec::new() }
     };
-    let mut items: BTreeMap<OrganizationId, Item> = BTreeMap::new();
+    let mut items: BTreeMap<OrganizationId, OrganizationPart> = BTreeMap::new();
     for (organization_id, state) in states {
-        items.insert(organization_id.clone(), Item { state: Some(state), ..new(organization_id) });
+        items
+            .insert(organization_id.clone(), OrganizationPart { state: Some(state), ..new(organization_id) });
     }
     for record in decoded.into_iter().flatten() {
         let organization_id = record.event.organization_id.clone();
@@ -189,14 +199,14 @@ struct Folded {
     hour: Hour,
     organization_id: OrganizationId,
     state: OrganizationState,
-    tables: FoldedHour,
+    tables: OrganizationHour,
 }
 
 /// Folds an organization's hour.
-fn fold_organization(item: Item) -> Result<Folded> {
-    let Item { shard, hour, rules, organization_id, state, events } = item;
+fn fold_organization(item: OrganizationPart) -> Result<Folded> {
+    let OrganizationPart { shard, hour, rules, organization_id, state, events } = item;
     let new = || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None };
-    let before = state.unwrap_or_else(new);
+    let before = state.map_or_else(new, Arc::unwrap_or_clone);
     let closed = prorata_engine::close_hour(before.state, hour, events, &rules);
     let (state, tables) = closed.map_err(|source| {
         let organization = organization_id.to_string();
@@ -207,7 +217,7 @@ fn fold_organization(item: Item) -> Result<Folded> {
     let packed = snapshot::pack(&organization_id, &state)
         .map_err(|error| FormatError::new("encode a state", error))?;
     let digest = snapshot::state_digest(&packed);
-    Ok(Folded { shard, hour, organization_id, state, tables: FoldedHour { tables, packed, digest } })
+    Ok(Folded { shard, hour, organization_id, state, tables: OrganizationHour { tables, packed, digest } })
 }
 
 /// Reads a file of a shard's hour in our own archive: every record must be an event.
@@ -232,7 +242,8 @@ pub fn read_archive(
     damage.map_or(Ok(()), |cause| Err(damaged(of, cause)))
 }
 
-/// Those of these events that none of the files of a shard's hour holds, each once, in the order of their bodies.
+/// Those of these events that none of the files of a shard's hour holds, each once, in the order of their
+/// bodies.
 ///
 /// # Errors
 /// What is damaged, and where.

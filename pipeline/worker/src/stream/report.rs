@@ -1,4 +1,4 @@
-//! The worker's status, told once a round.
+//! The worker's status, reported once a round.
 
 use std::time::Instant;
 
@@ -8,22 +8,23 @@ use crate::source::Source;
 use crate::status::{Dependency, ShardStatus, TopicStatus};
 
 impl<S: Source> Worker<S> {
-    pub(super) fn tell(&self) {
+    /// Reports how every shard does.
+    pub(super) fn report_status(&self) {
         let now = self.ports.shared.clock.now();
         let shard_status = |live: &LiveShard| ShardStatus {
             loaded: true,
-            seq: live.draft.seq - 1,
-            checkpoint_at: Some(live.decided_at),
-            published_at: if live.unpublished { live.published_at } else { Some(live.decided_at) },
-            watermark: live.watermark,
-            closed_through: live.draft.closed_through,
-            oldest_open_hour: live.open.keys().next().copied(),
-            dirty_from: live.draft.dirty.first(),
-            organizations: live.states.as_ref().map_or(0, |states| states.len() as u64),
-            state_bytes: live.state_bytes,
+            seq: live.decided().seq,
+            checkpoint_at: Some(live.decided_at()),
+            published_at: live.published_at(),
+            watermark: live.topics().watermark(),
+            closed_through: live.next().closed_through,
+            oldest_open_hour: live.oldest_open_hour(),
+            dirty_from: live.next().dirty.first(),
+            organizations: live.organizations(),
+            state_bytes: live.state_bytes(),
             open_bytes: live.bytes(),
             topics: live
-                .topics
+                .topics()
                 .iter()
                 .map(|(topic, progress)| {
                     let status = TopicStatus {
@@ -44,13 +45,13 @@ impl<S: Source> Worker<S> {
         let loaded = self.slots.values().all(|slot| matches!(slot, Slot::Live(_)));
         let mut status = self.ports.status.lock();
         status.ticked = Some(Instant::now());
-        status.ready = self.assigned && !self.cut_off && loaded;
+        status.ready = self.contact.is_assigned() && loaded;
         status.shards = shards;
         if self.backlog.is_empty() {
             status.waits.remove(&Dependency::Registry);
         }
         if self.slots.is_empty() {
-            // Nobody asks them any more.
+            // The worker no longer asks them.
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);
         }

@@ -23,7 +23,7 @@ use crate::shard::Ports;
 use crate::status::{Dependency, Status, Wait};
 
 /// A port that reports its answers.
-struct Heard<P: ?Sized> {
+struct Observed<P: ?Sized> {
     port: Arc<P>,
     reports: Arc<Reports>,
 }
@@ -47,10 +47,10 @@ enum Request {
 }
 
 /// The same ports, which report their answers.
-pub(super) fn heard(ports: StreamPorts) -> StreamPorts {
+pub(super) fn observed(ports: StreamPorts) -> StreamPorts {
     let reports = Arc::new(Reports { status: Arc::clone(&ports.status), failed: Mutex::default() });
-    let store = Arc::new(Heard { port: Arc::clone(&ports.shared.store), reports: Arc::clone(&reports) });
-    let tables = Arc::new(Heard { port: Arc::clone(&ports.shared.tables), reports });
+    let store = Arc::new(Observed { port: Arc::clone(&ports.shared.store), reports: Arc::clone(&reports) });
+    let tables = Arc::new(Observed { port: Arc::clone(&ports.shared.tables), reports });
     StreamPorts { shared: Ports { store, tables, ..ports.shared }, ..ports }
 }
 
@@ -110,7 +110,7 @@ impl Reports {
 }
 
 #[async_trait]
-impl ObjectStore for Heard<dyn ObjectStore> {
+impl ObjectStore for Observed<dyn ObjectStore> {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
         let result = self.port.get(path).await;
         // A write whose answer was lost is over once the object is found.
@@ -142,7 +142,7 @@ impl ObjectStore for Heard<dyn ObjectStore> {
 }
 
 #[async_trait]
-impl TableCommitter for Heard<dyn TableCommitter> {
+impl TableCommitter for Observed<dyn TableCommitter> {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         self.reports.table(table, self.port.load(table).await)
     }

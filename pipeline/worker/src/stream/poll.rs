@@ -1,13 +1,16 @@
-//! What the source tells: shards that come and go, messages, ends.
+//! What the source says: shards that come and go, messages, ends, and silence.
 
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 
+use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
-use super::progress::TopicProgress;
-use super::{Item, Slot, Worker, check_partitions, micros, retry_at};
+use super::shard::LiveShard;
+use super::tasks::Task;
+use super::{Item, Slot, Worker, micros};
+use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Signal, Source, SourceError};
@@ -16,50 +19,79 @@ use crate::status::Dependency;
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
 
-/// How long Kafka may tell nothing before the worker gives up, in microseconds: 10 minutes.
-const DEAF_MICROS: i64 = 600_000_000;
+/// How long Kafka may say nothing before the worker gives up, in microseconds: 10 minutes. That is longer
+/// than a rolling restart of brokers takes, and a new process may find what this one does not.
+const SILENCE_MAX_MICROS: i64 = 600_000_000;
 
-/// How long before the worker says that it waits for Kafka, in microseconds.
+/// How long before the worker says that it waits for Kafka, in microseconds: ends are confirmed every few
+/// seconds.
 const QUIET_MICROS: i64 = 15_000_000;
 
+/// What the group and its brokers were last known to do.
+#[derive(Debug)]
+pub(super) struct Contact {
+    /// Whether the group has assigned anything yet, even if it was no shard.
+    assigned: bool,
+    /// Whether the group has taken all shards away, and has not assigned any since, not even none.
+    cut_off: bool,
+    /// When the source was last polled.
+    polled_at: Timestamp,
+    /// Since when Kafka has been polled, and has said nothing.
+    silent_since: Option<Timestamp>,
+    /// When the source last said anything.
+    last_event_at: Timestamp,
+}
+
+impl Contact {
+    /// None yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self { assigned: false, cut_off: false, polled_at: now, silent_since: None, last_event_at: now }
+    }
+
+    /// Whether the group has said which shards are this worker's, and has not taken that back.
+    pub fn is_assigned(&self) -> bool {
+        self.assigned && !self.cut_off
+    }
+}
+
 impl<S: Source> Worker<S> {
-    /// Takes what the source tells.
-    pub(super) async fn listen(&mut self, wait: Duration) -> Result<()> {
+    /// Handles what the source says.
+    pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
         let began = self.ports.shared.clock.now();
-        if began.0 - self.listened_at.0 > QUIET_MICROS {
-            // What was not listened to has not been silent.
-            self.deaf_since = None;
+        if began.0 - self.contact.polled_at.0 > QUIET_MICROS {
+            // A source that was not polled has not been silent.
+            self.contact.silent_since = None;
         }
-        self.listened_at = began;
+        self.contact.polled_at = began;
         let signals = match self.source.poll(wait).await {
             Ok(signals) => signals,
-            Err(error) => return self.endure(error).await,
+            Err(error) => return self.wait_for_kafka(error).await,
         };
         if signals.is_empty() {
-            if self.slots.is_empty() && !self.cut_off {
-                // Nothing is to be heard.
+            if self.slots.is_empty() && !self.contact.cut_off {
+                // There is nothing to say.
                 self.ports.status.lock().waits.remove(&Dependency::Kafka);
             }
-            return self.hear_nothing();
+            return self.note_silence();
         }
-        self.deaf_since = None;
+        self.contact.silent_since = None;
         self.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
         let now = self.ports.shared.clock.now();
-        let silent = now.0.saturating_sub(self.heard_at.0) > micros(self.options.compare_after);
-        self.heard_at = now;
+        let silent = now.0.saturating_sub(self.contact.last_event_at.0) > micros(self.options.compare_after);
+        self.contact.last_event_at = now;
         if silent {
-            return self.heed_after_silence(signals).await;
+            return self.handle_after_silence(signals).await;
         }
         for signal in signals {
-            self.heed(signal).await?;
+            self.handle(signal).await?;
         }
         Ok(())
     }
 
-    /// Heeds signals, but for those of shards that are read once more: while nothing was heard, a topic may have been
-    /// made anew and have grown beyond what was read, and would look as if it went on.
-    async fn heed_after_silence(&mut self, signals: Vec<Signal>) -> Result<()> {
+    /// Handles signals, except those of shards that are read once more: during the silence a topic may have
+    /// been made anew and have grown beyond what was read, and would look as if it went on.
+    async fn handle_after_silence(&mut self, signals: Vec<Signal>) -> Result<()> {
         let of = |signal: &Signal| match signal {
             Signal::Messages(messages) => messages.first().map(|message| message.partition),
             Signal::End { partition, .. } => Some(*partition),
@@ -68,38 +100,41 @@ impl<S: Source> Worker<S> {
         let (read, told): (Vec<Signal>, Vec<Signal>) =
             signals.into_iter().partition(|signal| of(signal).is_some());
         for signal in told {
-            self.heed(signal).await?;
+            self.handle(signal).await?;
         }
-        let again: Vec<Shard> = self.live().filter(|live| live.has_read()).map(|live| live.shard).collect();
+        let again: Vec<Shard> = {
+            let read = self.live().filter(|live| live.topics().have_read());
+            read.map(LiveShard::shard).collect()
+        };
         for shard in &again {
             if let Some(live) = self.live_mut(*shard) {
-                live.topics.values_mut().for_each(TopicProgress::compare_again);
+                live.topics_mut().compare_again();
             }
             self.restart(*shard).await?;
         }
         for signal in read.into_iter().filter(|signal| of(signal).is_none_or(|shard| !again.contains(&shard)))
         {
-            self.heed(signal).await?;
+            self.handle(signal).await?;
         }
         Ok(())
     }
 
-    /// Of a shard that is read, messages or ends are told every few seconds, and who has lost all shards is assigned
-    /// some, or none, soon: silence means that no broker answers. It is borne, but not for ever: a new process may find
-    /// what this one does not.
-    fn hear_nothing(&mut self) -> Result<()> {
+    /// While a shard is read, the source says something every few seconds, and a member that has lost all
+    /// shards is soon assigned some, or none. Silence means that no broker answers. The worker waits, but not
+    /// for ever.
+    fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        if self.live().next().is_none() && !self.cut_off {
-            self.deaf_since = None;
+        if self.live().next().is_none() && !self.contact.cut_off {
+            self.contact.silent_since = None;
             return Ok(());
         }
-        let silence = now.0 - self.deaf_since.get_or_insert(now).0;
+        let silence = now.0 - self.contact.silent_since.get_or_insert(now).0;
         if silence > QUIET_MICROS {
             let cause = format!("no broker has told anything for {} s", silence / 1_000_000);
             let error = SourceError::Unavailable(cause);
             let mut status = self.ports.status.lock();
             status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string().into());
-            if silence > DEAF_MICROS {
+            if silence > SILENCE_MAX_MICROS {
                 return Err(error.into());
             }
         }
@@ -107,7 +142,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Waits a little where Kafka is only unavailable.
-    async fn endure(&mut self, error: SourceError) -> Result<()> {
+    async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
         tracing::warn!(cause, "Kafka is unavailable, it is asked again");
         {
@@ -116,21 +151,21 @@ impl<S: Source> Worker<S> {
             status.waits.insert(Dependency::Kafka, error.to_string().into());
         }
         self.ports.shared.clock.pause(Duration::from_millis(500)).await;
-        self.hear_nothing()
+        self.note_silence()
     }
 
-    async fn heed(&mut self, signal: Signal) -> Result<()> {
+    async fn handle(&mut self, signal: Signal) -> Result<()> {
         match signal {
             Signal::Assigned(shards) => self.assign(shards).await?,
             Signal::Revoked(shards) => {
                 tracing::info!(?shards, "the group takes shards back");
                 self.ports.status.lock().counts.rebalances += 1;
-                self.let_go(&shards).await;
+                self.revoke(&shards).await;
                 self.source.release(&shards).await;
             }
             Signal::Lost(shards) => {
                 tracing::warn!(?shards, "the group has given shards to others");
-                self.cut_off = true;
+                self.contact.cut_off = true;
                 self.ports.status.lock().counts.rebalances += 1;
                 shards.iter().for_each(|shard| self.forget(*shard));
                 self.source.release(&shards).await;
@@ -139,7 +174,8 @@ impl<S: Source> Worker<S> {
             Signal::End { topic, partition, offset } => {
                 self.backlog.push_back(Item::End { topic, shard: partition, offset });
             }
-            // In its order: reading starts anew behind what came before it, and what came after it is read again.
+            // In its order: reading starts anew behind what came before it, and what came after it is read
+            // again.
             Signal::OffsetsLost { topic, partition, cause } => {
                 self.backlog.push_back(Item::Lost { topic, shard: partition, cause });
             }
@@ -149,7 +185,7 @@ impl<S: Source> Worker<S> {
 
     async fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
         tracing::info!(?shards, "the group assigns shards");
-        (self.assigned, self.cut_off) = (true, false);
+        (self.contact.assigned, self.contact.cut_off) = (true, false);
         self.ports.status.lock().counts.rebalances += 1;
         match self.source.partitions().await {
             Ok(topics) => check_partitions(&topics, &self.root)?,
@@ -159,7 +195,9 @@ impl<S: Source> Worker<S> {
         }
         let now = self.ports.shared.clock.now();
         for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
-            self.slots.entry(shard).or_insert(Slot::Waiting { retry_at: now, failures: 0, ask: false });
+            self.slots
+                .entry(shard)
+                .or_insert(Slot::Waiting { backoff: Backoff::not_before(backoff::STREAM, now), ask: false });
         }
         Ok(())
     }
@@ -172,13 +210,13 @@ impl<S: Source> Worker<S> {
                 Item::End { topic, shard, offset } => {
                     let now = self.ports.shared.clock.now();
                     let Some(live) = self.live_mut(shard) else { continue };
-                    let Some(progress) = live.topics.get_mut(&topic) else { continue };
+                    let Some(progress) = live.topics_mut().get_mut(&topic) else { continue };
                     if progress.ends_before_last(offset) {
                         let cause = format!("Kafka has {offset} as its end, and more had been read");
                         progress.verify = None;
                         self.offsets_lost(topic, shard, cause).await?;
-                    } else {
-                        live.news |= progress.confirm_end(offset, now);
+                    } else if progress.confirm_end(offset, now) {
+                        live.topics_mut().note_moved();
                     }
                 }
                 Item::Lost { topic, shard, cause } => self.offsets_lost(topic, shard, cause).await?,
@@ -203,9 +241,9 @@ impl<S: Source> Worker<S> {
 
     fn take(&mut self, message: crate::source::Message) -> Result<Taken> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&message.partition) else { return Ok(Taken::Done) };
-        let listed = match live.draft.rules.is_empty() {
+        let listed = match live.next().rules.is_empty() {
             true => None,
-            false => Some(self.rules.of(&live.draft, Hour(i64::MAX))?),
+            false => Some(self.rules.of(live.next(), Hour(i64::MAX))?),
         };
         let intake = Intake {
             root: &self.root,
@@ -221,19 +259,18 @@ impl<S: Source> Worker<S> {
     /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
     async fn fetch(&mut self, schema: u32) -> bool {
         let now = self.ports.shared.clock.now();
-        if now < self.registry_at {
+        if !self.tasks.is_due(Task::Registry, now) {
             return false;
         }
         match self.ports.decoder.fetch(schema).await {
             Ok(()) => {
-                self.registry_failures = 0;
+                self.tasks.note(Task::Registry, true, now);
                 self.ports.status.lock().waits.remove(&Dependency::Registry);
                 true
             }
             Err(error) => {
                 tracing::warn!(%error, schema, "messages wait for the schema registry");
-                self.registry_at = retry_at(now, self.registry_failures);
-                self.registry_failures += 1;
+                self.tasks.note(Task::Registry, false, now);
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
                 status.waits.insert(Dependency::Registry, error.to_string().into());
@@ -242,12 +279,12 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Kafka does not have the next message. The record before it may be gone without harm; then reading starts behind
-    /// it. Anything else is a loud stop, unless configured otherwise.
+    /// Kafka does not have the next message. The record before it may be gone without harm; then reading
+    /// starts behind it. Anything else is a loud stop, unless configured otherwise.
     async fn offsets_lost(&mut self, topic: Text, shard: Shard, cause: String) -> Result<()> {
         let go_on = self.options.go_on_without_lost;
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let Some(progress) = live.topics.get_mut(&topic) else { return Ok(()) };
+        let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         if progress.verify.take().is_some() && progress.last.is_none() {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts behind it");
         } else if go_on {
@@ -255,7 +292,7 @@ impl<S: Source> Worker<S> {
             progress.offsets.next = None;
             progress.offsets.last = None;
             progress.last = None;
-            live.news = true;
+            live.topics_mut().note_moved();
         } else {
             return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
         }

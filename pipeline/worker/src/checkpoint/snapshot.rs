@@ -1,9 +1,11 @@
 //! State of a shard at an hour's end as one object: versioned and checksummed.
 //!
-//! `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, the rest in postcard. The form of an organization's
-//! state is the engine's own: [`FORMAT`] rises with it, and a snapshot of another format is no base for a fold.
+//! `PRSN`, format (2 bytes, little-endian), SHA-256 of the rest, the rest in postcard. The form of an
+//! organization's state is the engine's own: [`FORMAT`] rises with it, and a snapshot of another format is no
+//! base for a fold.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
@@ -25,8 +27,9 @@ pub struct OrganizationState {
     pub max_event_time: Option<Timestamp>,
 }
 
-/// All organizations of a shard, by id.
-pub type ShardState = BTreeMap<OrganizationId, OrganizationState>;
+/// All organizations of a shard, by id. States are shared: a fold makes new ones, and the old stay as they
+/// were.
+pub type ShardState = BTreeMap<OrganizationId, Arc<OrganizationState>>;
 
 /// One organization's state in bytes, with what goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +121,8 @@ pub fn decode(bytes: &[u8]) -> Result<ShardState, SnapshotError> {
     for organization in packed {
         let state: State = postcard::from_bytes(&organization.state).map_err(content)?;
         let max_event_time = organization.max_event_time;
-        states.insert(organization.organization_id, OrganizationState { state, max_event_time });
+        let state = Arc::new(OrganizationState { state, max_event_time });
+        states.insert(organization.organization_id, state);
     }
     Ok(states)
 }

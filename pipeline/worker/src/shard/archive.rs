@@ -1,10 +1,10 @@
-//! Which archive files hold a shard's hour.
+//! Which archive files hold a shard's hours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::time::Hour;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{ArchivedFile, Checkpoint};
 use crate::error::Result;
 use crate::names::{self, Shard, Stamp};
 use crate::ports::{Listed, ObjectStore};
@@ -14,49 +14,50 @@ use crate::ports::{Listed, ObjectStore};
 pub struct ArchiveFile {
     /// Who wrote it.
     pub stamp: Stamp,
-    /// Size in bytes.
+    /// Size in bytes, compressed.
     pub bytes: u64,
-    /// Whether it was there before this run.
-    pub earlier: bool,
 }
 
-/// A shard's archive files by hour.
-pub type ShardArchive = BTreeMap<Hour, Vec<ArchiveFile>>;
-
-/// Every archive file under the root by shard, admitted or not.
-///
-/// # Errors
-/// When storage is unavailable.
-pub async fn list(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, ShardArchive>> {
-    let mut shards: BTreeMap<Shard, ShardArchive> = BTreeMap::new();
-    for object in store.list(names::EVENTS).await? {
-        if let Some((hour, shard, stamp)) = names::parse_archive(&object.path) {
-            let file = ArchiveFile { stamp, bytes: object.bytes, earlier: true };
-            shards.entry(shard).or_default().entry(hour).or_default().push(file);
-        }
-    }
-    Ok(shards)
-}
-
-/// Only the files that the checkpoint admits.
-pub fn admitted(mut archive: ShardArchive, checkpoint: &Checkpoint) -> ShardArchive {
-    archive.retain(|_, files| {
-        files.retain(|file| checkpoint.admits(&file.stamp));
-        !files.is_empty()
-    });
-    archive
-}
-
-/// A shard's admitted archive files, listed date by date as they are needed.
+/// A shard's admitted archive files: listed date by date as they are needed, or all at once.
 #[derive(Clone, Debug, Default)]
-pub struct ArchiveDates {
-    hours: ShardArchive,
+pub struct ArchiveIndex {
+    hours: BTreeMap<Hour, Vec<ArchiveFile>>,
     /// Dates that are listed, in days since the epoch.
     dates: BTreeSet<i64>,
     all: bool,
 }
 
-impl ArchiveDates {
+/// The whole archive of several shards, from one listing.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn list_all<'a>(
+    store: &dyn ObjectStore,
+    shards: impl Iterator<Item = &'a Checkpoint>,
+) -> Result<BTreeMap<Shard, ArchiveIndex>> {
+    let checkpoints: BTreeMap<Shard, &Checkpoint> =
+        shards.map(|checkpoint| (checkpoint.shard, checkpoint)).collect();
+    let mut archives: BTreeMap<Shard, ArchiveIndex> = checkpoints
+        .keys()
+        .map(|shard| (*shard, ArchiveIndex { all: true, ..ArchiveIndex::default() }))
+        .collect();
+    for object in store.list(names::EVENTS).await? {
+        let Some((hour, shard, stamp)) = names::parse_archive(&object.path) else { continue };
+        if let (Some(checkpoint), Some(archive)) = (checkpoints.get(&shard), archives.get_mut(&shard))
+            && checkpoint.admits(&stamp)
+        {
+            archive.add(ArchivedFile { hour, stamp, bytes: object.bytes });
+        }
+    }
+    Ok(archives)
+}
+
+impl ArchiveIndex {
+    /// Of a shard that has no archive yet.
+    pub fn empty() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
     /// Lists the dates of these hours, both inclusive, where not done yet.
     ///
     /// # Errors
@@ -96,18 +97,19 @@ impl ArchiveDates {
         for object in listed {
             match names::parse_archive(&object.path) {
                 Some((hour, shard, stamp)) if shard == checkpoint.shard && checkpoint.admits(&stamp) => {
-                    self.add(hour, stamp, object.bytes);
+                    self.add(ArchivedFile { hour, stamp, bytes: object.bytes });
                 }
                 _ => {}
             }
         }
     }
 
-    /// Adds a file that is stored and decided.
-    pub fn add(&mut self, hour: Hour, stamp: Stamp, bytes: u64) {
+    /// Adds a file that is stored.
+    pub fn add(&mut self, file: ArchivedFile) {
+        let ArchivedFile { hour, stamp, bytes } = file;
         let files = self.hours.entry(hour).or_default();
         if !files.iter().any(|file| file.stamp == stamp) {
-            files.push(ArchiveFile { stamp, bytes, earlier: true });
+            files.push(ArchiveFile { stamp, bytes });
         }
     }
 
@@ -124,8 +126,8 @@ impl ArchiveDates {
         self.hours.get(&hour).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Hours with files, of the dates that are listed.
-    pub fn hours(&self) -> impl Iterator<Item = Hour> {
+    /// Hours with files, of the dates that are listed, ascending.
+    pub fn hours(&self) -> impl DoubleEndedIterator<Item = Hour> {
         self.hours.keys().copied()
     }
 }

@@ -1,15 +1,17 @@
 //! Claim: how a shard is taken.
 //!
-//! Read the latest checkpoint, publish it, then create the next one, which repeats it and appends a new owner. A
-//! backfill takes the lead shard (0) before any other and looks, before each further claim, whether it still leads: so
-//! of several backfills on one root the last to take the lead gets all its shards, and the others stop.
+//! Read the latest checkpoint, publish it, then create the next one, which repeats it and appends a new
+//! owner. A backfill takes the lead shard (0) before any other and looks, before each further claim, whether
+//! it still leads: so of several backfills on one root the last to take the lead gets all its shards, and the
+//! others stop.
 
 use prorata_schemas::Text;
 
+use super::draft::Decided;
+use super::log::{self, Decision};
+use super::model::OwnerKind;
 use crate::backoff;
-use crate::checkpoint::{Checkpoint, Owner, OwnerKind};
 use crate::error::{Result, WorkerError};
-use crate::log::{self, Decision};
 use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::publish::{self, Published};
@@ -29,17 +31,18 @@ pub struct Claimant {
     pub take_over: bool,
 }
 
-/// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead shard, none
-/// while that is being taken, and for a worker.
+/// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead
+/// shard, none while that is being taken, and for a worker.
 ///
 /// # Errors
-/// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is unavailable.
+/// When a worker holds the shard, another owner took the lead, a table is ahead of the log, or storage is
+/// unavailable.
 pub async fn claim(
     ports: &Ports,
     claimant: &Claimant,
     shard: Shard,
-    lead: Option<u64>,
-) -> Result<Checkpoint> {
+    lead: Option<&Decided>,
+) -> Result<Decided> {
     let store = &*ports.store;
     for _ in backoff::CLAIM.attempts() {
         let latest = log::latest(store, shard).await?;
@@ -47,21 +50,14 @@ pub async fn claim(
         if !publish_latest(ports, &latest, claimant).await? {
             continue;
         }
-        if let Some(seq) = lead {
-            still_leads(store, seq).await?;
+        if let Some(lead) = lead {
+            still_leads(store, lead).await?;
         }
-        let mut next = latest.clone();
-        next.seq += 1;
-        next.written_at = ports.clock.now();
-        next.owners.push(Owner {
-            owner: claimant.owner.clone(),
-            seq: next.seq,
-            kind: claimant.kind,
-            released: false,
-        });
-        next.hours_are_held();
-        if log::decide(store, &next).await? == Decision::Ours {
-            return Ok(next);
+        let mut next = latest.next_draft();
+        next.note_published(&latest);
+        next.add_owner(claimant.owner.clone(), claimant.kind);
+        if let Decision::Ours(claimed) = log::decide(store, &next.seal(ports.clock.now())).await? {
+            return Ok(claimed);
         }
     }
     Err(WorkerError::Taken { shard })
@@ -71,14 +67,14 @@ pub async fn claim(
 ///
 /// # Errors
 /// [`WorkerError::Taken`], or unavailable storage.
-pub async fn still_leads(store: &dyn ObjectStore, seq: u64) -> Result<()> {
-    match store.get(&names::checkpoint(LEAD, seq + 1)).await? {
+async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
+    match store.get(&names::checkpoint(LEAD, lead.next_seq())).await? {
         Some(_) => Err(WorkerError::Taken { shard: LEAD }),
         None => Ok(()),
     }
 }
 
-fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
+fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
     match latest.owner() {
         // Between workers the consumer group decides who has the shard.
         Some(owner)
@@ -94,8 +90,9 @@ fn refuse_held(latest: &Checkpoint, claimant: &Claimant) -> Result<()> {
 }
 
 /// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
-async fn publish_latest(ports: &Ports, latest: &Checkpoint, claimant: &Claimant) -> Result<bool> {
-    let published = publish::publish(&*ports.tables, &*ports.clock, &[latest], &claimant.owner).await?;
+async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) -> Result<bool> {
+    let published =
+        publish::publish(&*ports.tables, &*ports.clock, &[latest.clone()], &claimant.owner).await?;
     let Published { fenced, .. } = published;
     let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
     let newest = log::latest(&*ports.store, latest.shard).await?;

@@ -1,21 +1,24 @@
 //! The checkpoint log of a shard: reading the latest, deciding the next.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::checkpoint::{Checkpoint, FORMAT};
+use super::draft::{Decided, Sealed};
+use super::model::{Checkpoint, FORMAT};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::objects;
+use crate::objects::{self, CONCURRENCY};
 use crate::ports::{FormatError, ObjectStore};
 use crate::sealed;
 
 /// How a decision came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The checkpoint is the decided one.
-    Ours,
+    Ours(Decided),
     /// Another owner has decided this sequence number.
     Anothers,
 }
@@ -35,17 +38,17 @@ pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>
     Ok(latest)
 }
 
-/// A shard's latest checkpoint, or [`Checkpoint::unowned`].
+/// A shard's latest checkpoint, or [`Decided::unowned`].
 ///
 /// # Errors
 /// When storage is unavailable, or the object cannot be read.
-pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Checkpoint> {
+pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     let listed = store.list(&names::state_folder(shard)).await?;
     let newest =
         listed.iter().filter_map(|object| names::parse_checkpoint(&object.path)).map(|(_, seq)| seq).max();
     match newest {
         Some(seq) => read(store, shard, seq).await,
-        None => Ok(Checkpoint::unowned(shard)),
+        None => Ok(Decided::unowned(shard)),
     }
 }
 
@@ -53,7 +56,7 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Checkpoint>
 ///
 /// # Errors
 /// When storage is unavailable, or the object cannot be read.
-pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Checkpoint> {
+pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Decided> {
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
@@ -68,19 +71,24 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Che
     if (checkpoint.shard, checkpoint.seq) != (shard, seq) {
         return Err(damaged(format!("it says shard {} and seq {}", checkpoint.shard, checkpoint.seq)));
     }
-    Ok(checkpoint)
+    Ok(Decided::new(checkpoint))
 }
 
-/// Asks for a decision: creates the checkpoint if its sequence number is free. An answer of "exists", or none, is
-/// settled by reading what is there.
+/// Stores the objects of a checkpoint, then asks for the decision: creates the checkpoint if its sequence
+/// number is free. An answer of "exists", or none, is settled by reading what is there.
 ///
 /// # Errors
-/// When storage is unavailable: then the decision is not known, and the shard must be recovered.
-pub async fn decide(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Decision> {
+/// When storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
+/// recover the shard.
+pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
+    let puts = sealed.objects.iter().map(|(path, bytes)| objects::put(store, path.clone(), bytes.clone()));
+    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    let checkpoint = &sealed.checkpoint;
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
-    let json =
-        serde_json::to_vec(checkpoint).map_err(|error| FormatError::new("encode a checkpoint", error))?;
+    let json = serde_json::to_vec(&**checkpoint);
+    let json = json.map_err(|error| FormatError::new("encode a checkpoint", error))?;
     let bytes = Bytes::from(sealed::seal_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
-    Ok(if found == bytes { Decision::Ours } else { Decision::Anothers })
+    let is_ours = found == bytes;
+    Ok(if is_ours { Decision::Ours(Decided::new(Arc::clone(checkpoint))) } else { Decision::Anothers })
 }

@@ -1,0 +1,259 @@
+//! Pass 2: folds every shard hour by hour, all organizations on all cores, a window of hours at a time.
+//!
+//! While a window is folded, the one before it is encoded and stored. A shard stops early where the state at
+//! an hour's end is the recorded one and no later hour is dirty.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::time::Hour;
+use tokio::task::JoinHandle;
+
+use super::outcome::Totals;
+use super::{Run, plan};
+use crate::error::Result;
+use crate::names::Shard;
+use crate::objects::{self, CONCURRENCY};
+use crate::shard::converge::converged;
+use crate::shard::cursor::Recompute;
+use crate::shard::emit::{self, EncodedHour, Job};
+use crate::shard::fold::{self, OrganizationHour};
+use crate::shard::window::{HourEvents, WindowLimits, WindowReader, memory_for_events};
+
+/// Hours of a shard in the first window, before rows are counted.
+const WINDOW_HOURS_FIRST: u64 = 8;
+
+/// Windows of a shard in memory: one is folded while the one before it is encoded.
+const WINDOWS_PER_SHARD: usize = 2;
+
+/// Sums over an hour's rows, by currency.
+type HourTotals = BTreeMap<String, Totals>;
+
+/// A folded window of one shard.
+struct ShardWindow {
+    shard: Shard,
+    /// First and last hour of the window, both inclusive.
+    range: (Hour, Hour),
+    emit_from: Hour,
+    hours: BTreeMap<Hour, Vec<OrganizationHour>>,
+    /// Whether the shard goes on right behind it.
+    continues: bool,
+}
+
+/// A window whose objects are stored, to go into the draft.
+struct StoredWindow {
+    shard: Shard,
+    range: (Hour, Hour),
+    emit_from: Hour,
+    continues: bool,
+    hours: Vec<EncodedHour<HourTotals>>,
+}
+
+type Writing = JoinHandle<Result<Vec<StoredWindow>>>;
+
+/// Folds every shard through `end`.
+pub(super) async fn fold_all(run: &mut Run, end: Hour) -> Result<()> {
+    let mut unplanned: BTreeSet<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
+    let mut cursors: BTreeMap<Shard, Recompute> = BTreeMap::new();
+    let mut writing: Option<Writing> = None;
+    let mut progress = Hours::default();
+    let mut hours = run.options.rows_in_flight.clamp(1, WINDOW_HOURS_FIRST).cast_signed();
+    loop {
+        if !unplanned.is_empty() {
+            settle(run, &mut writing).await?;
+            for shard in std::mem::take(&mut unplanned) {
+                if let Some(cursor) = plan::next_segment(run, shard, end).await? {
+                    progress.all += plan::hours_left(run, shard, &cursor, end)?;
+                    cursors.insert(shard, cursor);
+                }
+            }
+        }
+        if cursors.is_empty() {
+            return Ok(());
+        }
+        let mut windows = fold_windows(run, &mut cursors, hours, end).await?;
+        stop_early(run, &mut windows, &mut cursors, &mut unplanned, end)?;
+        settle(run, &mut writing).await?;
+        progress.report(run, &windows);
+        hours = next_hours(run, &windows);
+        let due = run.checkpointed.elapsed() >= run.options.checkpoint_every;
+        let started = start_writing(run, windows, end, due).await?;
+        if due {
+            apply(run, join(started).await?)?;
+            let now = run.checkpointed_by();
+            run.shards.checkpoint(&run.ports.shared, now).await?;
+        } else {
+            writing = Some(started);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Hours {
+    done: i64,
+    all: i64,
+}
+
+impl Hours {
+    fn report(&mut self, run: &Run, windows: &[ShardWindow]) {
+        self.done += windows.iter().map(|window| window.hours.len() as i64).sum::<i64>();
+        run.ports.progress.folding(self.done.unsigned_abs(), self.all.max(self.done).unsigned_abs());
+    }
+}
+
+async fn join(writing: Writing) -> Result<Vec<StoredWindow>> {
+    writing.await?
+}
+
+async fn settle(run: &mut Run, writing: &mut Option<Writing>) -> Result<()> {
+    match writing.take() {
+        Some(writing) => apply(run, join(writing).await?),
+        None => Ok(()),
+    }
+}
+
+fn limits(run: &Run, shards: usize) -> WindowLimits {
+    let bytes = memory_for_events(run.options.memory_limit, 0);
+    WindowLimits { event_bytes: bytes / (shards as u64).max(1), rows: run.options.rows_in_flight }
+}
+
+fn next_hours(run: &Run, windows: &[ShardWindow]) -> i64 {
+    let hours = || windows.iter().flat_map(|window| window.hours.values());
+    let rows: usize = hours().flatten().map(|folded| folded.tables.cost_allocation.len()).sum();
+    limits(run, windows.len()).next_hours(
+        rows as u64,
+        hours().count(),
+        WINDOWS_PER_SHARD * windows.len().max(1),
+    )
+}
+
+/// Folds the next window of every cursor, and moves it on.
+async fn fold_windows(
+    run: &mut Run,
+    cursors: &mut BTreeMap<Shard, Recompute>,
+    hours: i64,
+    end: Hour,
+) -> Result<Vec<ShardWindow>> {
+    let limits = limits(run, cursors.len());
+    let (mut windows, mut ranges) = (BTreeMap::new(), BTreeMap::new());
+    for (shard, cursor) in cursors.iter_mut() {
+        let range = (cursor.next, end.min(Hour(cursor.next.0 + hours - 1)));
+        let states = std::mem::take(&mut cursor.states);
+        let (rules, owned) = run.shards.with_rules(*shard)?;
+        let reader = WindowReader { store: &*run.ports.shared.store, rules, limits };
+        let (draft, archive) = (&owned.draft, &mut owned.archive);
+        let window = reader.read(draft, archive, range, states, |_| HourEvents::archived()).await?;
+        let last = window.hours.last().map_or(cursor.next, |(hour, _)| *hour);
+        ranges.insert(*shard, (cursor.next, last));
+        cursor.next = last.next();
+        windows.insert(*shard, window);
+    }
+    let folded = fold::fold_aside(&run.ports.shared.archive, windows).await?;
+    let mut result = Vec::new();
+    for (shard, folded) in folded {
+        let (Some(cursor), Some(range)) = (cursors.get_mut(&shard), ranges.get(&shard)) else { continue };
+        cursor.states = folded.states;
+        let (range, emit_from, hours) = (*range, cursor.emit_from, folded.hours);
+        result.push(ShardWindow { shard, range, emit_from, hours, continues: true });
+    }
+    Ok(result)
+}
+
+/// Ends shards that are through, or whose state is the recorded one again, and leaves the others to go on.
+fn stop_early(
+    run: &Run,
+    windows: &mut [ShardWindow],
+    cursors: &mut BTreeMap<Shard, Recompute>,
+    unplanned: &mut BTreeSet<Shard>,
+    end: Hour,
+) -> Result<()> {
+    for window in windows {
+        let shard = window.shard;
+        let stop = converged(&run.shards.get(shard)?.draft, &window.hours, window.emit_from);
+        if let Some(stop) = stop {
+            window.hours.split_off(&stop.next());
+            window.range.1 = stop;
+        }
+        if stop.is_some() || window.range.1 >= end {
+            window.continues = false;
+            cursors.remove(&shard);
+            unplanned.insert(shard);
+        }
+    }
+    Ok(())
+}
+
+/// Starts encoding and storing windows. `checkpoint` says that one is due after them, which needs the last
+/// state.
+async fn start_writing(
+    run: &mut Run,
+    windows: Vec<ShardWindow>,
+    end: Hour,
+    checkpoint: bool,
+) -> Result<Writing> {
+    let mut stored = BTreeMap::new();
+    let mut jobs = Vec::new();
+    let now = run.ports.shared.clock.now();
+    for window in windows {
+        let ShardWindow { shard, range, emit_from, hours, continues } = window;
+        stored.insert(shard, StoredWindow { shard, range, emit_from, continues, hours: Vec::new() });
+        let namer = run.shards.namer(shard)?;
+        for (hour, organizations) in hours.into_iter().filter(|(hour, _)| *hour >= emit_from) {
+            let draft = &run.shards.get(shard)?.draft;
+            if run.live.is_none() && emit::has_left(draft, hour) {
+                run.live = Some(emit::live(&*run.ports.shared.tables).await?);
+            }
+            let before = emit::entry_before(draft, run.live.as_ref(), hour);
+            let keeps = crate::checkpoint::retention::keeps_snapshot(hour, end);
+            let snapshot = keeps || (checkpoint && hour == range.1);
+            let namer = namer.clone();
+            jobs.push(Job { shard, hour, organizations, before, snapshot, namer, now });
+        }
+    }
+    let encoder = Arc::clone(&run.ports.shared.encoder);
+    let store = Arc::clone(&run.ports.shared.store);
+    Ok(tokio::spawn(async move {
+        let mut puts = Vec::new();
+        for mut hour in emit::encode_all(encoder, jobs, totals).await? {
+            let objects = std::mem::take(&mut hour.objects);
+            puts.extend(objects.into_iter().map(|(path, bytes)| objects::put(&*store, path, bytes)));
+            if let Some(window) = stored.get_mut(&hour.shard) {
+                window.hours.push(hour);
+            }
+        }
+        stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+        Ok(stored.into_values().collect())
+    }))
+}
+
+/// Takes stored windows into the drafts.
+fn apply(run: &mut Run, windows: Vec<StoredWindow>) -> Result<()> {
+    for window in windows {
+        let draft = &mut run.shards.get_mut(window.shard)?.draft;
+        for hour in window.hours {
+            run.outcome.fold(hour.hour);
+            run.outcome.files_written += hour.files;
+            run.outcome.hours_restated += u64::from(hour.restated);
+            for (currency, totals) in &hour.summary {
+                run.outcome.totals.entry(currency.clone()).or_default().merge(totals);
+            }
+            emit::take_into(draft, hour);
+        }
+        let (first, last) = window.range;
+        let next = last.next().max(window.emit_from);
+        let goes_on = window.continues && draft.closed_through.is_some_and(|closed| next <= closed);
+        draft.recomputed((first, last), goes_on.then_some(next));
+        draft.close_through(last);
+    }
+    Ok(())
+}
+
+fn totals(tables: &[HourTables]) -> HourTotals {
+    let mut sums = HourTotals::new();
+    for organization in tables {
+        sums.entry(organization.currency.to_string()).or_default().add(organization);
+    }
+    sums
+}

@@ -1,0 +1,182 @@
+//! The shards that this run owns: their last decided checkpoint, and the draft of the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prorata_schemas::time::Timestamp;
+
+use super::Options;
+use crate::checkpoint::claim::{self, Claimant, LEAD};
+use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard};
+use crate::publish;
+use crate::rules::RuleBook;
+use crate::shard::Ports;
+use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
+
+const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used that was not claimed");
+
+/// A shard that this run owns.
+pub(super) struct OwnedShard {
+    /// What the next checkpoint will say.
+    pub draft: Draft,
+    /// Its archive, with what this run has added.
+    pub archive: ArchiveIndex,
+    decided: Decided,
+    /// Sequence number of this run's claim.
+    claim_seq: u64,
+}
+
+impl OwnedShard {
+    /// Whether an archive file was there before this run.
+    pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
+        file.stamp.seq <= self.claim_seq
+    }
+}
+
+/// All shards that this run owns.
+pub(super) struct OwnedShards {
+    claimant: Claimant,
+    shards: BTreeMap<Shard, OwnedShard>,
+    counter: Arc<AtomicU64>,
+    /// Rules by version.
+    pub rules: RuleBook,
+    commits: u64,
+}
+
+impl OwnedShards {
+    /// Owns none yet.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            claimant: Claimant {
+                owner: options.owner.clone(),
+                kind: OwnerKind::Backfill,
+                take_over: options.take_over,
+            },
+            shards: BTreeMap::new(),
+            counter: Arc::default(),
+            rules: RuleBook::default(),
+            commits: 0,
+        }
+    }
+
+    /// Takes the lead shard and every shard that has been owned before, and lists their archives.
+    pub async fn claim_existing(&mut self, ports: &Ports, shards: Shard) -> Result<()> {
+        self.claim(ports, LEAD).await?;
+        let existing = log::latest_seqs(&*ports.store).await?;
+        for shard in existing.into_keys() {
+            if shard >= shards {
+                return Err(WorkerError::Damaged {
+                    object: names::state_folder(shard),
+                    cause: format!("the root has {shards} shards"),
+                });
+            }
+            self.claim(ports, shard).await?;
+        }
+        // An owner before could add files until it was claimed from, so this comes after the claims.
+        let decided = self.shards.values().map(|owned| -> &Checkpoint { &owned.decided });
+        for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
+            self.get_mut(shard)?.archive = archive;
+        }
+        Ok(())
+    }
+
+    /// Takes a shard that events have come for, with its archive.
+    pub async fn claim_for_events(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+        if self.shards.contains_key(&shard) {
+            return Ok(());
+        }
+        self.claim(ports, shard).await?;
+        let owned = self.get_mut(shard)?;
+        // A shard that nobody owned before has no archive.
+        if owned.decided.owners.len() > 1 {
+            owned.archive = ArchiveIndex::default();
+            owned.archive.ensure_all(&*ports.store, &owned.decided).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a shard unless this run owns it already. Its archive is not listed yet.
+    async fn claim(&mut self, ports: &Ports, shard: Shard) -> Result<()> {
+        if self.shards.contains_key(&shard) {
+            return Ok(());
+        }
+        let lead = self.shards.get(&LEAD).map(|owned| &owned.decided);
+        let decided = claim::claim(ports, &self.claimant, shard, lead).await?;
+        self.rules.load(&*ports.store, &decided.rules).await?;
+        let (draft, claim_seq) = (decided.next_draft(), decided.seq);
+        self.shards.insert(shard, OwnedShard { draft, archive: ArchiveIndex::empty(), decided, claim_seq });
+        Ok(())
+    }
+
+    /// Commits made to tables so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Shard, &OwnedShard)> {
+        self.shards.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Shard, &mut OwnedShard)> {
+        self.shards.iter_mut()
+    }
+
+    pub fn get(&self, shard: Shard) -> Result<&OwnedShard> {
+        self.shards.get(&shard).ok_or(NOT_CLAIMED)
+    }
+
+    pub fn get_mut(&mut self, shard: Shard) -> Result<&mut OwnedShard> {
+        self.shards.get_mut(&shard).ok_or(NOT_CLAIMED)
+    }
+
+    /// A shard, and the rules by version.
+    pub fn with_rules(&mut self, shard: Shard) -> Result<(&RuleBook, &mut OwnedShard)> {
+        let owned = self.shards.get_mut(&shard);
+        let owned = owned.ok_or(NOT_CLAIMED)?;
+        Ok((&self.rules, owned))
+    }
+
+    /// Gives names to new objects of a shard, until its next checkpoint.
+    pub fn namer(&self, shard: Shard) -> Result<ObjectNamer> {
+        Ok(self.get(shard)?.draft.namer(&self.claimant.owner, &self.counter))
+    }
+
+    /// Decides the next checkpoint of every shard that has changed, and publishes them together.
+    pub async fn checkpoint(&mut self, ports: &Ports, now: Timestamp) -> Result<()> {
+        let (mut replaced, mut decided) = (Vec::new(), Vec::new());
+        for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.draft.is_changed()) {
+            let mut draft = std::mem::replace(&mut owned.draft, owned.decided.next_draft());
+            draft.prune();
+            let sealed = draft.seal(now);
+            replaced.extend_from_slice(sealed.replaced());
+            let Decision::Ours(ours) = log::decide(&*ports.store, &sealed).await? else {
+                return Err(WorkerError::Taken { shard: *shard });
+            };
+            owned.draft = ours.next_draft();
+            owned.decided = ours.clone();
+            decided.push(ours);
+        }
+        if decided.is_empty() {
+            return Ok(());
+        }
+        let owner = &self.claimant.owner;
+        let published = publish::publish(&*ports.tables, &*ports.clock, &decided, owner).await?;
+        self.commits += published.commits;
+        if let Some(shard) = published.fenced.keys().next() {
+            return Err(WorkerError::Taken { shard: *shard });
+        }
+        for decided in &decided {
+            self.get_mut(decided.shard)?.draft.note_published(decided);
+        }
+        for snapshot in replaced {
+            if let Err(error) = ports.store.delete(&snapshot).await {
+                tracing::debug!(%error, "a snapshot that is not needed stays");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! The life of a checkpoint: drafted, sealed, decided.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
+use super::offsets::TopicOffsets;
+use super::retention;
+use crate::names::{Shard, Stamp};
+
+/// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
+/// clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided(Arc<Checkpoint>);
+
+impl Deref for Decided {
+    type Target = Checkpoint;
+
+    fn deref(&self) -> &Checkpoint {
+        &self.0
+    }
+}
+
+impl Decided {
+    /// Only the log knows what is decided.
+    pub(super) fn new(checkpoint: impl Into<Arc<Checkpoint>>) -> Self {
+        Self(checkpoint.into())
+    }
+
+    /// A shard that nobody has owned.
+    pub fn unowned(shard: Shard) -> Self {
+        Self(Arc::new(Checkpoint::unowned(shard)))
+    }
+
+    /// Sequence number of the checkpoint that follows.
+    pub fn next_seq(&self) -> u64 {
+        self.0.seq + 1
+    }
+
+    /// A draft of the checkpoint that follows, which says the same so far. Hours are shared, not copied.
+    pub fn next_draft(&self) -> Draft {
+        let mut next = Checkpoint::clone(&self.0);
+        next.seq = self.next_seq();
+        Draft { next, changed: false, objects: Vec::new(), archived: Vec::new(), replaced: Vec::new() }
+    }
+}
+
+/// An archive file that a checkpoint is to admit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedFile {
+    /// The hour of its events.
+    pub hour: Hour,
+    /// Who wrote it.
+    pub stamp: Stamp,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// What the next checkpoint of a shard will say. It reads as a checkpoint, and changes only through its
+/// methods.
+#[derive(Debug)]
+pub struct Draft {
+    next: Checkpoint,
+    changed: bool,
+    objects: Vec<(String, Bytes)>,
+    archived: Vec<ArchivedFile>,
+    replaced: Vec<String>,
+}
+
+impl Deref for Draft {
+    type Target = Checkpoint;
+
+    fn deref(&self) -> &Checkpoint {
+        &self.next
+    }
+}
+
+impl Draft {
+    /// Whether it says more than the checkpoint before it, so that deciding it is worth an object.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Notes that it should be decided although nothing it says has changed, such as for objects that wait
+    /// for its sequence number.
+    pub fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// Gives names to objects that wait for this checkpoint.
+    pub fn namer(&self, owner: &Text, counter: &Arc<AtomicU64>) -> ObjectNamer {
+        ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
+    }
+
+    /// Adds an owner, whose claim this checkpoint is.
+    pub fn add_owner(&mut self, owner: Text, kind: OwnerKind) {
+        self.next.owners.push(Owner { owner, seq: self.next.seq, kind, released: false });
+        self.changed = true;
+    }
+
+    /// Says whether the owner lets go of the shard with this checkpoint.
+    pub fn set_released(&mut self, released: bool) {
+        if let Some(owner) = self.next.owners.last_mut() {
+            owner.released = released;
+        }
+    }
+
+    /// Says how far topics are read.
+    pub fn set_offsets(&mut self, offsets: BTreeMap<Text, TopicOffsets>) {
+        self.next.offsets = offsets;
+    }
+
+    /// Lists rules from an hour on. That alone is not worth a checkpoint: only a folded hour makes rules
+    /// matter.
+    pub fn list_rules(&mut self, from: Hour, version: Text) {
+        self.next.rules.push(RulesFrom { from, version });
+    }
+
+    /// Replaces the list of rules.
+    pub fn set_rules(&mut self, rules: Vec<RulesFrom>) {
+        self.changed |= self.next.rules != rules;
+        self.next.rules = rules;
+    }
+
+    /// Adds an object, to be stored before the checkpoint is decided.
+    pub fn add_object(&mut self, path: String, bytes: Bytes) {
+        self.objects.push((path, bytes));
+        self.changed = true;
+    }
+
+    /// Adds an archive file, to be stored before the checkpoint is decided.
+    pub fn add_archive_file(&mut self, path: String, file: ArchivedFile, bytes: Bytes) {
+        self.archived.push(file);
+        self.add_object(path, bytes);
+    }
+
+    /// Archive files that are not admitted before this checkpoint is decided.
+    pub fn archived(&self) -> &[ArchivedFile] {
+        &self.archived
+    }
+
+    /// Adds a file of dead letters that is to be forwarded to the topic of dead letters.
+    pub fn add_dead_letters(&mut self, path: String) {
+        self.next.dead_letters.push(path);
+        self.changed = true;
+    }
+
+    /// Notes that a file of dead letters has reached its topic.
+    pub fn remove_dead_letters(&mut self, path: &str) {
+        self.next.dead_letters.retain(|waiting| waiting != path);
+        self.changed = true;
+    }
+
+    /// Marks an hour to be recomputed.
+    pub fn mark_dirty(&mut self, hour: Hour) {
+        self.next.dirty.insert(hour);
+        self.changed = true;
+    }
+
+    /// Marks an hour to be recomputed, for late events of these organizations.
+    pub fn mark_late(&mut self, hour: Hour, late: BTreeMap<OrganizationId, i64>) {
+        self.mark_dirty(hour);
+        let Some(entry) = self.next.hours.get_mut(&hour) else { return };
+        let entry = Arc::make_mut(entry);
+        for (organization, events) in late {
+            *entry.late_events.entry(organization).or_default() += events;
+        }
+    }
+
+    /// Marks the hours from the first to the last, both inclusive, to be recomputed in this run. That alone
+    /// is not worth a checkpoint: only what they come to is.
+    pub fn mark_dirty_range(&mut self, first: Hour, last: Hour) {
+        self.next.dirty.insert_range(first, last);
+    }
+
+    /// Notes that the hours from the first to the last, both inclusive, were recomputed, and where that goes
+    /// on; none when it is done. Marks of earlier hours stay: they came meanwhile.
+    pub fn recomputed(&mut self, (first, last): (Hour, Hour), goes_on: Option<Hour>) {
+        self.next.dirty.clear(first, last);
+        if let Some(hour) = goes_on {
+            self.next.dirty.insert(hour);
+        }
+    }
+
+    /// Says what an hour consists of from now on.
+    pub fn set_hour(&mut self, hour: Hour, entry: HourEntry) {
+        let snapshot = entry.snapshot.clone();
+        let before = self.next.hours.insert(hour, Arc::new(entry));
+        let old = before.and_then(|before| before.snapshot.clone());
+        self.replaced.extend(old.filter(|old| Some(old) != snapshot.as_ref()));
+        self.changed = true;
+    }
+
+    /// Closes all hours up to and with this one.
+    pub fn close_through(&mut self, hour: Hour) {
+        if self.next.closed_through < Some(hour) {
+            self.next.closed_through = Some(hour);
+            self.changed = true;
+        }
+    }
+
+    /// Notes that all tables equal a decided checkpoint of this shard. Hours that are as that checkpoint says
+    /// need no statistics any more, and may leave once they are old.
+    pub fn note_published(&mut self, published: &Decided) {
+        for (hour, entry) in self.next.hours.iter_mut().filter(|(_, entry)| !entry.published) {
+            let of = |entry: &HourEntry| -> Vec<String> {
+                entry.tables.values().map(|file| file.path.clone()).collect()
+            };
+            if published.hours.get(hour).is_some_and(|published| of(published) == of(entry)) {
+                let entry = Arc::make_mut(entry);
+                entry.published = true;
+                entry.tables.values_mut().for_each(|file| file.stats = None);
+            }
+        }
+    }
+
+    /// Drops what need not be kept; see [`retention`].
+    pub fn prune(&mut self) {
+        self.replaced.extend(retention::prune(&mut self.next));
+    }
+
+    /// Freezes the draft: what it says now is what will be decided.
+    pub fn seal(mut self, now: Timestamp) -> Sealed {
+        self.next.written_at = now;
+        let Self { next, objects, archived, replaced, .. } = self;
+        Sealed { checkpoint: Arc::new(next), objects, archived, replaced }
+    }
+}
+
+/// A checkpoint on its way: nothing of it changes any more, and asking again asks for the very same.
+#[derive(Debug)]
+pub struct Sealed {
+    pub(super) checkpoint: Arc<Checkpoint>,
+    pub(super) objects: Vec<(String, Bytes)>,
+    archived: Vec<ArchivedFile>,
+    replaced: Vec<String>,
+}
+
+impl Deref for Sealed {
+    type Target = Checkpoint;
+
+    fn deref(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+}
+
+impl Sealed {
+    /// Archive files that the checkpoint admits once it is decided.
+    pub fn archived(&self) -> &[ArchivedFile] {
+        &self.archived
+    }
+
+    /// Snapshots that no checkpoint names once this one is decided.
+    pub fn replaced(&self) -> &[String] {
+        &self.replaced
+    }
+}
+
+/// Gives names to new objects of one shard that wait for one checkpoint.
+#[derive(Clone, Debug)]
+pub struct ObjectNamer {
+    seq: u64,
+    owner: Text,
+    counter: Arc<AtomicU64>,
+}
+
+impl ObjectNamer {
+    /// The next name. The counter makes it differ from all others of this owner, over all its shards.
+    pub fn next(&self) -> Stamp {
+        let n = self.counter.fetch_add(1, Ordering::Relaxed);
+        Stamp { seq: self.seq, owner: Arc::clone(&self.owner), n }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::tables::Table;
+
+    use super::*;
+    use crate::checkpoint::FileEntry;
+
+    fn entry(path: &str, snapshot: Option<&str>) -> HourEntry {
+        let stats = Some("{}".to_owned());
+        let file = FileEntry { path: path.into(), bytes: 1, digest: "d".into(), stats };
+        let snapshot = snapshot.map(str::to_owned);
+        HourEntry { tables: [(Table::Hours, file)].into(), snapshot, ..HourEntry::default() }
+    }
+
+    #[test]
+    fn only_what_a_published_checkpoint_says_counts_as_published() {
+        let mut draft = Decided::unowned(3).next_draft();
+        draft.set_hour(Hour(1), entry("a", None));
+        draft.set_hour(Hour(2), entry("b", None));
+        let decided = Decided::new(draft.seal(Timestamp(0)).checkpoint);
+        let mut draft = decided.next_draft();
+        assert_eq!((draft.seq, draft.is_changed()), (2, false));
+        draft.set_hour(Hour(2), entry("c", None));
+        draft.set_hour(Hour(3), entry("d", None));
+        draft.note_published(&decided);
+        let published: Vec<bool> = draft.hours.values().map(|entry| entry.published).collect();
+        assert_eq!(published, [true, false, false], "hour 2 has changed since, hour 3 is new");
+        assert_eq!(draft.hours[&Hour(1)].tables[&Table::Hours].stats, None);
+        assert!(draft.hours[&Hour(2)].tables[&Table::Hours].stats.is_some());
+        assert!(!decided.hours[&Hour(1)].published, "what is decided never changes");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_replaced_is_told_and_one_that_stays_is_not() {
+        let mut draft = Decided::unowned(3).next_draft();
+        draft.set_hour(Hour(1), entry("a", Some("s1")));
+        draft.set_hour(Hour(2), entry("b", Some("s2")));
+        draft.set_hour(Hour(1), entry("c", Some("s1")));
+        draft.set_hour(Hour(2), entry("d", None));
+        assert_eq!(draft.seal(Timestamp(0)).replaced(), ["s2"]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Sets and maps of hours, and their stored form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::time::Hour;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::names;
+
+/// A set of hours, written as ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HourSet(BTreeSet<Hour>);
+
+impl HourSet {
+    /// Adds an hour.
+    pub fn insert(&mut self, hour: Hour) {
+        self.0.insert(hour);
+    }
+
+    /// Adds all hours from the first to the last, inclusive.
+    pub fn insert_range(&mut self, first: Hour, last: Hour) {
+        self.0.extend((first.0..=last.0).map(Hour));
+    }
+
+    /// The earliest.
+    pub fn first(&self) -> Option<Hour> {
+        self.0.first().copied()
+    }
+
+    /// The earliest after `hour`.
+    pub fn first_after(&self, hour: Hour) -> Option<Hour> {
+        self.0.range(hour.next()..).next().copied()
+    }
+
+    /// Drops every hour up to and with `hour`.
+    pub fn clear_through(&mut self, hour: Hour) {
+        self.0 = self.0.split_off(&hour.next());
+    }
+
+    /// Drops the hours from `first` to `last`, both inclusive.
+    pub fn clear(&mut self, first: Hour, last: Hour) {
+        self.0.retain(|hour| !(first..=last).contains(hour));
+    }
+
+    /// Whether it has the hour.
+    pub fn contains(&self, hour: Hour) -> bool {
+        self.0.contains(&hour)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Hour> for HourSet {
+    fn from_iter<I: IntoIterator<Item = Hour>>(hours: I) -> Self {
+        Self(hours.into_iter().collect())
+    }
+}
+
+impl Serialize for HourSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut ranges: Vec<(Hour, Hour)> = Vec::new();
+        for hour in &self.0 {
+            match ranges.last_mut() {
+                Some((_, last)) if last.next() == *hour => *last = *hour,
+                _ => ranges.push((*hour, *hour)),
+            }
+        }
+        serializer.collect_seq(ranges.iter().map(|(first, last)| [first.to_string(), last.to_string()]))
+    }
+}
+
+impl<'de> Deserialize<'de> for HourSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut hours = Self::default();
+        for [first, last] in Vec::<[String; 2]>::deserialize(deserializer)? {
+            hours.insert_range(hour_text::parse(&first)?, hour_text::parse(&last)?);
+        }
+        Ok(hours)
+    }
+}
+
+/// Hours as text such as `2026-11-20T13`.
+pub(super) mod hour_text {
+    use super::{Deserialize, Deserializer, Hour, Serializer, names};
+
+    pub fn parse<E: serde::de::Error>(text: &str) -> Result<Hour, E> {
+        names::parse_hour(text)
+            .ok_or_else(|| E::custom(format!("'{text}' is not an hour such as 2026-11-20T13")))
+    }
+
+    pub fn serialize<S: Serializer>(hour: &Hour, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(hour)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hour, D::Error> {
+        parse(&String::deserialize(deserializer)?)
+    }
+}
+
+/// An hour or null.
+pub(super) mod hour_option {
+    use super::{Deserialize, Deserializer, Hour, Serialize, Serializer, hour_text};
+
+    pub fn serialize<S: Serializer>(hour: &Option<Hour>, serializer: S) -> Result<S::Ok, S::Error> {
+        hour.map(|hour| hour.to_string()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hour>, D::Error> {
+        Option::<String>::deserialize(deserializer)?.map(|text| hour_text::parse(&text)).transpose()
+    }
+}
+
+/// A map by hour.
+pub(super) mod hour_map {
+    use super::{BTreeMap, Deserialize, Deserializer, Hour, Serialize, Serializer, hour_text};
+
+    pub fn serialize<S: Serializer, T: Serialize>(
+        map: &BTreeMap<Hour, T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(map.iter().map(|(hour, value)| (hour.to_string(), value)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<Hour, T>, D::Error> {
+        let named = BTreeMap::<String, T>::deserialize(deserializer)?;
+        named.into_iter().map(|(hour, value)| Ok((hour_text::parse(&hour)?, value))).collect()
+    }
+}

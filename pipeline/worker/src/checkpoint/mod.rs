@@ -1,0 +1,26 @@
+//! A shard's checkpoints: what they say, how one is decided, and how a shard changes hands.
+//!
+//! The life of a checkpoint is in its types:
+//!
+//! | type | what it is | who makes it |
+//! |---|---|---|
+//! | [`Draft`] | what the next checkpoint will say, and the objects it will name | [`Decided::next_draft`] |
+//! | [`Sealed`] | a checkpoint on its way; nothing of it changes any more | [`Draft::seal`] |
+//! | [`Decided`] | a checkpoint that stands in the log | [`log::decide`], [`log::latest`] |
+//!
+//! Creating `checkpoint-<seq>` is the only decision of the protocol; what it does not admit does not exist.
+//! Only decided checkpoints can be published ([`crate::publish`]).
+
+pub mod claim;
+mod draft;
+mod hours;
+pub mod log;
+mod model;
+mod offsets;
+pub mod retention;
+pub mod snapshot;
+
+pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
+pub use hours::HourSet;
+pub use model::{Checkpoint, FORMAT, FileEntry, HourEntry, Owner, OwnerKind, RulesFrom};
+pub use offsets::{LastRecord, TopicOffsets};

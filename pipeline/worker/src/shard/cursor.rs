@@ -1,0 +1,76 @@
+//! Where a recomputation stands, and where it starts: at the nearest base snapshot that can be read.
+
+use prorata_schemas::time::Hour;
+
+use super::archive::ArchiveIndex;
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::snapshot::{self, ShardState};
+use crate::error::Result;
+use crate::ports::ObjectStore;
+
+/// Where a recomputation of a shard stands.
+#[derive(Clone, Debug)]
+pub struct Recompute {
+    /// The next hour to fold.
+    pub next: Hour,
+    /// The first hour whose tables are wanted; the hours before it only lead up from the base snapshot.
+    pub emit_from: Hour,
+    /// State before `next`.
+    pub states: ShardState,
+}
+
+impl Recompute {
+    /// Starts recomputing `hour`: from the nearest base snapshot, or from the shard's first event.
+    ///
+    /// # Errors
+    /// When storage is unavailable.
+    pub async fn begin(
+        store: &dyn ObjectStore,
+        checkpoint: &Checkpoint,
+        archive: &mut ArchiveIndex,
+        hour: Hour,
+    ) -> Result<Self> {
+        if let Some((base, states)) = nearest_base(store, checkpoint, hour).await? {
+            return Ok(Self { next: base.next(), emit_from: hour, states });
+        }
+        archive.ensure_all(store, checkpoint).await?;
+        let next = archive.hours().next().map_or(hour, |first| first.min(hour));
+        Ok(Self { next, emit_from: hour, states: ShardState::new() })
+    }
+}
+
+/// The newest base snapshot before `hour` that no dirty hour precedes and that can be read: the hour at whose
+/// end it stands, and its state.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn nearest_base(
+    store: &dyn ObjectStore,
+    checkpoint: &Checkpoint,
+    hour: Hour,
+) -> Result<Option<(Hour, ShardState)>> {
+    for (hour, object) in checkpoint.snapshots_before(hour) {
+        if let Some(states) = load_base(store, object).await? {
+            return Ok(Some((hour, states)));
+        }
+    }
+    Ok(None)
+}
+
+/// State of a snapshot; none when it cannot be used: then an older one is.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn load_base(store: &dyn ObjectStore, object: &str) -> Result<Option<ShardState>> {
+    let Some(bytes) = store.get(object).await? else {
+        tracing::warn!(object, "a snapshot is missing, an older one is used");
+        return Ok(None);
+    };
+    match snapshot::decode(&bytes) {
+        Ok(states) => Ok(Some(states)),
+        Err(error) => {
+            tracing::warn!(object, %error, "a snapshot cannot be used, an older one is used");
+            Ok(None)
+        }
+    }
+}

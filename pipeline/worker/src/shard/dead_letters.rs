@@ -1,0 +1,35 @@
+//! Rejected messages and records as an object.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::ObjectNamer;
+use crate::checkpoint::snapshot::hex;
+use crate::error::Result;
+use crate::names::{self, Shard};
+use crate::ports::{Archive, DeadLetter};
+
+/// A file of dead letters that has no name yet.
+pub struct DeadLetterFile {
+    /// Its content.
+    pub bytes: Bytes,
+    /// Digest of that: equal letters have equal digests.
+    pub digest: String,
+}
+
+impl DeadLetterFile {
+    /// Encodes letters.
+    ///
+    /// # Errors
+    /// When they cannot be encoded.
+    pub fn encode(archive: &dyn Archive, letters: &[DeadLetter]) -> Result<Self> {
+        let bytes = archive.write_dead_letters(letters)?;
+        let digest = hex(&Sha256::digest(&bytes)[..16]);
+        Ok(Self { bytes: bytes.into(), digest })
+    }
+
+    /// A new path for it.
+    pub fn path(&self, shard: Shard, namer: &ObjectNamer) -> String {
+        names::dead_letters(shard, &namer.next(), &self.digest)
+    }
+}

@@ -1,0 +1,193 @@
+//! Folded hours as objects: snapshots and table files, and the entries that name them in a checkpoint.
+//!
+//! A table whose content has not changed keeps its file. Only when some table's content has changed does the
+//! hour's revision rise, and `hours` change with it: its clock columns alone change nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::{HourClock, Table};
+use prorata_schemas::time::{Hour, Timestamp};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+
+use super::converge::state_digest;
+use super::fold::OrganizationHour;
+use crate::checkpoint::{Checkpoint, Draft, FileEntry, HourEntry, ObjectNamer, snapshot};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard, TableFile};
+use crate::ports::{FormatError, TableCommitter, TableEncoder};
+
+/// An hour about to be encoded.
+pub struct Job {
+    /// The shard.
+    pub shard: Shard,
+    /// The hour.
+    pub hour: Hour,
+    /// Its organizations, ascending.
+    pub organizations: Vec<OrganizationHour>,
+    /// As it was before; none when it is closed for the first time.
+    pub before: Option<Arc<HourEntry>>,
+    /// Whether to write the state at its end.
+    pub snapshot: bool,
+    /// Gives names.
+    pub namer: ObjectNamer,
+    /// The wall clock, for `last_updated`.
+    pub now: Timestamp,
+}
+
+/// An encoded hour with the objects that are yet to be stored.
+pub struct EncodedHour<T> {
+    /// The shard.
+    pub shard: Shard,
+    /// The hour.
+    pub hour: Hour,
+    /// What the checkpoint says of it.
+    pub entry: HourEntry,
+    /// Whether its rows had been published before, and have changed.
+    pub restated: bool,
+    /// Table files among the objects.
+    pub files: u64,
+    /// Bytes of its state.
+    pub state_bytes: u64,
+    /// New objects by path.
+    pub objects: Vec<(String, Bytes)>,
+    /// What the caller wants to know of its rows.
+    pub summary: T,
+}
+
+/// Files of hours as the tables have them.
+pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
+
+/// Reads from the tables which files every hour has: for hours that have left the checkpoints.
+///
+/// # Errors
+/// When a table's log is unavailable.
+pub async fn live(tables: &dyn TableCommitter) -> Result<LiveHours> {
+    let mut live = LiveHours::new();
+    for table in Table::ALL {
+        for file in tables.load(table).await?.files {
+            if let Some(name) = TableFile::parse(&file.path) {
+                let entry =
+                    FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };
+                live.entry((name.shard, name.hour)).or_default().insert(table, entry);
+            }
+        }
+    }
+    Ok(live)
+}
+
+/// Whether an hour is closed and has left the checkpoint.
+pub fn has_left(checkpoint: &Checkpoint, hour: Hour) -> bool {
+    checkpoint.closed_through.is_some_and(|closed| hour <= closed) && !checkpoint.hours.contains_key(&hour)
+}
+
+/// An hour as it was before: as the checkpoint says, or as the tables have it where it has left the
+/// checkpoint.
+pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hour) -> Option<Arc<HourEntry>> {
+    if let Some(entry) = checkpoint.hours.get(&hour) {
+        return Some(Arc::clone(entry));
+    }
+    let tables = live?.get(&(checkpoint.shard, hour)).filter(|_| has_left(checkpoint, hour))?;
+    let revision = checkpoint.revision_of(hour);
+    Some(Arc::new(HourEntry { revision, tables: tables.clone(), published: true, ..HourEntry::default() }))
+}
+
+/// Encodes hours on all cores, off the async threads. `summarize` looks at the rows of an hour before they
+/// are dropped.
+///
+/// # Errors
+/// When rows or state cannot be encoded.
+pub async fn encode_all<T: Send + 'static>(
+    encoder: Arc<dyn TableEncoder>,
+    jobs: Vec<Job>,
+    summarize: fn(&[HourTables]) -> T,
+) -> Result<Vec<EncodedHour<T>>> {
+    let encode = move || -> Result<Vec<EncodedHour<T>>> {
+        jobs.into_par_iter().map(|job| encode(&*encoder, job, summarize)).collect()
+    };
+    tokio::task::spawn_blocking(encode).await?
+}
+
+/// Adds an encoded hour to a draft, with its objects.
+pub fn take_into<T>(draft: &mut Draft, encoded: EncodedHour<T>) {
+    for (path, bytes) in encoded.objects {
+        draft.add_object(path, bytes);
+    }
+    draft.set_hour(encoded.hour, encoded.entry);
+}
+
+fn encode<T>(
+    encoder: &dyn TableEncoder,
+    job: Job,
+    summarize: fn(&[HourTables]) -> T,
+) -> Result<EncodedHour<T>> {
+    let Job { shard, hour, organizations, before, snapshot: keep, namer, now } = job;
+    let state = state_digest(&organizations);
+    let state_bytes = organizations.iter().map(|folded| folded.packed.state.len() as u64).sum();
+    let mut objects = Vec::new();
+    let same_state = before.as_ref().filter(|before| before.state == state);
+    let snapshot = match same_state.and_then(|before| before.snapshot.clone()) {
+        Some(snapshot) => Some(snapshot),
+        None if keep => Some(encode_snapshot((shard, hour), &organizations, &namer, &mut objects)?),
+        None => None,
+    };
+    let revision = before.as_ref().map_or(0, |before| before.revision + 1);
+    let late_events = before.as_ref().map(|before| before.late_events.clone()).unwrap_or_default();
+    let clock = |folded: &OrganizationHour| HourClock {
+        late_events: late_events.get(&folded.packed.organization_id).copied().unwrap_or(0),
+        max_event_time_seen: folded.packed.max_event_time,
+        complete: true,
+        revision,
+        last_updated: now,
+    };
+    let clocks: Vec<HourClock> = organizations.iter().map(clock).collect();
+    let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
+    let mut files = BTreeMap::new();
+    let (mut changed, mut new_files) = (before.is_none(), 0);
+    for table in Table::ALL {
+        let encoded = encoder.encode(table, &rows, &clocks);
+        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
+        let old = before.as_ref().and_then(|before| before.tables.get(&table));
+        let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
+        changed |= !same;
+        let keep_old = if table == Table::Hours { !changed } else { same };
+        match (encoded, old) {
+            (_, Some(old)) if keep_old => {
+                files.insert(table, old.clone());
+            }
+            (Some(file), _) => {
+                let name = TableFile { hour, shard, stamp: namer.next(), digest: file.digest.clone() };
+                let path = name.path();
+                let bytes = file.bytes.len() as u64;
+                objects.push((format!("{}/{path}", table.name()), file.bytes.into()));
+                new_files += 1;
+                files.insert(table, FileEntry { path, bytes, digest: file.digest, stats: Some(file.stats) });
+            }
+            (None, _) => {}
+        }
+    }
+    let (revision, restated) = match &before {
+        Some(before) if !changed => (before.revision, false),
+        before => (revision, before.is_some()),
+    };
+    let published = !changed && before.is_some_and(|before| before.published);
+    let entry = HourEntry { revision, state, snapshot, tables: files, late_events, published };
+    let summary = summarize(&rows);
+    Ok(EncodedHour { shard, hour, entry, restated, files: new_files, state_bytes, objects, summary })
+}
+
+/// Adds the state at an hour's end to the objects, and returns its path.
+fn encode_snapshot(
+    (shard, hour): (Shard, Hour),
+    organizations: &[OrganizationHour],
+    namer: &ObjectNamer,
+    objects: &mut Vec<(String, Bytes)>,
+) -> Result<String> {
+    let packed: Vec<_> = organizations.iter().map(|folded| &folded.packed).collect();
+    let bytes = snapshot::encode(&packed).map_err(|error| FormatError::new("encode a snapshot", error))?;
+    let path = names::snapshot(shard, hour, &namer.next());
+    objects.push((path.clone(), bytes.into()));
+    Ok(path)
+}

@@ -1,0 +1,125 @@
+//! First part of a checkpoint: new events and rejected messages as objects of the draft.
+//!
+//! An event of a closed hour that the archive holds already is dropped; any other makes its hour dirty.
+
+use std::sync::Arc;
+
+use prorata_schemas::event::EventKind;
+use prorata_schemas::time::Hour;
+
+use super::{LateCounts, LiveShard};
+use crate::checkpoint::ArchivedFile;
+use crate::error::Result;
+use crate::names;
+use crate::objects;
+use crate::ports::Archive;
+use crate::shard::dead_letters::DeadLetterFile;
+use crate::shard::fold::{Body, unknown_events};
+use crate::status::Counts;
+use crate::stream::StreamPorts;
+
+/// Most closed hours of one checkpoint whose archive is read to tell known events from new ones. Events of
+/// further hours are taken for new, which costs a fold but changes nothing.
+const KNOWN_HOURS_MAX: usize = 64;
+
+/// Most bytes that are read for that, so that a burst of late events does not fill the memory: a quarter of
+/// the default memory limit.
+const KNOWN_BYTES_MAX: u64 = 256 << 20;
+
+impl LiveShard {
+    /// Turns what is new into objects of the draft. After an error it can be called again.
+    pub async fn flush(&mut self, ports: &StreamPorts, counts: &mut Counts) -> Result<()> {
+        self.flush_open(ports).await?;
+        self.flush_late(ports, counts).await?;
+        self.flush_letters(ports)
+    }
+
+    async fn flush_open(&mut self, ports: &StreamPorts) -> Result<()> {
+        for (hour, events, flushed) in self.buffer.unflushed() {
+            let all = events.len();
+            let archive = Arc::clone(&ports.shared.archive);
+            let encode = move || {
+                let fresh = events.get(flushed..).unwrap_or_default();
+                write_sorted(&*archive, fresh.iter().collect())
+            };
+            let bytes = tokio::task::spawn_blocking(encode).await??;
+            self.add_archive_file(hour, bytes);
+            self.buffer.note_flushed(hour, all);
+        }
+        Ok(())
+    }
+
+    async fn flush_late(&mut self, ports: &StreamPorts, counts: &mut Counts) -> Result<()> {
+        let store = &*ports.shared.store;
+        let archive = &*ports.shared.archive;
+        let mut read = 0;
+        for (index, hour) in self.buffer.late_hours().into_iter().enumerate() {
+            self.archive.ensure(store, &self.decided, (hour, hour)).await?;
+            let files = self.archive.files(hour);
+            read += files.iter().map(|file| file.bytes).sum::<u64>();
+            let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
+                let paths = files.iter().map(|file| names::archive(self.shard(), hour, &file.stamp));
+                objects::get_all(store, paths.collect()).await?
+            } else {
+                Vec::new()
+            };
+            let late = self.buffer.late(hour).to_vec();
+            let all = late.len() as u64;
+            let events = unknown_events(archive, (self.shard(), hour), &compared, late)?;
+            counts.late_events += events.len() as u64;
+            counts.late_duplicates += all - events.len() as u64;
+            if !events.is_empty() {
+                let bytes = write_sorted(archive, events.iter().collect())?;
+                self.add_archive_file(hour, bytes);
+                self.mark_late(hour, &events);
+            }
+            self.buffer.drop_late(hour);
+        }
+        Ok(())
+    }
+
+    fn flush_letters(&mut self, ports: &StreamPorts) -> Result<()> {
+        let Some(namer) = self.namer().filter(|_| !self.buffer.letters().is_empty()) else { return Ok(()) };
+        let file = DeadLetterFile::encode(&*ports.shared.archive, self.buffer.letters())?;
+        let path = file.path(self.shard(), &namer);
+        if let Some(draft) = self.draft() {
+            if ports.letters.is_some() {
+                draft.add_dead_letters(path.clone());
+            }
+            draft.add_object(path, file.bytes);
+        }
+        self.buffer.drop_letters();
+        Ok(())
+    }
+
+    fn add_archive_file(&mut self, hour: Hour, bytes: Vec<u8>) {
+        let (shard, namer) = (self.shard(), self.namer());
+        if let (Some(namer), Some(draft)) = (namer, self.draft()) {
+            let stamp = namer.next();
+            let path = names::archive(shard, hour, &stamp);
+            let file = ArchivedFile { hour, stamp, bytes: bytes.len() as u64 };
+            draft.add_archive_file(path, file, bytes.into());
+        }
+    }
+
+    /// Makes an hour dirty: it is recomputed, and what follows from it.
+    fn mark_late(&mut self, hour: Hour, events: &[Body]) {
+        let mut late = LateCounts::new();
+        for (kind, body) in events {
+            if let Ok(event) = prorata_schemas::body::decode(*kind, body) {
+                *late.entry(event.organization_id).or_default() += 1;
+            }
+        }
+        if let Some(draft) = self.draft() {
+            draft.mark_late(hour, late);
+        }
+    }
+}
+
+/// An archive file of these events, each once, in the order of their bodies.
+fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
+    events.sort_unstable();
+    events.dedup();
+    let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();
+    Ok(archive.write(&bodies)?)
+}

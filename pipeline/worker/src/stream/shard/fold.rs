@@ -1,0 +1,201 @@
+//! Second part of a checkpoint: hours that are folded, those to be recomputed first, then those that the
+//! watermark lets close.
+//!
+//! Recomputation runs aside, a slice per checkpoint: it starts from the nearest base snapshot before the
+//! first dirty hour, moves the dirty mark along, and ends where the state at an hour's end is the recorded
+//! one and no later hour is dirty. Meanwhile hours go on closing from the state at hand; they lie after the
+//! mark, so they are recomputed where that state was not the right one. A late event of an hour that was just
+//! recomputed marks that hour. It does not stop what goes on: otherwise a steady flow of late events would
+//! keep the last hours from ever being recomputed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::LiveShard;
+use crate::checkpoint::Draft;
+use crate::checkpoint::retention;
+use crate::checkpoint::snapshot::ShardState;
+use crate::error::Result;
+use crate::rules::RuleBook;
+use crate::shard::Ports;
+use crate::shard::converge::converged;
+use crate::shard::cursor::Recompute;
+use crate::shard::emit::{self, EncodedHour, Job};
+use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
+use crate::shard::window::{HourEvents, WindowLimits, WindowReader};
+use crate::status::Counts;
+
+/// What folding takes besides the shard.
+pub(in crate::stream) struct Folding<'a> {
+    pub ports: &'a Ports,
+    pub rules: &'a mut RuleBook,
+    /// The configured rules, for a shard that has none yet.
+    pub configured: &'a Rules,
+    pub now: Timestamp,
+    pub limits: WindowLimits,
+    pub counts: &'a mut Counts,
+}
+
+/// A folded window, and how far it went.
+struct Slice {
+    folded: FoldedWindow,
+    /// Its last hour.
+    last: Hour,
+    /// Hours of the next window.
+    window_hours: i64,
+}
+
+impl Folding<'_> {
+    /// Recomputes one slice where hours are dirty. Events that came since the last checkpoint must not be
+    /// among the dirty hours': they are not readable yet.
+    pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
+        let Some(Recompute { next, emit_from, states }) = self.cursor(shard).await? else { return Ok(()) };
+        let Some(closed) = shard.next().closed_through else { return Ok(()) };
+        // A late event that has come meanwhile may be of an hour that is only led up to.
+        let dirty = shard.next().dirty.first_after(next.previous());
+        let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
+        let last = Hour(closed.0.min(next.0 + shard.recompute.window_hours - 1));
+        let slice = self.fold(shard, (next, last), states, |_| HourEvents::archived()).await?;
+        let Slice { folded: FoldedWindow { mut hours, states }, last, window_hours } = slice;
+        let stop = shard.states.as_ref().and_then(|_| converged(shard.next(), &hours, emit_from));
+        let through = stop.unwrap_or(last);
+        hours.retain(|hour, _| (emit_from..=through).contains(hour));
+        let encoded = self.encode(shard, hours, |hour| retention::keeps_snapshot(hour, closed)).await?;
+        let goes_on = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
+        self.take(shard, encoded, |draft| draft.recomputed((next, through), goes_on));
+        shard.recompute.window_hours = window_hours;
+        shard.recompute.through = Some(through);
+        (shard.recompute.cursor, shard.states) = match (stop, goes_on) {
+            // The state at hand was the right one.
+            (Some(_), _) => (None, shard.states.take()),
+            (None, Some(emit_from)) => {
+                (Some(Recompute { next: last.next(), emit_from, states }), shard.states.take())
+            }
+            (None, None) => (None, Some(states)),
+        };
+        Ok(())
+    }
+
+    /// Closes the next hours that the watermark lets close, one window of them.
+    pub async fn close(&mut self, shard: &mut LiveShard) -> Result<()> {
+        let (Some(first), Some(closable)) = (shard.next_hour(), shard.closable()) else { return Ok(()) };
+        let Some(states) = shard.states.clone() else { return Ok(()) };
+        self.list_rules(shard, first).await?;
+        let last = Hour(closable.0.min(first.0 + shard.recompute.window_hours - 1));
+        shard.archive.ensure(&*self.ports.store, &shard.decided, (first, last)).await?;
+        shard.note_archived(first, last);
+        let open: BTreeMap<Hour, HourEvents> =
+            (first.0..=last.0).map(|hour| (Hour(hour), shard.buffer.events(Hour(hour)))).collect();
+        let events = |hour| open.get(&hour).cloned().unwrap_or_default();
+        let Slice { folded, last, window_hours } = self.fold(shard, (first, last), states, events).await?;
+        let closed_hours = folded.hours.len() as u64;
+        let keeps = |hour| retention::keeps_snapshot(hour, closable) || hour == last;
+        let encoded = self.encode(shard, folded.hours, keeps).await?;
+        self.take(shard, encoded, |draft| draft.close_through(last));
+        self.counts.closed_hours += closed_hours;
+        shard.recompute.window_hours = window_hours;
+        shard.buffer.close_through(last);
+        shard.states = Some(folded.states);
+        Ok(())
+    }
+
+    /// Where recomputation stands; begins it at the first dirty hour.
+    async fn cursor(&self, shard: &mut LiveShard) -> Result<Option<Recompute>> {
+        let Some(dirty) = shard.next().dirty.first() else { return Ok(None) };
+        if let Some(cursor) = &shard.recompute.cursor {
+            return Ok(Some(cursor.clone()));
+        }
+        let store = &*self.ports.store;
+        let cursor = Recompute::begin(store, &shard.next, &mut shard.archive, dirty).await?;
+        if !shard.recompute_goes_on() {
+            shard.recompute.began_at = Some(self.now);
+        }
+        shard.recompute.cursor = Some(cursor.clone());
+        Ok(Some(cursor))
+    }
+
+    /// Reads and folds as many of these hours as fit. The shard stays as it is.
+    async fn fold(
+        &mut self,
+        shard: &mut LiveShard,
+        range: (Hour, Hour),
+        states: ShardState,
+        events: impl Fn(Hour) -> HourEvents,
+    ) -> Result<Slice> {
+        let started = Instant::now();
+        let reader = WindowReader { store: &*self.ports.store, rules: &*self.rules, limits: self.limits };
+        let window = reader.read(&shard.next, &mut shard.archive, range, states, events).await?;
+        let last = window.hours.last().map_or(range.1, |(hour, _)| *hour);
+        let windows = BTreeMap::from([(shard.shard(), window)]);
+        let mut folded = fold::fold_aside(&self.ports.archive, windows).await?;
+        let folded = folded.remove(&shard.shard()).unwrap_or_default();
+        self.counts.fold.observe(started.elapsed());
+        let window_hours = self.limits.next_hours(folded.rows(), folded.hours.len(), 1);
+        Ok(Slice { folded, last, window_hours })
+    }
+
+    /// Encodes folded hours. The shard stays as it is.
+    async fn encode(
+        &self,
+        shard: &LiveShard,
+        folded: BTreeMap<Hour, Vec<OrganizationHour>>,
+        keeps: impl Fn(Hour) -> bool,
+    ) -> Result<Vec<EncodedHour<()>>> {
+        let next = shard.next();
+        let live = match folded.keys().any(|hour| emit::has_left(next, *hour)) {
+            true => Some(emit::live(&*self.ports.tables).await?),
+            false => None,
+        };
+        let Some(namer) = shard.namer() else { return Ok(Vec::new()) };
+        let jobs = folded.into_iter().map(|(hour, organizations)| Job {
+            shard: shard.shard(),
+            hour,
+            organizations,
+            before: emit::entry_before(next, live.as_ref(), hour),
+            snapshot: keeps(hour),
+            namer: namer.clone(),
+            now: self.now,
+        });
+        emit::encode_all(Arc::clone(&self.ports.encoder), jobs.collect(), |_| ()).await
+    }
+
+    /// Takes encoded hours into the draft, with the marks that go with them.
+    fn take(&mut self, shard: &mut LiveShard, encoded: Vec<EncodedHour<()>>, mark: impl FnOnce(&mut Draft)) {
+        if let Some(hour) = encoded.last() {
+            shard.state_bytes = hour.state_bytes;
+        }
+        let Some(draft) = shard.draft() else { return };
+        for hour in encoded {
+            self.counts.restated_hours += u64::from(hour.restated);
+            emit::take_into(draft, hour);
+        }
+        mark(draft);
+        draft.touch();
+    }
+
+    /// A shard's first hour brings the configured rules.
+    async fn list_rules(&mut self, shard: &mut LiveShard, first: Hour) -> Result<()> {
+        if shard.next().rules.is_empty() {
+            self.rules.store(&*self.ports.store, self.configured).await?;
+            if let Some(draft) = shard.draft() {
+                draft.list_rules(first, self.configured.version.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LiveShard {
+    /// Notes which of these hours have events in the archive that were never in memory here: those of owners
+    /// before.
+    pub(super) fn note_archived(&mut self, first: Hour, last: Hour) {
+        let earlier = |hour: &Hour| self.archive.files(*hour).iter().any(|file| self.claim.is_earlier(file));
+        let hours: Vec<Hour> =
+            self.archive.hours().filter(|hour| (first..=last).contains(hour) && earlier(hour)).collect();
+        hours.into_iter().for_each(|hour| self.buffer.note_archived(hour));
+    }
+}

@@ -1,0 +1,322 @@
+//! A shard that this worker holds: what is decided of it, the draft of its next checkpoint, and the events
+//! that wait.
+//!
+//! Its parts change only together and only on success: folding and encoding work on what the shard holds, and
+//! what they come to replaces it at the end. So an error in between leaves the shard as it was, and the step
+//! can be tried again.
+
+mod buffer;
+mod flush;
+mod fold;
+mod recover;
+mod schedule;
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::watermark::Topics;
+use crate::backoff::Backoff;
+use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::retention::HORIZON_HOURS;
+use crate::checkpoint::snapshot::ShardState;
+use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, Sealed};
+use crate::error::Result;
+use crate::names::Shard;
+use crate::ports::{DeadLetter, ObjectStore};
+use crate::shard::archive::{ArchiveFile, ArchiveIndex};
+use crate::shard::fold::Body;
+use buffer::EventBuffer;
+pub(super) use fold::Folding;
+pub(super) use recover::Recovery;
+use schedule::Recomputation;
+
+/// A claim of a shard.
+#[derive(Clone, Debug)]
+struct Claim {
+    shard: Shard,
+    /// Owner id of this claim alone.
+    owner: Text,
+    /// Sequence number of the claim.
+    seq: u64,
+    /// Counts objects, over all shards and claims of this process.
+    counter: Arc<AtomicU64>,
+}
+
+impl Claim {
+    /// Whether an archive file was there before this claim.
+    fn is_earlier(&self, file: &ArchiveFile) -> bool {
+        file.stamp.seq <= self.seq
+    }
+}
+
+/// The checkpoint that comes next.
+#[derive(Debug)]
+enum Next {
+    /// It is being written.
+    Draft(Draft),
+    /// It is on its way: the log was asked, or is about to be.
+    Sealed(Sealed),
+}
+
+impl Deref for Next {
+    type Target = Checkpoint;
+
+    fn deref(&self) -> &Checkpoint {
+        match self {
+            Self::Draft(draft) => draft,
+            Self::Sealed(sealed) => sealed,
+        }
+    }
+}
+
+/// What tables know of the shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Publication {
+    /// Whether tables may differ from the last checkpoint decided.
+    due: bool,
+    /// When tables were last made equal to a checkpoint.
+    at: Option<Timestamp>,
+}
+
+/// What no checkpoint names any more.
+#[derive(Debug)]
+pub(super) struct Garbage {
+    /// Snapshots.
+    pub snapshots: Vec<String>,
+    /// When old checkpoints were last looked for.
+    pub looked_at: Timestamp,
+}
+
+/// A held shard.
+pub(super) struct LiveShard {
+    claim: Claim,
+    decided: Decided,
+    decided_at: Timestamp,
+    next: Next,
+    buffer: EventBuffer,
+    topics: Topics,
+    archive: ArchiveIndex,
+    /// State at the end of the last hour closed; none while it is yet to be recomputed from an older one.
+    states: Option<ShardState>,
+    /// Bytes of its last snapshot.
+    state_bytes: u64,
+    recompute: Recomputation,
+    publication: Publication,
+    garbage: Garbage,
+    backoff: Backoff,
+    /// The oldest snapshot that the last checkpoint names, where it lies at or before the horizon: events
+    /// before it are too late.
+    oldest_base: Option<Hour>,
+}
+
+impl LiveShard {
+    pub fn shard(&self) -> Shard {
+        self.claim.shard
+    }
+
+    /// The last checkpoint decided.
+    pub fn decided(&self) -> &Decided {
+        &self.decided
+    }
+
+    /// When that was.
+    pub fn decided_at(&self) -> Timestamp {
+        self.decided_at
+    }
+
+    /// What the next checkpoint says so far.
+    pub fn next(&self) -> &Checkpoint {
+        &self.next
+    }
+
+    /// The draft of the next checkpoint; none while one is on its way.
+    fn draft(&mut self) -> Option<&mut Draft> {
+        match &mut self.next {
+            Next::Draft(draft) => Some(draft),
+            Next::Sealed(_) => None,
+        }
+    }
+
+    /// Whether a checkpoint is on its way.
+    pub fn is_sealed(&self) -> bool {
+        matches!(self.next, Next::Sealed(_))
+    }
+
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    pub fn topics_mut(&mut self) -> &mut Topics {
+        &mut self.topics
+    }
+
+    pub fn backoff_mut(&mut self) -> &mut Backoff {
+        &mut self.backoff
+    }
+
+    pub fn backoff(&self) -> Backoff {
+        self.backoff
+    }
+
+    pub fn garbage_mut(&mut self) -> &mut Garbage {
+        &mut self.garbage
+    }
+
+    /// Bytes of its state, as last written.
+    pub fn state_bytes(&self) -> u64 {
+        self.state_bytes
+    }
+
+    /// Number of organizations in its state.
+    pub fn organizations(&self) -> u64 {
+        self.states.as_ref().map_or(0, |states| states.len() as u64)
+    }
+
+    /// The oldest hour with events that is not closed.
+    pub fn oldest_open_hour(&self) -> Option<Hour> {
+        self.buffer.first_open()
+    }
+
+    /// Takes an event of an hour that is open or closed.
+    pub fn push(&mut self, hour: Hour, body: Body) {
+        if self.is_closed(hour) {
+            self.buffer.push_late(hour, body);
+        } else {
+            self.buffer.push_open(hour, body);
+        }
+    }
+
+    /// Takes a rejected message.
+    pub fn push_letter(&mut self, letter: DeadLetter) {
+        self.buffer.push_letter(letter);
+    }
+
+    /// Bytes of events and letters in memory.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// Bytes of them that no checkpoint has taken.
+    pub fn new_bytes(&self) -> u64 {
+        self.buffer.new_bytes()
+    }
+
+    /// Whether the archive holds events of open hours that are in memory, too.
+    pub fn can_spill(&self) -> bool {
+        self.buffer.can_spill()
+    }
+
+    /// Drops from memory what the archive holds of the latest open hour that has any.
+    pub fn spill(&mut self) {
+        self.buffer.spill();
+    }
+
+    /// Whether the next checkpoint would differ from the last.
+    pub fn has_news(&self) -> bool {
+        let drafted = matches!(&self.next, Next::Draft(draft) if draft.is_changed());
+        drafted || self.topics.have_moved()
+    }
+
+    /// Whether an event of this hour is late.
+    pub fn is_closed(&self, hour: Hour) -> bool {
+        self.next().closed_through.is_some_and(|closed| hour <= closed)
+    }
+
+    /// Whether an event of this hour is too late: its hour is closed, and no state from before it is kept. A
+    /// shard younger than the horizon has its empty beginning for that, but no further back than the horizon:
+    /// otherwise one event of 1970 would recompute half a century.
+    pub fn is_too_late(&self, hour: Hour) -> bool {
+        let horizon = |closed: Hour| Hour(closed.0 - HORIZON_HOURS);
+        let oldest = self.oldest_base.or(self.next().closed_through.map(horizon));
+        self.is_closed(hour) && oldest.is_some_and(|oldest| hour <= oldest)
+    }
+
+    /// Freezes the draft: what it says is what will be decided.
+    pub fn seal(&mut self, now: Timestamp, release: bool) {
+        let Next::Draft(draft) = &mut self.next else { return };
+        let mut draft = std::mem::replace(draft, self.decided.next_draft());
+        draft.set_offsets(self.topics.take_offsets());
+        draft.set_released(release);
+        draft.prune();
+        self.next = Next::Sealed(draft.seal(now));
+        self.buffer.note_sealed();
+    }
+
+    /// Asks the log for a sealed checkpoint, again and again for the very same; false if another owner has
+    /// decided.
+    ///
+    /// # Errors
+    /// When storage is unavailable: the checkpoint stays sealed.
+    pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> Timestamp) -> Result<bool> {
+        let Next::Sealed(sealed) = &self.next else { return Ok(true) };
+        let Decision::Ours(decided) = log::decide(store, sealed).await? else { return Ok(false) };
+        for file in sealed.archived() {
+            self.archive.add(file.clone());
+        }
+        self.garbage.snapshots.extend_from_slice(sealed.replaced());
+        self.buffer.note_decided();
+        if let Some(closed) = decided.closed_through {
+            self.archive.forget_before(Hour(closed.0 - HORIZON_HOURS));
+        }
+        self.publication.due = decided.hours.values().any(|entry| !entry.published);
+        self.oldest_base = oldest_base(&decided);
+        self.decided_at = now();
+        self.next = Next::Draft(decided.next_draft());
+        self.decided = decided;
+        Ok(true)
+    }
+
+    /// Whether tables may differ from the last checkpoint decided.
+    pub fn is_publish_due(&self) -> bool {
+        self.publication.due
+    }
+
+    /// When tables were last known to be equal to the last checkpoint decided.
+    pub fn published_at(&self) -> Option<Timestamp> {
+        if self.publication.due { self.publication.at } else { Some(self.decided_at) }
+    }
+
+    /// Notes that tables equal this checkpoint.
+    pub fn note_published(&mut self, published: &Decided, now: Timestamp) {
+        if let Some(draft) = self.draft() {
+            draft.note_published(published);
+        }
+        self.publication = Publication { due: self.decided.seq != published.seq, at: Some(now) };
+    }
+
+    /// A decided file of dead letters that has not reached its topic.
+    pub fn next_dead_letters(&self) -> Option<&String> {
+        let Next::Draft(draft) = &self.next else { return None };
+        self.decided.dead_letters.iter().find(|path| draft.dead_letters.contains(path))
+    }
+
+    /// Notes that a file of dead letters has reached its topic.
+    pub fn note_forwarded(&mut self, path: &str) {
+        if let Some(draft) = self.draft() {
+            draft.remove_dead_letters(path);
+        }
+    }
+
+    fn namer(&self) -> Option<ObjectNamer> {
+        match &self.next {
+            Next::Draft(draft) => Some(draft.namer(&self.claim.owner, &self.claim.counter)),
+            Next::Sealed(_) => None,
+        }
+    }
+}
+
+/// The oldest snapshot that a checkpoint names, where it lies at or before the horizon.
+fn oldest_base(checkpoint: &Checkpoint) -> Option<Hour> {
+    let horizon = Hour(checkpoint.closed_through?.0 - HORIZON_HOURS);
+    let mut with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
+    with_snapshot.next().map(|(hour, _)| *hour).filter(|oldest| *oldest <= horizon)
+}
+
+/// Late events by organization.
+type LateCounts = BTreeMap<OrganizationId, i64>;

@@ -1,0 +1,146 @@
+//! Taking a shard: claim it, and load what its last owner left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prorata_schemas::Text;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
+use crate::backoff::{self, Backoff};
+use crate::checkpoint::claim::{self, Claimant};
+use crate::checkpoint::snapshot::ShardState;
+use crate::checkpoint::{Decided, OwnerKind, TopicOffsets};
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::rules::RuleBook;
+use crate::shard::Ports;
+use crate::shard::archive::ArchiveIndex;
+use crate::shard::cursor;
+use crate::stream::watermark::Topics;
+
+/// Hours after now whose archive is listed when a shard is taken: those that producers with a clock ahead may
+/// have reached.
+const AHEAD_HOURS: i64 = 24;
+
+/// Who takes a shard.
+pub(in crate::stream) struct Recovery<'a> {
+    pub ports: &'a Ports,
+    /// Random id of this claim.
+    pub owner: Text,
+    /// Counts objects, over all shards and claims.
+    pub counter: &'a Arc<AtomicU64>,
+    pub rules: &'a mut RuleBook,
+    /// The configured rules.
+    pub configured: &'a Rules,
+    /// The configured topics.
+    pub topics: &'a [Text],
+}
+
+impl Recovery<'_> {
+    /// Claims a shard and loads it. Nothing is read from Kafka yet.
+    pub async fn take(&mut self, shard: Shard) -> Result<LiveShard> {
+        let claimant = Claimant { owner: self.owner.clone(), kind: OwnerKind::Worker, take_over: true };
+        let claimed = claim::claim(self.ports, &claimant, shard, None).await?;
+        self.rules.load(&*self.ports.store, &claimed.rules).await?;
+        let now = self.ports.clock.now();
+        let counter = Arc::clone(self.counter);
+        let mut live = LiveShard {
+            claim: Claim { shard, owner: self.owner.clone(), seq: claimed.seq, counter },
+            decided_at: now,
+            next: Next::Draft(claimed.next_draft()),
+            buffer: Default::default(),
+            topics: Topics::new(self.offsets(&claimed)?, now),
+            archive: ArchiveIndex::default(),
+            states: None,
+            state_bytes: 0,
+            recompute: Default::default(),
+            publication: Publication::default(),
+            garbage: Garbage { snapshots: Vec::new(), looked_at: now },
+            backoff: Backoff::new(backoff::STREAM),
+            oldest_base: oldest_base(&claimed),
+            decided: claimed,
+        };
+        self.list_archive(&mut live, now).await?;
+        self.list_rules(&mut live).await?;
+        live.states = self.states(&mut live).await?;
+        Ok(live)
+    }
+
+    /// How far every topic that the checkpoint or the configuration names is read.
+    fn offsets(&self, claimed: &Decided) -> Result<BTreeMap<Text, TopicOffsets>> {
+        let mut offsets = claimed.offsets.clone();
+        if let Some(topic) = offsets.keys().find(|topic| !self.topics.contains(topic)) {
+            return Err(WorkerError::Configuration(format!(
+                "shard {} has read topic '{topic}', which kafka.topics does not name; name it there, for its events \
+                 would be left out",
+                claimed.shard
+            )));
+        }
+        for topic in self.topics {
+            offsets.entry(topic.clone()).or_default();
+        }
+        Ok(offsets)
+    }
+
+    /// Which open hours have events in the archive.
+    async fn list_archive(&self, live: &mut LiveShard, now: Timestamp) -> Result<()> {
+        let store = &*self.ports.store;
+        let ahead = Hour(now.hour().0 + AHEAD_HOURS);
+        let first = match live.decided.closed_through {
+            Some(closed) => {
+                let last = ahead.max(closed.next());
+                live.archive.ensure(store, &live.decided, (closed.next(), last)).await?;
+                closed.next()
+            }
+            // Nothing is closed: the first hour may be any.
+            None if live.decided.owners.len() > 1 => {
+                live.archive.ensure_all(store, &live.decided).await?;
+                Hour(i64::MIN)
+            }
+            None => return Ok(()),
+        };
+        live.note_archived(first, Hour(i64::MAX));
+        Ok(())
+    }
+
+    /// Configured rules of a version that is not listed yet hold from the first hour that has no event.
+    async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
+        let version = &self.configured.version;
+        let listed = &live.decided.rules;
+        if listed.is_empty() || listed.iter().any(|rules| rules.version == *version) {
+            return Ok(());
+        }
+        self.rules.store(&*self.ports.store, self.configured).await?;
+        let from = live.buffer.last_open().max(live.decided.closed_through).map(Hour::next);
+        let last = listed.last().map(|rules| rules.from);
+        if let (Some(from), Some(draft)) = (from.max(last.map(Hour::next)), live.draft()) {
+            draft.list_rules(from, version.clone());
+            draft.touch();
+        }
+        Ok(())
+    }
+
+    /// State at the end of the last hour closed; none while hours must be recomputed before it is known.
+    /// Without a snapshot of that hour all hours since the newest there is are dirty, and slices recompute
+    /// them.
+    async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
+        let store = &*self.ports.store;
+        let Some(closed) = live.decided.closed_through else { return Ok(Some(ShardState::new())) };
+        let newest = live.decided.hours.get(&closed).and_then(|entry| entry.snapshot.clone());
+        if let Some(object) = newest
+            && let Some(states) = cursor::load_base(store, &object).await?
+        {
+            return Ok(Some(states));
+        }
+        if live.decided.dirty.is_empty() {
+            let base = cursor::nearest_base(store, &live.decided, closed.next()).await?;
+            if let Some(draft) = live.draft() {
+                draft.mark_dirty(base.map_or(closed, |(hour, _)| hour.next()));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,68 @@
+//! When hours of a shard are due: to close, or to be recomputed.
+
+use std::time::Duration;
+
+use prorata_schemas::time::{Hour, Timestamp};
+
+use super::{LiveShard, Next};
+use crate::shard::cursor::Recompute;
+use crate::stream::micros;
+
+/// Hours of the first window, before rows are counted.
+const WINDOW_HOURS_FIRST: i64 = 2;
+
+/// How far recomputation has come.
+#[derive(Debug)]
+pub(super) struct Recomputation {
+    /// Where it stands, while it goes on.
+    pub cursor: Option<Recompute>,
+    /// When it last began at an hour that it had come past before.
+    pub began_at: Option<Timestamp>,
+    /// The last hour that was recomputed.
+    pub through: Option<Hour>,
+    /// Hours of the next window.
+    pub window_hours: i64,
+}
+
+impl Default for Recomputation {
+    fn default() -> Self {
+        Self { cursor: None, began_at: None, through: None, window_hours: WINDOW_HOURS_FIRST }
+    }
+}
+
+impl LiveShard {
+    /// The first hour that is not closed; none while the shard has had no event.
+    pub fn next_hour(&self) -> Option<Hour> {
+        self.next().closed_through.map(Hour::next).or_else(|| self.buffer.first_open())
+    }
+
+    /// The last hour that the watermark lets close; none: no hour may close.
+    pub fn closable(&self) -> Option<Hour> {
+        let last = self.topics.watermark()?.hour().previous();
+        self.next_hour().filter(|next| *next <= last && self.states.is_some()).map(|_| last)
+    }
+
+    /// True if a slice of dirty hours is due: a recomputation is in progress, or closing waits for one.
+    /// Restarting at an hour that was recomputed before is limited to once per `every`, because late events
+    /// arrive in bursts.
+    pub fn recompute_due(&self, now: Timestamp, every: Duration) -> bool {
+        let rested = self.recompute.began_at.is_none_or(|began| now.0 - began.0 >= micros(every));
+        let begun = self.recompute.cursor.is_some() || self.states.is_none() || self.recompute_goes_on();
+        !self.next().dirty.is_empty() && (begun || rested)
+    }
+
+    /// Whether the archive holds all late events that a checkpoint has taken. Those that the draft has yet to
+    /// store are not readable.
+    pub fn has_stored_late(&self) -> bool {
+        match &self.next {
+            Next::Draft(draft) => draft.archived().iter().all(|file| !self.is_closed(file.hour)),
+            Next::Sealed(_) => false,
+        }
+    }
+
+    /// Whether all dirty hours lie after the last hour that was recomputed.
+    pub(super) fn recompute_goes_on(&self) -> bool {
+        let through = self.recompute.through;
+        self.next().dirty.first().is_some_and(|dirty| through.is_some_and(|through| dirty > through))
+    }
+}

@@ -1,0 +1,192 @@
+//! Recurring tasks: publish, forward dead letters, collect garbage. Each has its own back-off.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use prorata_schemas::time::Timestamp;
+
+use super::Worker;
+use crate::backoff::{self, Backoff};
+use crate::checkpoint::Decided;
+use crate::checkpoint::log;
+use crate::error::{Result, WorkerError};
+use crate::names;
+use crate::publish;
+use crate::source::{Source, SourceError};
+use crate::status::Dependency;
+use crate::stream::StreamPorts;
+use crate::stream::shard::LiveShard;
+
+/// How long checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and late
+/// owners.
+const KEPT_MICROS: i64 = 7 * 86_400_000_000;
+
+/// How often old checkpoints are looked for, in microseconds: once an hour. A shard makes at most 60 in that
+/// time.
+const COLLECT_MICROS: i64 = 3_600_000_000;
+
+/// Most checkpoints looked at in one go: four hours of them, so that a backlog shrinks.
+const COLLECTED_MAX: usize = 256;
+
+/// What a worker does for all of its shards, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    /// Asks the schema registry.
+    Registry,
+    /// Makes tables equal to the decided checkpoints.
+    Publish,
+    /// Sends decided dead letters to their topic.
+    ForwardDeadLetters,
+    /// Deletes what no checkpoint needs.
+    CollectGarbage,
+}
+
+/// The recurring tasks, each with when it may be tried again.
+#[derive(Debug, Default)]
+pub(super) struct Tasks(BTreeMap<Task, Backoff>);
+
+impl Tasks {
+    /// Whether a task may be tried.
+    pub fn is_due(&self, task: Task, now: Timestamp) -> bool {
+        self.0.get(&task).is_none_or(|backoff| backoff.is_due(now))
+    }
+
+    /// Notes how a task came out.
+    pub fn note(&mut self, task: Task, succeeded: bool, now: Timestamp) {
+        let backoff = self.0.entry(task).or_insert(Backoff::new(backoff::STREAM));
+        if succeeded { backoff.succeed() } else { backoff.fail(now) }
+    }
+}
+
+impl<S: Source> Worker<S> {
+    /// Publishes every shard whose tables may differ, together.
+    pub(super) async fn publish(&mut self) -> Result<()> {
+        let now = self.ports.shared.clock.now();
+        let due = self.live().filter(|live| live.is_publish_due());
+        let due: Vec<Decided> = due.map(|live| live.decided().clone()).collect();
+        if due.is_empty() || !self.tasks.is_due(Task::Publish, now) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let (tables, clock) = (&*self.ports.shared.tables, &*self.ports.shared.clock);
+        let published = publish::publish(tables, clock, &due, &self.options.owner).await;
+        match published {
+            Ok(published) => {
+                self.tasks.note(Task::Publish, true, now);
+                let done = self.ports.shared.clock.now();
+                {
+                    let mut status = self.ports.status.lock();
+                    status.counts.commits += published.commits;
+                    status.counts.publish.observe(started.elapsed());
+                }
+                for decided in due.iter().filter(|decided| !published.fenced.contains_key(&decided.shard)) {
+                    if let Some(live) = self.live_mut(decided.shard) {
+                        live.note_published(decided, done);
+                    }
+                }
+                for shard in published.fenced.into_keys() {
+                    self.conflict(shard).await;
+                }
+                Ok(())
+            }
+            Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
+                tracing::warn!(%error, "tables wait to be made equal to the checkpoints");
+                self.tasks.note(Task::Publish, false, now);
+                self.ports.status.lock().counts.retries += 1;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends decided files of dead letters to their topic, one of each shard.
+    pub(super) async fn forward_dead_letters(&mut self) {
+        let now = self.ports.shared.clock.now();
+        if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.ports.letters.is_none() {
+            return;
+        }
+        let mut failed = false;
+        for slot in self.slots.values_mut() {
+            let super::Slot::Live(live) = slot else { continue };
+            let forwarded = forward(&self.ports, live).await;
+            let answer = forwarded.as_ref().map_err(|error| format!("the topic of dead letters: {error}"));
+            self.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
+            if let Err(error) = forwarded {
+                tracing::warn!(%error, "dead letters wait for their topic");
+                self.ports.status.lock().counts.retries += 1;
+                failed = true;
+                break;
+            }
+        }
+        self.tasks.note(Task::ForwardDeadLetters, !failed, now);
+    }
+
+    /// Deletes what no checkpoint needs. What fails is left for the next time.
+    pub(super) async fn collect_garbage(&mut self) {
+        let now = self.ports.shared.clock.now();
+        if !self.tasks.is_due(Task::CollectGarbage, now) {
+            return;
+        }
+        let mut failed = false;
+        for slot in self.slots.values_mut() {
+            let super::Slot::Live(live) = slot else { continue };
+            if let Err(error) = collect(&self.ports, live).await {
+                tracing::debug!(%error, "an object that is not needed stays");
+                failed = true;
+            }
+        }
+        self.tasks.note(Task::CollectGarbage, !failed, now);
+    }
+}
+
+/// Sends one decided file of dead letters to their topic. It leaves the list of the next checkpoint.
+async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
+    let Some(topic) = &ports.letters else { return Ok(()) };
+    let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
+    let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
+    let bytes = ports.shared.store.get(&path).await?;
+    let bytes = bytes.ok_or_else(|| damaged("it is named but not there".into()))?;
+    let letters = ports.shared.archive.read_dead_letters(&bytes);
+    let letters = letters.map_err(|error| damaged(error.to_string()))?;
+    match topic.send(&letters).await {
+        // Its topic will never take it, and it would keep all others from the topic.
+        Err(SourceError::TooLarge(cause)) => {
+            tracing::error!(cause, path, "a dead letter is too large for its topic, it is only in the file");
+        }
+        sent => sent?,
+    }
+    shard.note_forwarded(&path);
+    Ok(())
+}
+
+/// Deletes what the shard no longer needs: snapshots that no checkpoint names, and once in a while old
+/// checkpoints. Only its latest owner may, after its own decision.
+async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
+    let store = &*ports.shared.store;
+    let now = ports.shared.clock.now();
+    while let Some(path) = shard.garbage_mut().snapshots.last().cloned() {
+        store.delete(&path).await?;
+        shard.garbage_mut().snapshots.pop();
+    }
+    if now.0 - shard.garbage_mut().looked_at.0 < COLLECT_MICROS {
+        return Ok(());
+    }
+    shard.garbage_mut().looked_at = now;
+    let listed = store.list(&names::state_folder(shard.shard())).await?;
+    let named = listed.iter().filter_map(|object| names::parse_checkpoint(&object.path));
+    let mut seqs: Vec<u64> = named.map(|(_, seq)| seq).filter(|seq| *seq < shard.decided().seq).collect();
+    seqs.sort_unstable();
+    for seq in seqs.into_iter().take(COLLECTED_MAX) {
+        match log::read(store, shard.shard(), seq).await {
+            Ok(old) if now.0 - old.written_at.0 < KEPT_MICROS => break,
+            Ok(_) => {}
+            Err(WorkerError::Damaged { object, cause }) => {
+                tracing::warn!(object, cause, "an old checkpoint cannot be read, it stays");
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        store.delete(&names::checkpoint(shard.shard(), seq)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+//! The loop: steps until told to stop, then a clean stop.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+
+use super::assignments::check_partitions;
+use super::poll::Contact;
+use super::shard::{Folding, LiveShard};
+use super::tasks::Tasks;
+use super::{Options, StreamPorts, micros, observed};
+use crate::backoff::{self, Backoff};
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::root::Root;
+use crate::rules::RuleBook;
+use crate::shard::window::WindowLimits;
+use crate::source::{Message, Source};
+use crate::status::{Counts, Dependency};
+
+/// How long a step waits for messages when nothing else is to do.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// A shard without a checkpoint for this long is recovered first, in microseconds: one day, as the protocol
+/// says. What its checkpoint names may be gone.
+const STALE_MICROS: i64 = 86_400_000_000;
+
+/// While messages flow, checkpoints that can wait are at least this part of `checkpoint_every` apart: hours
+/// close by the batch, and no later than one eighth of it.
+const FLOWING_PART: i64 = 8;
+
+/// A shard that the group has assigned.
+pub(super) enum Slot {
+    /// It is to be claimed and loaded, not before this time; with `ask`, only if the group still assigns it.
+    Waiting { backoff: Backoff, ask: bool },
+    /// It is held and read.
+    Live(Box<LiveShard>),
+}
+
+/// What waits to be taken, in its order.
+pub(super) enum Item {
+    Message(Message),
+    End { topic: Text, shard: Shard, offset: i64 },
+    Lost { topic: Text, shard: Shard, cause: String },
+}
+
+impl Item {
+    pub fn shard(&self) -> Shard {
+        match self {
+            Self::Message(message) => message.partition,
+            Self::End { shard, .. } | Self::Lost { shard, .. } => *shard,
+        }
+    }
+}
+
+/// A stream worker.
+pub struct Worker<S> {
+    pub(super) source: S,
+    pub(super) ports: StreamPorts,
+    pub(super) options: Options,
+    pub(super) root: Root,
+    pub(super) topics: Vec<Text>,
+    pub(super) slots: BTreeMap<Shard, Slot>,
+    pub(super) rules: RuleBook,
+    /// Counts objects, over all shards and claims.
+    pub(super) counter: Arc<AtomicU64>,
+    /// Counts claims.
+    pub(super) claims: u64,
+    /// What was polled and is not taken yet: messages may wait for a schema.
+    pub(super) backlog: VecDeque<Item>,
+    /// Recurring tasks.
+    pub(super) tasks: Tasks,
+    /// What the group and its brokers were last known to do.
+    pub(super) contact: Contact,
+    /// Whether messages came with the last poll: more may follow at once.
+    pub(super) flowing: bool,
+    /// Until when messages that flow go before checkpoints that can wait.
+    rests_until: Timestamp,
+    /// Bytes of memory that the process held besides events, before this step.
+    pub(super) other_memory: u64,
+}
+
+impl<S: Source> Worker<S> {
+    /// Opens the root and compares it with the topics.
+    ///
+    /// # Errors
+    /// When a topic is missing or has another number of partitions than the root has shards, or storage or
+    /// Kafka is unavailable.
+    pub async fn open(mut source: S, ports: StreamPorts, options: Options) -> Result<Self> {
+        let ports = observed::observed(ports);
+        let topics = source.partitions().await?;
+        let root = Root::open(&*ports.shared.store, options.shards).await?;
+        check_partitions(&topics, &root)?;
+        let mut rules = RuleBook::default();
+        rules.store(&*ports.shared.store, &options.rules).await?;
+        let now = ports.shared.clock.now();
+        Ok(Self {
+            source,
+            ports,
+            options,
+            root,
+            topics: topics.into_keys().collect(),
+            slots: BTreeMap::new(),
+            rules,
+            counter: Arc::default(),
+            claims: 0,
+            backlog: VecDeque::new(),
+            tasks: Tasks::default(),
+            contact: Contact::new(now),
+            flowing: false,
+            rests_until: now,
+            other_memory: 0,
+        })
+    }
+
+    /// The source, for a caller that drives the worker step by step.
+    pub fn source(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    pub(super) fn live(&self) -> impl Iterator<Item = &LiveShard> {
+        self.slots.values().filter_map(|slot| match slot {
+            Slot::Live(live) => Some(&**live),
+            Slot::Waiting { .. } => None,
+        })
+    }
+
+    pub(super) fn live_mut(&mut self, shard: Shard) -> Option<&mut LiveShard> {
+        match self.slots.get_mut(&shard) {
+            Some(Slot::Live(live)) => Some(live),
+            _ => None,
+        }
+    }
+}
+
+impl<S: Source> Worker<S> {
+    /// Runs until `stop` is set, then stops cleanly: last checkpoints, shards released, group left. That
+    /// takes at most `drain_timeout`, the step at hand included. After an error no checkpoint is made, and
+    /// the next owner takes up what is decided.
+    ///
+    /// # Errors
+    /// What no retry can mend: see [`WorkerError`].
+    pub async fn run(mut self, stop: &AtomicBool) -> Result<()> {
+        let patience = self.options.drain_timeout;
+        let overdue = async {
+            while !stop.load(Ordering::Relaxed) {
+                tokio::time::sleep(WAIT).await;
+            }
+            tokio::time::sleep(patience).await;
+        };
+        tokio::select! {
+            outcome = self.serve(stop) => outcome,
+            () = overdue => {
+                tracing::warn!("the clean stop took too long; the next owner takes up what is left");
+                self.source.close().await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn serve(&mut self, stop: &AtomicBool) -> Result<()> {
+        let mut busy = false;
+        while !stop.load(Ordering::Relaxed) {
+            // A step is never broken off in the middle: what it has taken from memory would be lost.
+            match self.step(if busy { Duration::ZERO } else { WAIT }).await {
+                Ok(more) => busy = more,
+                Err(error) => {
+                    self.source.close().await;
+                    return Err(error);
+                }
+            }
+        }
+        self.ports.status.lock().draining = true;
+        self.drain().await;
+        Ok(())
+    }
+
+    /// One round: load, take, checkpoint, publish. Returns whether more is to do at once.
+    ///
+    /// # Errors
+    /// What no retry can mend: see [`WorkerError`].
+    pub async fn step(&mut self, wait: Duration) -> Result<bool> {
+        self.other_memory = (self.options.resident)().saturating_sub(self.bytes());
+        self.load_waiting().await?;
+        self.poll_if_room(wait).await?;
+        self.take_backlog().await?;
+        self.move_watermarks();
+        let due = self.due();
+        let began = self.ports.shared.clock.now();
+        for shard in &due {
+            self.checkpoint(*shard, false).await?;
+        }
+        if !due.is_empty() {
+            // As long as that took, messages are taken before it is done again, if they flow.
+            let now = self.ports.shared.clock.now();
+            self.rests_until = Timestamp(now.0.saturating_add(now.0 - began.0));
+        }
+        self.publish().await?;
+        self.forward_dead_letters().await;
+        self.collect_garbage().await;
+        self.evict();
+        self.report_status();
+        Ok(!due.is_empty() && !self.live().any(|live| live.backoff().failures() > 0))
+    }
+
+    /// Polls unless messages wait for the registry, or memory is full.
+    async fn poll_if_room(&mut self, wait: Duration) -> Result<()> {
+        let full = self.bytes() >= self.budget();
+        let room = if full { Err("storage must take events before more are read") } else { Ok(()) };
+        self.ports.status.lock().note_answer(Dependency::Memory, &room);
+        self.flowing = false;
+        if self.backlog.is_empty() && !full {
+            return self.poll(wait).await;
+        }
+        if wait > Duration::ZERO {
+            self.ports.shared.clock.pause(wait).await;
+        }
+        Ok(())
+    }
+
+    fn move_watermarks(&mut self) {
+        let (now, rule) = (self.ports.shared.clock.now(), self.options.watermark);
+        for slot in self.slots.values_mut() {
+            if let Slot::Live(live) = slot {
+                live.topics_mut().move_watermark(now, &rule);
+            }
+        }
+    }
+
+    /// Shards whose next checkpoint is due. While messages flow, as when a worker catches up, hours close and
+    /// dirty ones are recomputed by the batch, and only now and then: what comes in the meantime is not late,
+    /// and files are fewer.
+    fn due(&self) -> Vec<Shard> {
+        let now = self.ports.shared.clock.now();
+        let every = micros(self.options.checkpoint_every);
+        let crowded = self.bytes() >= self.budget() / 2;
+        let is_due = |live: &LiveShard| {
+            let age = now.0 - live.decided_at().0;
+            let recompute = live.recompute_due(now, self.options.checkpoint_every);
+            let waiting = live.closable().is_some() || recompute;
+            let rested = age >= every / FLOWING_PART && now >= self.rests_until;
+            let in_turn = waiting && (!self.flowing || rested);
+            let new_bytes = live.new_bytes();
+            let large = new_bytes >= self.options.checkpoint_bytes || (crowded && new_bytes > 0);
+            // An idle shard is checkpointed all the same before it counts as stale.
+            let old = (live.has_news() || waiting || age >= STALE_MICROS / 2) && age >= every;
+            live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
+        };
+        self.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
+    }
+
+    /// Makes and decides a shard's next checkpoint.
+    async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
+        let now = self.ports.shared.clock.now();
+        let stale = self.live_mut(shard).is_some_and(|live| now.0 - live.decided_at().0 >= STALE_MICROS);
+        if stale && release {
+            tracing::info!(shard, "no checkpoint for a day, the shard is let go without one");
+            return Ok(());
+        }
+        if stale {
+            tracing::info!(shard, "no checkpoint for a day, the shard is loaded anew");
+            self.load_anew(shard, Backoff::not_before(backoff::STREAM, now)).await;
+            return Ok(());
+        }
+        let outcome = self.try_checkpoint(shard, now, release).await;
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        match outcome {
+            Ok(ours) => {
+                live.backoff_mut().succeed();
+                if !ours {
+                    self.conflict(shard).await;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                live.backoff_mut().fail(now);
+                match error {
+                    WorkerError::Store(_) | WorkerError::Tables(_) => {
+                        tracing::warn!(shard, %error, "a checkpoint waits for storage");
+                        self.ports.status.lock().counts.retries += 1;
+                        Ok(())
+                    }
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Writes the draft, unless a checkpoint is on its way already, and has it decided; false if another
+    /// owner was first. After an error the shard is as it was but for the parts that succeeded, and this can
+    /// be called again.
+    async fn try_checkpoint(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<bool> {
+        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
+        let mut counts = Counts::default();
+        let outcome = async {
+            if !live.is_sealed() {
+                let mut folding = Folding {
+                    ports: &self.ports.shared,
+                    rules: &mut self.rules,
+                    configured: &self.options.rules,
+                    now,
+                    limits: WindowLimits {
+                        event_bytes: self.options.checkpoint_bytes,
+                        rows: self.options.rows_in_flight,
+                    },
+                    counts: &mut counts,
+                };
+                // Late events still in memory are flushed after the slice, so that however many come,
+                // recomputation goes on.
+                let due = live.recompute_due(now, self.options.checkpoint_every);
+                if !release && due && live.has_stored_late() {
+                    folding.recompute_slice(live).await?;
+                }
+                live.flush(&self.ports, folding.counts).await?;
+                if !release {
+                    folding.close(live).await?;
+                }
+                live.seal(now, release);
+            }
+            let started = Instant::now();
+            let clock = &*self.ports.shared.clock;
+            let ours = live.decide(&*self.ports.shared.store, || clock.now()).await?;
+            if ours {
+                counts.checkpoints += 1;
+                counts.checkpoint.observe(started.elapsed());
+            }
+            Ok(ours)
+        }
+        .await;
+        if matches!(outcome, Ok(true)) {
+            self.source.commit(shard, &live.topics().next_offsets());
+        }
+        self.ports.status.lock().counts.add(counts);
+        outcome
+    }
+
+    /// Last checkpoint and publish of shards that are given back. After an error the next owner takes up what
+    /// is left.
+    pub(super) async fn revoke(&mut self, shards: &[Shard]) {
+        for shard in shards {
+            let last = async {
+                // One that is on its way first, then one with the rest, which releases the shard.
+                if self.live_mut(*shard).is_some_and(|live| live.is_sealed()) {
+                    self.checkpoint(*shard, true).await?;
+                }
+                self.checkpoint(*shard, true).await
+            }
+            .await;
+            if let Err(error) = last {
+                tracing::warn!(shard, %error, "a shard is let go without a last checkpoint");
+            }
+        }
+        if let Err(error) = self.publish().await {
+            tracing::warn!(%error, "shards are let go unpublished");
+        }
+        self.forward_dead_letters().await;
+        shards.iter().for_each(|shard| self.forget(*shard));
+    }
+
+    /// A clean stop: last checkpoints, shards released, group left.
+    pub async fn drain(&mut self) {
+        let shards: Vec<Shard> = self.slots.keys().copied().collect();
+        self.revoke(&shards).await;
+        self.source.release(&shards).await;
+        self.source.close().await;
+    }
+}
