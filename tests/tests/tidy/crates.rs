@@ -142,3 +142,16 @@ fn crates_that_exchange_types_stand_once_in_the_tree() {
         assert_eq!(versions.get(*name).map(BTreeSet::len), Some(1), "{name}: {:?}", versions.get(*name));
     }
 }
+
+#[test]
+fn only_tests_depend_on_the_test_kit() {
+    let mut faults = Vec::new();
+    for package in packages().iter().filter(|package| package["source"].is_null()) {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if dependency["name"] == "prorata-testkit" && dependency["kind"] != "dev" {
+                faults.push(format!("{} depends on the test kit outside of its tests", package["name"]));
+            }
+        }
+    }
+    assert_none(&faults);
+}

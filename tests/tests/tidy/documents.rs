@@ -1,16 +1,8 @@
-//! Documents and source name each other truthfully: every document, link, file and section that is named is there, and
-//! every rule is cited by the code that implements it.
+//! Documents and source name each other truthfully: every document, link and file that is named is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{assert_none, files, root, sources, texts};
-
-/// The rule book.
-const RULES: &str = "pipeline/engine/RULES.md";
-
-/// The files of `pipeline/engine/src/rules/` and the section of the rule book that each implements.
-const RULE_FILES: &[(&str, u32)] =
-    &[("split", 1), ("reservation", 2), ("commitment", 3), ("quota", 4), ("quota_ledger", 4), ("pool", 5)];
+use super::{assert_none, files, texts};
 
 /// Endings of file names that documents are checked for.
 const NAMED: &[&str] = &[".rs", ".md", ".yaml", ".py", ".sql", ".avsc", ".toml", ".txt", ".tsv"];
