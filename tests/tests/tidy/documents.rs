@@ -46,7 +46,7 @@ fn documents_named(text: &str) -> impl Iterator<Item = &str> {
     let part_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     text.split(move |c| !part_of_path(c))
         .map(|word| word.trim_end_matches('.'))
-        .filter(|word| word.ends_with(".md"))
+        .filter(|word| word.ends_with(".md") && *word != ".md")
 }
 
 #[test]

@@ -5,7 +5,6 @@
 
 mod crates;
 mod documents;
-mod rulebook;
 mod text;
 
 use std::collections::BTreeSet;
