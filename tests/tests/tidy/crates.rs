@@ -1,7 +1,7 @@
-//! The rooms of the workspace and which crate may depend on which, the engine's purity, crates that must stand once in
-//! the tree. Licences, sources and banned crates are `deny.toml`'s, and `cargo deny` checks them.
+//! The rooms of the workspace, which crate may depend on which, and the engine's purity. Licences, sources and doubled
+//! crates are `deny.toml`'s business, and `cargo deny` checks them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -66,19 +66,6 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "unicode-ident",
 ];
 
-/// Crates whose types cannot cross from one version to another.
-const SINGLE: &[&str] = &[
-    "apache-avro",
-    "arrow-array",
-    "arrow-buffer",
-    "arrow-schema",
-    "deltalake-core",
-    "object_store",
-    "parquet",
-    "rustls",
-    "tokio",
-];
-
 /// The packages that a build for our servers uses.
 fn packages() -> Vec<Value> {
     let target = "x86_64-unknown-linux-gnu";
@@ -129,18 +116,6 @@ fn the_engine_stands_on_nothing_that_could_make_it_impure() {
     assert!(crates.contains("prorata-schemas"), "{tree}");
     let strange: Vec<&&str> = crates.iter().filter(|name| !ENGINE_STANDS_ON.contains(*name)).collect();
     assert!(strange.is_empty(), "the engine depends on {strange:?}");
-}
-
-#[test]
-fn crates_that_exchange_types_stand_once_in_the_tree() {
-    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for package in packages() {
-        let [name, version] = ["name", "version"].map(|key| package[key].as_str().unwrap().to_owned());
-        versions.entry(name).or_default().insert(version);
-    }
-    for name in SINGLE {
-        assert_eq!(versions.get(*name).map(BTreeSet::len), Some(1), "{name}: {:?}", versions.get(*name));
-    }
 }
 
 #[test]

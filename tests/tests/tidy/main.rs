@@ -5,6 +5,7 @@
 
 mod crates;
 mod documents;
+mod rulebook;
 mod text;
 
 use std::collections::BTreeSet;
