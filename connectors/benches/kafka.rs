@@ -12,7 +12,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource};
-use prorata_worker::source::{Message, Signal, Source, Start};
+use prorata_worker::source::{Message, Source, SourceEvent, Start};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message as _};
@@ -112,7 +112,7 @@ async fn by_the_source(settings: &KafkaSettings) -> (u64, u64) {
     while count < MESSAGES {
         assert!(Instant::now() < deadline);
         for signal in source.poll(Duration::from_millis(100)).await.unwrap() {
-            if let Signal::Messages(messages) = signal {
+            if let SourceEvent::Messages(messages) = signal {
                 count += messages.len() as u64;
             }
         }

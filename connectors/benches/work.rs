@@ -33,7 +33,7 @@ use prorata_worker::backfill;
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Silent, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
-use prorata_worker::source::{Signal, Source, Start};
+use prorata_worker::source::{Source, SourceEvent, Start};
 use prorata_worker::status::{Counts, Status, WorkerStatus};
 use prorata_worker::stream::{self, Worker};
 use tempfile::TempDir;
@@ -147,7 +147,10 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
         input: open_input(events).unwrap(),
         progress: Arc::new(Silent),
     };
-    let options = backfill::Options { shards: Some(SHARDS), ..backfill::Options::new("backfill".into()) };
+    let options = backfill::BackfillOptions {
+        shards: Some(SHARDS),
+        ..backfill::BackfillOptions::new("backfill".into())
+    };
     let outcome = backfill::run(ports, options).await.unwrap();
     let spent = watch.spent();
     assert_eq!((outcome.events_read, outcome.closed_through), (messages as u64, Some(load::last_hour())));
@@ -186,7 +189,8 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
         letters: None,
         status: Arc::clone(&status),
     };
-    let options = stream::Options { shards: Some(SHARDS), ..stream::Options::new("worker".into()) };
+    let options =
+        stream::WorkerOptions { shards: Some(SHARDS), ..stream::WorkerOptions::new("worker".into()) };
     let mut worker = Worker::open(source, ports, options).await.unwrap();
     let mut polls = 0;
     while !done(&status.lock()) {
@@ -211,13 +215,13 @@ async fn run_dry(broker: &FakeBroker, messages: usize) -> Spent {
         assert!(polls < POLLS_MAX, "{told} of {messages} messages");
         for signal in source.poll(Duration::ZERO).await.unwrap() {
             match signal {
-                Signal::Assigned(shards) => {
+                SourceEvent::Assigned(shards) => {
                     for shard in shards {
                         let topics = TOPICS.map(|topic| (topic.into(), Start::Earliest));
                         source.start(shard, topics.into()).await.unwrap();
                     }
                 }
-                Signal::Messages(messages) => told += messages.len(),
+                SourceEvent::Messages(messages) => told += messages.len(),
                 _ => {}
             }
         }

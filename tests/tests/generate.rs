@@ -19,7 +19,7 @@ use prorata_connectors::archive::read_events;
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Password, Registry, Settings};
 use prorata_schemas::event::{Event, EventRecord};
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
@@ -133,7 +133,7 @@ fn read(topics: &[&str], count: usize) -> Vec<Read> {
 
 /// Decodes as the worker does: fetches what is needed, once.
 async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
-    if let Err(Undecoded::NeedsSchema(id)) = messages.decode(value) {
+    if let Err(DecodeFailure::NeedsSchema(id)) = messages.decode(value) {
         messages.fetch(id).await.unwrap();
     }
     messages.decode(value).unwrap()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
 use super::{MAGIC, SINGLE_OBJECT};
 use crate::avro::Decoder;
@@ -140,16 +140,16 @@ impl ConfluentMessages {
 
 #[async_trait]
 impl MessageDecoder for ConfluentMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
-        let (id, body) = split(value).map_err(Undecoded::Reject)?;
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+        let (id, body) = split(value).map_err(DecodeFailure::Reject)?;
         match self.verdict(id) {
-            Some(Verdict::Decoder(decoder)) => decoder.decode(body).map_err(Undecoded::Reject),
-            Some(Verdict::Refused(reject)) => Err(Undecoded::Reject(Reject::clone(&reject))),
-            None if id > ID_MAX || self.is_missing(id) => Err(Undecoded::Reject(Reject::new(
+            Some(Verdict::Decoder(decoder)) => decoder.decode(body).map_err(DecodeFailure::Reject),
+            Some(Verdict::Refused(reject)) => Err(DecodeFailure::Reject(Reject::clone(&reject))),
+            None if id > ID_MAX || self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
                 Reason::UnknownSchema,
                 format!("the schema registry knows no schema {id}; register it, and replay the message"),
             ))),
-            None => Err(Undecoded::NeedsSchema(id)),
+            None => Err(DecodeFailure::NeedsSchema(id)),
         }
     }
 

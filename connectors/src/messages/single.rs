@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use prorata_schemas::avsc::OLDER;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
-use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
 use super::MAGIC;
 use crate::avro::{SchemaError, SingleObjects};
@@ -27,15 +27,15 @@ impl SingleObjectMessages {
 
 #[async_trait]
 impl MessageDecoder for SingleObjectMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         // The magic byte and a whole schema id; shorter ones are damaged in any format.
         if let [MAGIC, first, second, third, fourth, ..] = value {
             let id = u32::from_be_bytes([*first, *second, *third, *fourth]);
-            return Err(Undecoded::Reject(Reject::malformed(format!(
+            return Err(DecodeFailure::Reject(Reject::malformed(format!(
                 "Confluent's wire format (00, schema id {id}), and registry.url is empty: name the schema registry there"
             ))));
         }
-        self.objects.decode(value).map_err(Undecoded::Reject)
+        self.objects.decode(value).map_err(DecodeFailure::Reject)
     }
 
     async fn fetch(&self, _schema_id: u32) -> Result<(), RegistryError> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_schemas::Text;
-use prorata_worker::source::{Signal, Source, SourceError, Start};
+use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::mocking::MockCluster;
@@ -95,7 +95,7 @@ async fn starting_further_shards_neither_skips_nor_repeats_messages_of_those_tha
     }
     let mut source = joined(settings(&cluster, &["a", "b"])).await;
     let mut offsets: BTreeMap<(Text, u16), Vec<i64>> = BTreeMap::new();
-    let mut note = |signals: Vec<Signal>| {
+    let mut note = |signals: Vec<SourceEvent>| {
         for message in messages(&signals) {
             offsets.entry((message.topic.clone(), message.partition)).or_default().push(message.offset);
         }
@@ -123,7 +123,7 @@ async fn a_released_shard_brings_nothing_more_and_may_be_started_again() {
     produce(&cluster, "a", 1, 10, 1);
     let mut source = joined(settings(&cluster, &["a"])).await;
     source.start(0, from(&["a"], Start::Earliest)).await.unwrap();
-    until(&mut source, |signal| matches!(signal, Signal::Messages(_))).await;
+    until(&mut source, |signal| matches!(signal, SourceEvent::Messages(_))).await;
     source.release(&[0]).await;
     assert_eq!(signals_for(&mut source, Duration::from_secs(1)).await, []);
     source.start(0, from(&["a"], Start::At(4_000))).await.unwrap();
@@ -144,8 +144,8 @@ async fn the_group_waits_until_revoked_shards_are_released() {
         first.start(shard, from(&["a", "b"], Start::Earliest)).await.unwrap();
     }
     let mut second = KafkaSource::connect(settings(&cluster, &["a", "b"])).await.unwrap();
-    let seen = until(&mut first, |signal| matches!(signal, Signal::Revoked(_))).await;
-    assert_eq!(seen.last(), Some(&Signal::Revoked(vec![0, 1, 2, 3])));
+    let seen = until(&mut first, |signal| matches!(signal, SourceEvent::Revoked(_))).await;
+    assert_eq!(seen.last(), Some(&SourceEvent::Revoked(vec![0, 1, 2, 3])));
     assert!(!first.assigned(2).await.unwrap());
     // Longer than the session: while the worker is busy, the member stays a member.
     assert_eq!(signals_for(&mut second, Duration::from_secs(8)).await, []);
@@ -170,8 +170,8 @@ async fn shared(members: [&mut KafkaSource; 2]) -> [BTreeSet<u16>; 2] {
         for (member, held) in members.iter_mut().zip(&mut held) {
             for signal in member.poll(Duration::from_millis(100)).await.unwrap_or_default() {
                 match signal {
-                    Signal::Assigned(shards) => *held = shards.into_iter().collect(),
-                    Signal::Revoked(shards) | Signal::Lost(shards) => {
+                    SourceEvent::Assigned(shards) => *held = shards.into_iter().collect(),
+                    SourceEvent::Revoked(shards) | SourceEvent::Lost(shards) => {
                         held.clear();
                         member.release(&shards).await;
                     }
@@ -194,7 +194,7 @@ async fn what_is_not_released_in_time_is_taken() {
     hurried.session_timeout = Duration::from_secs(15);
     let mut first = joined(hurried.clone()).await;
     let mut second = KafkaSource::connect(hurried).await.unwrap();
-    until(&mut first, |signal| matches!(signal, Signal::Revoked(_))).await;
+    until(&mut first, |signal| matches!(signal, SourceEvent::Revoked(_))).await;
     assert_eq!(assigned(&mut second).await.len(), 1);
     first.close().await;
     second.close().await;
@@ -217,11 +217,10 @@ async fn a_full_queue_stops_reading_and_keeps_membership() {
     let offsets: Vec<i64> =
         [&waited, &rest].into_iter().flat_map(|seen| messages(seen)).map(|one| one.offset).collect();
     assert_eq!(offsets, (0..i64::try_from(count).unwrap()).collect::<Vec<_>>());
-    assert!(
-        !rest
-            .iter()
-            .any(|signal| matches!(signal, Signal::Revoked(_) | Signal::Lost(_) | Signal::Assigned(_)))
-    );
+    assert!(!rest.iter().any(|signal| matches!(
+        signal,
+        SourceEvent::Revoked(_) | SourceEvent::Lost(_) | SourceEvent::Assigned(_)
+    )));
     source.close().await;
 }
 
@@ -234,8 +233,9 @@ async fn a_member_that_the_group_has_dropped_loses_its_shards_and_joins_again() 
     until(&mut source, |signal| is_end(signal, 10)).await;
     assert!(source.assigned(0).await.unwrap());
     cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
-    let seen = until(&mut source, |signal| matches!(signal, Signal::Lost(_) | Signal::Revoked(_))).await;
-    assert_eq!(seen.last(), Some(&Signal::Lost(vec![0, 1])));
+    let seen =
+        until(&mut source, |signal| matches!(signal, SourceEvent::Lost(_) | SourceEvent::Revoked(_))).await;
+    assert_eq!(seen.last(), Some(&SourceEvent::Lost(vec![0, 1])));
     assert_eq!(assigned(&mut source).await, BTreeSet::from([0, 1]));
     source.start(0, from(&["a"], Start::At(9))).await.unwrap();
     let seen = until(&mut source, |signal| is_end(signal, 10)).await;
@@ -270,7 +270,7 @@ async fn a_static_member_that_another_one_replaced_is_fenced() {
         }
         assert!(Instant::now() < deadline);
     };
-    assert_eq!((seen, error), (vec![Signal::Lost(vec![0])], SourceError::Fenced("worker-0".into())));
+    assert_eq!((seen, error), (vec![SourceEvent::Lost(vec![0])], SourceError::Fenced("worker-0".into())));
     source.close().await;
 }
 
@@ -281,7 +281,7 @@ async fn offsets_that_kafka_does_not_have_are_lost() {
     let mut source = joined(settings(&cluster, &["a"])).await;
     source.start(0, from(&["a"], Start::At(11))).await.unwrap();
     let cause = "offset 11 is not there any more: Kafka has 0 to 10".to_owned();
-    let lost = Signal::OffsetsLost { topic: "a".into(), partition: 0, cause };
+    let lost = SourceEvent::OffsetsLost { topic: "a".into(), partition: 0, cause };
     assert_eq!(signals_for(&mut source, Duration::from_secs(1)).await, [lost]);
     source.start(0, from(&["a"], Start::At(10))).await.unwrap();
     let seen = until(&mut source, |signal| is_end(signal, 10)).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource};
 use prorata_schemas::Text;
-use prorata_worker::source::{Message, Signal, Source, Start};
+use prorata_worker::source::{Message, Source, SourceEvent, Start};
 
 /// Longest that anything may take here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,10 @@ pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>
 }
 
 /// Signals until the wish is granted.
-pub async fn until(source: &mut KafkaSource, mut granted: impl FnMut(&Signal) -> bool) -> Vec<Signal> {
+pub async fn until(
+    source: &mut KafkaSource,
+    mut granted: impl FnMut(&SourceEvent) -> bool,
+) -> Vec<SourceEvent> {
     let (deadline, mut seen) = (Instant::now() + PATIENCE, Vec::new());
     loop {
         let mut done = false;
@@ -36,7 +39,7 @@ pub async fn until(source: &mut KafkaSource, mut granted: impl FnMut(&Signal) ->
     }
 }
 
-pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Signal> {
+pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<SourceEvent> {
     let (deadline, mut seen) = (Instant::now() + time, Vec::new());
     while Instant::now() < deadline {
         seen.extend(source.poll(Duration::from_millis(100)).await.unwrap_or_default());
@@ -45,8 +48,8 @@ pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Signal
 }
 
 pub async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
-    let seen = until(source, |signal| matches!(signal, Signal::Assigned(_))).await;
-    let Some(Signal::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
+    let seen = until(source, |signal| matches!(signal, SourceEvent::Assigned(_))).await;
+    let Some(SourceEvent::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
     shards.iter().copied().collect()
 }
 
@@ -60,13 +63,13 @@ pub fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
     topics.iter().map(|&topic| (topic.into(), start)).collect()
 }
 
-pub fn messages(signals: &[Signal]) -> Vec<&Message> {
-    fn of(signal: &Signal) -> &[Message] {
-        if let Signal::Messages(messages) = signal { messages } else { &[] }
+pub fn messages(signals: &[SourceEvent]) -> Vec<&Message> {
+    fn of(signal: &SourceEvent) -> &[Message] {
+        if let SourceEvent::Messages(messages) = signal { messages } else { &[] }
     }
     signals.iter().flat_map(of).collect()
 }
 
-pub fn is_end(signal: &Signal, at: i64) -> bool {
-    matches!(signal, Signal::End { offset, .. } if *offset == at)
+pub fn is_end(signal: &SourceEvent, at: i64) -> bool {
+    matches!(signal, SourceEvent::End { offset, .. } if *offset == at)
 }

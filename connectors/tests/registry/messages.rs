@@ -11,7 +11,7 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
 
 use super::client;
@@ -30,17 +30,17 @@ fn message(id: u32) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), &encode(&event())].concat()
 }
 
-fn reject(outcome: Result<EventRecord, Undecoded>) -> Reject {
+fn reject(outcome: Result<EventRecord, DecodeFailure>) -> Reject {
     match outcome {
-        Err(Undecoded::Reject(reject)) => reject,
+        Err(DecodeFailure::Reject(reject)) => reject,
         other => panic!("expected a reject, got {other:?}"),
     }
 }
 
 /// Decodes as the worker does: fetches what is needed, once.
-async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, Undecoded> {
+async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
     match messages.decode(value) {
-        Err(Undecoded::NeedsSchema(id)) => {
+        Err(DecodeFailure::NeedsSchema(id)) => {
             messages.fetch(id).await.unwrap();
             messages.decode(value)
         }
@@ -68,7 +68,7 @@ async fn a_schema_is_fetched_once() {
     let fake = Fake::registry();
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
     let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
-    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)));
+    assert_eq!(messages.decode(&message(1)), Err(DecodeFailure::NeedsSchema(1)));
     for _ in 0..100 {
         decoded(&messages, &message(1)).await.unwrap();
     }
@@ -91,7 +91,7 @@ async fn an_unknown_id_is_asked_for_again_after_a_while() {
     assert_eq!(fake.asked().len(), 1, "asked once for three messages");
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
     std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)));
+    assert_eq!(messages.decode(&message(1)), Err(DecodeFailure::NeedsSchema(1)));
     decoded(&messages, &message(1)).await.unwrap();
     assert_eq!(fake.asked().len(), 3, "one more, after the registration");
 }
@@ -115,7 +115,7 @@ async fn messages_of_a_schema_that_not_every_node_of_the_registry_knows_yet_wait
     for _ in 0..2 {
         let error = messages.fetch(7).await.unwrap_err().to_string();
         assert!(error.contains("does not know schema 7 yet, and is asked again"), "{error}");
-        assert_eq!(messages.decode(&message(7)), Err(Undecoded::NeedsSchema(7)));
+        assert_eq!(messages.decode(&message(7)), Err(DecodeFailure::NeedsSchema(7)));
     }
     known.store(true, Ordering::SeqCst);
     assert_eq!(decoded(&messages, &message(7)).await.unwrap().event, event());
@@ -174,7 +174,7 @@ async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
         status.store(failing, Ordering::SeqCst);
         let error = messages.fetch(5).await.unwrap_err().to_string();
         assert!(error.contains(&format!("answers {failing}")), "{error}");
-        assert_eq!(messages.decode(&message(5)), Err(Undecoded::NeedsSchema(5)));
+        assert_eq!(messages.decode(&message(5)), Err(DecodeFailure::NeedsSchema(5)));
     }
     status.store(200, Ordering::SeqCst);
     decoded(&messages, &message(5)).await.unwrap();
@@ -218,7 +218,11 @@ async fn more_schemas_than_are_kept_still_decode() {
     }
     assert_eq!(*calls.lock().unwrap(), 1_100);
     decoded(&messages, &message(1_100)).await.unwrap();
-    assert_eq!(messages.decode(&message(1)), Err(Undecoded::NeedsSchema(1)), "dropped with the first 1024");
+    assert_eq!(
+        messages.decode(&message(1)),
+        Err(DecodeFailure::NeedsSchema(1)),
+        "dropped with the first 1024"
+    );
 }
 
 #[tokio::test]

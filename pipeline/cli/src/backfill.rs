@@ -14,7 +14,7 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::time::Hour;
 use prorata_worker::Ports;
-use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
+use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use tokio::runtime::Runtime;
@@ -104,10 +104,10 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
 }
 
 /// How the configuration has a fold run.
-pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options {
+pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> BackfillOptions {
     let config = &loaded.config;
     let owner = format!("{:016x}", rand::random::<u64>());
-    Options {
+    BackfillOptions {
         shards: loaded.shards_given.then_some(config.root.shards),
         from: args.from,
         to: args.to,
@@ -120,7 +120,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Options 
         checkpoint_every: config.backfill.checkpoint_every.0,
         hours_max: config.backfill.hours_max,
         readers: threads,
-        ..Options::new(owner.into())
+        ..BackfillOptions::new(owner.into())
     }
 }
 

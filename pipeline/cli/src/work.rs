@@ -19,7 +19,7 @@ use prorata_worker::Ports;
 use prorata_worker::error::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{Options, StreamPorts, WatermarkRule, Worker};
+use prorata_worker::stream::{StreamPorts, WatermarkRule, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -148,11 +148,11 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     Ok(())
 }
 
-fn options(config: &Config, shards_given: bool) -> Options {
+fn options(config: &Config, shards_given: bool) -> WorkerOptions {
     let work = &config.work;
     let micros = |span: Span| i64::try_from(span.0.as_micros()).unwrap_or(i64::MAX);
     let owner = format!("{:016x}", rand::random::<u64>());
-    Options {
+    WorkerOptions {
         shards: shards_given.then_some(config.root.shards),
         rules: config.rules.clone(),
         watermark: WatermarkRule {
@@ -170,7 +170,7 @@ fn options(config: &Config, shards_given: bool) -> Options {
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
         drain_timeout: work.drain_timeout.0,
-        ..Options::new(owner.into())
+        ..WorkerOptions::new(owner.into())
     }
 }
 

@@ -43,7 +43,7 @@ pub struct BackfillPorts {
 
 /// What a backfill is asked to do.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BackfillOptions {
     /// Random id of this owner.
     pub owner: Text,
     /// Shards of the root, where configured.
@@ -72,7 +72,7 @@ pub struct Options {
     pub readers: usize,
 }
 
-impl Options {
+impl BackfillOptions {
     /// Defaults for an owner.
     pub fn new(owner: Text) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Options {
 /// One run.
 struct Run {
     ports: BackfillPorts,
-    options: Options,
+    options: BackfillOptions,
     root: Root,
     shards: OwnedShards,
     outcome: Outcome,
@@ -109,7 +109,7 @@ struct Run {
 ///
 /// # Errors
 /// See [`WorkerError`]; whatever was decided before the error stays, and running again goes on from there.
-pub async fn run(ports: BackfillPorts, options: Options) -> Result<Outcome> {
+pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outcome> {
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
     let root = Root::open(&*ports.shared.store, options.shards).await?;
@@ -142,7 +142,7 @@ impl Run {
     }
 }
 
-fn check(options: &Options) -> Result<()> {
+fn check(options: &BackfillOptions) -> Result<()> {
     match (options.from, options.to) {
         (Some(from), Some(to)) if from > to => Err(WorkerError::Configuration(format!(
             "--from {from} lies after --to {to}; both are hours, the last one included"

@@ -1,5 +1,4 @@
-//! The worker: what runs on the ports. One owner per shard, one decision per checkpoint, tables made equal to
-//! it.
+//! The worker: one owner per shard, one decision per checkpoint, tables made equal to it.
 //!
 //! Tables depend only on the set of events in the archive and on the rules listed for each hour: not on
 //! order, time of arrival, crashes, restarts, or who ran what.
@@ -7,7 +6,7 @@
 //! Read in this order:
 //! 1. [`ports`] and [`source`]: what the worker needs of the world; [`error`]: what stops it.
 //! 2. [`root`], [`rules`], [`names`]: what lies under a root, and how it is named.
-//! 3. [`checkpoint`]: what a shard's owner decides; [`publish`]: how tables follow.
+//! 3. [`checkpoint`]: what a shard's owner decides; `publish`: how tables follow.
 //! 4. [`shard`]: read, fold and emit hours; the core of both shells.
 //! 5. The shells: [`stream`] (fed by Kafka) and [`backfill`] (fed by files); [`dead_letters`] replays through
 //!    either.
@@ -19,7 +18,7 @@ pub mod checkpoint;
 pub mod dead_letters;
 pub mod error;
 pub mod names;
-pub mod objects;
+mod objects;
 pub mod ports;
 mod publish;
 pub mod root;

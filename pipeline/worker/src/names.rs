@@ -1,7 +1,7 @@
 //! Names of everything under the root, built and read in one place.
 //!
-//! Whatever is written before a checkpoint decides carries a [`Stamp`] - sequence number, owner, counter - so
-//! that two owners never write one name, and a reader can tell from the owner list alone whether a file
+//! Whatever is written before a checkpoint decides carries a [`ObjectId`] - sequence number, owner, counter -
+//! so that two owners never write one name, and a reader can tell from the owner list alone whether a file
 //! counts.
 
 use std::fmt;
@@ -30,7 +30,7 @@ pub const REPLAYED: &str = "dead-letter/replayed/";
 
 /// Who wrote an object, and which one of its own it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp {
+pub struct ObjectId {
     /// Sequence number of the checkpoint that the object waits for.
     pub seq: u64,
     /// Random id of the owner.
@@ -39,14 +39,14 @@ pub struct Stamp {
     pub n: u64,
 }
 
-impl fmt::Display for Stamp {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:010}-{}-{}", self.seq, self.owner, self.n)
     }
 }
 
-impl Stamp {
-    /// Reads what [`Stamp`] displays.
+impl ObjectId {
+    /// Reads what [`ObjectId`] displays.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (seq, owner, n) = (parts.next()?, parts.next()?, parts.next()?);
@@ -114,13 +114,13 @@ pub fn parse_checkpoint(path: &str) -> Option<(Shard, u64)> {
 }
 
 /// A shard's state at the end of an hour.
-pub fn snapshot(shard: Shard, hour: Hour, stamp: &Stamp) -> String {
-    format!("{}{hour}-{stamp}.snapshot", state_folder(shard))
+pub fn snapshot(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
+    format!("{}{hour}-{object_id}.snapshot", state_folder(shard))
 }
 
 /// An archive file: events of one hour and shard.
-pub fn archive(shard: Shard, hour: Hour, stamp: &Stamp) -> String {
-    format!("{EVENTS}date={}/hour={:02}/shard={shard:04}/{stamp}.avro", hour.date(), hour.of_day())
+pub fn archive(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
+    format!("{EVENTS}date={}/hour={:02}/shard={shard:04}/{object_id}.avro", hour.date(), hour.of_day())
 }
 
 /// Folder of the archive files of an hour's date, all shards.
@@ -128,14 +128,14 @@ pub fn archive_date(hour: Hour) -> String {
     format!("{EVENTS}date={}/", hour.date())
 }
 
-/// Hour, shard and stamp of an archive file's name.
-pub fn parse_archive(path: &str) -> Option<(Hour, Shard, Stamp)> {
+/// Hour, shard and object_id of an archive file's name.
+pub fn parse_archive(path: &str) -> Option<(Hour, Shard, ObjectId)> {
     let mut parts = path.strip_prefix(EVENTS)?.split('/');
     let date = parse_date(parts.next()?.strip_prefix("date=")?)?;
     let hour = parse_digits(parts.next()?.strip_prefix("hour=")?, 2).filter(|hour| *hour < 24)?;
     let shard = parse_shard(parts.next()?)?;
-    let stamp = Stamp::parse(parts.next()?.strip_suffix(".avro")?)?;
-    parts.next().is_none().then_some((Hour(date.days() * 24 + hour), shard, stamp))
+    let object_id = ObjectId::parse(parts.next()?.strip_suffix(".avro")?)?;
+    parts.next().is_none().then_some((Hour(date.days() * 24 + hour), shard, object_id))
 }
 
 /// Folder of a shard's dead letters.
@@ -144,15 +144,15 @@ pub fn dead_letter_folder(shard: Shard) -> String {
 }
 
 /// A file of dead letters; the digest of its content lets the same input be rejected twice but written once.
-pub fn dead_letters(shard: Shard, stamp: &Stamp, digest: &str) -> String {
-    format!("{}{stamp}-{digest}.avro", dead_letter_folder(shard))
+pub fn dead_letters(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
+    format!("{}{object_id}-{digest}.avro", dead_letter_folder(shard))
 }
 
-/// Stamp and digest of a dead-letter file's name.
-pub fn parse_dead_letters(path: &str) -> Option<(Stamp, String)> {
+/// ObjectId and digest of a dead-letter file's name.
+pub fn parse_dead_letters(path: &str) -> Option<(ObjectId, String)> {
     let (_, name) = path.rsplit_once('/')?;
-    let (stamp, digest) = name.strip_suffix(".avro")?.rsplit_once('-')?;
-    Some((Stamp::parse(stamp)?, digest.to_owned()))
+    let (object_id, digest) = name.strip_suffix(".avro")?.rsplit_once('-')?;
+    Some((ObjectId::parse(object_id)?, digest.to_owned()))
 }
 
 /// Shard of a dead-letter file's name.
@@ -173,7 +173,7 @@ pub struct TableFile {
     /// Its shard.
     pub shard: Shard,
     /// Who wrote it.
-    pub stamp: Stamp,
+    pub object_id: ObjectId,
     /// Digest of its content.
     pub digest: String,
 }
@@ -181,8 +181,8 @@ pub struct TableFile {
 impl TableFile {
     /// The path under the table's folder.
     pub fn path(&self) -> String {
-        let Self { hour, shard, stamp, digest } = self;
-        format!("{}{:02}-{shard:04}-{stamp}-{digest}.parquet", partition(*hour), hour.of_day())
+        let Self { hour, shard, object_id, digest } = self;
+        format!("{}{:02}-{shard:04}-{object_id}-{digest}.parquet", partition(*hour), hour.of_day())
     }
 
     /// Reads a path under the table's folder.
@@ -191,11 +191,11 @@ impl TableFile {
         let date = parse_date(date.strip_prefix("date=")?)?;
         let (hour, rest) = name.strip_suffix(".parquet")?.split_once('-')?;
         let (shard, rest) = rest.split_once('-')?;
-        let (stamp, digest) = rest.rsplit_once('-')?;
+        let (object_id, digest) = rest.rsplit_once('-')?;
         Some(Self {
             hour: Hour(date.days() * 24 + parse_digits(hour, 2).filter(|hour| *hour < 24)?),
             shard: shard.parse().ok()?,
-            stamp: Stamp::parse(stamp)?,
+            object_id: ObjectId::parse(object_id)?,
             digest: digest.to_owned(),
         })
     }
@@ -224,23 +224,23 @@ fn parse_shard(folder: &str) -> Option<Shard> {
 mod tests {
     use super::*;
 
-    fn stamp() -> Stamp {
-        Stamp { seq: 12, owner: "a1b2".into(), n: 3 }
+    fn object_id() -> ObjectId {
+        ObjectId { seq: 12, owner: "a1b2".into(), n: 3 }
     }
 
     #[test]
     fn every_name_is_read_back() {
         let hour = parse_hour("2026-11-20T07").unwrap();
         assert_eq!(hour.to_string(), "2026-11-20T07");
-        let name = archive(7, hour, &stamp());
+        let name = archive(7, hour, &object_id());
         assert_eq!(name, "events/date=2026-11-20/hour=07/shard=0007/0000000012-a1b2-3.avro");
-        assert_eq!(parse_archive(&name), Some((hour, 7, stamp())));
+        assert_eq!(parse_archive(&name), Some((hour, 7, object_id())));
         assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
-        let file = TableFile { hour, shard: 7, stamp: stamp(), digest: "ff00".into() };
+        let file = TableFile { hour, shard: 7, object_id: object_id(), digest: "ff00".into() };
         assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
         assert_eq!(TableFile::parse(&file.path()), Some(file));
-        let letters = dead_letters(0, &stamp(), "ff00");
-        assert_eq!(parse_dead_letters(&letters), Some((stamp(), "ff00".to_owned())));
+        let letters = dead_letters(0, &object_id(), "ff00");
+        assert_eq!(parse_dead_letters(&letters), Some((object_id(), "ff00".to_owned())));
         assert_eq!(parse_dead_letter_shard(&letters), Some(0));
         assert_eq!(parse_dead_letter_shard(&replayed("ff00")), None);
     }

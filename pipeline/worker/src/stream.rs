@@ -50,7 +50,7 @@ pub struct StreamPorts {
 
 /// How a worker runs.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorkerOptions {
     /// Random id of this process: letters and digits; every claim adds its own number.
     pub owner: Text,
     /// Shards of the root, where configured.
@@ -83,7 +83,7 @@ pub struct Options {
     pub drain_timeout: Duration,
 }
 
-impl Options {
+impl WorkerOptions {
     /// Defaults for an owner.
     pub fn new(owner: Text) -> Self {
         const MINUTE: i64 = 60_000_000;

@@ -17,7 +17,7 @@ mod security;
 mod support;
 
 use prorata_connectors::kafka::{Connection, KafkaSettings};
-use prorata_worker::source::Signal;
+use prorata_worker::source::SourceEvent;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -64,6 +64,6 @@ fn send(producer: &BaseProducer, topic: &str, partition: i32, count: usize) {
     producer.flush(PATIENCE).unwrap();
 }
 
-fn offsets(signals: &[Signal]) -> Vec<i64> {
+fn offsets(signals: &[SourceEvent]) -> Vec<i64> {
     messages(signals).iter().map(|message| message.offset).collect()
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::KafkaSource;
-use prorata_worker::source::{Signal, Source, SourceError};
+use prorata_worker::source::{Source, SourceError, SourceEvent};
 
 use crate::{PATIENCE, assigned, settings, signals_for, topics, until};
 
@@ -19,7 +19,7 @@ async fn a_static_member_that_restarts_moves_no_shard_and_its_double_fences_it()
     let mut other = KafkaSource::connect(member("worker-1")).await.unwrap();
     assert_eq!(assigned(&mut other).await.len(), 2);
     let mut source = KafkaSource::connect(member("worker-0")).await.unwrap();
-    until(&mut other, |signal| matches!(signal, Signal::Revoked(_))).await;
+    until(&mut other, |signal| matches!(signal, SourceEvent::Revoked(_))).await;
     other.release(&[0, 1]).await;
     let (of_source, of_other) = tokio::join!(assigned(&mut source), assigned(&mut other));
     assert_eq!((of_source.len(), of_other.len()), (1, 1));
@@ -42,7 +42,7 @@ async fn a_static_member_that_restarts_moves_no_shard_and_its_double_fences_it()
         assert!(Instant::now() < deadline);
     };
     assert_eq!(error, SourceError::Fenced("worker-0".into()));
-    assert_eq!(seen, [Signal::Lost(of_source.into_iter().collect())]);
+    assert_eq!(seen, [SourceEvent::Lost(of_source.into_iter().collect())]);
     for mut source in [source, double, other] {
         source.close().await;
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{KafkaProducer, KafkaSource};
 use prorata_worker::root::{KeyHash, Root};
-use prorata_worker::source::{Signal, Source, Start};
+use prorata_worker::source::{Source, SourceEvent, Start};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
@@ -76,12 +76,15 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
         let told = seen.len();
         seen.retain(|signal| !is_end(signal, 10));
         assert!(seen.len() < told);
-        assert_eq!(seen, [Signal::OffsetsLost { topic: topic.into(), partition: 0, cause: cause.into() }]);
+        assert_eq!(
+            seen,
+            [SourceEvent::OffsetsLost { topic: topic.into(), partition: 0, cause: cause.into() }]
+        );
     }
     source.start(0, from(&["kept", "cut"], Start::Earliest)).await.unwrap();
     let mut ended = BTreeMap::new();
     let seen = until(&mut source, |signal| {
-        if let Signal::End { topic, offset, .. } = signal {
+        if let SourceEvent::End { topic, offset, .. } = signal {
             ended.insert(topic.clone(), *offset);
         }
         ended.len() == 2
@@ -108,13 +111,13 @@ async fn records_that_vanish_while_they_are_read_are_lost_offsets() {
     small.queue_bytes = 10_000;
     let mut source = joined(small).await;
     source.start(0, from(&["vanishing"], Start::Earliest)).await.unwrap();
-    let mut read = offsets(&until(&mut source, |signal| matches!(signal, Signal::Messages(_))).await);
+    let mut read = offsets(&until(&mut source, |signal| matches!(signal, SourceEvent::Messages(_))).await);
     delete_before("vanishing", 0, 20_399).await;
-    let seen = until(&mut source, |signal| matches!(signal, Signal::OffsetsLost { .. })).await;
+    let seen = until(&mut source, |signal| matches!(signal, SourceEvent::OffsetsLost { .. })).await;
     read.extend(offsets(&seen));
     let next = i64::try_from(read.len()).unwrap();
     assert_eq!(read, (0..next).collect::<Vec<_>>());
-    let Some(Signal::OffsetsLost { cause, .. }) = seen.last() else { panic!("{:?}", seen.last()) };
+    let Some(SourceEvent::OffsetsLost { cause, .. }) = seen.last() else { panic!("{:?}", seen.last()) };
     assert!(cause.starts_with(&format!("offset {next}: ")), "{cause}");
     assert!(messages(&signals_for(&mut source, Duration::from_secs(2)).await).is_empty());
     source.close().await;

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
-use prorata_worker::source::{Signal, Source, Start};
+use prorata_worker::source::{Source, SourceEvent, Start};
 use serde_json::Value;
 
 /// Longest that anything may take here.
@@ -79,7 +79,7 @@ impl Reader {
         };
         for signal in signals {
             match signal {
-                Signal::Messages(messages) => {
+                SourceEvent::Messages(messages) => {
                     for message in messages {
                         let next = self.next.entry(message.partition).or_default();
                         assert_eq!(message.offset, *next, "partition {}", message.partition);
@@ -87,7 +87,7 @@ impl Reader {
                         self.read += 1;
                     }
                 }
-                Signal::End { partition, offset, .. } => assert_eq!(offset, self.next[&partition]),
+                SourceEvent::End { partition, offset, .. } => assert_eq!(offset, self.next[&partition]),
                 other => panic!("{other:?}"),
             }
         }

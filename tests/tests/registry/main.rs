@@ -26,7 +26,7 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
 
 fn variable(name: &str) -> String {
@@ -64,9 +64,9 @@ fn event() -> Event {
 }
 
 /// Decodes as the worker does: fetches what is needed, once.
-async fn decoded(messages: &ConfluentMessages, value: &[u8]) -> Result<EventRecord, Undecoded> {
+async fn decoded(messages: &ConfluentMessages, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
     match messages.decode(value) {
-        Err(Undecoded::NeedsSchema(id)) => {
+        Err(DecodeFailure::NeedsSchema(id)) => {
             messages.fetch(id).await.unwrap();
             messages.decode(value)
         }
@@ -112,7 +112,8 @@ async fn messages_of_a_registered_schema_are_decoded() {
 async fn an_unknown_id_is_unknown() {
     let messages = ConfluentMessages::new(registry(), Times::AT_ONCE);
     for id in [0, 999_999, i32::MAX as u32, u32::MAX] {
-        let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &encode(&event()))).await else {
+        let Err(DecodeFailure::Reject(reject)) = decoded(&messages, &message(id, &encode(&event()))).await
+        else {
             panic!("{id} was decoded")
         };
         assert_eq!(reject.reason, Reason::UnknownSchema, "{id}: {reject}");
@@ -126,7 +127,7 @@ async fn schemas_that_are_none_of_ours_reject_their_messages() {
         json!({ "type": "record", "name": "tests.Other", "fields": [{ "name": "x", "type": "string" }] });
     let id = registry.register(&subject(), &other.to_string()).await.unwrap();
     let messages = ConfluentMessages::new(registry, Times::AT_ONCE);
-    let Err(Undecoded::Reject(reject)) = decoded(&messages, &message(id, &[2, b'x'])).await else {
+    let Err(DecodeFailure::Reject(reject)) = decoded(&messages, &message(id, &[2, b'x'])).await else {
         panic!("it was decoded")
     };
     assert_eq!(reject.reason, Reason::UnknownEvent);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, SourceError};
+use prorata_worker::source::{Message, SourceError, SourceEvent};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -24,7 +24,7 @@ const POLL_SIGNALS: usize = 4_096;
 
 #[derive(Debug, Default)]
 struct State {
-    signals: VecDeque<(Signal, u64)>,
+    signals: VecDeque<(SourceEvent, u64)>,
     /// Bytes of their messages.
     bytes: u64,
     /// The shards being read, with the number of their reading.
@@ -59,7 +59,7 @@ impl Queue {
         let mut state = lock(&self.state);
         state.purge(&[shard]);
         let revoked = state.signals.iter().any(|(signal, _)| match signal {
-            Signal::Revoked(shards) | Signal::Lost(shards) => shards.contains(&shard),
+            SourceEvent::Revoked(shards) | SourceEvent::Lost(shards) => shards.contains(&shard),
             _ => false,
         });
         if revoked {
@@ -77,7 +77,7 @@ impl Queue {
     }
 
     /// Ends readings with a signal that says why.
-    pub(super) fn end_with(&self, shards: &[Shard], signal: Signal) {
+    pub(super) fn end_with(&self, shards: &[Shard], signal: SourceEvent) {
         let mut state = lock(&self.state);
         state.purge(shards);
         state.signals.push_back((signal, 0));
@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// Adds a signal of a reading, unless the reading has ended. Returns whether it was added.
-    pub(super) fn read(&self, shard: Shard, reading: u64, signal: Signal) -> bool {
+    pub(super) fn read(&self, shard: Shard, reading: u64, signal: SourceEvent) -> bool {
         let mut state = lock(&self.state);
         if state.reading.get(&shard) != Some(&reading) {
             return false;
@@ -98,7 +98,7 @@ impl Queue {
     }
 
     /// Adds a signal that belongs to no reading.
-    pub(super) fn push(&self, signal: Signal) {
+    pub(super) fn push(&self, signal: SourceEvent) {
         lock(&self.state).signals.push_back((signal, 0));
         self.news.notify_one();
     }
@@ -122,7 +122,7 @@ impl Queue {
     }
 
     /// Takes what is there, or waits for something.
-    pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+    pub(super) async fn poll(&self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let deadline = Instant::now() + wait;
         loop {
             if let Some(taken) = self.take() {
@@ -134,12 +134,12 @@ impl Queue {
         }
     }
 
-    fn take(&self) -> Option<Result<Vec<Signal>, SourceError>> {
+    fn take(&self) -> Option<Result<Vec<SourceEvent>, SourceError>> {
         let mut state = lock(&self.state);
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < POLL_BYTES && taken.len() < POLL_SIGNALS {
             let Some((signal, size)) = state.signals.pop_front() else { break };
-            if let Signal::End { topic, partition, .. } = &signal {
+            if let SourceEvent::End { topic, partition, .. } = &signal {
                 state.ends.remove(&(*partition, topic.clone()));
             }
             bytes += size;
@@ -154,10 +154,10 @@ impl Queue {
 }
 
 impl State {
-    fn push(&mut self, signal: Signal) {
+    fn push(&mut self, signal: SourceEvent) {
         let bytes = match &signal {
-            Signal::Messages(messages) => messages.iter().map(Message::bytes).sum(),
-            Signal::End { topic, partition, .. } => {
+            SourceEvent::Messages(messages) => messages.iter().map(Message::bytes).sum(),
+            SourceEvent::End { topic, partition, .. } => {
                 self.replace_end(topic, *partition);
                 0
             }
@@ -173,7 +173,7 @@ impl State {
             return;
         }
         self.signals.retain(|(signal, _)| match signal {
-            Signal::End { topic: of, partition: at, .. } => (of, *at) != (topic, partition),
+            SourceEvent::End { topic: of, partition: at, .. } => (of, *at) != (topic, partition),
             _ => true,
         });
     }
@@ -195,11 +195,11 @@ impl State {
 }
 
 /// The shard whose reading a signal belongs to.
-fn shard_of(signal: &Signal) -> Option<Shard> {
+fn shard_of(signal: &SourceEvent) -> Option<Shard> {
     match signal {
-        Signal::Assigned(_) | Signal::Revoked(_) | Signal::Lost(_) => None,
-        Signal::Messages(messages) => messages.first().map(|message| message.partition),
-        Signal::End { partition, .. } | Signal::OffsetsLost { partition, .. } => Some(*partition),
+        SourceEvent::Assigned(_) | SourceEvent::Revoked(_) | SourceEvent::Lost(_) => None,
+        SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
+        SourceEvent::End { partition, .. } | SourceEvent::OffsetsLost { partition, .. } => Some(*partition),
     }
 }
 
@@ -207,8 +207,8 @@ fn shard_of(signal: &Signal) -> Option<Shard> {
 mod tests {
     use super::*;
 
-    fn message(shard: Shard, offset: i64) -> Signal {
-        Signal::Messages(vec![Message {
+    fn message(shard: Shard, offset: i64) -> SourceEvent {
+        SourceEvent::Messages(vec![Message {
             topic: "t".into(),
             partition: shard,
             offset,
@@ -219,11 +219,11 @@ mod tests {
         }])
     }
 
-    fn end(shard: Shard, offset: i64) -> Signal {
-        Signal::End { topic: "t".into(), partition: shard, offset }
+    fn end(shard: Shard, offset: i64) -> SourceEvent {
+        SourceEvent::End { topic: "t".into(), partition: shard, offset }
     }
 
-    fn taken(queue: &Queue) -> Vec<Signal> {
+    fn taken(queue: &Queue) -> Vec<SourceEvent> {
         queue.take().map_or_else(Vec::new, Result::unwrap)
     }
 
@@ -232,16 +232,16 @@ mod tests {
         let queue = Queue::new(u64::MAX);
         let (one, two) = (queue.begin(1).unwrap(), queue.begin(2).unwrap());
         assert!(queue.read(1, one, message(1, 0)) && queue.read(2, two, message(2, 0)));
-        queue.end_with(&[1], Signal::Revoked(vec![1]));
+        queue.end_with(&[1], SourceEvent::Revoked(vec![1]));
         assert!(!queue.read(1, one, message(1, 1)));
-        assert_eq!(taken(&queue), [message(2, 0), Signal::Revoked(vec![1])]);
+        assert_eq!(taken(&queue), [message(2, 0), SourceEvent::Revoked(vec![1])]);
     }
 
     #[test]
     fn a_revoked_shard_is_not_read_before_the_worker_has_polled_the_revocation() {
         let queue = Queue::new(u64::MAX);
-        queue.end_with(&[1], Signal::Revoked(vec![1]));
-        queue.push(Signal::Assigned(vec![1]));
+        queue.end_with(&[1], SourceEvent::Revoked(vec![1]));
+        queue.push(SourceEvent::Assigned(vec![1]));
         assert_eq!(queue.begin(1), None);
         assert!(queue.begin(2).is_some());
         taken(&queue);
@@ -302,8 +302,8 @@ mod tests {
     fn errors_come_after_signals_and_a_failure_stays() {
         let queue = Queue::new(u64::MAX);
         queue.set_unavailable(SourceError::Unavailable("down".into()));
-        queue.push(Signal::Assigned(vec![1]));
-        assert_eq!(taken(&queue), [Signal::Assigned(vec![1])]);
+        queue.push(SourceEvent::Assigned(vec![1]));
+        assert_eq!(taken(&queue), [SourceEvent::Assigned(vec![1])]);
         assert_eq!(queue.take().unwrap(), Err(SourceError::Unavailable("down".into())));
         assert!(queue.take().is_none());
         queue.fail(SourceError::Fenced("a".into()));

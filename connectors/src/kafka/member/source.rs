@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Signal, Source, SourceError, Start};
+use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -146,7 +146,7 @@ impl Source for KafkaSource {
         self.probe.ask(move |client| client.partitions(&topics)).await
     }
 
-    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         self.queue.poll(wait).await
     }
 
@@ -170,7 +170,7 @@ impl Source for KafkaSource {
         from.retain(|topic, _| lost.iter().all(|(lost, _)| lost != topic));
         self.send(Command::Start { shard, reading, from });
         for (topic, cause) in lost {
-            self.queue.read(shard, reading, Signal::OffsetsLost { topic, partition: shard, cause });
+            self.queue.read(shard, reading, SourceEvent::OffsetsLost { topic, partition: shard, cause });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Signal, SourceError};
+use prorata_worker::source::{SourceError, SourceEvent};
 
 /// Number of a member: each process that joins is one of its own, also under a name used before.
 pub(super) type MemberId = u64;
@@ -37,7 +37,7 @@ struct Member {
     /// Shards it has been told it has.
     told: BTreeSet<Shard>,
     /// What it is to be told next.
-    queue: VecDeque<Signal>,
+    queue: VecDeque<SourceEvent>,
     /// Shards that its own client has given up, while nobody answered it.
     given_up: Option<BTreeSet<Shard>>,
 }
@@ -81,10 +81,10 @@ impl Group {
     }
 
     /// What the member is to be told, in order; it joins if it has to.
-    pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
+    pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<SourceEvent>, SourceError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(Vec::new()) };
         if let Some(lost) = member.given_up.take() {
-            return Ok(vec![Signal::Lost(lost.into_iter().collect())]);
+            return Ok(vec![SourceEvent::Lost(lost.into_iter().collect())]);
         }
         if member.isolated {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl Group {
             Standing::Expired => {
                 let lost = std::mem::take(&mut member.told);
                 if !lost.is_empty() {
-                    signals.push(Signal::Lost(lost.into_iter().collect()));
+                    signals.push(SourceEvent::Lost(lost.into_iter().collect()));
                 }
                 self.join(id);
             }
@@ -105,8 +105,8 @@ impl Group {
         let Some(member) = self.members.get_mut(&id) else { return Ok(signals) };
         for signal in member.queue.drain(..) {
             match &signal {
-                Signal::Assigned(shards) => member.told.extend(shards),
-                Signal::Revoked(shards) => shards.iter().for_each(|shard| {
+                SourceEvent::Assigned(shards) => member.told.extend(shards),
+                SourceEvent::Revoked(shards) => shards.iter().for_each(|shard| {
                     member.told.remove(shard);
                 }),
                 _ => {}
@@ -218,7 +218,7 @@ impl Group {
             }
         }
         for (id, shards) in taken {
-            self.tell(id, Signal::Revoked(shards));
+            self.tell(id, SourceEvent::Revoked(shards));
         }
         self.settle();
     }
@@ -232,10 +232,10 @@ impl Group {
         if before.is_empty() {
             self.rebalance();
             let unheard = |member: &&mut Member| {
-                !member.queue.iter().any(|signal| matches!(signal, Signal::Assigned(_)))
+                !member.queue.iter().any(|signal| matches!(signal, SourceEvent::Assigned(_)))
             };
             if let Some(member) = self.members.get_mut(&id).filter(unheard) {
-                member.queue.push_back(Signal::Assigned(Vec::new()));
+                member.queue.push_back(SourceEvent::Assigned(Vec::new()));
             }
             return;
         }
@@ -256,7 +256,7 @@ impl Group {
             }
         }
         if !kept.is_empty() {
-            self.tell(id, Signal::Assigned(kept));
+            self.tell(id, SourceEvent::Assigned(kept));
         }
         self.settle();
     }
@@ -286,7 +286,7 @@ impl Group {
             }
         }
         for (id, shards) in granted {
-            self.tell(id, Signal::Assigned(shards));
+            self.tell(id, SourceEvent::Assigned(shards));
         }
     }
 
@@ -309,7 +309,7 @@ impl Group {
         targets
     }
 
-    fn tell(&mut self, id: MemberId, signal: Signal) {
+    fn tell(&mut self, id: MemberId, signal: SourceEvent) {
         if let Some(member) = self.members.get_mut(&id) {
             member.queue.push_back(signal);
         }

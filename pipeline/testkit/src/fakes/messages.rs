@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
 /// A schema registry in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -76,14 +76,14 @@ impl FakeMessages {
 
 #[async_trait]
 impl MessageDecoder for FakeMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
-        let reject = |reason, sentence: String| Err(Undecoded::Reject(Reject::new(reason, sentence)));
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+        let reject = |reason, sentence: String| Err(DecodeFailure::Reject(Reject::new(reason, sentence)));
         let Some((id, rest)) = value.split_first_chunk::<4>() else {
             return reject(Reason::Malformed, format!("{} bytes are no message", value.len()));
         };
         let id = u32::from_be_bytes(*id);
         match self.fetched().get(&id) {
-            None => return Err(Undecoded::NeedsSchema(id)),
+            None => return Err(DecodeFailure::NeedsSchema(id)),
             Some(false) => {
                 return reject(Reason::UnknownSchema, format!("the schema registry has no schema {id}"));
             }
@@ -95,7 +95,7 @@ impl MessageDecoder for FakeMessages {
         let Some(kind) = EventKind::ALL.get(usize::from(*kind)) else {
             return reject(Reason::UnknownEvent, format!("there is no event type {kind}"));
         };
-        body::decode(*kind, body).map(EventRecord::new).map_err(Undecoded::Reject)
+        body::decode(*kind, body).map(EventRecord::new).map_err(DecodeFailure::Reject)
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
 use super::broker::{Cluster, Ends, FakeBroker, Log};
 use super::faults::Faults;
@@ -96,7 +96,7 @@ impl Source for FakeSource {
         Ok(counts.map(|(topic, count)| (topic, count.unwrap_or(u32::MAX))).collect())
     }
 
-    async fn poll(&mut self, _wait: Duration) -> Result<Vec<Signal>, SourceError> {
+    async fn poll(&mut self, _wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let unreachable = match self.reach() {
             Ok(mut cluster) => return cluster.poll(self.id),
             Err(error) => error,
@@ -150,10 +150,10 @@ impl Source for FakeSource {
 }
 
 impl Cluster {
-    fn poll(&mut self, id: MemberId) -> Result<Vec<Signal>, SourceError> {
+    fn poll(&mut self, id: MemberId) -> Result<Vec<SourceEvent>, SourceError> {
         let mut signals = self.group.signals(id)?;
         for signal in &signals {
-            if let Signal::Revoked(shards) | Signal::Lost(shards) = signal {
+            if let SourceEvent::Revoked(shards) | SourceEvent::Lost(shards) = signal {
                 self.stop(id, &shards.clone());
             }
         }
@@ -173,7 +173,13 @@ impl Cluster {
     }
 
     /// Reads on in one topic partition, and returns the number of messages told, at most `left`.
-    fn read(&mut self, id: MemberId, key: (Text, Shard), left: usize, signals: &mut Vec<Signal>) -> usize {
+    fn read(
+        &mut self,
+        id: MemberId,
+        key: (Text, Shard),
+        left: usize,
+        signals: &mut Vec<SourceEvent>,
+    ) -> usize {
         let (topic, partition) = key;
         let key = (id, topic.clone(), partition);
         let log = self.topics.get(&topic).and_then(|logs| logs.get(usize::from(partition)));
@@ -182,7 +188,7 @@ impl Cluster {
             Ok(next) => next,
             Err(cause) => {
                 self.readers.remove(&key);
-                signals.push(Signal::OffsetsLost { topic, partition, cause });
+                signals.push(SourceEvent::OffsetsLost { topic, partition, cause });
                 return 0;
             }
         };
@@ -194,12 +200,12 @@ impl Cluster {
         let all = log.messages.range(next..).next().is_none();
         reader.next = Some(if all { log.end } else { next });
         if told > 0 {
-            signals.push(Signal::Messages(messages));
+            signals.push(SourceEvent::Messages(messages));
         }
         let asked = self.ends == Ends::EveryPoll || reader.ends_told < self.ends_asked;
         if all && asked {
             reader.ends_told = self.ends_asked;
-            signals.push(Signal::End { topic, partition, offset: log.end });
+            signals.push(SourceEvent::End { topic, partition, offset: log.end });
         }
         told
     }

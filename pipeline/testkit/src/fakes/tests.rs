@@ -14,13 +14,13 @@ use prorata_worker::ports::{
     Clock, CommitOutcome, DeadLetter, ObjectStore, Origin, Put, Rejected, TableCommit, TableCommitter,
 };
 use prorata_worker::source::{
-    DeadLetterTopic, MessageDecoder, Signal, Source, SourceError, Start, Undecoded,
+    DeadLetterTopic, DecodeFailure, MessageDecoder, Source, SourceError, SourceEvent, Start,
 };
 
 use super::*;
 
 /// One poll of a source.
-async fn told(source: &mut FakeSource) -> Vec<Signal> {
+async fn told(source: &mut FakeSource) -> Vec<SourceEvent> {
     source.poll(Duration::ZERO).await.unwrap()
 }
 
@@ -39,34 +39,34 @@ fn broker() -> FakeBroker {
     broker
 }
 
-fn offsets(signals: &[Signal]) -> Vec<(u16, i64)> {
+fn offsets(signals: &[SourceEvent]) -> Vec<(u16, i64)> {
     let messages = signals.iter().filter_map(|signal| match signal {
-        Signal::Messages(messages) => Some(messages),
+        SourceEvent::Messages(messages) => Some(messages),
         _ => None,
     });
     messages.flatten().map(|message| (message.partition, message.offset)).collect()
 }
 
-fn ends(signals: &[Signal]) -> usize {
-    signals.iter().filter(|signal| matches!(signal, Signal::End { .. })).count()
+fn ends(signals: &[SourceEvent]) -> usize {
+    signals.iter().filter(|signal| matches!(signal, SourceEvent::End { .. })).count()
 }
 
 #[tokio::test]
 async fn two_members_share_shards_and_hand_them_over() {
     let broker = broker();
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
-    assert_eq!(told(&mut one).await, [Signal::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
     for shard in 0..4 {
         start(&mut one, shard).await;
     }
     assert_eq!(offsets(&told(&mut one).await), [(0, 0), (1, 0), (2, 0), (3, 0)]);
 
-    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![])], "nothing yet");
-    assert_eq!(told(&mut one).await.first(), Some(&Signal::Revoked(vec![2, 3])));
+    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![])], "nothing yet");
+    assert_eq!(told(&mut one).await.first(), Some(&SourceEvent::Revoked(vec![2, 3])));
     assert_eq!(broker.awaited().into_keys().collect::<Vec<_>>(), [2, 3]);
     assert_eq!(told(&mut two).await, []);
     one.release(&[2, 3]).await;
-    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![2, 3])]);
+    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
     start(&mut two, 2).await;
     assert_eq!(offsets(&told(&mut two).await), [(2, 0)]);
 }
@@ -81,7 +81,7 @@ async fn a_revocation_that_is_not_released_runs_out() {
     assert_eq!(told(&mut two).await, [], "who has not been told cannot be late");
     told(&mut one).await;
     broker.run_out("w-0");
-    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![2, 3])]);
+    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
     one.release(&[2, 3]).await;
     assert_eq!(two.assigned(2).await, Ok(true));
 }
@@ -95,14 +95,14 @@ async fn a_member_cut_off_reads_on_beside_the_one_that_has_its_shards() {
     broker.isolate("w-0", true);
     told(&mut two).await;
     broker.expire("w-0");
-    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
     start(&mut two, 0).await;
     assert_eq!(offsets(&told(&mut two).await), [(0, 0)]);
     assert_eq!(offsets(&told(&mut one).await), [(0, 0)]);
     assert!(matches!(one.assigned(0).await, Err(SourceError::Unavailable(_))));
     broker.isolate("w-0", false);
     assert_eq!(one.assigned(0).await, Ok(false));
-    assert_eq!(told(&mut one).await, [Signal::Lost(vec![0, 1, 2, 3]), Signal::Assigned(vec![])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3]), SourceEvent::Assigned(vec![])]);
 }
 
 #[tokio::test]
@@ -112,10 +112,10 @@ async fn a_member_whose_client_gives_up_hears_of_it_while_it_is_cut_off() {
     told(&mut one).await;
     broker.isolate("w-0", true);
     broker.lapse("w-0");
-    assert_eq!(told(&mut one).await, [Signal::Lost(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Lost(vec![0, 1, 2, 3])]);
     assert_eq!(told(&mut one).await, []);
     broker.isolate("w-0", false);
-    assert_eq!(told(&mut one).await, [Signal::Assigned(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1, 2, 3])]);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_process_that_died_comes_back_to_its_shards_and_disturbs_nobody() {
     assert!(matches!(dead.poll(Duration::ZERO).await, Err(SourceError::Unavailable(_))));
     assert_eq!(broker.owners()[&0], "w-0".into(), "a dead process does not leave");
     let mut back = broker.source("w-0", &["t"]);
-    assert_eq!(told(&mut back).await, [Signal::Assigned(vec![0, 1])]);
+    assert_eq!(told(&mut back).await, [SourceEvent::Assigned(vec![0, 1])]);
     assert_eq!(told(&mut two).await, []);
 }
 
@@ -145,12 +145,12 @@ async fn an_eager_group_takes_everything_before_it_gives_anything() {
     let (mut one, mut two) = (broker.source("w-0", &["t"]), broker.source("w-1", &["t"]));
     told(&mut one).await;
     told(&mut two).await;
-    assert_eq!(told(&mut one).await, [Signal::Revoked(vec![0, 1, 2, 3])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Revoked(vec![0, 1, 2, 3])]);
     one.release(&[0, 1, 2]).await;
     assert_eq!((told(&mut one).await, told(&mut two).await), (vec![], vec![]));
     one.release(&[3]).await;
-    assert_eq!(told(&mut one).await, [Signal::Assigned(vec![0, 1])]);
-    assert_eq!(told(&mut two).await, [Signal::Assigned(vec![2, 3])]);
+    assert_eq!(told(&mut one).await, [SourceEvent::Assigned(vec![0, 1])]);
+    assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);
 }
 
 #[tokio::test]
@@ -197,11 +197,11 @@ async fn a_log_that_lost_messages_is_told_to_who_has_read_them_and_not_to_who_st
     for _ in 0..9 {
         broker.produce("t", 0, Record::default()).unwrap();
     }
-    assert!(matches!(told(&mut one).await[..], [Signal::OffsetsLost { .. }]));
+    assert!(matches!(told(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
     one.start(0, BTreeMap::from([("t".into(), Start::At(5))])).await.unwrap();
     assert_eq!(offsets(&told(&mut one).await).first(), Some(&(0, 5)));
     broker.recreate("t");
-    assert!(matches!(told(&mut one).await[..], [Signal::OffsetsLost { .. }]));
+    assert!(matches!(told(&mut one).await[..], [SourceEvent::OffsetsLost { .. }]));
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn offsets_have_holes_and_an_end_behind_them() {
     start(&mut one, 0).await;
     let signals = told(&mut one).await;
     assert_eq!(offsets(&signals), [(0, 0), (0, 5)]);
-    assert_eq!(signals.last(), Some(&Signal::End { topic: "t".into(), partition: 0, offset: 8 }));
+    assert_eq!(signals.last(), Some(&SourceEvent::End { topic: "t".into(), partition: 0, offset: 8 }));
 }
 
 #[tokio::test]
@@ -366,16 +366,16 @@ async fn messages_wait_for_their_schema_and_are_rejected_without_one() {
     let registry = FakeRegistry::with([7]);
     let messages = registry.decoder();
     let (known, unknown) = (FakeMessages::encode(7, &event()), FakeMessages::encode(8, &event()));
-    assert_eq!(messages.decode(&known), Err(Undecoded::NeedsSchema(7)));
+    assert_eq!(messages.decode(&known), Err(DecodeFailure::NeedsSchema(7)));
     registry.set_down(true);
     assert!(messages.fetch(7).await.is_err());
-    assert_eq!(messages.decode(&known), Err(Undecoded::NeedsSchema(7)));
+    assert_eq!(messages.decode(&known), Err(DecodeFailure::NeedsSchema(7)));
     registry.set_down(false);
     messages.fetch(7).await.unwrap();
     messages.fetch(8).await.unwrap();
     assert_eq!(messages.decode(&known), Ok(event()));
     let rejected = |value: &[u8]| match messages.decode(value) {
-        Err(Undecoded::Reject(reject)) => Some(reject.reason),
+        Err(DecodeFailure::Reject(reject)) => Some(reject.reason),
         _ => None,
     };
     assert_eq!(rejected(&unknown), Some(Reason::UnknownSchema));
@@ -383,7 +383,7 @@ async fn messages_wait_for_their_schema_and_are_rejected_without_one() {
     assert_eq!(rejected(&known[..known.len() - 1]), Some(Reason::Malformed));
     assert_eq!(rejected(&[0, 0, 0, 7, 99]), Some(Reason::UnknownEvent));
     assert_eq!(registry.fetches(), 3);
-    assert_eq!(registry.decoder().decode(&known), Err(Undecoded::NeedsSchema(7)));
+    assert_eq!(registry.decoder().decode(&known), Err(DecodeFailure::NeedsSchema(7)));
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
 use crate::checkpoint::claim::LEAD;
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard, Stamp};
+use crate::names::{self, ObjectId, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
 use crate::shard::dead_letters::DeadLetterFile;
@@ -117,7 +117,7 @@ struct Bucket {
     events: Vec<Body>,
     /// Archive files of before this run, which may hold some of the events.
     earlier: Vec<Bytes>,
-    stamp: Stamp,
+    object_id: ObjectId,
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
@@ -130,12 +130,12 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
         let chunk: Vec<_> = hours.by_ref().take(4 * CONCURRENCY).collect();
         let mut buckets = Vec::new();
         for ((shard, hour), events) in chunk {
-            let stamp = run.shards.namer(shard)?.next();
+            let object_id = run.shards.namer(shard)?.next();
             let owned = run.shards.get(shard)?;
             let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
-            let earlier = earlier.map(|file| names::archive(shard, hour, &file.stamp));
+            let earlier = earlier.map(|file| names::archive(shard, hour, &file.object_id));
             let earlier = objects::get_all(&*run.ports.shared.store, earlier.collect()).await?;
-            buckets.push(Bucket { shard, hour, events, earlier, stamp });
+            buckets.push(Bucket { shard, hour, events, earlier, object_id });
         }
         archive(run, buckets).await?;
     }
@@ -153,7 +153,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let store = &run.ports.shared.store;
     let new = encoded.iter().filter(|file| file.new > 0);
     let puts = new.map(|file| {
-        let path = names::archive(file.shard, file.hour, &file.stamp);
+        let path = names::archive(file.shard, file.hour, &file.object_id);
         objects::put(&**store, path, file.bytes.clone())
     });
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
@@ -163,9 +163,9 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         if file.new == 0 {
             continue;
         }
-        let Encoded { shard, hour, stamp, bytes, .. } = file;
+        let Encoded { shard, hour, object_id, bytes, .. } = file;
         let owned = run.shards.get_mut(shard)?;
-        owned.archive.add(ArchivedFile { hour, stamp, bytes: bytes.len() as u64 });
+        owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
         owned.draft.touch();
         if owned.draft.closed_through.is_some_and(|closed| hour <= closed) {
             owned.draft.mark_dirty(hour);
@@ -177,14 +177,14 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
 struct Encoded {
     shard: Shard,
     hour: Hour,
-    stamp: Stamp,
+    object_id: ObjectId,
     bytes: Bytes,
     new: u64,
     known: u64,
 }
 
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
-    let Bucket { shard, hour, events, earlier, stamp } = bucket;
+    let Bucket { shard, hour, events, earlier, object_id } = bucket;
     let all = events.len() as u64;
     let events = unknown_events(archive, (shard, hour), &earlier, events)?;
     let new = events.len() as u64;
@@ -194,7 +194,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
         archive.write(&bodies)?
     };
-    Ok(Encoded { shard, hour, stamp, bytes: bytes.into(), new, known: all - new })
+    Ok(Encoded { shard, hour, object_id, bytes: bytes.into(), new, known: all - new })
 }
 
 /// Dead letters, and the digests of those that the root holds already.
@@ -205,7 +205,9 @@ impl Letters {
         let lead = run.shards.get(LEAD)?;
         let listed = run.ports.shared.store.list(&names::dead_letter_folder(LEAD)).await?;
         let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
-        Ok(Self(named.filter(|(stamp, _)| lead.draft.admits(stamp)).map(|(_, digest)| digest).collect()))
+        Ok(Self(
+            named.filter(|(object_id, _)| lead.draft.admits(object_id)).map(|(_, digest)| digest).collect(),
+        ))
     }
 
     async fn write(&mut self, run: &mut Run, letters: &[DeadLetter]) -> Result<()> {

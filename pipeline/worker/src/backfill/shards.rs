@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::time::Timestamp;
 
-use super::Options;
+use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant, LEAD};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
@@ -33,7 +33,7 @@ pub(super) struct OwnedShard {
 impl OwnedShard {
     /// Whether an archive file was there before this run.
     pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
-        file.stamp.seq <= self.claim_seq
+        file.object_id.seq <= self.claim_seq
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct OwnedShards {
 
 impl OwnedShards {
     /// Owns none yet.
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &BackfillOptions) -> Self {
         Self {
             claimant: Claimant {
                 owner: options.owner.clone(),

@@ -13,7 +13,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
 use super::offsets::TopicOffsets;
 use super::retention;
-use crate::names::{Shard, Stamp};
+use crate::names::{ObjectId, Shard};
 
 /// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
 /// clone.
@@ -58,7 +58,7 @@ pub struct ArchivedFile {
     /// The hour of its events.
     pub hour: Hour,
     /// Who wrote it.
-    pub stamp: Stamp,
+    pub object_id: ObjectId,
     /// Size in bytes.
     pub bytes: u64,
 }
@@ -273,9 +273,9 @@ pub struct ObjectNamer {
 
 impl ObjectNamer {
     /// The next name. The counter makes it differ from all others of this owner, over all its shards.
-    pub fn next(&self) -> Stamp {
+    pub fn next(&self) -> ObjectId {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        Stamp { seq: self.seq, owner: Arc::clone(&self.owner), n }
+        ObjectId { seq: self.seq, owner: Arc::clone(&self.owner), n }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
 
 use super::draft::{Decided, Sealed};
 use super::model::{Checkpoint, FORMAT};
@@ -21,6 +22,12 @@ pub enum Decision {
     Ours(Decided),
     /// Another owner has decided this sequence number.
     Anothers,
+}
+
+/// What all formats of a checkpoint have in common.
+#[derive(Deserialize)]
+struct Form {
+    format: u32,
 }
 
 /// The latest sequence number of every shard that has a checkpoint.
@@ -61,13 +68,15 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
     let json = sealed::open_json(&bytes).map_err(|broken| damaged(broken.to_string()))?;
-    let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-    if checkpoint.format != FORMAT {
-        let format = checkpoint.format;
+    // The format comes first and alone: a later one may have fields that this release does not know.
+    let Form { format } = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
+    if format != FORMAT {
         return Err(WorkerError::Configuration(format!(
-            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer one"
+            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a \
+             newer one"
         )));
     }
+    let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
     if (checkpoint.shard, checkpoint.seq) != (shard, seq) {
         return Err(damaged(format!("it says shard {} and seq {}", checkpoint.shard, checkpoint.seq)));
     }

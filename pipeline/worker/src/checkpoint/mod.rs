@@ -9,9 +9,9 @@
 //! | [`Decided`] | a checkpoint that stands in the log | [`log::decide`], [`log::latest`] |
 //!
 //! Creating `checkpoint-<seq>` is the only decision of the protocol; what it does not admit does not exist.
-//! Only decided checkpoints can be published ([`crate::publish`]).
+//! Only decided checkpoints can be published (`publish.rs`).
 
-pub mod claim;
+pub(crate) mod claim;
 mod draft;
 mod hours;
 pub mod log;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hours::{HourSet, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
-use crate::names::{Shard, Stamp};
+use crate::names::{ObjectId, Shard};
 
 /// Version of the checkpoint's form.
 pub const FORMAT: u32 = 1;
@@ -140,10 +140,10 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a file with this stamp counts: its sequence number is decided and was its owner's.
-    pub fn admits(&self, stamp: &Stamp) -> bool {
-        let of_seq = self.owners.iter().rev().find(|owner| owner.seq <= stamp.seq);
-        stamp.seq <= self.seq && of_seq.is_some_and(|owner| owner.owner == stamp.owner)
+    /// Whether a file with this object_id counts: its sequence number is decided and was its owner's.
+    pub fn admits(&self, object_id: &ObjectId) -> bool {
+        let of_seq = self.owners.iter().rev().find(|owner| owner.seq <= object_id.seq);
+        object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.owner == object_id.owner)
     }
 
     /// The owner that holds the shard.
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_file_counts_only_for_the_owner_of_its_sequence_number() {
-        let admits = |seq, owner: &str| checkpoint().admits(&Stamp { seq, owner: owner.into(), n: 0 });
+        let admits = |seq, owner: &str| checkpoint().admits(&ObjectId { seq, owner: owner.into(), n: 0 });
         assert!(admits(1, "aa") && admits(4, "aa") && admits(5, "bb") && admits(9, "bb"));
         assert!(!admits(5, "aa"), "a zombie's file");
         assert!(!admits(4, "bb"), "a claim before its time");

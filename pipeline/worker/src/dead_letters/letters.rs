@@ -1,6 +1,6 @@
 //! Which dead letters a root holds, and which of them were replayed.
 //!
-//! A file counts only if the latest checkpoint of its shard admits its stamp. Which of its letters were
+//! A file counts only if the latest checkpoint of its shard admits its object_id. Which of its letters were
 //! replayed stands in records under `dead-letter/replayed/`, each created once after a replay and never
 //! changed.
 
@@ -79,10 +79,10 @@ impl DeadLetters {
                 continue;
             }
             let shard = names::parse_dead_letter_shard(&object.path);
-            let Some((shard, (stamp, _))) = shard.zip(names::parse_dead_letters(&object.path)) else {
+            let Some((shard, (object_id, _))) = shard.zip(names::parse_dead_letters(&object.path)) else {
                 continue;
             };
-            if checkpoints.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp)) {
+            if checkpoints.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
                 files.push(LetterFile { shard, path: object.path });
             }
         }

@@ -13,12 +13,12 @@ use prorata_schemas::reject::{Reason, Reject};
 use super::judge::{Currencies, Judge, Verdict, decode_file_letter};
 use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
 use crate::backfill::input::InMemoryFiles;
-use crate::backfill::{self, BackfillPorts, Options};
+use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::checkpoint::OwnerKind;
 use crate::error::WorkerError;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
-use crate::source::{Header, MessageDecoder, RegistryError, SourceError, Undecoded};
+use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
 /// Bytes of events, as files in memory, that are folded at once.
 const FOLD_BYTES: u64 = 128 << 20;
@@ -60,7 +60,7 @@ pub struct ReplayOptions {
     /// Whether the rules of `backfill` were said, and are not just the default.
     pub rules_given: bool,
     /// How events are folded.
-    pub backfill: Options,
+    pub backfill: BackfillOptions,
 }
 
 /// Why a replay stopped. What was replayed before is noted.
@@ -230,8 +230,8 @@ impl Replay<'_> {
         for _ in 0..FETCHES_MAX {
             match self.decoder.decode(&letter.rejected.bytes) {
                 Ok(record) => return Ok(Ok(record)),
-                Err(Undecoded::Reject(reject)) => return Ok(Err(reject)),
-                Err(Undecoded::NeedsSchema(id)) => self.decoder.fetch(id).await?,
+                Err(DecodeFailure::Reject(reject)) => return Ok(Err(reject)),
+                Err(DecodeFailure::NeedsSchema(id)) => self.decoder.fetch(id).await?,
             }
         }
         Err(RegistryError("schemas are forgotten as soon as they are fetched".to_owned()))

@@ -58,7 +58,7 @@ pub enum Start {
 
 /// What a source tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum SourceEvent {
     /// The group assigns these shards, beside those assigned before. Nothing of them is read until
     /// [`Source::start`].
     Assigned(Vec<Shard>),
@@ -66,7 +66,7 @@ pub enum Signal {
     /// its session allows: then they are released without. No message of theirs follows.
     Revoked(Vec<Shard>),
     /// The group has taken these shards away already; others may own them. No message of theirs follows. Once
-    /// this process is a member again, [`Signal::Assigned`] says so, be it without a shard.
+    /// this process is a member again, [`SourceEvent::Assigned`] says so, be it without a shard.
     Lost(Vec<Shard>),
     /// Messages of one topic partition, offsets ascending. Offsets may have holes.
     Messages(Vec<Message>),
@@ -118,7 +118,7 @@ pub trait Source: Send {
 
     /// What has happened since the last call, in order; waits up to `wait` for something to happen. Bounded:
     /// at most a few MiB of messages, however much is there.
-    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError>;
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError>;
 
     /// Starts reading of an assigned shard: each of its topic partitions where named.
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
@@ -141,7 +141,7 @@ pub trait Source: Send {
 
 /// Why a message was not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undecoded {
+pub enum DecodeFailure {
     /// It cannot become an event.
     Reject(Reject),
     /// Its writer's schema has this id in the registry, and is not known yet: fetch it, then decode again.
@@ -157,7 +157,7 @@ pub struct RegistryError(pub String);
 #[async_trait]
 pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded>;
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure>;
 
     /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or
     /// rejects its messages as `unknown_schema` where the registry does not know it. That may be an error for

@@ -6,14 +6,14 @@ use prorata_schemas::time::Hour;
 
 use crate::checkpoint::{ArchivedFile, Checkpoint};
 use crate::error::Result;
-use crate::names::{self, Shard, Stamp};
+use crate::names::{self, ObjectId, Shard};
 use crate::ports::{Listed, ObjectStore};
 
 /// An archive file of one shard and hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
     /// Who wrote it.
-    pub stamp: Stamp,
+    pub object_id: ObjectId,
     /// Size in bytes, compressed.
     pub bytes: u64,
 }
@@ -42,11 +42,11 @@ pub async fn list_all<'a>(
         .map(|shard| (*shard, ArchiveIndex { all: true, ..ArchiveIndex::default() }))
         .collect();
     for object in store.list(names::EVENTS).await? {
-        let Some((hour, shard, stamp)) = names::parse_archive(&object.path) else { continue };
+        let Some((hour, shard, object_id)) = names::parse_archive(&object.path) else { continue };
         if let (Some(checkpoint), Some(archive)) = (checkpoints.get(&shard), archives.get_mut(&shard))
-            && checkpoint.admits(&stamp)
+            && checkpoint.admits(&object_id)
         {
-            archive.add(ArchivedFile { hour, stamp, bytes: object.bytes });
+            archive.add(ArchivedFile { hour, object_id, bytes: object.bytes });
         }
     }
     Ok(archives)
@@ -96,8 +96,10 @@ impl ArchiveIndex {
     fn take(&mut self, listed: Vec<Listed>, checkpoint: &Checkpoint) {
         for object in listed {
             match names::parse_archive(&object.path) {
-                Some((hour, shard, stamp)) if shard == checkpoint.shard && checkpoint.admits(&stamp) => {
-                    self.add(ArchivedFile { hour, stamp, bytes: object.bytes });
+                Some((hour, shard, object_id))
+                    if shard == checkpoint.shard && checkpoint.admits(&object_id) =>
+                {
+                    self.add(ArchivedFile { hour, object_id, bytes: object.bytes });
                 }
                 _ => {}
             }
@@ -106,10 +108,10 @@ impl ArchiveIndex {
 
     /// Adds a file that is stored.
     pub fn add(&mut self, file: ArchivedFile) {
-        let ArchivedFile { hour, stamp, bytes } = file;
+        let ArchivedFile { hour, object_id, bytes } = file;
         let files = self.hours.entry(hour).or_default();
-        if !files.iter().any(|file| file.stamp == stamp) {
-            files.push(ArchiveFile { stamp, bytes });
+        if !files.iter().any(|file| file.object_id == object_id) {
+            files.push(ArchiveFile { object_id, bytes });
         }
     }
 

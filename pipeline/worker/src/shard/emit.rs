@@ -158,7 +158,7 @@ fn encode<T>(
                 files.insert(table, old.clone());
             }
             (Some(file), _) => {
-                let name = TableFile { hour, shard, stamp: namer.next(), digest: file.digest.clone() };
+                let name = TableFile { hour, shard, object_id: namer.next(), digest: file.digest.clone() };
                 let path = name.path();
                 let bytes = file.bytes.len() as u64;
                 objects.push((format!("{}/{path}", table.name()), file.bytes.into()));

@@ -1,16 +1,16 @@
 //! The shard core: what a stream worker and a backfill both do with a shard.
 //!
-//! Read in this order: [`archive`] (which files hold an hour), [`cursor`] (where a recomputation starts),
-//! [`window`] (how many hours are read at a time), [`fold`], [`converge`] (where a recomputation may end),
-//! [`emit`] (folded hours as objects and entries of a [`crate::checkpoint::Draft`]), [`dead_letters`].
+//! Read in this order: [`archive`] (which files hold an hour), `cursor` (where a recomputation starts),
+//! `window` (how many hours are read at a time), [`fold`], `converge` (where a recomputation may end),
+//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]), `dead_letters`.
 
 pub mod archive;
-pub mod converge;
-pub mod cursor;
-pub mod dead_letters;
-pub mod emit;
+pub(crate) mod converge;
+pub(crate) mod cursor;
+pub(crate) mod dead_letters;
+pub(crate) mod emit;
 pub mod fold;
-pub mod window;
+pub(crate) mod window;
 
 use std::sync::Arc;
 

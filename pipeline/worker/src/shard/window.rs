@@ -27,8 +27,9 @@ pub const WINDOW_HOURS_MAX: i64 = 96;
 /// (16), and the spare room of a growing list.
 pub const EVENT_OVERHEAD: u64 = 64;
 
-/// How many bytes the events of one byte of an archive file take in memory as bodies. Archive files are
-/// compressed.
+/// How many bytes of memory one byte of an archive file becomes as bodies, overhead included. Archive files
+/// are compressed. Measured on generated clusters: 4.5 in files of 1,000 events, 5.9 in files of 5,000.
+/// Larger files compress better, and 8 leaves room for them.
 pub const ARCHIVE_FACTOR: u64 = 8;
 
 /// Bytes that folding and encoding take besides the events: decoded events and rows of the hours at hand, and
@@ -120,7 +121,7 @@ impl WindowReader<'_> {
             bodies.extend(events.bodies.map(|bodies| (hour, bodies)));
             for file in files {
                 file_hours.push(hour);
-                paths.push(names::archive(checkpoint.shard, hour, &file.stamp));
+                paths.push(names::archive(checkpoint.shard, hour, &file.object_id));
             }
         }
         let files = objects::get_all(self.store, paths).await?;

@@ -14,7 +14,7 @@ use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
 use crate::ports::{DeadLetter, Origin, Rejected};
 use crate::root::Root;
-use crate::source::{Message, MessageDecoder, Undecoded};
+use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
 
 /// What became of a message.
@@ -59,8 +59,8 @@ impl Intake<'_> {
             return Taken::Done;
         }
         let verdict = match self.judge(&message) {
-            Err(Undecoded::NeedsSchema(schema)) => return Taken::NeedsSchema(Box::new(message), schema),
-            Err(Undecoded::Reject(reject)) => Err(reject),
+            Err(DecodeFailure::NeedsSchema(schema)) => return Taken::NeedsSchema(Box::new(message), schema),
+            Err(DecodeFailure::Reject(reject)) => Err(reject),
             Ok(record) => Ok(record),
         };
         topic.offsets.next = Some(message.offset + 1);
@@ -75,12 +75,12 @@ impl Intake<'_> {
         Taken::Done
     }
 
-    fn judge(&self, message: &Message) -> Result<EventRecord, Undecoded> {
+    fn judge(&self, message: &Message) -> Result<EventRecord, DecodeFailure> {
         let Some(value) = &message.value else {
-            return Err(Undecoded::Reject(Reject::malformed("a message without a value is no event")));
+            return Err(DecodeFailure::Reject(Reject::malformed("a message without a value is no event")));
         };
         let record = self.decoder.decode(value)?;
-        self.check(message, &record).map_err(Undecoded::Reject)?;
+        self.check(message, &record).map_err(DecodeFailure::Reject)?;
         Ok(record)
     }
 

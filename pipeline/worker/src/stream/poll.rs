@@ -13,7 +13,7 @@ use super::{Item, Slot, Worker, micros};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::source::{Signal, Source, SourceError};
+use crate::source::{Source, SourceError, SourceEvent};
 use crate::status::Dependency;
 
 /// Schemas asked for in one step, at most.
@@ -63,11 +63,11 @@ impl<S: Source> Worker<S> {
             self.contact.silent_since = None;
         }
         self.contact.polled_at = began;
-        let signals = match self.source.poll(wait).await {
-            Ok(signals) => signals,
+        let events = match self.source.poll(wait).await {
+            Ok(events) => events,
             Err(error) => return self.wait_for_kafka(error).await,
         };
-        if signals.is_empty() {
+        if events.is_empty() {
             if self.slots.is_empty() && !self.contact.cut_off {
                 // There is nothing to say.
                 self.ports.status.lock().waits.remove(&Dependency::Kafka);
@@ -76,31 +76,31 @@ impl<S: Source> Worker<S> {
         }
         self.contact.silent_since = None;
         self.ports.status.lock().waits.remove(&Dependency::Kafka);
-        self.flowing = signals.iter().any(|signal| matches!(signal, Signal::Messages(_)));
+        self.flowing = events.iter().any(|event| matches!(event, SourceEvent::Messages(_)));
         let now = self.ports.shared.clock.now();
         let silent = now.0.saturating_sub(self.contact.last_event_at.0) > micros(self.options.compare_after);
         self.contact.last_event_at = now;
         if silent {
-            return self.handle_after_silence(signals).await;
+            return self.handle_after_silence(events).await;
         }
-        for signal in signals {
-            self.handle(signal).await?;
+        for event in events {
+            self.handle(event).await?;
         }
         Ok(())
     }
 
-    /// Handles signals, except those of shards that are read once more: during the silence a topic may have
+    /// Handles events, except those of shards that are read once more: during the silence a topic may have
     /// been made anew and have grown beyond what was read, and would look as if it went on.
-    async fn handle_after_silence(&mut self, signals: Vec<Signal>) -> Result<()> {
-        let of = |signal: &Signal| match signal {
-            Signal::Messages(messages) => messages.first().map(|message| message.partition),
-            Signal::End { partition, .. } => Some(*partition),
+    async fn handle_after_silence(&mut self, events: Vec<SourceEvent>) -> Result<()> {
+        let of = |event: &SourceEvent| match event {
+            SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
+            SourceEvent::End { partition, .. } => Some(*partition),
             _ => None,
         };
-        let (read, told): (Vec<Signal>, Vec<Signal>) =
-            signals.into_iter().partition(|signal| of(signal).is_some());
-        for signal in told {
-            self.handle(signal).await?;
+        let (read, told): (Vec<SourceEvent>, Vec<SourceEvent>) =
+            events.into_iter().partition(|event| of(event).is_some());
+        for event in told {
+            self.handle(event).await?;
         }
         let again: Vec<Shard> = {
             let read = self.live().filter(|live| live.topics().have_read());
@@ -112,9 +112,8 @@ impl<S: Source> Worker<S> {
             }
             self.restart(*shard).await?;
         }
-        for signal in read.into_iter().filter(|signal| of(signal).is_none_or(|shard| !again.contains(&shard)))
-        {
-            self.handle(signal).await?;
+        for event in read.into_iter().filter(|event| of(event).is_none_or(|shard| !again.contains(&shard))) {
+            self.handle(event).await?;
         }
         Ok(())
     }
@@ -154,29 +153,29 @@ impl<S: Source> Worker<S> {
         self.note_silence()
     }
 
-    async fn handle(&mut self, signal: Signal) -> Result<()> {
-        match signal {
-            Signal::Assigned(shards) => self.assign(shards).await?,
-            Signal::Revoked(shards) => {
+    async fn handle(&mut self, event: SourceEvent) -> Result<()> {
+        match event {
+            SourceEvent::Assigned(shards) => self.assign(shards).await?,
+            SourceEvent::Revoked(shards) => {
                 tracing::info!(?shards, "the group takes shards back");
                 self.ports.status.lock().counts.rebalances += 1;
                 self.revoke(&shards).await;
                 self.source.release(&shards).await;
             }
-            Signal::Lost(shards) => {
+            SourceEvent::Lost(shards) => {
                 tracing::warn!(?shards, "the group has given shards to others");
                 self.contact.cut_off = true;
                 self.ports.status.lock().counts.rebalances += 1;
                 shards.iter().for_each(|shard| self.forget(*shard));
                 self.source.release(&shards).await;
             }
-            Signal::Messages(messages) => self.backlog.extend(messages.into_iter().map(Item::Message)),
-            Signal::End { topic, partition, offset } => {
+            SourceEvent::Messages(messages) => self.backlog.extend(messages.into_iter().map(Item::Message)),
+            SourceEvent::End { topic, partition, offset } => {
                 self.backlog.push_back(Item::End { topic, shard: partition, offset });
             }
             // In its order: reading starts anew behind what came before it, and what came after it is read
             // again.
-            Signal::OffsetsLost { topic, partition, cause } => {
+            SourceEvent::OffsetsLost { topic, partition, cause } => {
                 self.backlog.push_back(Item::Lost { topic, shard: partition, cause });
             }
         }

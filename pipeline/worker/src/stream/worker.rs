@@ -12,7 +12,7 @@ use super::assignments::check_partitions;
 use super::poll::Contact;
 use super::shard::{Folding, LiveShard};
 use super::tasks::Tasks;
-use super::{Options, StreamPorts, micros, observed};
+use super::{StreamPorts, WorkerOptions, micros, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -61,7 +61,7 @@ impl Item {
 pub struct Worker<S> {
     pub(super) source: S,
     pub(super) ports: StreamPorts,
-    pub(super) options: Options,
+    pub(super) options: WorkerOptions,
     pub(super) root: Root,
     pub(super) topics: Vec<Text>,
     pub(super) slots: BTreeMap<Shard, Slot>,
@@ -90,7 +90,7 @@ impl<S: Source> Worker<S> {
     /// # Errors
     /// When a topic is missing or has another number of partitions than the root has shards, or storage or
     /// Kafka is unavailable.
-    pub async fn open(mut source: S, ports: StreamPorts, options: Options) -> Result<Self> {
+    pub async fn open(mut source: S, ports: StreamPorts, options: WorkerOptions) -> Result<Self> {
         let ports = observed::observed(ports);
         let topics = source.partitions().await?;
         let root = Root::open(&*ports.shared.store, options.shards).await?;

@@ -3,7 +3,7 @@
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, Owner, OwnerKind};
-use prorata_worker::names::{self, Stamp};
+use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::shard::archive::ArchiveIndex;
 
@@ -14,15 +14,15 @@ async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
     let (seq, owner) = (1, "a".into());
     let kind = OwnerKind::Worker;
     checkpoint.owners.push(Owner { seq, owner, kind, released: false });
-    let stamp = Stamp { seq, owner: "a".into(), n: 0 };
+    let object_id = ObjectId { seq, owner: "a".into(), n: 0 };
     let hours = [Hour(30), Hour(50)];
     for hour in hours {
-        let path = names::archive(0, hour, &stamp);
+        let path = names::archive(0, hour, &object_id);
         store.put_if_absent(&path, vec![0; 7].into()).await.unwrap();
     }
     let mut archive = ArchiveIndex::default();
     archive.ensure_all(&store, &checkpoint).await.unwrap();
-    archive.add(ArchivedFile { hour: Hour(51), stamp, bytes: 7 });
+    archive.add(ArchivedFile { hour: Hour(51), object_id, bytes: 7 });
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
     archive.forget_before(Hour(60));
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(50), Hour(51)]);

@@ -18,10 +18,10 @@ use prorata_worker::dead_letters::{
 };
 use prorata_worker::error::WorkerError;
 use prorata_worker::log::{self, Decision};
-use prorata_worker::names::{self, Shard, Stamp};
+use prorata_worker::names::{self, ObjectId, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
 use prorata_worker::rules::RuleBook;
-use prorata_worker::source::{MessageDecoder, RegistryError, SourceError, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, SourceError};
 
 use crate::harness::*;
 
@@ -34,16 +34,16 @@ struct Decoder {
 
 #[async_trait]
 impl MessageDecoder for Decoder {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         let value = match value {
-            [255, ..] if !*self.fetched.lock().unwrap() => return Err(Undecoded::NeedsSchema(7)),
+            [255, ..] if !*self.fetched.lock().unwrap() => return Err(DecodeFailure::NeedsSchema(7)),
             [255, rest @ ..] => rest,
             value => value,
         };
-        let malformed = || Undecoded::Reject(Reject::malformed("no event"));
+        let malformed = || DecodeFailure::Reject(Reject::malformed("no event"));
         let (kind, body) = value.split_first().ok_or_else(malformed)?;
         let kind = EventKind::ALL.get(usize::from(*kind)).ok_or_else(malformed)?;
-        body::decode(*kind, body).map(EventRecord::new).map_err(Undecoded::Reject)
+        body::decode(*kind, body).map(EventRecord::new).map_err(DecodeFailure::Reject)
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
@@ -148,7 +148,7 @@ impl World {
 
     async fn put(&self, shard: Shard, seq: u64, owner: &str, letters: &[DeadLetter]) -> String {
         let bytes = FakeArchive.write_dead_letters(letters).unwrap();
-        let path = names::dead_letters(shard, &Stamp { seq, owner: owner.into(), n: 1 }, "d1");
+        let path = names::dead_letters(shard, &ObjectId { seq, owner: owner.into(), n: 1 }, "d1");
         self.store().put_if_absent(&path, bytes.into()).await.unwrap();
         path
     }

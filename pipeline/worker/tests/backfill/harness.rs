@@ -19,7 +19,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
 use prorata_worker::Ports;
 use prorata_worker::backfill::input::InMemoryFiles;
-use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
+use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
@@ -37,7 +37,7 @@ pub struct Lake {
 /// What a run may differ in.
 #[derive(Clone)]
 pub struct Run {
-    pub options: Options,
+    pub options: BackfillOptions,
     pub faults: Faults,
     pub now: Timestamp,
 }
@@ -45,7 +45,7 @@ pub struct Run {
 impl Run {
     /// A run of its own owner with two shards.
     pub fn new(owner: &str) -> Self {
-        let mut options = Options::new(owner.into());
+        let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
         options.readers = 1;
         Self { options, faults: Faults::default(), now: Hour(START + 2_000).start() }
@@ -58,7 +58,7 @@ impl Run {
     }
 
     /// With other options.
-    pub fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut BackfillOptions)) -> Self {
         change(&mut self.options);
         self
     }

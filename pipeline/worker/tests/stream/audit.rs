@@ -213,7 +213,7 @@ fn check_revision(seen: &mut Seen, key: (Shard, Hour), text: &str) {
 
 /// When `hours` says that an hour has changed, all its other tables are there.
 fn check_whole(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) {
-    let seq = TableFile::parse(path).unwrap().stamp.seq;
+    let seq = TableFile::parse(path).unwrap().object_id.seq;
     let checkpoint = seen.checkpoints.get(&(shard, seq));
     let checkpoint = checkpoint.unwrap_or_else(|| panic!("{path} is live, but {seq} is not decided"));
     let entry = &checkpoint.hours[&hour];

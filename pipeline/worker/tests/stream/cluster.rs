@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prorata_testkit::fakes::Faults;
 use prorata_worker::error::WorkerError;
-use prorata_worker::stream::Options;
+use prorata_worker::stream::WorkerOptions;
 
 use crate::member::{Member, Stepped};
 use crate::world::World;
@@ -20,7 +20,7 @@ const QUIET_ROUNDS: u32 = 14;
 pub struct Cluster {
     pub world: World,
     pub members: Vec<Member>,
-    pub tune: fn(&mut Options),
+    pub tune: fn(&mut WorkerOptions),
     /// Loud stops so far.
     pub stops: Vec<WorkerError>,
     /// Processes that died, or stopped because storage was unavailable, and were started anew.
@@ -30,7 +30,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(world: &World, tune: fn(&mut Options)) -> Self {
+    pub fn new(world: &World, tune: fn(&mut WorkerOptions)) -> Self {
         Self {
             world: world.clone(),
             members: Vec::new(),

@@ -39,8 +39,8 @@ pub fn held(world: &World) -> Held {
     let latest = world.audit.latest();
     let mut held = Held { events: BTreeSet::new(), letters: BTreeMap::new() };
     for (path, bytes) in world.lake.store.objects() {
-        if let Some((_, shard, stamp)) = names::parse_archive(&path) {
-            if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp)) {
+        if let Some((_, shard, object_id)) = names::parse_archive(&path) {
+            if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
                 continue;
             }
             let each = &mut |_, record: Result<EventRecord, _>| {
@@ -49,9 +49,9 @@ pub fn held(world: &World) -> Held {
             };
             FakeArchive.read(&mut &bytes[..], each).unwrap();
         }
-        if let (Some((stamp, _)), Some(shard)) =
+        if let (Some((object_id, _)), Some(shard)) =
             (names::parse_dead_letters(&path), names::parse_dead_letter_shard(&path))
-            && latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&stamp))
+            && latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id))
         {
             for letter in FakeArchive.read_dead_letters(&bytes).unwrap() {
                 let Some(place) = place(&letter) else { continue };

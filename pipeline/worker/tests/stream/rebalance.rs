@@ -1,7 +1,7 @@
 //! Shards that come and go at every single step.
 
 use prorata_testkit::fakes::{FakeMessages, Faults};
-use prorata_worker::backfill::Options;
+use prorata_worker::backfill::BackfillOptions;
 
 use crate::cluster::{Cluster, ROUND};
 use crate::harness::{pod, trace};
@@ -128,7 +128,7 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
     assert_eq!(member.status.lock().counts.checkpoints, decided);
     // A backfill takes the shards; the group assigns them to the worker still, so it takes them again.
-    let mut options = Options::new("backfill".into());
+    let mut options = BackfillOptions::new("backfill".into());
     (options.shards, options.take_over) = (Some(2), true);
     foreign::run(&world, first, Faults::default(), options).await.unwrap();
     for _ in 0..20 {

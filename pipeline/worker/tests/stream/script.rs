@@ -3,7 +3,7 @@
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_testkit::fakes::{FakeMessages, Faults};
-use prorata_worker::stream::Options;
+use prorata_worker::stream::WorkerOptions;
 
 use crate::cluster::Cluster;
 use crate::harness::*;
@@ -13,7 +13,7 @@ use crate::world::{SCHEMA, What, World};
 /// How it is told.
 #[derive(Clone, Copy)]
 pub struct Story {
-    pub tune: fn(&mut Options),
+    pub tune: fn(&mut WorkerOptions),
     pub parts: usize,
     /// Every how manieth effect or read is tried. Each kind of fault begins elsewhere.
     every: u64,
@@ -26,7 +26,7 @@ pub const SHORT: Story = Story { tune: |_| {}, parts: 4, every: 1 };
 /// memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
 pub const LONG: Story = Story { tune: hurry, parts: 5, every: 4 };
 
-fn hurry(options: &mut Options) {
+fn hurry(options: &mut WorkerOptions) {
     options.rows_in_flight = 1;
     options.memory_limit = 700;
     options.checkpoint_bytes = 300;

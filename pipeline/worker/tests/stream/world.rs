@@ -17,7 +17,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{Options, StreamPorts, Worker};
+use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
 use crate::audit::{Audit, AuditedStore, AuditedTables};
 use crate::harness::{Lake, START};
@@ -126,7 +126,12 @@ impl World {
     }
 
     /// A new process: a member of the group once it steps.
-    pub fn start(&self, name: &str, faults: Faults, change: impl FnOnce(&mut Options) + 'static) -> Member {
+    pub fn start(
+        &self,
+        name: &str,
+        faults: Faults,
+        change: impl FnOnce(&mut WorkerOptions) + 'static,
+    ) -> Member {
         self.start_on(&TOPICS, name, faults, change)
     }
 
@@ -140,7 +145,7 @@ impl World {
         topics: &[&str],
         name: &str,
         faults: Faults,
-        change: impl FnOnce(&mut Options) + 'static,
+        change: impl FnOnce(&mut WorkerOptions) + 'static,
     ) -> Member {
         let status = Arc::new(Status::default());
         let opening = self.open(topics, name, faults.clone(), Arc::clone(&status), change);
@@ -148,7 +153,7 @@ impl World {
     }
 
     /// A worker, to be opened.
-    pub fn open<C: FnOnce(&mut Options) + 'static>(
+    pub fn open<C: FnOnce(&mut WorkerOptions) + 'static>(
         &self,
         topics: &[&str],
         name: &str,
@@ -172,7 +177,7 @@ impl World {
             status,
         };
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
-        let mut options = Options::new(format!("{name}{process}x").into());
+        let mut options = WorkerOptions::new(format!("{name}{process}x").into());
         options.shards = Some(self.shards);
         change(&mut options);
         Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)

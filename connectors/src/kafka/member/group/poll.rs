@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, SourceError, Start};
+use prorata_worker::source::{Message, SourceError, SourceEvent, Start};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 use super::{Group, ROUND};
@@ -30,7 +30,7 @@ impl Group<'_> {
                     let Some(last) = messages.last() else { return };
                     track.next = Start::At(last.offset + 1);
                     (track.end, track.failures) = (None, 0);
-                    queue.read(shard, reading, Signal::Messages(messages));
+                    queue.read(shard, reading, SourceEvent::Messages(messages));
                 }
                 Read::Event { code: Code::PartitionEOF, offset, .. } => {
                     (track.end, track.asked) = (Some(offset), None);
@@ -48,8 +48,11 @@ impl Group<'_> {
                     ..
                 } => {
                     (track.lost, *stale) = (true, true);
-                    let signal =
-                        Signal::OffsetsLost { topic, partition: shard, cause: cause(track.next, &reason) };
+                    let signal = SourceEvent::OffsetsLost {
+                        topic,
+                        partition: shard,
+                        cause: cause(track.next, &reason),
+                    };
                     queue.read(shard, reading, signal);
                 }
                 Read::Event { code, reason, .. } => {
@@ -72,7 +75,11 @@ impl Group<'_> {
             for (question, confirmed) in answers {
                 if confirmed && self.tracks.still_ends(&question) {
                     let Question { topic, shard, reading, end } = question;
-                    self.queue.read(shard, reading, Signal::End { topic, partition: shard, offset: end });
+                    self.queue.read(
+                        shard,
+                        reading,
+                        SourceEvent::End { topic, partition: shard, offset: end },
+                    );
                 }
             }
         }

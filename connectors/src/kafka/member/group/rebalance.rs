@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Signal, SourceError, Start};
+use prorata_worker::source::{SourceError, SourceEvent, Start};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -55,7 +55,7 @@ impl Group<'_> {
         if let Err(error) = self.consumer.assign(&TopicPartitionList::new()) {
             self.refused(&error);
         }
-        self.queue.push(Signal::Assigned(self.assigned.iter().copied().collect()));
+        self.queue.push(SourceEvent::Assigned(self.assigned.iter().copied().collect()));
     }
 
     /// The group revokes everything.
@@ -64,7 +64,7 @@ impl Group<'_> {
         self.tracks.clear();
         self.stale = false;
         if !shards.is_empty() {
-            self.queue.end_with(&shards, Signal::Revoked(shards.clone()));
+            self.queue.end_with(&shards, SourceEvent::Revoked(shards.clone()));
         }
         let until = Instant::now() + self.settings.revoke_timeout;
         self.revoking = Some(Revocation { waiting: shards.into_iter().collect(), until });
@@ -91,7 +91,7 @@ impl Group<'_> {
         self.stale = false;
         self.committed.clear();
         if !shards.is_empty() {
-            self.queue.end_with(&shards, Signal::Lost(shards.clone()));
+            self.queue.end_with(&shards, SourceEvent::Lost(shards.clone()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
 use super::{Checked, Stage, Written, decoded, rejected};
 
@@ -30,7 +30,7 @@ pub(super) async fn cut(stage: &Stage) -> Checked {
 
 fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Option<u32> {
     match decoder.decode(value) {
-        Err(Undecoded::NeedsSchema(id)) => Some(id),
+        Err(DecodeFailure::NeedsSchema(id)) => Some(id),
         _ => None,
     }
 }
@@ -57,8 +57,8 @@ pub(super) fn strange(stage: &Stage) -> Checked {
     for value in strange {
         let what = format!("the value {value:02x?}");
         match decoder.decode(&value) {
-            Err(Undecoded::NeedsSchema(id)) => return Err(format!("{what} needs schema {id}")),
-            Err(Undecoded::Reject(reject)) => rejected(&what, Err(reject), Reason::Malformed)?,
+            Err(DecodeFailure::NeedsSchema(id)) => return Err(format!("{what} needs schema {id}")),
+            Err(DecodeFailure::Reject(reject)) => rejected(&what, Err(reject), Reason::Malformed)?,
             Ok(record) => rejected(&what, Ok(record), Reason::Malformed)?,
         }
     }
@@ -82,13 +82,13 @@ pub(super) async fn bent(stage: &Stage) -> Checked {
     Ok(())
 }
 
-fn judge(what: &str, found: Result<EventRecord, Undecoded>) -> Checked {
+fn judge(what: &str, found: Result<EventRecord, DecodeFailure>) -> Checked {
     match found {
         Ok(record) if record == EventRecord::new(record.event.clone()) => Ok(()),
         Ok(record) => Err(format!("{what} became {:?}, and not its canonical body", record.event)),
-        Err(Undecoded::Reject(reject)) if reject.sentence.trim().is_empty() => {
+        Err(DecodeFailure::Reject(reject)) if reject.sentence.trim().is_empty() => {
             Err(format!("{what} is rejected without a sentence"))
         }
-        Err(Undecoded::Reject(_) | Undecoded::NeedsSchema(_)) => Ok(()),
+        Err(DecodeFailure::Reject(_) | DecodeFailure::NeedsSchema(_)) => Ok(()),
     }
 }

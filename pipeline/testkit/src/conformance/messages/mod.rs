@@ -16,7 +16,7 @@ use prorata_schemas::event::{
 };
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
 use super::{Check, Checked, Harness, Suite, equal};
 use crate::wait::PATIENCE;
@@ -152,7 +152,7 @@ fn own_events() -> Vec<EventRecord> {
 /// Decodes as the worker does: fetches what is needed, once.
 async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<EventRecord, Reject>, String> {
     let outcome = match decoder.decode(value) {
-        Err(Undecoded::NeedsSchema(id)) => {
+        Err(DecodeFailure::NeedsSchema(id)) => {
             decoder.fetch(id).await.map_err(|error| error.to_string())?;
             decoder.decode(value)
         }
@@ -160,8 +160,10 @@ async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<Ev
     };
     match outcome {
         Ok(record) => Ok(Ok(record)),
-        Err(Undecoded::Reject(reject)) => Ok(Err(reject)),
-        Err(Undecoded::NeedsSchema(id)) => Err(format!("schema {id} is still needed after it was fetched")),
+        Err(DecodeFailure::Reject(reject)) => Ok(Err(reject)),
+        Err(DecodeFailure::NeedsSchema(id)) => {
+            Err(format!("schema {id} is still needed after it was fetched"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::source::{MessageDecoder, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use tokio::time::sleep;
 
 use super::{Answering, Checked, Stage, Written, decoded, equal, node_stopped, quota_deleted, rejected};
@@ -17,7 +17,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The schema that a message needs, of a decoder that does not know it.
 fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
     match decoder.decode(value) {
-        Err(Undecoded::NeedsSchema(id)) => Ok(id),
+        Err(DecodeFailure::NeedsSchema(id)) => Ok(id),
         other => Err(format!("a message whose schema was never fetched became {other:?}")),
     }
 }
@@ -40,7 +40,7 @@ async fn settled(
     decoder: &dyn MessageDecoder,
     value: &[u8],
 ) -> Result<Result<EventRecord, Reject>, String> {
-    if let Err(Undecoded::NeedsSchema(id)) = decoder.decode(value) {
+    if let Err(DecodeFailure::NeedsSchema(id)) = decoder.decode(value) {
         settle(stage, decoder, id).await?;
     }
     decoded(decoder, value).await

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::source::{MessageDecoder, RegistryError, Undecoded};
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
 use super::{Answering, Harness, MessagePlace, Written, message_decoder};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
@@ -173,12 +173,12 @@ fn kept<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn reject(reason: Reason) -> Result<EventRecord, Undecoded> {
-    Err(Undecoded::Reject(Reject::new(reason, "so it is")))
+fn reject(reason: Reason) -> Result<EventRecord, DecodeFailure> {
+    Err(DecodeFailure::Reject(Reject::new(reason, "so it is")))
 }
 
 impl Double {
-    fn tell_reject(&self, told: Reject, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    fn tell_reject(&self, told: Reject, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         let is_cut = told.reason == Reason::Malformed && value.len() > 4;
         match self.defect {
             DecoderDefect::Completes if is_cut => {
@@ -187,17 +187,17 @@ impl Double {
             }
             DecoderDefect::Misjudges if is_cut => reject(Reason::InvalidField),
             DecoderDefect::IgnoresTail if is_cut => self.shorter(value),
-            DecoderDefect::SaysNothing => Err(Undecoded::Reject(Reject::new(told.reason, " "))),
-            DecoderDefect::CallsAllMalformed => Err(Undecoded::Reject(Reject::malformed(told.sentence))),
+            DecoderDefect::SaysNothing => Err(DecodeFailure::Reject(Reject::new(told.reason, " "))),
+            DecoderDefect::CallsAllMalformed => Err(DecodeFailure::Reject(Reject::malformed(told.sentence))),
             DecoderDefect::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
-                Err(Undecoded::NeedsSchema(UNKNOWN))
+                Err(DecodeFailure::NeedsSchema(UNKNOWN))
             }
-            _ => Err(Undecoded::Reject(told)),
+            _ => Err(DecodeFailure::Reject(told)),
         }
     }
 
     /// The event that the beginning of the value is.
-    fn shorter(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    fn shorter(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         let event = (4..value.len()).find_map(|end| self.honest.decode(&value[..end]).ok());
         event.map_or_else(|| reject(Reason::Malformed), Ok)
     }
@@ -205,20 +205,20 @@ impl Double {
 
 #[async_trait]
 impl MessageDecoder for Double {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, Undecoded> {
+    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         let id = value.first_chunk::<4>().map_or(0, |id| u32::from_be_bytes(*id));
         match self.defect {
             DecoderDefect::Guesses if (1..4).contains(&value.len()) => {
-                return Err(Undecoded::NeedsSchema(77));
+                return Err(DecodeFailure::NeedsSchema(77));
             }
-            DecoderDefect::AsksForNothing if value == [1] => return Err(Undecoded::NeedsSchema(0)),
+            DecoderDefect::AsksForNothing if value == [1] => return Err(DecodeFailure::NeedsSchema(0)),
             DecoderDefect::RefusesEvolved if (EVOLVED..UNKNOWN).contains(&id) => {
                 return reject(Reason::UnknownEvent);
             }
             DecoderDefect::AsksByItself => {
                 let _told_later = futures::executor::block_on(self.honest.fetch(id));
             }
-            DecoderDefect::Forgets => return Err(Undecoded::NeedsSchema(id)),
+            DecoderDefect::Forgets => return Err(DecodeFailure::NeedsSchema(id)),
             DecoderDefect::TakesDownForUnknown if kept(&self.memory.failed).contains(&id) => {
                 return reject(Reason::UnknownSchema);
             }
@@ -234,7 +234,7 @@ impl MessageDecoder for Double {
                 *kept(&self.memory.last) = Some(record.clone());
                 Ok(record)
             }
-            Err(Undecoded::Reject(told)) => self.tell_reject(told, value),
+            Err(DecodeFailure::Reject(told)) => self.tell_reject(told, value),
             needs => needs,
         }
     }

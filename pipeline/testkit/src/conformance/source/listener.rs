@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
 use super::{Checked, Stage};
 use crate::wait::Deadline;
@@ -215,21 +215,23 @@ impl Listener {
         signals.into_iter().try_for_each(|signal| self.hear(signal))
     }
 
-    fn hear(&mut self, signal: Signal) -> Checked {
+    fn hear(&mut self, signal: SourceEvent) -> Checked {
         match signal {
-            Signal::Assigned(shards) => shards.iter().try_for_each(|shard| match self.held.insert(*shard) {
-                true => Ok(()),
-                false => Err(format!("shard {shard} is assigned to who holds it already")),
-            }),
-            Signal::Revoked(shards) => {
+            SourceEvent::Assigned(shards) => {
+                shards.iter().try_for_each(|shard| match self.held.insert(*shard) {
+                    true => Ok(()),
+                    false => Err(format!("shard {shard} is assigned to who holds it already")),
+                })
+            }
+            SourceEvent::Revoked(shards) => {
                 self.revoked.extend(&shards);
                 self.take(&shards, "revoked")
             }
-            Signal::Lost(shards) => {
+            SourceEvent::Lost(shards) => {
                 self.lost.extend(&shards);
                 self.take(&shards, "lost")
             }
-            Signal::Messages(messages) => {
+            SourceEvent::Messages(messages) => {
                 let Some(first) = messages.first() else { return Err("no messages were told".into()) };
                 let (topic, partition) = (first.topic.clone(), first.partition);
                 if messages.iter().any(|one| (&one.topic, one.partition) != (&topic, partition)) {
@@ -237,7 +239,7 @@ impl Listener {
                 }
                 self.reading(&topic, partition, "messages")?.hear(messages)
             }
-            Signal::End { topic, partition, offset } => {
+            SourceEvent::End { topic, partition, offset } => {
                 let reading = self.reading(&topic, partition, "an end")?;
                 if offset < reading.next() {
                     return Err(format!(
@@ -247,7 +249,7 @@ impl Listener {
                 reading.ends.push(offset);
                 Ok(())
             }
-            Signal::OffsetsLost { topic, partition, .. } => {
+            SourceEvent::OffsetsLost { topic, partition, .. } => {
                 self.reading(&topic, partition, "a lost offset")?;
                 self.readings.remove(&(topic.clone(), partition));
                 self.offsets_lost.insert((topic, partition));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Signal, Source, SourceError, Start};
+use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
 use super::{Harness, SourcePlace, source};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
@@ -153,7 +153,7 @@ const DEFECTS: [(SourceDefect, &str); 15] = [
 ];
 
 /// It keeps what it may still tell after a revocation.
-type Double = FaultDouble<FakeSource, SourceDefect, Vec<Signal>>;
+type Double = FaultDouble<FakeSource, SourceDefect, Vec<SourceEvent>>;
 
 #[async_trait]
 impl Source for Double {
@@ -165,29 +165,31 @@ impl Source for Double {
         Ok(counts)
     }
 
-    async fn poll(&mut self, wait: Duration) -> Result<Vec<Signal>, SourceError> {
+    async fn poll(&mut self, wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
         let mut signals = self.honest.poll(wait).await?;
         match self.defect {
-            SourceDefect::EndsEarly => signals.sort_by_key(|signal| !matches!(signal, Signal::End { .. })),
+            SourceDefect::EndsEarly => {
+                signals.sort_by_key(|signal| !matches!(signal, SourceEvent::End { .. }))
+            }
             SourceDefect::EndsOnce => signals.retain(|signal| {
-                let again = matches!(signal, Signal::End { .. }) && self.memory.contains(signal);
+                let again = matches!(signal, SourceEvent::End { .. }) && self.memory.contains(signal);
                 self.memory.push(signal.clone());
                 !again
             }),
             SourceDefect::HidesLostOffsets => {
-                signals.retain(|signal| !matches!(signal, Signal::OffsetsLost { .. }))
+                signals.retain(|signal| !matches!(signal, SourceEvent::OffsetsLost { .. }))
             }
-            SourceDefect::HidesLoss => signals.retain(|signal| !matches!(signal, Signal::Lost(_))),
+            SourceDefect::HidesLoss => signals.retain(|signal| !matches!(signal, SourceEvent::Lost(_))),
             SourceDefect::ReleasesAtOnce => self.release_at_once(&signals).await,
             SourceDefect::StartsByItself => self.start_by_itself(&signals).await?,
             SourceDefect::GoesOn => self.go_on(&mut signals),
             _ => signals.iter_mut().for_each(|signal| {
-                if let Signal::Messages(messages) = signal {
+                if let SourceEvent::Messages(messages) = signal {
                     tamper(self.defect, messages);
                 }
             }),
         }
-        signals.retain(|signal| !matches!(signal, Signal::Messages(messages) if messages.is_empty()));
+        signals.retain(|signal| !matches!(signal, SourceEvent::Messages(messages) if messages.is_empty()));
         Ok(signals)
     }
 
@@ -239,18 +241,18 @@ fn tamper(defect: SourceDefect, messages: &mut Vec<Message>) {
 }
 
 impl Double {
-    async fn release_at_once(&mut self, signals: &[Signal]) {
+    async fn release_at_once(&mut self, signals: &[SourceEvent]) {
         for signal in signals {
-            if let Signal::Revoked(shards) = signal {
+            if let SourceEvent::Revoked(shards) = signal {
                 self.honest.release(shards).await;
             }
         }
     }
 
-    async fn start_by_itself(&mut self, signals: &[Signal]) -> Result<(), SourceError> {
+    async fn start_by_itself(&mut self, signals: &[SourceEvent]) -> Result<(), SourceError> {
         let topics: Vec<Text> = self.honest.partitions().await?.into_keys().collect();
         for signal in signals {
-            let Signal::Assigned(shards) = signal else { continue };
+            let SourceEvent::Assigned(shards) = signal else { continue };
             for shard in shards {
                 let from = topics.iter().map(|topic| (topic.clone(), Start::Earliest)).collect();
                 self.honest.start(*shard, from).await?;
@@ -260,18 +262,18 @@ impl Double {
     }
 
     /// Tells one message more of each shard that is revoked.
-    fn go_on(&mut self, signals: &mut Vec<Signal>) {
+    fn go_on(&mut self, signals: &mut Vec<SourceEvent>) {
         let mut late = Vec::new();
         for signal in &*signals {
             match signal {
-                Signal::Messages(messages) => {
-                    self.memory.push(Signal::Messages(messages.last().cloned().into_iter().collect()));
+                SourceEvent::Messages(messages) => {
+                    self.memory.push(SourceEvent::Messages(messages.last().cloned().into_iter().collect()));
                 }
-                Signal::Revoked(shards) => {
+                SourceEvent::Revoked(shards) => {
                     let revoked = |message: &Message| shards.contains(&message.partition);
                     late.extend(self.memory.extract_if(
                         ..,
-                        |kept| matches!(kept, Signal::Messages(messages) if messages.iter().any(revoked)),
+                        |kept| matches!(kept, SourceEvent::Messages(messages) if messages.iter().any(revoked)),
                     ));
                 }
                 _ => {}

@@ -58,7 +58,7 @@ impl LiveShard {
             let files = self.archive.files(hour);
             read += files.iter().map(|file| file.bytes).sum::<u64>();
             let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
-                let paths = files.iter().map(|file| names::archive(self.shard(), hour, &file.stamp));
+                let paths = files.iter().map(|file| names::archive(self.shard(), hour, &file.object_id));
                 objects::get_all(store, paths.collect()).await?
             } else {
                 Vec::new()
@@ -95,9 +95,9 @@ impl LiveShard {
     fn add_archive_file(&mut self, hour: Hour, bytes: Vec<u8>) {
         let (shard, namer) = (self.shard(), self.namer());
         if let (Some(namer), Some(draft)) = (namer, self.draft()) {
-            let stamp = namer.next();
-            let path = names::archive(shard, hour, &stamp);
-            let file = ArchivedFile { hour, stamp, bytes: bytes.len() as u64 };
+            let object_id = namer.next();
+            let path = names::archive(shard, hour, &object_id);
+            let file = ArchivedFile { hour, object_id, bytes: bytes.len() as u64 };
             draft.add_archive_file(path, file, bytes.into());
         }
     }

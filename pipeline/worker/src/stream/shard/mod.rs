@@ -51,7 +51,7 @@ struct Claim {
 impl Claim {
     /// Whether an archive file was there before this claim.
     fn is_earlier(&self, file: &ArchiveFile) -> bool {
-        file.stamp.seq <= self.seq
+        file.object_id.seq <= self.seq
     }
 }
 

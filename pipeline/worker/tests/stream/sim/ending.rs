@@ -6,7 +6,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::Faults;
-use prorata_worker::backfill::Options;
+use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::Shard;
 
 use super::chaos;
@@ -88,8 +88,8 @@ fn archived(held: &oracle::Held) -> Vec<EventRecord> {
     held.events.iter().map(decode).collect()
 }
 
-fn options(owner: &str, world: &World) -> Options {
-    let mut options = Options::new(owner.into());
+fn options(owner: &str, world: &World) -> BackfillOptions {
+    let mut options = BackfillOptions::new(owner.into());
     options.shards = Some(world.shards);
     options.readers = 1;
     options

@@ -6,7 +6,7 @@ use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{Faults, Resume};
 use prorata_worker::error::WorkerError;
 use prorata_worker::source::SourceError;
-use prorata_worker::stream::Options;
+use prorata_worker::stream::WorkerOptions;
 
 use super::coverage::Coverage;
 use super::dice::Dice;
@@ -76,7 +76,7 @@ impl Fleet {
             false => Faults::random(dice.bits(), self.plan.rates),
         };
         let (tune, rules): (Tune, Rules) = (self.plan.tune, self.rules.lock().unwrap().clone());
-        let change = move |options: &mut Options| {
+        let change = move |options: &mut WorkerOptions| {
             tune.apply(options);
             options.rules = rules;
         };

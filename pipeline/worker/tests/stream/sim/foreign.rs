@@ -8,7 +8,7 @@ use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
 use prorata_worker::Ports;
 use prorata_worker::backfill::input::InMemoryFiles;
-use prorata_worker::backfill::{self, BackfillPorts, Options, Outcome};
+use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::error::WorkerError;
 use prorata_worker::ports::Silent;
@@ -44,10 +44,10 @@ impl Foreign {
         &mut self,
         world: &World,
         faults: Faults,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut BackfillOptions),
     ) -> Result<Outcome, WorkerError> {
         self.backfills += 1;
-        let mut options = Options::new(format!("backfill{}", self.backfills).into());
+        let mut options = BackfillOptions::new(format!("backfill{}", self.backfills).into());
         options.shards = Some(world.shards);
         options.readers = 1;
         change(&mut options);
@@ -97,7 +97,7 @@ pub async fn run(
     world: &World,
     events: &[EventRecord],
     faults: Faults,
-    options: Options,
+    options: BackfillOptions,
 ) -> Result<Outcome, WorkerError> {
     let files = BTreeMap::from([("events.avro".to_owned(), file(events))]);
     let ports = BackfillPorts {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prorata_testkit::fakes::{Ends, Rates};
 use prorata_worker::names::Shard;
-use prorata_worker::stream::{Options, WatermarkRule};
+use prorata_worker::stream::{WatermarkRule, WorkerOptions};
 
 use super::dice::Dice;
 
@@ -55,7 +55,7 @@ pub struct Plan {
     pub backfill_first: bool,
 }
 
-/// Options of the workers.
+/// WorkerOptions of the workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Tune {
     pub rows_in_flight: u64,
@@ -66,7 +66,7 @@ pub struct Tune {
 }
 
 impl Tune {
-    pub fn apply(&self, options: &mut Options) {
+    pub fn apply(&self, options: &mut WorkerOptions) {
         options.rows_in_flight = self.rows_in_flight;
         options.memory_limit = self.memory_limit;
         options.checkpoint_bytes = self.checkpoint_bytes;
