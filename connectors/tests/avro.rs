@@ -160,7 +160,8 @@ proptest! {
         let (ours, theirs) = (plain(avsc(event.payload.kind())), plain(&version.schema.to_string()));
         let resolved = GenericDatumReader::builder(&theirs).reader_schema(&ours).build().unwrap();
         let resolved = resolved.read_value(&mut &version.body()[..]).unwrap();
-        let resolved = GenericDatumWriter::builder(&ours).build().unwrap().write_value_to_vec(resolved).unwrap();
+        let writer = GenericDatumWriter::builder(&ours).build().unwrap();
+        let resolved = writer.write_value_to_vec(resolved).unwrap();
         let expected = Decoder::compile(avsc(event.payload.kind())).unwrap().decode(&resolved);
         prop_assert!(expected.is_ok());
         prop_assert_eq!(version.decode(), expected, "{}", version.schema);
@@ -327,7 +328,8 @@ fn values_are_judged_after_resolution_as_before() {
 fn hostile_counts_and_depths_cost_nothing() {
     let start = Instant::now();
     let list = json!({"type": "record", "name": "prorata.events.NodeStopped", "fields": [
-        {"name": "list", "type": {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}},
+        {"name": "list", "type":
+            {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}},
         {"name": "nulls", "type": {"type": "array", "items": "null"}},
         {"name": "organization_id", "type": "string"},
         {"name": "event_time", "type": "long"},
@@ -419,7 +421,8 @@ fn fingerprints_are_crc_64_avro_of_the_parsing_canonical_form() {
     assert_eq!(fingerprint(fixed), fingerprint(plain));
     let fixed = fingerprint(r#"{"name":"foo","type":"fixed","size":15}"#).unwrap();
     assert_eq!(i64::from_le_bytes(fixed), 1_756_455_273_707_447_556);
-    let pigs = r#"{"type":"record","name":"PigValue","fields":[{"name":"value","type":["null","int","long","PigValue"]}]}"#;
+    let pigs = r#"{"type":"record","name":"PigValue","fields":[
+        {"name":"value","type":["null","int","long","PigValue"]}]}"#;
     assert_eq!(i64::from_le_bytes(fingerprint(pigs).unwrap()), -1_759_257_747_318_642_341);
 }
 

@@ -25,8 +25,8 @@ pub const fn avsc(kind: EventKind) -> &'static str {
     }
 }
 
-/// Released schemas that are not the newest any more, from `released/`: where no registry keeps them, their writers are
-/// known by these.
+/// Released schemas that are not the newest any more, from `released/`: where no registry keeps them, their
+/// writers are known by these.
 pub const OLDER: &[&str] = &[];
 
 /// Full name of the record of `kind`, such as `prorata.events.NodeStarted`.

@@ -1,7 +1,8 @@
 //! The Avro binary form of our newest schemas: typed events in and out, canonical.
 //!
-//! [`encode`] writes the canonical body; [`decode`] reads any body of our newest schema and judges every field.
-//! [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes too.
+//! [`encode`] writes the canonical body; [`decode`] reads any body of our newest schema and judges every
+//! field. [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes
+//! too.
 
 mod fields;
 mod names;
@@ -18,19 +19,20 @@ use fields::Fields;
 use names::Names;
 use wire::Wire;
 
-/// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB; the limit bounds what a hostile
-/// body of many empty texts can ask of memory.
+/// Longest body of one event, in bytes. Kubernetes objects stay below 1.5 MiB; the limit bounds what a
+/// hostile body of many empty texts can ask of memory.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
     /// A thread's own copies: no other thread counts references to them while it reads.
     static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
-    /// Where a body grows, so that what is kept is allocated once at its size. At most [`BODY_BYTES_MAX`] or so.
+    /// Where a body grows, so that what is kept is allocated once at its size. At most [`BODY_BYTES_MAX`] or
+    /// so.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
 }
 
-/// The canonical body of an event: fields in schema order, map entries sorted by key in one block, decimals in the
-/// fewest bytes.
+/// The canonical body of an event: fields in schema order, map entries sorted by key in one block, decimals
+/// in the fewest bytes.
 pub fn encode(event: &Event) -> Vec<u8> {
     let mut out = write::Out(Vec::with_capacity(256));
     out.event(event);
@@ -40,7 +42,8 @@ pub fn encode(event: &Event) -> Vec<u8> {
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
 ///
 /// # Errors
-/// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of range.
+/// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of
+/// range.
 pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
     let mut wire = Wire::new(body);
     let event = decode_next(kind, &mut wire)?;
@@ -54,8 +57,8 @@ pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
 /// record is read past like a valid one.
 ///
 /// # Errors
-/// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner one
-/// is the verdict on a record whose end is known.
+/// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner
+/// one is the verdict on a record whose end is known.
 pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
     let bytes = wire.rest();
     let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));

@@ -1,7 +1,7 @@
 //! Kubernetes quantities: the text as delivered, and its amount in whole bytes or thousandths.
 //!
-//! `memory`, `ephemeral-storage` and `tensor-fusion.ai/vram` count bytes, every other resource thousandths of a
-//! unit. Both round up, as Kubernetes does (`k8s.io/apimachinery`, `resource.Quantity`).
+//! `memory`, `ephemeral-storage` and `tensor-fusion.ai/vram` count bytes, every other resource thousandths of
+//! a unit. Both round up, as Kubernetes does (`k8s.io/apimachinery`, `resource.Quantity`).
 
 use serde::{Deserialize, Serialize};
 
@@ -58,12 +58,12 @@ impl Quantity {
     }
 
     /// The amount that `text` says of `resource`: `[+-]digits[.digits][suffix]`, the suffix being one of
-    /// `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be missing on one
-    /// side of the point, not on both. `1E` is exa.
+    /// `n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent as in `1e3` and `1E-3`. Digits may be missing
+    /// on one side of the point, not on both. `1E` is exa.
     ///
     /// # Errors
-    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`. The cost is linear in the text's length, whatever
-    /// its exponent.
+    /// `Syntax`, `Negative` (but "-0" is zero) or `TooLarge`. The cost is linear in the text's length,
+    /// whatever its exponent.
     pub fn amount_of(resource: &str, text: &str) -> Result<u128, QuantityError> {
         let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
         let places = if counts_bytes(resource) { 0 } else { 3 };
@@ -126,7 +126,8 @@ impl<'t> Number<'t> {
         if self.shift == 0 {
             return whole.checked_add(rest.any(|digit| digit != b'0').into());
         }
-        // A shift comes with no exponent, so the zeros behind the point that `leading` skipped are all there are.
+        // A shift comes with no exponent, so the zeros behind the point that `leading` skipped are all there
+        // are.
         let zeros = usize::try_from(-whole_digits.min(0)).ok()?;
         let tail: Vec<u8> = std::iter::repeat_n(b'0', zeros).chain(rest).collect();
         whole.checked_add(shifted_up(&tail, self.shift))

@@ -50,8 +50,8 @@ pub struct EncodedFile {
     pub rows: u64,
     /// Its statistics as the Delta log carries them: a JSON object whose decimals are exact numbers.
     pub stats: String,
-    /// Digest of the content that depends on events and rules alone, in hexadecimal: of the bytes, and for `hours` of
-    /// all columns but those of [`HourClock`].
+    /// Digest of the content that depends on events and rules alone, in hexadecimal: of the bytes, and for
+    /// `hours` of all columns but those of [`HourClock`].
     pub digest: String,
 }
 

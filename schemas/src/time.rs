@@ -12,7 +12,8 @@ pub const HOUR_MICROS: i64 = 3_600_000_000;
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
-/// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to, not including, [`Hour::end`].
+/// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to, not including,
+/// [`Hour::end`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hour(pub i64);

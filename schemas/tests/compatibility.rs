@@ -1,5 +1,5 @@
-//! Released schemas never break: `released/<version>/` keeps what producers and archives may hold, and every newest
-//! schema must read them all and be read by them all.
+//! Released schemas never break: `released/<version>/` keeps what producers and archives may hold, and every
+//! newest schema must read them all and be read by them all.
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
@@ -56,8 +56,8 @@ fn json_of(text: &str) -> Json {
     serde_json::from_str(text).unwrap()
 }
 
-/// What the library lets pass and data does not: logical types and their scale, which say what a number means, and
-/// symbols and nulls that an older reader would not know.
+/// What the library lets pass and data does not: logical types and their scale, which say what a number
+/// means, and symbols and nulls that an older reader would not know.
 fn forms(schema: &Json) -> BTreeMap<String, Json> {
     let mut found = BTreeMap::new();
     collect_forms("", schema, &mut found);
@@ -221,7 +221,9 @@ fn every_record_and_field_has_a_doc_and_every_optional_field_defaults_to_null() 
         assert_eq!(fields[1]["type"], json!({"type": "long", "logicalType": "timestamp-micros"}));
         let Schema::Record(record) = Schema::parse_str(avsc(kind)).unwrap() else { unreachable!() };
         for field in &record.fields {
-            let decimal = matches!(&field.schema, Schema::Decimal(decimal) if decimal.scale == 12 && decimal.precision == 28);
+            let ours = (28, 12);
+            let decimal =
+                matches!(&field.schema, Schema::Decimal(found) if (found.precision, found.scale) == ours);
             assert_eq!(decimal, SchemaKind::from(&field.schema) == SchemaKind::Decimal, "{}", field.name);
         }
     }

@@ -140,16 +140,21 @@ fn slow_amount(digits: &str, exponent: i32, shift: usize, places: i32) -> UBig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(28), failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(28),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(2_000)
+    })]
 
     #[test]
     fn amounts_equal_arbitrary_precision(
         whole in "[0-9]{0,24}",
         fraction in "[0-9]{0,40}",
         suffix in proptest::sample::select(vec![
-            ("", 0, 0), ("n", -9, 0), ("u", -6, 0), ("m", -3, 0), ("k", 3, 0), ("M", 6, 0), ("G", 9, 0), ("T", 12, 0),
-            ("P", 15, 0), ("E", 18, 0), ("Ki", 0, 10), ("Mi", 0, 20), ("Gi", 0, 30), ("Ti", 0, 40), ("Pi", 0, 50),
-            ("Ei", 0, 60), ("e-41", -41, 0), ("E+7", 7, 0), ("e12", 12, 0), ("E-3", -3, 0),
+            ("", 0, 0), ("n", -9, 0), ("u", -6, 0), ("m", -3, 0), ("k", 3, 0), ("M", 6, 0), ("G", 9, 0),
+            ("T", 12, 0), ("P", 15, 0), ("E", 18, 0), ("Ki", 0, 10), ("Mi", 0, 20), ("Gi", 0, 30),
+            ("Ti", 0, 40), ("Pi", 0, 50), ("Ei", 0, 60), ("e-41", -41, 0), ("E+7", 7, 0),
+            ("e12", 12, 0), ("E-3", -3, 0),
         ]),
         bytes in any::<bool>(),
     ) {

@@ -179,7 +179,8 @@ mod tests {
         for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {
             let decoded = |depth: usize| {
                 let nested = (0..depth).fold(json!("int"), |item, _| json!({"type": form, inner: item}));
-                let schema = json!({"type": "record", "name": "acme.Other", "fields": [{"name": "x", "type": nested}]});
+                let fields = json!([{"name": "x", "type": nested}]);
+                let schema = json!({"type": "record", "name": "acme.Other", "fields": fields});
                 let body = [one.repeat(depth), vec![0; depth + 1]].concat();
                 Decoder::compile(&schema.to_string()).unwrap().decode(&body).unwrap_err()
             };

@@ -70,7 +70,8 @@ impl Answer {
         let body = self.body.as_deref().unwrap_or_default();
         serde_json::from_slice(body).map_err(|error| {
             configuration(format!(
-                "{} answers {} with what is no answer of Confluent's API ({}); registry.url must be its base URL",
+                "{} answers {} with what is no answer of Confluent's API ({}); registry.url must be its base \
+                 URL",
                 shown(&self.url),
                 self.status,
                 shortened(&error.to_string())

@@ -1,5 +1,5 @@
-//! Events of all organizations in the order in which they reach Kafka. Producers of many organizations send at the
-//! same time: events of one organization at noon do not wait until another organization's day is over.
+//! Events of all organizations in the order in which they reach Kafka. Producers of many organizations send
+//! at the same time: events of one organization at noon do not wait until another organization's day is over.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,8 @@ use prorata_schemas::time::Timestamp;
 
 use super::OrganizationEvents;
 
-/// Events of every organization, merged by the minute in which they are sent, then by the organization's number.
+/// Events of every organization, merged by the minute in which they are sent, then by the organization's
+/// number.
 pub struct Arrivals {
     waiting: BinaryHeap<Reverse<NextEvent>>,
 }

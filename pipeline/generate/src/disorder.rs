@@ -1,4 +1,5 @@
-//! Disorder: some events arrive late, some twice. The number of delayed events is bounded, whatever the rates.
+//! Disorder: some events arrive late, some twice. The number of delayed events is bounded, whatever the
+//! rates.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,14 +1,16 @@
 //! Synthetic load: the events of realistic Kubernetes clusters, the same for the same seed.
 //!
 //! Read in this order:
-//! 1. here: [`Load`] says how much to generate, [`OrganizationEvents`] and [`Arrivals`] are the streams of events;
+//! 1. here: [`Load`] says how much to generate, [`OrganizationEvents`] and [`Arrivals`] are the streams of
+//!    events;
 //! 2. `clusters`: what every organization runs on, with the catalogue of instance types and prices;
 //! 3. `organization`: one organization over time: its pods, nodes, agreements and oddities;
-//! 4. `disorder`, `arrivals`: how its events reach prorata: some late, some twice, many organizations at once.
+//! 4. `disorder`, `arrivals`: how its events reach prorata: some late, some twice, many organizations at
+//!    once.
 //!
-//! Nothing here does I/O or reads a clock. Every organization draws from its own stream of the seed, so events depend
-//! on the arguments alone, in whatever order organizations are generated. Memory follows the pods that run at once, not
-//! the number of events.
+//! Nothing here does I/O or reads a clock. Every organization draws from its own stream of the seed, so
+//! events depend on the arguments alone, in whatever order organizations are generated. Memory follows the
+//! pods that run at once, not the number of events.
 
 mod arrivals;
 mod clusters;

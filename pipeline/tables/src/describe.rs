@@ -1,4 +1,5 @@
-//! `ChargeDescription`: one sentence that tells finance what a row is for, without a look at any other column.
+//! `ChargeDescription`: one sentence that tells finance what a row is for, without a look at any other
+//! column.
 
 use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};

@@ -1,10 +1,11 @@
 //! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
 //!
-//! Columns that say one thing in the whole file are not compressed: a dictionary of one value is a few bytes already,
-//! and preparing a compressor for each of them costs more than all the rest of a small file.
+//! Columns that say one thing in the whole file are not compressed: a dictionary of one value is a few bytes
+//! already, and preparing a compressor for each of them costs more than all the rest of a small file.
 //!
-//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema says that
-//! JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses the table.
+//! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema
+//! says that JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses
+//! the table.
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -28,8 +29,8 @@ const ROW_GROUP_ROWS: usize = 1_000_000;
 /// Rows turned into columns at a time: bounds the memory of a large hour.
 const BATCH_ROWS: usize = 65_536;
 
-/// In the form that readers parse, else some distrust the statistics of text columns. The number is that of our
-/// layout, not of a release: a new release writes the same bytes.
+/// In the form that readers parse, else some distrust the statistics of text columns. The number is that of
+/// our layout, not of a release: a new release writes the same bytes.
 const CREATED_BY: &str = "prorata version 1";
 
 const ZSTD_LEVEL: i32 = 3;
@@ -120,8 +121,8 @@ fn properties(schema: &Schema, uncompressed: &[String]) -> Result<WriterProperti
     Ok(properties.build())
 }
 
-/// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the writer
-/// would lay down in no certain order.
+/// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the
+/// writer would lay down in no certain order.
 fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     let plain = |field: &Field| Field::new(field.name(), field.data_type().clone(), field.is_nullable());
     let json = schema

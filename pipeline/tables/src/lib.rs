@@ -1,10 +1,12 @@
-//! The six tables as Parquet: [`encode`] turns the rows of one shard's one hour into one file, sorted by the table's
-//! grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
+//! The six tables as Parquet: [`encode`] turns the rows of one shard's one hour into one file, sorted by the
+//! table's grain. The bytes are a function of the rows alone: no I/O, no clock, no randomness.
 //!
 //! Reading order:
-//! - `columns` builds columns from rows: `columns/cost.rs` lists the columns of `cost_allocation`, `columns/charge.rs`
-//!   says what each of them holds for each kind of row, and `columns/usage.rs` has the five other tables.
-//! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for JSON.
+//! - `columns` builds columns from rows: `columns/cost.rs` lists the columns of `cost_allocation`,
+//!   `columns/charge.rs` says what each of them holds for each kind of row, and `columns/usage.rs` has the
+//!   five other tables.
+//! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
+//!   JSON.
 //! - `file` writes the Parquet bytes and `stats` the statistics for the Delta log.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
@@ -27,7 +29,8 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 use file::FileWriter;
 
-/// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of range.
+/// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of
+/// range.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields name the object of the sentence")]
 pub enum EncodeError {
@@ -38,7 +41,8 @@ pub enum EncodeError {
     #[error("organization '{organization}' is not in ascending order of organizations")]
     OrganizationOrder { organization: String },
     /// Rows are not in the order of the table's grain, or two have the same grain.
-    #[error("row {row} of {table} of organization '{organization}' is not in ascending order of the table's grain", table = .table.name())]
+    #[error("row {row} of {table} of organization '{organization}' is not in ascending order of the table's \
+             grain", table = .table.name())]
     RowOrder { table: Table, organization: String, row: usize },
     /// `hours` needs one clock for each organization.
     #[error("{clocks} clocks were given for {hours} organizations")]
@@ -96,12 +100,12 @@ pub const fn stats_columns(table: Table) -> &'static [&'static str] {
 
 /// The file of one shard's one hour of `table`; none when there are no rows.
 ///
-/// `hours` holds all organizations of the shard that have the hour, in ascending order. `clocks` has one entry for
-/// each of them; only the table `hours` needs it.
+/// `hours` holds all organizations of the shard that have the hour, in ascending order. `clocks` has one
+/// entry for each of them; only the table `hours` needs it.
 ///
 /// # Errors
-/// When hours, organizations, rows or clocks break these rules, a number needs more than 38 digits, or the writer
-/// fails.
+/// When hours, organizations, rows or clocks break these rules, a number needs more than 38 digits, or the
+/// writer fails.
 pub fn encode(
     table: Table,
     hours: &[HourTables],

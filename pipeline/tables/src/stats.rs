@@ -1,4 +1,5 @@
-//! Statistics of a file as the Delta log carries them: least and greatest value and number of nulls of a column.
+//! Statistics of a file as the Delta log carries them: least and greatest value and number of nulls of a
+//! column.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! `README.md` describes every column of every table: its name, in order, its type, and whether it may be null.
+//! `README.md` describes every column of every table: its name, in order, its type, and whether it may be
+//! null.
 
 use arrow_schema::{DataType, Field};
 use prorata_schemas::tables::Table;

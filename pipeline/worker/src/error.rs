@@ -42,8 +42,8 @@ pub enum WorkerError {
 
     /// A table knows a later checkpoint than the checkpoint log.
     #[error(
-        "state_behind_tables: {table} holds checkpoint {table_seq} of shard {shard}, but the newest under state/ is \
-         {state_seq}; restore the missing checkpoints, or start a new root",
+        "state_behind_tables: {table} holds checkpoint {table_seq} of shard {shard}, but the newest under \
+         state/ is {state_seq}; restore the missing checkpoints, or start a new root",
         table = .table.name()
     )]
     StateBehindTables { table: Table, shard: Shard, table_seq: u64, state_seq: u64 },
@@ -58,9 +58,9 @@ pub enum WorkerError {
 
     /// Kafka does not have the messages that come next.
     #[error(
-        "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: restore the \
-         topic, fold its events from elsewhere with 'prorata backfill', or set kafka.offsets_lost: earliest to go on \
-         without"
+        "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: \
+         restore the topic, fold its events from elsewhere with 'prorata backfill', or set \
+         kafka.offsets_lost: earliest to go on without"
     )]
     OffsetsLost { topic: String, partition: Shard, cause: String },
 
@@ -74,8 +74,8 @@ pub enum WorkerError {
 
     /// The engine refused an hour.
     #[error(
-        "organization '{organization}' cannot be folded in hour {hour}: {source}; nothing of this hour is written, \
-         report it with the organization's events of this hour"
+        "organization '{organization}' cannot be folded in hour {hour}: {source}; nothing of this hour is \
+         written, report it with the organization's events of this hour"
     )]
     Fold { organization: String, hour: Hour, source: EngineError },
 

@@ -92,7 +92,8 @@ async fn publish_table(
             }
             Err(error) if !error.kind.is_retryable() => return Err(error.into()),
             Err(error) => {
-                tracing::debug!(table = table.name(), %error, attempt, "commit failed, loading the table again");
+                tracing::debug!(table = table.name(), %error, attempt, "commit failed, loading the table \
+                                                                        again");
                 failure = Some(error);
             }
         }

@@ -1,8 +1,9 @@
-//! One copy of texts that the events of an organization repeat: clusters, namespaces, resource names, quantities.
+//! One copy of texts that the events of an organization repeat: clusters, namespaces, resource names,
+//! quantities.
 //!
-//! A small direct-mapped cache: a text either shares the copy in its slot or takes the slot. So the cost is bounded
-//! whatever comes, and what repeats is neither allocated nor kept twice. Organizations share nothing: they are folded
-//! on different threads, which would contend for the count of references.
+//! A small direct-mapped cache: a text either shares the copy in its slot or takes the slot. So the cost is
+//! bounded whatever comes, and what repeats is neither allocated nor kept twice. Organizations share nothing:
+//! they are folded on different threads, which would contend for the count of references.
 
 use crate::Text;
 

@@ -1,5 +1,6 @@
-//! Other spellings of one body: Avro leaves a writer free in how it blocks maps and arrays, orders map entries, pads
-//! integers and sign-extends decimals. Driven by the schemas themselves, so it also holds them against the reader.
+//! Other spellings of one body: Avro leaves a writer free in how it blocks maps and arrays, orders map
+//! entries, pads integers and sign-extends decimals. Driven by the schemas themselves, so it also holds them
+//! against the reader.
 
 #![expect(clippy::panic, reason = "a schema of another form is a broken test")]
 

@@ -1,5 +1,5 @@
-//! A batch of messages that is damaged on a broker's disk: the client library tells it and goes on behind it. The source
-//! does not.
+//! A batch of messages that is damaged on a broker's disk: the client library tells it and goes on behind it.
+//! The source does not.
 
 use std::fs;
 use std::path::PathBuf;

@@ -19,8 +19,8 @@ const UNKNOWN: u32 = i32::MAX as u32 - 7;
 struct Real;
 
 struct Proxied {
-    /// Between decoders and the registry; producers reach it without. It ends with the process, as its runtime may not
-    /// end within another one.
+    /// Between decoders and the registry; producers reach it without. It ends with the process, as its
+    /// runtime may not end within another one.
     proxy: &'static Proxy,
     producer: Registry,
 }

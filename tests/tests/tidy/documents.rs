@@ -7,8 +7,8 @@ use super::{assert_none, files, texts};
 /// Endings of file names that documents are checked for.
 const NAMED: &[&str] = &[".rs", ".md", ".yaml", ".py", ".sql", ".avsc", ".toml", ".txt", ".tsv"];
 
-/// Whether a path that a file in `folder` names is there: relative to the folder or to the root, or as the end of the
-/// path of some file.
+/// Whether a path that a file in `folder` names is there: relative to the folder or to the root, or as the
+/// end of the path of some file.
 fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
     let name = name.trim_start_matches("./");
     let joined = join(folder, name);

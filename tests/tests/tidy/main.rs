@@ -1,5 +1,5 @@
-//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), and that
-//! documents and source name each other truthfully (`documents`).
+//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), and
+//! that documents and source name each other truthfully (`documents`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
@@ -24,8 +24,8 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every file of the repository by its path under the root: what git tracks or would add. What a run leaves in the
-/// clone, such as a lake, is ignored.
+/// Every file of the repository by its path under the root: what git tracks or would add. What a run leaves
+/// in the clone, such as a lake, is ignored.
 fn files() -> Vec<String> {
     let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(listing).current_dir(root()).output().unwrap();

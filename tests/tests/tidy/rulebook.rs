@@ -1,5 +1,5 @@
-//! The rule book and the code that implements it name each other: every section that is cited is there, every section is
-//! cited by the engine, and every file of its `rules/` says which section it implements.
+//! The rule book and the code that implements it name each other: every section that is cited is there, every
+//! section is cited by the engine, and every file of its `rules/` says which section it implements.
 
 use std::collections::{BTreeMap, BTreeSet};
 

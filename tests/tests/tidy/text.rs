@@ -1,4 +1,5 @@
-//! The form of source files: a purpose at the top, a bounded length, unsafe code in one file, nothing left for later.
+//! The form of source files: a purpose at the top, a bounded length, unsafe code in one file, nothing left
+//! for later.
 
 use super::{assert_none, files, root, sources};
 

@@ -88,7 +88,8 @@ impl Lake {
         files
     }
 
-    /// What is missing until the goal is reached: everything taken, closed and folded, and the tables equal to that.
+    /// What is missing until the goal is reached: everything taken, closed and folded, and the tables equal
+    /// to that.
     pub fn reached(&self, goal: Goal) -> Result<(), String> {
         let checkpoints = self.checkpoints();
         let taken: i64 = checkpoints.values().map(taken).sum();

@@ -1,4 +1,5 @@
-//! Programs that run beside a test: started with their output in files, waited for within bounds, and ended with it.
+//! Programs that run beside a test: started with their output in files, waited for within bounds, and ended
+//! with it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

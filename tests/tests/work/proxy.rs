@@ -143,7 +143,8 @@ async fn unavailable(mut client: TcpStream) -> Option<()> {
     let body = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
     let length = body.len();
     let answer = format!(
-        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: \
+         close\r\n\r\n{body}"
     );
     client.write_all(answer.as_bytes()).await.ok()?;
     // What is left of a large request is read, else the answer may be lost with it.

@@ -33,7 +33,8 @@ async fn serve(mut client: TcpStream, server: String, missing: String) -> Option
     if head.starts_with(&missing) {
         let body = r#"{"error_code":40403,"message":"Schema not found"}"#;
         let answer = format!(
-            "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
+             close\r\n\r\n{body}",
             body.len()
         );
         return client.write_all(answer.as_bytes()).await.ok();

@@ -70,8 +70,8 @@ impl Connection {
         };
         if let Some(needs) = needs.filter(|_| !has_tls) {
             return Err(wrong(format!(
-                "{needs} needs TLS, and this build has none: use the container image, or build with the feature tls (the \
-                 system's OpenSSL) or tls-vendored (one of its own)"
+                "{needs} needs TLS, and this build has none: use the container image, or build with the \
+                 feature tls (the system's OpenSSL) or tls-vendored (one of its own)"
             )));
         }
         config.set("security.protocol", protocol);

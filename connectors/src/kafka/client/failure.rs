@@ -22,7 +22,8 @@ pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
             ))
         }
         Code::SSL => wrong(format!(
-            "no encrypted connection to Kafka at {brokers}: {reason}; check kafka.security_protocol and kafka.ssl_ca_file"
+            "no encrypted connection to Kafka at {brokers}: {reason}; check kafka.security_protocol and \
+             kafka.ssl_ca_file"
         )),
         _ => running(connection, code, reason),
     }
@@ -33,23 +34,24 @@ pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
     let brokers = &connection.brokers;
     match code {
         Code::TopicAuthorizationFailed => wrong(format!(
-            "Kafka at {brokers} does not let this user read a topic: {reason}; grant it READ and DESCRIBE on every topic \
-             of kafka.topics"
+            "Kafka at {brokers} does not let this user read a topic: {reason}; grant it READ and DESCRIBE on \
+             every topic of kafka.topics"
         )),
         Code::GroupAuthorizationFailed => wrong(format!(
-            "Kafka at {brokers} does not let this user join the consumer group: {reason}; grant it READ on the group of \
-             kafka.group_id"
+            "Kafka at {brokers} does not let this user join the consumer group: {reason}; grant it READ on \
+             the group of kafka.group_id"
         )),
         Code::ClusterAuthorizationFailed => {
             wrong(format!("Kafka at {brokers} does not let this user in: {reason}; grant it what it needs"))
         }
         Code::InconsistentGroupProtocol => wrong(format!(
-            "the consumer group has members that are not workers of prorata: {reason}; give kafka.group_id a group of its own"
+            "the consumer group has members that are not workers of prorata: {reason}; give kafka.group_id a \
+             group of its own"
         )),
         Code::InvalidGroupId => wrong(format!("kafka.group_id is not a valid group: {reason}")),
         Code::InvalidSessionTimeout => wrong(format!(
-            "kafka.session_timeout is outside what the brokers allow: {reason}; see group.min.session.timeout.ms and \
-             group.max.session.timeout.ms there"
+            "kafka.session_timeout is outside what the brokers allow: {reason}; see \
+             group.min.session.timeout.ms and group.max.session.timeout.ms there"
         )),
         _ => SourceError::Unavailable(format!("{brokers}: {reason}")),
     }

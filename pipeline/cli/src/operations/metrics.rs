@@ -1,7 +1,8 @@
-//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` beside this file lists them, and a test
-//! compares.
+//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` beside this file lists them, and a
+//! test compares.
 //!
-//! Labels are bounded: shards of the root, configured topics, our event types and reasons. No organization ever is one.
+//! Labels are bounded: shards of the root, configured topics, our event types and reasons. No organization
+//! ever is one.
 
 use std::fmt;
 
@@ -53,8 +54,8 @@ impl Snapshot {
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
         let waiting = "1 while the worker waits for a dependency that is down; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
-        let help = "1 while the worker waits for this dependency for a reason of this kind: transient heals by itself; \
-                    permission, missing and invalid need a person";
+        let help = "1 while the worker waits for this dependency for a reason of this kind: transient heals \
+                    by itself; permission, missing and invalid need a person";
         out.gauge("waiting_for", help, None, self.waits())?;
         let tick =
             "Time since the worker's loop last came round, or storage last answered it; /livez judges by it";
@@ -89,7 +90,8 @@ impl Snapshot {
         out.gauge("checkpoint_age", help, seconds(), age(|shard| shard.checkpoint_at))?;
         let help = "Time since the tables were last known to be equal to the shard's checkpoint";
         out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at))?;
-        let help = "Time since the start of the shard's oldest hour with events that is not closed; none: no such hour";
+        let help = "Time since the start of the shard's oldest hour with events that is not closed; none: no \
+                    such hour";
         out.gauge(
             "oldest_open_hour_age",
             help,
@@ -109,8 +111,8 @@ impl Snapshot {
                 Some((labels, self.lag_seconds(status)?))
             })
         });
-        let help = "How far, in event time, the largest event time read of the topic partition is behind the wall \
-                    clock; 0 when its end is reached";
+        let help = "How far, in event time, the largest event time read of the topic partition is behind the \
+                    wall clock; 0 when its end is reached";
         out.gauge("lag", help, seconds(), lags)
     }
 

@@ -1,7 +1,8 @@
-//! Where a worker answers probes, Prometheus and people: `/livez`, `/readyz`, `/metrics` and `/status` on one port.
+//! Where a worker answers probes, Prometheus and people: `/livez`, `/readyz`, `/metrics` and `/status` on one
+//! port.
 //!
-//! Everything is told from [`Status`], which is copied and let go at once; nothing here waits for storage, Kafka or the
-//! worker, so that a dependency that is down never makes the worker look dead.
+//! Everything is told from [`Status`], which is copied and let go at once; nothing here waits for storage,
+//! Kafka or the worker, so that a dependency that is down never makes the worker look dead.
 
 mod metrics;
 mod page;
@@ -36,7 +37,8 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Longer than one call to an object store takes that does not answer: its client asks again for three minutes.
+/// Longer than one call to an object store takes that does not answer: its client asks again for three
+/// minutes.
 const LIVE_WITHIN: Duration = Duration::from_secs(300);
 
 /// When a worker counts as dead.
@@ -61,8 +63,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Waits, once the server was told to stop, until the last answer is sent. A client that does not take its answer
-    /// is cut off after `within`.
+    /// Waits, once the server was told to stop, until the last answer is sent. A client that does not take
+    /// its answer is cut off after `within`.
     pub async fn finish(mut self, within: Duration) {
         if tokio::time::timeout(within, &mut self.task).await.is_err() {
             self.task.abort();
@@ -96,12 +98,14 @@ fn cannot_listen(listen: &str, error: &std::io::Error) -> String {
         }
         ErrorKind::AddrNotAvailable => {
             format!(
-                "http.listen '{listen}' is no address of this machine; {mend}, such as 0.0.0.0:8080 for all of its addresses"
+                "http.listen '{listen}' is no address of this machine; {mend}, such as 0.0.0.0:8080 for all \
+                 of its addresses"
             )
         }
         ErrorKind::PermissionDenied => {
             format!(
-                "http.listen '{listen}' may not be used by this user (ports below 1024 are privileged); {mend}"
+                "http.listen '{listen}' may not be used by this user (ports below 1024 are privileged); \
+                 {mend}"
             )
         }
         ErrorKind::InvalidInput => {

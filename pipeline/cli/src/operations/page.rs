@@ -13,7 +13,10 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
     let status = &snapshot.status;
     let shards = status.shards.iter().map(|(shard, status)| json_shard(snapshot, *shard, status));
     let counts = &status.counts;
-    let durations = |durations: &Durations| json!({ "count": durations.buckets.iter().sum::<u64>(), "seconds": durations.sum });
+    let durations = |durations: &Durations| {
+        let count: u64 = durations.buckets.iter().sum();
+        json!({ "count": count, "seconds": durations.sum })
+    };
     let events: Map<String, Value> =
         counts.events.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
     json!({

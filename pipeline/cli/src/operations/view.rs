@@ -14,7 +14,8 @@ pub(super) struct Snapshot {
     pub status: WorkerStatus,
     /// The wall clock's time then.
     pub now: Timestamp,
-    /// How long ago the loop last came round, or storage answered; before the first time, since the server started.
+    /// How long ago the loop last came round, or storage answered; before the first time, since the server
+    /// started.
     pub tick_age: Duration,
     limits: Limits,
 }
@@ -25,7 +26,8 @@ impl Snapshot {
         Self { status, now, tick_age, limits }
     }
 
-    /// Whether the loop comes round. Its dependencies do not matter, but for how long one call to storage may take.
+    /// Whether the loop comes round. Its dependencies do not matter, but for how long one call to storage may
+    /// take.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
         let since = match self.status.ticked {
@@ -67,8 +69,8 @@ impl Snapshot {
         seconds(self.now.0.saturating_sub(then.0).max(0))
     }
 
-    /// How far, in event time, a topic partition is behind now: 0 when its end is reached, none while nothing of it
-    /// was seen.
+    /// How far, in event time, a topic partition is behind now: 0 when its end is reached, none while nothing
+    /// of it was seen.
     pub(super) fn lag_seconds(&self, topic: &TopicStatus) -> Option<f64> {
         if topic.at_end { Some(0.0) } else { topic.max_event_time.map(|seen| self.age_seconds(seen)) }
     }

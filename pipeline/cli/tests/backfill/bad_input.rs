@@ -60,7 +60,8 @@ fn a_truncated_block() {
 #[test]
 fn an_unknown_record() {
     let room = with_trace();
-    let schema = r#"{"type":"record","name":"Weather","namespace":"elsewhere","fields":[{"name":"sun","type":"int"}]}"#;
+    let schema = r#"{"type":"record","name":"Weather","namespace":"elsewhere",
+        "fields":[{"name":"sun","type":"int"}]}"#;
     let schema = apache_avro::Schema::parse_str(schema).unwrap();
     let mut writer = apache_avro::Writer::new(&schema, Vec::new()).unwrap();
     let mut record = apache_avro::types::Record::new(&schema).unwrap();

@@ -1,4 +1,5 @@
-//! The `prorata` program on folders: exit codes, sentences, and tables that do not depend on how they came about.
+//! The `prorata` program on folders: exit codes, sentences, and tables that do not depend on how they came
+//! about.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

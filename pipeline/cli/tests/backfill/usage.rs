@@ -1,4 +1,5 @@
-//! Wrong usage and unavailable storage: one sentence that says what, where and how to mend it, and the exit code.
+//! Wrong usage and unavailable storage: one sentence that says what, where and how to mend it, and the exit
+//! code.
 
 use crate::harness::*;
 

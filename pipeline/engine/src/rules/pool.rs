@@ -1,13 +1,14 @@
 //! GPU pools (RULES.md, section 5, TensorFusion's GPUPool): what a pool pod is charged.
 //!
-//! **Decides** the charge rate of a pod at every instant, with the prices of its quality of service in its pool:
+//! **Decides** the charge rate of a pod at every instant, with the prices of its quality of service in its
+//! pool:
 //!
 //! ```text
 //! count x [reqT pT + reqV pV + rho ((limT - reqT) pT + (limV - reqV) pV)] x e     per hour
 //! ```
 //!
-//! Requests and limits are per GPU; a limit below its request counts as equal to it; count is `nvidia.com/gpu`,
-//! 1 when missing or zero; V is in GiB.
+//! Requests and limits are per GPU; a limit below its request counts as equal to it; count is
+//! `nvidia.com/gpu`, 1 when missing or zero; V is in GiB.
 //!
 //! **Precedence**: a price for the pod's own qos goes before the pool's default, and only a qos of "" or
 //! "default" may fall back on that. An unknown pool goes before a missing price as the reason for having

@@ -1,5 +1,5 @@
-//! One organization at an hour's edge (RULES.md section 7): everything that later hours depend on, and nothing
-//! that can be derived.
+//! One organization at an hour's edge (RULES.md section 7): everything that later hours depend on, and
+//! nothing that can be derived.
 //!
 //! The form of [`State`] is stored: snapshots hold it in postcard, which writes fields in their order and
 //! without names. Fields and their order stay, or the snapshot format changes.

@@ -1,8 +1,9 @@
-//! Prices and sizes: instance types, GPU models, capacity reservation units, and GPU cards of serverless pods.
+//! Prices and sizes: instance types, GPU models, capacity reservation units, and GPU cards of serverless
+//! pods.
 //!
-//! Instance prices are public on-demand list prices in USD per hour, collected in mid-2026. Azure's price list has no
-//! vCPU and memory; those two columns are from its documentation of sizes. Where no price of a serverless pod is
-//! public, ours is at the level of on-demand nodes with the same GPU.
+//! Instance prices are public on-demand list prices in USD per hour, collected in mid-2026. Azure's price
+//! list has no vCPU and memory; those two columns are from its documentation of sizes. Where no price of a
+//! serverless pod is public, ours is at the level of on-demand nodes with the same GPU.
 
 use prorata_schemas::decimal::{Decimal12, ONE};
 

@@ -1,5 +1,5 @@
-//! What every generated organization runs on: clusters in three clouds with their node groups, a serverless cluster,
-//! and two GPU pools.
+//! What every generated organization runs on: clusters in three clouds with their node groups, a serverless
+//! cluster, and two GPU pools.
 
 pub mod catalogue;
 

@@ -252,7 +252,8 @@ impl Organization {
             if chance(&mut self.rng, 500_000) {
                 self.close_sample(at, &pod);
             }
-            // Some pods send a PodStopped, before or after that of their node. Of others, only the node's is sent.
+            // Some pods send a PodStopped, before or after that of their node. Of others, only the node's is
+            // sent.
             if chance(&mut self.rng, 400_000) {
                 self.emit_stopped(at, &pod, "NodeShutdown");
             } else if chance(&mut self.rng, 300_000) {

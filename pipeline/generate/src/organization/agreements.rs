@@ -1,5 +1,5 @@
-//! Agreements of an organization with its providers: rate cards, capacity reservations and commitments, and their
-//! changes during the run.
+//! Agreements of an organization with its providers: rate cards, capacity reservations and commitments, and
+//! their changes during the run.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
@@ -119,8 +119,8 @@ fn unit_price(unit: &ReservationUnit) -> Decimal12 {
     )
 }
 
-/// Reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end, a release, and
-/// a quantity that rises, falls and is 0.
+/// Reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end, a
+/// release, and a quantity that rises, falls and is 0.
 fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, reservation: Option<ReservationSet>| {
         events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(reservation))));
@@ -182,8 +182,8 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
     })
 }
 
-/// Commitments with priorities over clusters, with capped use, with GPUs only; one that expires, one pending, one that
-/// is disabled and enabled, one deleted, and one that no node of any cluster matches.
+/// Commitments with priorities over clusters, with capped use, with GPUs only; one that expires, one pending,
+/// one that is disabled and enabled, one deleted, and one that no node of any cluster matches.
 fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, commitment: Option<CommitmentSet>| {
         events.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(commitment))));

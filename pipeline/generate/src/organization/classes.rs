@@ -269,7 +269,8 @@ impl Lifetime {
     }
 }
 
-/// Load of services at this time, in hundredths of a percent of its mean. Linear between the hours of the curve.
+/// Load of services at this time, in hundredths of a percent of its mean. Linear between the hours of the
+/// curve.
 pub fn day_load(micros: i64) -> u64 {
     let minute = u64::try_from(micros.div_euclid(MINUTE).rem_euclid(24 * 60)).unwrap_or(0);
     let at = |hour: u64| usize::try_from(hour % 24).ok().and_then(|hour| DAY_CURVE.get(hour)).copied();

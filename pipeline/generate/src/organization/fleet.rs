@@ -12,7 +12,8 @@ use crate::clusters::{CLUSTERS, Cluster, GROUPS, NodeGroup};
 use crate::quantities::{put_mib, put_millis};
 use crate::random::{chance, pick};
 
-/// Amounts that a scheduler counts: vCPU thousandths, MiB, accelerators, and MIG slices of 1/7 and 3/7 of a GPU.
+/// Amounts that a scheduler counts: vCPU thousandths, MiB, accelerators, and MIG slices of 1/7 and 3/7 of a
+/// GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     pub cpu_millis: u64,

@@ -1,8 +1,8 @@
 //! One organization: an iterator of its events, in the order in which producers send them.
 //!
-//! Time advances by minutes. Each minute draws the pods that start in it. Ends of pods and scripted changes wait in one
-//! queue, ordered by time. Only running nodes, pods and workloads and their pending actions are kept, so memory follows
-//! the pods that run at once, not the length of the run.
+//! Time advances by minutes. Each minute draws the pods that start in it. Ends of pods and scripted changes
+//! wait in one queue, ordered by time. Only running nodes, pods and workloads and their pending actions are
+//! kept, so memory follows the pods that run at once, not the length of the run.
 
 mod actions;
 mod agreements;

@@ -1,5 +1,6 @@
-//! Oddities of every real cluster, once an hour and more often under load: pods on unannounced nodes, in unknown pools,
-//! without a rate; stops without starts; two versions of one event; a node that reboots. Also cron jobs on the hour.
+//! Oddities of every real cluster, once an hour and more often under load: pods on unannounced nodes, in
+//! unknown pools, without a rate; stops without starts; two versions of one event; a node that reboots. Also
+//! cron jobs on the hour.
 
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ impl Organization {
         self.plan(end, Action::Emit(Box::new(Payload::PodStopped(stopped))));
     }
 
-    /// A pod names a node that was not announced. If `announced_later`, its NodeStarted follows after minutes.
+    /// A pod names a node that was not announced. If `announced_later`, its NodeStarted follows after
+    /// minutes.
     fn on_unknown_node(&mut self, at: i64, announced_later: bool) {
         let Some(mut pod) = self.untracked_pod(at, |class| class.name == "web") else { return };
         pod.cluster_id = "prod-aws".into();

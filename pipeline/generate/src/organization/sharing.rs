@@ -1,5 +1,5 @@
-//! Sharing inside an organization: elastic quotas with borrowing, GPU pools with prices and budgets, and their changes
-//! during the run.
+//! Sharing inside an organization: elastic quotas with borrowing, GPU pools with prices and budgets, and
+//! their changes during the run.
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
@@ -48,8 +48,8 @@ fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Qu
     })
 }
 
-/// In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over namespaces; the other quotas
-/// have no minimum, no namespaces, or only namespaces that another quota has as well.
+/// In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over namespaces; the
+/// other quotas have no minimum, no namespaces, or only namespaces that another quota has as well.
 fn quotas(run: &Run, events: &mut Vec<Scripted>) {
     let (elastic, composite) = (QuotaKind::ElasticQuota, QuotaKind::CompositeElasticQuota);
     let (dev, gcp) = (1, 2);
@@ -124,8 +124,8 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     }
 }
 
-/// One pool with budgets that the cost of its first node exceeds within a day, and one whose prices fall and that is
-/// deleted.
+/// One pool with budgets that the cost of its first node exceeds within a day, and one whose prices fall and
+/// that is deleted.
 fn pools(run: &Run, events: &mut Vec<Scripted>) {
     let a_day = FIRST_POOL_NODE_HOUR.units() * 24;
     let budget = |share| Some(percent(Decimal12::from_units(a_day), share));

@@ -1,4 +1,5 @@
-//! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of row.
+//! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of
+//! row.
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CapacityType, CommitmentKind, NodeStarted, PodStarted};
@@ -187,7 +188,8 @@ impl<'a> Charge<'a> {
         self.splits_node().then_some(&*self.row.resource_id)
     }
 
-    /// The pod that a share of a node is allocated to; none on idle capacity and where the pod is the resource.
+    /// The pod that a share of a node is allocated to; none on idle capacity and where the pod is the
+    /// resource.
     pub fn allocated_pod(&self) -> Option<&PodStarted> {
         if self.row.kind == RowKind::PodNode { self.pod() } else { None }
     }
@@ -213,7 +215,8 @@ impl<'a> Charge<'a> {
         labels(self.allocated_pod()?)
     }
 
-    /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its description.
+    /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its
+    /// description.
     pub fn tags(&self) -> Option<String> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => node_labels(self.node()?),

@@ -203,8 +203,8 @@ fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     ])
 }
 
-/// SHA-256 over the rows of `hours` without the clock columns. It hashes values, not a file, so that a new release
-/// of the Parquet writer is no new revision of an hour.
+/// SHA-256 over the rows of `hours` without the clock columns. It hashes values, not a file, so that a new
+/// release of the Parquet writer is no new revision of an hour.
 pub fn content_digest<'a>(lines: impl Iterator<Item = HourLine<'a>>) -> String {
     let columns = total_columns();
     let mut digest = Sha256::new();

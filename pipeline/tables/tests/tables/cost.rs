@@ -77,7 +77,10 @@ fn every_column_of_a_committed_share_of_a_node() {
         ("SkuMeter", "Node Hours"),
         (
             "SkuPriceDetails",
-            r#"{"CoreCount":192,"GpuCount":8,"InstanceSeries":"g5","InstanceType":"g5.48xlarge","MemorySize":768,"x_CapacityType":"ON_DEMAND","x_GpuModel":"a10g"}"#,
+            concat!(
+                r#"{"CoreCount":192,"GpuCount":8,"InstanceSeries":"g5","InstanceType":"g5.48xlarge","#,
+                r#""MemorySize":768,"x_CapacityType":"ON_DEMAND","x_GpuModel":"a10g"}"#
+            ),
         ),
         ("SkuPriceId", "aws/us-east-1/g5.48xlarge/on-demand"),
         ("SubAccountId", "prod"),
@@ -85,7 +88,10 @@ fn every_column_of_a_committed_share_of_a_node() {
         ("SubAccountType", "Kubernetes Cluster"),
         (
             "Tags",
-            r#"{"node.kubernetes.io/instance-type":"g5.48xlarge","topology.kubernetes.io/region":"us-east-1","topology.kubernetes.io/zone":"us-east-1a"}"#,
+            concat!(
+                r#"{"node.kubernetes.io/instance-type":"g5.48xlarge","#,
+                r#""topology.kubernetes.io/region":"us-east-1","topology.kubernetes.io/zone":"us-east-1a"}"#
+            ),
         ),
         ("x_ClusterId", "prod"),
         ("x_CpuCoreHours", "2"),
@@ -197,7 +203,8 @@ fn idle_capacity_is_allocated_to_nobody() {
             ("x_PoolId", "-"),
             (
                 "ChargeDescription",
-                "Idle capacity of node gpu-1 (g5.48xlarge, on demand), paid by reserved instance g5 for a year",
+                "Idle capacity of node gpu-1 (g5.48xlarge, on demand), paid by reserved instance g5 for a \
+                 year",
             ),
         ],
     );
@@ -299,7 +306,8 @@ fn an_unused_reservation_is_a_resource_of_no_cluster() {
             ("x_GpuModel", "P16EN"),
             (
                 "ChargeDescription",
-                "Unused units of capacity reservation night batch (10 vCPU, 80 GiB, 1 x P16EN) at 2 USD per hour",
+                "Unused units of capacity reservation night batch (10 vCPU, 80 GiB, 1 x P16EN) at 2 USD per \
+                 hour",
             ),
         ],
     );

@@ -96,9 +96,9 @@ pub(super) fn hours_left(run: &Run, shard: Shard, cursor: &Recompute, end: Hour)
     if hours > run.options.hours_max {
         let (next, most) = (cursor.next, run.options.hours_max);
         return Err(WorkerError::Configuration(format!(
-            "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.hours_max: {most}; an \
-             event with a wrong clock may lie at either end: leave it out, name another --to, or raise \
-             backfill.hours_max"
+            "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.hours_max: \
+             {most}; an event with a wrong clock may lie at either end: leave it out, name another --to, or \
+             raise backfill.hours_max"
         )));
     }
     Ok(hours)

@@ -133,15 +133,16 @@ impl Judge<'_> {
             let skew = i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX);
             if ahead > skew {
                 return Err(format!(
-                    "event_time still lies {} s in the future; mend the producer's clock, and let it send the event again",
+                    "event_time still lies {} s in the future; mend the producer's clock, and let it send \
+                     the event again",
                     ahead / 1_000_000
                 ));
             }
             let back = self.now.hour().0.saturating_sub(record.event.event_time.hour().0);
             if back > self.hours_max {
                 return Err(format!(
-                    "event_time lies {back} hours back, more than backfill.hours_max: {}; mend the producer's clock, and let \
-                     it send the event again, or raise backfill.hours_max",
+                    "event_time lies {back} hours back, more than backfill.hours_max: {}; mend the \
+                     producer's clock, and let it send the event again, or raise backfill.hours_max",
                     self.hours_max
                 ));
             }
@@ -149,14 +150,15 @@ impl Judge<'_> {
         }
         if !self.topics.iter().any(|read| &**read == topic) {
             return Err(format!(
-                "topic '{topic}' is none of kafka.topics, so nobody would read it; name it in the configuration, and the \
-                 configuration with --config"
+                "topic '{topic}' is none of kafka.topics, so nobody would read it; name it in the \
+                 configuration, and the configuration with --config"
             ));
         }
         let organization = &*record.event.organization_id;
         if key != Some(organization.as_bytes()) {
             return Err(format!(
-                "its key is not its organization_id '{organization}'; mend the producer, and let it send the event again"
+                "its key is not its organization_id '{organization}'; mend the producer, and let it send the \
+                 event again"
             ));
         }
         let rules = self.currencies.of_worker(self.root.shard_of(organization));

@@ -72,7 +72,8 @@ mod tests {
     fn a_letter_keeps_its_headers_and_says_why_and_where_from() {
         let letter = message(vec![("trace".into(), Some(b"a".to_vec())), ("empty".into(), None)]);
         let expected = format!(
-            "trace=a\nempty=none\nprorata.reason=malformed\nprorata.sentence=no magic byte\nprorata.topic=pods\n\
+            "trace=a\nempty=none\nprorata.reason=malformed\nprorata.sentence=no magic \
+             byte\nprorata.topic=pods\n\
              prorata.partition=3\nprorata.offset=42\nprorata.version={}\n",
             env!("CARGO_PKG_VERSION")
         );

@@ -152,8 +152,8 @@ pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Res
             root.shards
         ),
         _ => format!(
-            "topic '{topic}' has {partitions} partitions, the root {} shards; all topics of one root need as many \
-             partitions as it has shards: for more, make new topics and fold the events into a new root",
+            "topic '{topic}' has {partitions} partitions, the root {} shards; all topics of one root need as \
+             many partitions as it has shards: for more, make new topics and fold the events into a new root",
             root.shards
         ),
     };

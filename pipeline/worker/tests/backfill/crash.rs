@@ -1,4 +1,5 @@
-//! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one does.
+//! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one
+//! does.
 
 use prorata_schemas::event::EventRecord;
 use prorata_testkit::fakes::{Fault, Faults};

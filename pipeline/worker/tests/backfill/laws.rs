@@ -78,7 +78,8 @@ async fn a_changed_input_replaces_just_the_hours_that_differ() {
     let lake = Lake::default();
     lake.run(&files(&[&trace()]), Run::new("aa")).await.unwrap();
     let before = copy(&lake);
-    // A pod of two hours, on acme's node from minute 70 to 170: hours 1 and 2 differ, no state after them does.
+    // A pod of two hours, on acme's node from minute 70 to 170: hours 1 and 2 differ, no state after them
+    // does.
     let late = [pod("acme", 70, "late", 1), pod_stop("acme", 170, "late")];
     let outcome = lake.run(&files(&[&trace(), &late]), Run::new("bb")).await.unwrap();
     let all = [trace(), late.to_vec()].concat();
@@ -159,7 +160,8 @@ async fn folding_old_hours_again_finds_the_same() {
     lake.run(&files(&[&long_trace()]), Run::new("aa")).await.unwrap();
     lake.run(&files(&[&[node("acme", 44 * 24 * 60 + 690, 11)]]), Run::new("bb")).await.unwrap();
     let before = copy(&lake);
-    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when those around it have left.
+    // Hour 215 has the snapshot before the horizon: it stays in the checkpoint when those around it have
+    // left.
     for (owner, hour) in [("cc", 3), ("dd", 214), ("ee", 215), ("ff", 216)] {
         let run = Run::new(owner).with(|options| options.from = Some(Hour(START + hour)));
         let outcome = lake.run(&files(&[&long_trace()]), run).await.unwrap();

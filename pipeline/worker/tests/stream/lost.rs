@@ -1,4 +1,5 @@
-//! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has changed.
+//! Loud stops: messages that Kafka lost, topics that are not what they were, a root that somebody else has
+//! changed.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a loud stop,
-//! and never are tables wrong.
+//! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a
+//! loud stop, and never are tables wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::error::WorkerError;

@@ -1,8 +1,8 @@
 //! The simulation: everything at once, at random, the same for the same seed.
 //!
-//! `PRORATA_SIM_SEEDS` says how many seeds, `PRORATA_SIM_FIRST_SEED` the first of them, or `fresh` for one that nobody
-//! has tried. A failing seed is repeated by
-//! `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1 cargo test -p prorata-worker --test stream sim`.
+//! `PRORATA_SIM_SEEDS` says how many seeds, `PRORATA_SIM_FIRST_SEED` the first of them, or `fresh` for one
+//! that nobody has tried. A failing seed is repeated by `PRORATA_SIM_FIRST_SEED=<seed> PRORATA_SIM_SEEDS=1
+//! cargo test -p prorata-worker --test stream sim`.
 
 mod chaos;
 mod coverage;

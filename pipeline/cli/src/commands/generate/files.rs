@@ -1,4 +1,5 @@
-//! Generated events as files: `<folder>/<organization>/<number>.avro`, each with at most a given number of events.
+//! Generated events as files: `<folder>/<organization>/<number>.avro`, each with at most a given number of
+//! events.
 //!
 //! Organizations are generated in parallel, one per core; files depend on the arguments alone.
 

@@ -1,4 +1,5 @@
-//! `prorata generate`: synthetic load, written to files or sent to Kafka. The same arguments give the same bytes.
+//! `prorata generate`: synthetic load, written to files or sent to Kafka. The same arguments give the same
+//! bytes.
 
 mod files;
 mod kafka;
@@ -56,7 +57,8 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
     pub duplicate_rate: u32,
     /// Most events in one file
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub events_per_file: u32,
     /// Where to send, and how fast.
     #[command(flatten)]
@@ -81,8 +83,8 @@ impl GenerateArgs {
 /// Writes or sends the events and prints how many there are.
 ///
 /// # Errors
-/// A folder that is not empty is an error of usage; a file that cannot be written is an error of storage. For those of
-/// Kafka see [`kafka::run`].
+/// A folder that is not empty is an error of usage; a file that cannot be written is an error of storage. For
+/// those of Kafka see [`kafka::run`].
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     if args.to.as_os_str() == KAFKA {
         return kafka::run(args);

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How far behind its rate a run may fall and still catch up. Time lost beyond this is not made up in a burst.
+/// How far behind its rate a run may fall and still catch up. Time lost beyond this is not made up in a
+/// burst.
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// Shorter waits are accumulated: timers are not finer.
 const WAIT_MIN: Duration = Duration::from_millis(2);

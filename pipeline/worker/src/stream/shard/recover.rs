@@ -74,8 +74,8 @@ impl Recovery<'_> {
         let mut offsets = claimed.offsets.clone();
         if let Some(topic) = offsets.keys().find(|topic| !self.topics.contains(topic)) {
             return Err(WorkerError::Configuration(format!(
-                "shard {} has read topic '{topic}', which kafka.topics does not name; name it there, for its events \
-                 would be left out",
+                "shard {} has read topic '{topic}', which kafka.topics does not name; name it there, for its \
+                 events would be left out",
                 claimed.shard
             )));
         }
