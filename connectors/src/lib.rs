@@ -7,4 +7,7 @@ pub mod delta;
 pub mod kafka;
 pub mod messages;
 pub mod registry;
+mod secret;
 pub mod store;
+
+pub use secret::Secret;

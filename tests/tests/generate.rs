@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use prorata_connectors::Secret;
 use prorata_connectors::archive::read_events;
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
-use prorata_connectors::registry::{Password, Registry, Settings};
+use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{Event, EventRecord};
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -166,7 +167,7 @@ async fn several_topics_get_the_events_of_the_files_with_registered_schemas() {
     let said = succeeded(&generate(&args, &variables));
     assert!(said.trim_end().ends_with("to generate-a, generate-b, generate-c"), "{said}");
 
-    let password = Password::new(password);
+    let password = Secret::new(password);
     let settings = Settings { url, username: user, password, ..Settings::default() };
     let messages = ConfluentMessages::new(Registry::new(&settings).unwrap(), Times::AT_ONCE);
     let (mut partitions, mut events) = (BTreeMap::new(), BTreeMap::new());

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::Text;
 use prorata_worker::source::SourceError;
 
-pub use client::settings::{Connection, KafkaSettings, Login, Password, Security};
+pub use client::settings::{Connection, KafkaSettings, Login, Security};
 pub use member::KafkaSource;
 pub use produce::{KafkaDeadLetters, KafkaProducer};
 

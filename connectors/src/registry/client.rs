@@ -12,7 +12,8 @@ use serde_json::json;
 use super::answer::{
     ANSWER_BYTES_MAX, Answer, RegisterAnswer, SchemaAnswer, configuration, shortened, shown,
 };
-use super::{Password, RegistryFault, Settings};
+use super::{RegistryFault, Settings};
+use crate::Secret;
 use crate::store::causes;
 
 /// Redirects followed for one request.
@@ -40,7 +41,7 @@ pub struct Registry {
     http: Client,
     base: Url,
     username: String,
-    password: Password,
+    password: Secret,
     timeout: Duration,
 }
 
@@ -51,7 +52,7 @@ impl Registry {
     /// [`RegistryFault::Configuration`] where a setting is wrong or the file of certificates cannot be read.
     pub fn new(settings: &Settings) -> Result<Self, RegistryFault> {
         let base = base_url(&settings.url)?;
-        if settings.username.is_empty() && settings.password != Password::default() {
+        if settings.username.is_empty() && !settings.password.is_empty() {
             return Err(configuration("a password is set and registry.username is not: set both or neither"));
         }
         let builder = Client::builder()
@@ -167,7 +168,7 @@ impl Registry {
         let request = if self.username.is_empty() {
             request
         } else {
-            request.basic_auth(&self.username, Some(&self.password.0))
+            request.basic_auth(&self.username, Some(self.password.reveal()))
         };
         let mut response = request.send().await.map_err(|error| self.fault(error))?;
         let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

@@ -7,10 +7,10 @@
 mod answer;
 mod client;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::Secret;
 pub use client::{Lookup, Registry};
 
 /// How to reach a registry. Names in sentences are those of the configuration's section `registry`.
@@ -21,7 +21,7 @@ pub struct Settings {
     /// User name of basic authentication; empty: none.
     pub username: String,
     /// Its password.
-    pub password: Password,
+    pub password: Secret,
     /// File with the certificates to trust (PEM); none: the system's.
     pub ca_file: Option<PathBuf>,
     /// How long one answer may take, from connecting to its last byte.
@@ -33,27 +33,10 @@ impl Default for Settings {
         Self {
             url: String::new(),
             username: String::new(),
-            password: Password::default(),
+            password: Secret::default(),
             ca_file: None,
             timeout: Duration::from_secs(5),
         }
-    }
-}
-
-/// A password. It cannot be printed.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Password(String);
-
-impl Password {
-    /// Wraps a password.
-    pub fn new(password: impl Into<String>) -> Self {
-        Self(password.into())
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "hidden" })
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use prorata_connectors::Secret;
 use prorata_connectors::avro::SCHEMA_BYTES_MAX;
-use prorata_connectors::registry::{Lookup, Password, Registry, Settings};
+use prorata_connectors::registry::{Lookup, Registry, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::event::EventKind;
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ async fn a_schema_is_asked_for_by_id_under_the_base_path() {
 async fn credentials_are_sent_with_every_request_and_never_printed() {
     let fake = always(Reply::json(200, json!({ "id": 3, "schema": "\"string\"" })));
     let credentials =
-        Settings { username: "prorata".into(), password: Password::new("s3cret"), ..settings(&fake.url()) };
+        Settings { username: "prorata".into(), password: Secret::new("s3cret"), ..settings(&fake.url()) };
     let registry = Registry::new(&credentials).unwrap();
     registry.schema(3).await.unwrap();
     registry.register("subject", "\"string\"").await.unwrap();
@@ -175,7 +176,7 @@ async fn credentials_do_not_follow_a_redirect_to_another_server() {
     let to = target.url();
     let fake = Fake::answering(move |request| Reply::redirect(307, &format!("{to}{}", request.path)));
     let credentials =
-        Settings { username: "prorata".into(), password: Password::new("s3cret"), ..settings(&fake.url()) };
+        Settings { username: "prorata".into(), password: Secret::new("s3cret"), ..settings(&fake.url()) };
     Registry::new(&credentials).unwrap().schema(1).await.unwrap();
     assert!(fake.asked()[0].headers.contains_key("authorization"));
     assert!(!target.asked()[0].headers.contains_key("authorization"));
@@ -276,7 +277,7 @@ fn wrong_settings_say_which_and_what_they_should_be() {
     assert!(wrong(settings("registry:8081")).contains("'registry:8081'"));
     let sentence = wrong(settings("https://me:s3cret@host"));
     assert!(sentence.contains("set registry.username"), "{sentence}");
-    let lonely = Settings { password: Password::new("s3cret"), ..settings("https://host") };
+    let lonely = Settings { password: Secret::new("s3cret"), ..settings("https://host") };
     assert!(wrong(lonely).contains("registry.username is not"));
 
     let folder = tempfile::tempdir().unwrap();

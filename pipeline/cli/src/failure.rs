@@ -1,4 +1,4 @@
-//! What went wrong, as one sentence and one exit code. Never a stack trace.
+//! Failures: one message and one exit code, never a stack trace.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,34 +12,34 @@ const INTERNAL: u8 = 1;
 const USAGE: u8 = 2;
 const STORAGE: u8 = 4;
 
-/// A sentence with its exit code.
+/// A message with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    sentence: String,
+    message: String,
 }
 
 impl Failure {
     /// Arguments or configuration are wrong.
-    pub fn usage(sentence: impl fmt::Display) -> Self {
-        Self { code: USAGE, sentence: sentence.to_string() }
+    pub fn usage(message: impl fmt::Display) -> Self {
+        Self { code: USAGE, message: message.to_string() }
     }
 
     /// Storage is unavailable.
-    pub fn storage(sentence: impl fmt::Display) -> Self {
-        Self { code: STORAGE, sentence: sentence.to_string() }
+    pub fn storage(message: impl fmt::Display) -> Self {
+        Self { code: STORAGE, message: message.to_string() }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
+        f.write_str(&self.message)
     }
 }
 
 impl std::error::Error for Failure {}
 
-/// Says what went wrong, and gives its exit code.
+/// Prints what went wrong and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let worker = error.downcast_ref::<WorkerError>();
     match worker.and_then(WorkerError::remedy) {

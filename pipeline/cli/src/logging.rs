@@ -4,23 +4,23 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 use crate::failure::Failure;
 
-/// What libraries report by themselves although the worker deals with it: a lost commit race is no error.
+/// Libraries that log errors which the worker handles itself: a lost commit race is not an error.
 const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off";
 
 /// Starts logging.
 ///
 /// # Errors
-/// When the level is none.
-pub fn start(log: &Log) -> Result<(), Failure> {
+/// When the level is invalid.
+pub fn start(log: &LogConfig) -> Result<(), Failure> {
     let directives = format!("{QUIET},{}", log.level);
     let filter = EnvFilter::try_new(&directives).map_err(|error| {
         let level = &log.level;
         Failure::usage(format!("log.level '{level}': {error}; use error, warn, info, debug or trace"))
     })?;
-    // Colours are for terminals: in a file or a container's log they are noise.
+    // Colours are for terminals only: in files and container logs they are noise.
     let colours = std::io::stderr().is_terminal();
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);

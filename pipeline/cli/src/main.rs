@@ -1,25 +1,24 @@
-//! The program's entry: arguments in, an exit code and a sentence out.
+//! The program: arguments in; an exit code, and one message if something is wrong, out.
+//!
+//! Read `commands` first; `wiring` builds what they run on, `config` is what is configured, `operations` what a worker
+//! serves over HTTP, `report` what is printed.
 
-mod backfill;
 mod commands;
 mod config;
-mod dead_letters;
 mod failure;
-mod kafka;
 mod logging;
 mod operations;
-mod progress;
-mod registry;
-mod schemas;
-mod summary;
-mod work;
+mod report;
+mod wiring;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-/// It gives back what is free: of three measured, the others held twice what was in use.
+use commands::{backfill, dead_letters, generate, schemas, work};
+
+/// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -38,23 +37,23 @@ struct Arguments {
 enum Command {
     /// Folds archived events into hourly tables
     Backfill(backfill::BackfillArgs),
-    /// Lists what could not become events, and replays it after a mend
+    /// Lists dead letters, and replays them after their cause is mended
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Writes synthetic load to files or Kafka, the same for the same seed
-    Generate(commands::generate::GenerateArgs),
+    Generate(generate::GenerateArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
-    /// Folds events from Kafka into hourly tables, until it is told to stop
+    /// Folds events from Kafka into hourly tables, until it is stopped
     Work(work::WorkArgs),
 }
 
 fn main() -> ExitCode {
-    // Two cryptographic libraries are linked in; without a choice the first TLS connection would panic.
+    // Two cryptographic libraries are linked. Without this choice, the first TLS connection would panic.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Arguments::parse().command {
         Command::Backfill(args) => backfill::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
-        Command::Generate(args) => commands::generate::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use prorata_connectors::kafka::{
-    Connection, KafkaDeadLetters, KafkaSettings, KafkaSource, Login, Password, Security,
-};
+use prorata_connectors::Secret;
+use prorata_connectors::kafka::{Connection, KafkaDeadLetters, KafkaSettings, KafkaSource, Login, Security};
 use prorata_worker::source::{Source, SourceError};
 
 use crate::{joined, settings, topics, variable};
@@ -16,7 +15,7 @@ fn login(login: Login) -> Connection {
 
 fn logins(password: &str) -> [Login; 3] {
     let user = variable("PRORATA_TEST_KAFKA_USER");
-    let password = Password::new(password);
+    let password = Secret::new(password);
     [
         Login::Plain { user: user.clone(), password: password.clone() },
         Login::ScramSha256 { user: user.clone(), password: password.clone() },

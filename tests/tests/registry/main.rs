@@ -18,9 +18,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use prorata_connectors::Secret;
 use prorata_connectors::avro::fingerprint;
 use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, Times};
-use prorata_connectors::registry::{Lookup, Password, Registry, RegistryFault, Settings};
+use prorata_connectors::registry::{Lookup, Registry, RegistryFault, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
@@ -39,7 +40,7 @@ fn settings() -> Settings {
     Settings {
         url: variable("PRORATA_TEST_REGISTRY"),
         username: std::env::var("PRORATA_TEST_REGISTRY_USER").unwrap_or_default(),
-        password: Password::new(std::env::var("PRORATA_TEST_REGISTRY_PASSWORD").unwrap_or_default()),
+        password: Secret::new(std::env::var("PRORATA_TEST_REGISTRY_PASSWORD").unwrap_or_default()),
         timeout: Duration::from_secs(30),
         ..Settings::default()
     }
@@ -153,7 +154,7 @@ async fn a_wrong_path_is_no_unknown_schema() {
 async fn wrong_credentials_are_told() {
     let user = variable("PRORATA_TEST_REGISTRY_USER");
     for (username, password) in [(user.as_str(), "wrong"), ("nobody", "wrong"), ("", "")] {
-        let wrong = Settings { username: username.into(), password: Password::new(password), ..settings() };
+        let wrong = Settings { username: username.into(), password: Secret::new(password), ..settings() };
         let registry = Registry::new(&wrong).unwrap();
         let outcomes = [
             registry.check().await,

@@ -79,7 +79,7 @@ impl Connection {
             config.set("sasl.mechanism", mechanism);
         }
         if let Some((user, password)) = security.login.user_and_password() {
-            if user.is_empty() || password.reveal().is_empty() {
+            if user.is_empty() || password.is_empty() {
                 let empty = if user.is_empty() { "kafka.sasl_username" } else { "kafka.sasl_password" };
                 return Err(wrong(format!(
                     "{empty} is empty, and kafka.security_protocol {protocol} needs it"
@@ -179,18 +179,18 @@ fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::client::settings::Password;
+    use crate::Secret;
 
-    fn user(login: impl FnOnce(String, Password) -> Login) -> Connection {
-        let security = Security { login: login("me".into(), Password::new("s3cret")), ..Security::default() };
+    fn user(login: impl FnOnce(String, Secret) -> Login) -> Connection {
+        let security = Security { login: login("me".into(), Secret::new("s3cret")), ..Security::default() };
         Connection { security, ..Connection::plaintext("localhost:9092") }
     }
 
-    fn plain(user: String, password: Password) -> Login {
+    fn plain(user: String, password: Secret) -> Login {
         Login::Plain { user, password }
     }
 
-    fn scram(user: String, password: Password) -> Login {
+    fn scram(user: String, password: Secret) -> Login {
         Login::ScramSha512 { user, password }
     }
 
@@ -242,11 +242,11 @@ mod tests {
     fn what_is_missing_is_named() {
         assert!(sentence(Connection::plaintext(" ").client()).contains("kafka.bootstrap_servers"));
         assert!(
-            sentence(user(|_, _| plain("me".into(), Password::new(""))).client())
+            sentence(user(|_, _| plain("me".into(), Secret::new(""))).client())
                 .contains("kafka.sasl_password")
         );
         assert!(
-            sentence(user(|_, _| plain(String::new(), Password::new("x"))).client())
+            sentence(user(|_, _| plain(String::new(), Secret::new("x"))).client())
                 .contains("kafka.sasl_username")
         );
         assert!(sentence(member(|settings| settings.topics.clear())).contains("kafka.topics is empty"));

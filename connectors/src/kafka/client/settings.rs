@@ -1,34 +1,11 @@
 //! Settings: how to reach Kafka, and what a source reads.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use prorata_worker::source::SourceError;
 
-/// A secret. It never prints.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
-
-impl Password {
-    /// Hides a secret.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-}
-
-impl Password {
-    /// The secret itself, only for the client library.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("hidden")
-    }
-}
+use crate::Secret;
 
 /// The login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,21 +18,21 @@ pub enum Login {
         /// User name.
         user: String,
         /// Its password.
-        password: Password,
+        password: Secret,
     },
     /// SASL SCRAM-SHA-256.
     ScramSha256 {
         /// User name.
         user: String,
         /// Its password.
-        password: Password,
+        password: Secret,
     },
     /// SASL SCRAM-SHA-512.
     ScramSha512 {
         /// User name.
         user: String,
         /// Its password.
-        password: Password,
+        password: Secret,
     },
     /// SASL OAUTHBEARER.
     Token {
@@ -77,7 +54,7 @@ impl Login {
     }
 
     /// User and password of a login that has them.
-    pub(crate) const fn user_and_password(&self) -> Option<(&String, &Password)> {
+    pub(crate) const fn user_and_password(&self) -> Option<(&String, &Secret)> {
         match self {
             Self::None | Self::Token { .. } => None,
             Self::Plain { user, password }

@@ -17,7 +17,8 @@ use super::pace::Pace;
 use super::{GenerateArgs, progress_bar};
 use crate::config::{self, Config};
 use crate::failure::Failure;
-use crate::{kafka, logging, registry};
+use crate::logging;
+use crate::wiring::{self, kafka, registry};
 
 /// Arguments of `prorata generate --to kafka`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -139,7 +140,7 @@ fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     let Some(registry) = registry::open(&config.registry)? else {
         return Ok(MessageEncoder::single_object());
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = wiring::small_runtime()?;
     let registered = runtime.block_on(MessageEncoder::registered(&registry));
     Ok(registered.map_err(registry::failure)?)
 }

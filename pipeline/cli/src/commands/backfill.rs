@@ -1,27 +1,18 @@
-//! `prorata backfill`: wiring, and the closing summary.
+//! `prorata backfill`: events of archived files into tables.
 
-use std::io::{ErrorKind, Write};
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use prorata_connectors::archive::AvroArchive;
-use prorata_connectors::clock::SystemClock;
-use prorata_connectors::delta::DeltaTables;
-use prorata_connectors::store::{Store, open_input};
+use prorata_connectors::store::open_input;
 use prorata_schemas::time::Hour;
-use prorata_worker::Ports;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
-use prorata_worker::error::WorkerError;
 use prorata_worker::names;
-use tokio::runtime::Runtime;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
-use crate::{logging, progress, summary};
+use crate::{logging, report, wiring};
 
 /// Arguments of `prorata backfill`.
 #[derive(Clone, Debug, Args)]
@@ -52,61 +43,35 @@ pub struct BackfillArgs {
 /// Runs a backfill and prints what it did.
 ///
 /// # Errors
-/// See [`WorkerError`].
+/// See [`prorata_worker::error::WorkerError`].
 pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;
-    let (runtime, threads) = runtime(&loaded)?;
+    let (runtime, threads) = wiring::runtime(loaded.config.backfill.threads)?;
     let outcome = runtime.block_on(fold(args, &loaded, threads))?;
     let text = if args.json {
-        summary::json(&outcome, started.elapsed())?
+        report::backfill::json(&outcome, started.elapsed())?
     } else {
-        summary::text(&outcome, &args.lake, started.elapsed())
+        report::backfill::text(&outcome, &args.lake, started.elapsed())
     };
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(Failure::storage(error).into()),
-        _ => {}
-    }
+    report::print(&text)?;
     Ok(if outcome.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
-}
-
-/// The runtime of a fold, and its number of threads; rayon has as many.
-///
-/// # Errors
-/// When threads cannot be started.
-pub fn runtime(loaded: &Loaded) -> anyhow::Result<(Runtime, usize)> {
-    let threads = match loaded.config.backfill.threads {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        threads => threads,
-    };
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    Ok((runtime, threads))
 }
 
 async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::Result<Outcome> {
     let input = open_input(&args.events).map_err(Failure::usage)?;
-    let store = Store::open(&args.lake).map_err(Failure::usage)?;
-    store.probe().await.map_err(WorkerError::Store)?;
     let ports = BackfillPorts {
-        shared: Ports {
-            store: Arc::new(store.clone()),
-            tables: Arc::new(DeltaTables::new(store)),
-            archive: Arc::new(AvroArchive),
-            encoder: Arc::new(prorata_tables::encode),
-            clock: Arc::new(SystemClock),
-        },
+        shared: wiring::ports(wiring::store(&args.lake)?).await?,
         input,
-        progress: progress::on_terminal(),
+        progress: report::progress::on_terminal(),
     };
     Ok(backfill::run(ports, options(args, loaded, threads)).await?)
 }
 
-/// How the configuration has a fold run.
+/// The options of the arguments and the configuration.
 pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> BackfillOptions {
     let config = &loaded.config;
-    let owner = format!("{:016x}", rand::random::<u64>());
     BackfillOptions {
         shards: loaded.shards_given.then_some(config.root.shards),
         from: args.from,
@@ -117,10 +82,10 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         buffer_bytes: config.backfill.buffer_bytes,
         memory_limit: config.backfill.memory_limit,
         rows_in_flight: config.backfill.rows_in_flight,
-        checkpoint_every: config.backfill.checkpoint_every.0,
+        checkpoint_every: config.backfill.checkpoint_every,
         hours_max: config.backfill.hours_max,
         readers: threads,
-        ..BackfillOptions::new(owner.into())
+        ..BackfillOptions::new(wiring::owner())
     }
 }
 

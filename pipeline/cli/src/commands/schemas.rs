@@ -1,6 +1,5 @@
 //! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`, printed or registered.
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +10,8 @@ use serde_json::json;
 
 use crate::config;
 use crate::failure::Failure;
-use crate::registry;
+use crate::report;
+use crate::wiring::{self, registry};
 
 /// Arguments of `prorata schemas`.
 #[derive(Clone, Debug, Args)]
@@ -50,10 +50,8 @@ pub fn run(args: &SchemasArgs) -> anyhow::Result<ExitCode> {
             format!("[\n{}\n]", texts.join(",\n"))
         }
     };
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error).into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    report::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn named(name: &str) -> Result<EventKind, Failure> {
@@ -71,7 +69,7 @@ fn register(args: &SchemasArgs, url: &str, kinds: &[EventKind]) -> anyhow::Resul
     let mut section = config::load(args.config.as_deref())?.config.registry;
     section.url = url.to_owned();
     let Some(registry) = registry::open(&section)? else { return Ok(Vec::new()) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = wiring::small_runtime()?;
     runtime.block_on(async {
         let mut ids = Vec::with_capacity(kinds.len());
         for kind in kinds {

@@ -1,18 +1,18 @@
-//! Kafka as the configuration names it.
+//! Kafka as the configuration describes it.
 
 use std::path::PathBuf;
 
-use prorata_connectors::kafka::{Connection, Login, Password, Security};
+use prorata_connectors::kafka::{Connection, Login, Security};
 use prorata_worker::source::SourceError;
 
-use crate::config::{self, Kafka, SaslMechanism, SecurityProtocol};
+use crate::config::{self, KafkaConfig, SaslMechanism, SecurityProtocol};
 use crate::failure::Failure;
 
-/// How to reach the configured brokers; nothing is connected yet.
+/// How to reach the configured brokers. Nothing is connected yet.
 ///
 /// # Errors
 /// When settings contradict each other, or a file that one names cannot be read.
-pub fn connection(kafka: &Kafka) -> Result<Connection, Failure> {
+pub fn connection(kafka: &KafkaConfig) -> Result<Connection, Failure> {
     let file = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
     let security = Security {
         encrypted: matches!(kafka.security_protocol, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl),
@@ -24,26 +24,25 @@ pub fn connection(kafka: &Kafka) -> Result<Connection, Failure> {
     Ok(Connection { security, ..Connection::plaintext(kafka.bootstrap_servers.as_str()) })
 }
 
-fn login(kafka: &Kafka) -> Result<Login, Failure> {
+fn login(kafka: &KafkaConfig) -> Result<Login, Failure> {
     if matches!(kafka.security_protocol, SecurityProtocol::Plaintext | SecurityProtocol::Ssl) {
         if !kafka.sasl_username.is_empty() || !kafka.sasl_token_file.is_empty() {
-            let sentence = "kafka.sasl_username or kafka.sasl_token_file is set, and kafka.security_protocol does not log \
-                            in: set it to sasl_ssl, or to sasl_plaintext without encryption";
-            return Err(Failure::usage(sentence));
+            let message = "kafka.sasl_username or kafka.sasl_token_file is set, and kafka.security_protocol does not \
+                           log in: set it to sasl_ssl, or to sasl_plaintext without encryption";
+            return Err(Failure::usage(message));
         }
         return Ok(Login::None);
     }
     if kafka.sasl_mechanism == SaslMechanism::OauthBearer {
         if kafka.sasl_token_file.is_empty() {
-            let sentence =
+            let message =
                 "kafka.sasl_mechanism OAUTHBEARER needs kafka.sasl_token_file, a file with the token";
-            return Err(Failure::usage(sentence));
+            return Err(Failure::usage(message));
         }
         return Ok(Login::Token { file: PathBuf::from(&kafka.sasl_token_file) });
     }
     let user = kafka.sasl_username.clone();
-    let password = config::secret(&kafka.sasl_password, &kafka.sasl_password_file)?;
-    let password = Password::new(password.unwrap_or_default());
+    let password = config::read_secret(&kafka.sasl_password, &kafka.sasl_password_file)?;
     Ok(match kafka.sasl_mechanism {
         SaslMechanism::ScramSha256 => Login::ScramSha256 { user, password },
         SaslMechanism::ScramSha512 => Login::ScramSha512 { user, password },
@@ -51,7 +50,7 @@ fn login(kafka: &Kafka) -> Result<Login, Failure> {
     })
 }
 
-/// Its sentence with its exit code.
+/// The message of Kafka's error, with its exit code.
 pub fn failure(error: SourceError) -> Failure {
     match error {
         SourceError::Unavailable(_) => Failure::storage(error),
@@ -63,21 +62,22 @@ pub fn failure(error: SourceError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::Secret;
+    use prorata_connectors::Secret;
 
-    fn with(protocol: SecurityProtocol, mechanism: SaslMechanism) -> Kafka {
-        Kafka {
+    use super::*;
+
+    fn with(protocol: SecurityProtocol, mechanism: SaslMechanism) -> KafkaConfig {
+        KafkaConfig {
             bootstrap_servers: "one:9092,two:9092".into(),
             security_protocol: protocol,
             sasl_mechanism: mechanism,
-            ..Kafka::default()
+            ..KafkaConfig::default()
         }
     }
 
     #[test]
     fn a_protocol_says_whether_to_encrypt_and_whether_to_log_in() {
-        let plain = Login::Plain { user: "me".into(), password: Password::new("s3cret") };
+        let plain = Login::Plain { user: "me".into(), password: Secret::new("s3cret") };
         for (protocol, encrypted, login) in [
             (SecurityProtocol::Plaintext, false, Login::None),
             (SecurityProtocol::Ssl, true, Login::None),
@@ -87,7 +87,7 @@ mod tests {
             let mut kafka = with(protocol, SaslMechanism::Plain);
             if login != Login::None {
                 kafka.sasl_username = "me".into();
-                kafka.sasl_password = Secret("s3cret".into());
+                kafka.sasl_password = Secret::new("s3cret");
             }
             let connection = connection(&kafka).unwrap();
             assert_eq!(connection.brokers, "one:9092,two:9092");
@@ -100,7 +100,7 @@ mod tests {
         let mut kafka = with(SecurityProtocol::SaslSsl, SaslMechanism::ScramSha512);
         kafka.sasl_password_file = "no/such/file".into();
         assert!(login(&kafka).unwrap_err().to_string().contains("'no/such/file' cannot be read"));
-        kafka.sasl_password = Secret("s3cret".into());
+        kafka.sasl_password = Secret::new("s3cret");
         assert!(matches!(login(&kafka).unwrap(), Login::ScramSha512 { .. }));
         kafka.sasl_mechanism = SaslMechanism::ScramSha256;
         assert!(matches!(login(&kafka).unwrap(), Login::ScramSha256 { .. }));

@@ -1,4 +1,4 @@
-//! The topics that messages go back to.
+//! The topics to which dead letters are sent back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use prorata_worker::dead_letters::{Outgoing, Topics};
 use prorata_worker::source::SourceError;
 use tokio::sync::OnceCell;
 
-use crate::config::Kafka;
+use crate::config::KafkaConfig;
 use crate::failure::Failure;
-use crate::kafka;
+use crate::wiring::kafka;
 
 /// How long a message may wait for a broker.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The configured Kafka; connected when there is something to send.
+/// The configured Kafka. It is connected when there is a message to send.
 pub(super) struct KafkaTopics<'a> {
-    kafka: &'a Kafka,
+    kafka: &'a KafkaConfig,
     producer: OnceCell<Arc<KafkaProducer>>,
 }
 
 impl<'a> KafkaTopics<'a> {
-    pub(super) fn new(kafka: &'a Kafka) -> Self {
+    pub(super) fn new(kafka: &'a KafkaConfig) -> Self {
         Self { kafka, producer: OnceCell::new() }
     }
 }
@@ -44,23 +44,23 @@ impl Topics for KafkaTopics<'_> {
     }
 }
 
-fn connect(kafka: &Kafka) -> Result<KafkaProducer, SourceError> {
+fn connect(kafka: &KafkaConfig) -> Result<KafkaProducer, SourceError> {
     if kafka.bootstrap_servers.is_empty() {
-        let sentence = "kafka.bootstrap_servers is empty; name the brokers as host:port";
-        return Err(SourceError::Configuration(sentence.to_owned()));
+        let message = "kafka.bootstrap_servers is empty; name the brokers as host:port";
+        return Err(SourceError::Configuration(message.to_owned()));
     }
     let connection =
         kafka::connection(kafka).map_err(|failure| SourceError::Configuration(failure.to_string()))?;
     KafkaProducer::new(&connection, PATIENCE)
 }
 
-/// Its sentence with its exit code.
+/// The message of Kafka's error, with its exit code.
 pub(super) fn failure(error: &SourceError) -> Failure {
-    let sentence = format!("messages cannot be sent back: {error}");
+    let message = format!("messages cannot be sent back: {error}");
     match error {
-        SourceError::Unavailable(_) => Failure::storage(sentence),
+        SourceError::Unavailable(_) => Failure::storage(message),
         SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_) => {
-            Failure::usage(sentence)
+            Failure::usage(message)
         }
     }
 }

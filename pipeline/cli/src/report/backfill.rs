@@ -1,4 +1,4 @@
-//! What a backfill prints when it is done: for people, or as one JSON document. Sums are exact.
+//! The report of a backfill. Sums are exact.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_worker::backfill::{Outcome, Totals};
 use serde_json::{Value, json};
 
-/// Namespaces listed by name; the rest are one line.
+/// Most namespaces listed by name. The others are one line.
 const NAMESPACES_MAX: usize = 20;
 
-/// One JSON document. Money is text, so that no reader makes a float of it unasked.
+/// One JSON document. Money is text, so that no reader turns it into a float by default.
 ///
 /// # Errors
 /// When it cannot be serialized.
@@ -170,7 +170,7 @@ fn write_dead_letters(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     Ok(())
 }
 
-/// Two places, half to even, with separators; what is exact stands in the tables and in `--json`.
+/// Rounded half to even to two places, with separators. Exact amounts are in the tables and in `--json`.
 fn amount(value: Decimal12) -> String {
     const CENT: u128 = 10_000_000_000;
     let units = value.units().unsigned_abs();

@@ -1,6 +1,5 @@
-//! `prorata work`: wiring of the stream worker, its probes, and its clean stop.
+//! `prorata work`: the stream worker, its probes, and its clean stop.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,14 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use prorata_connectors::archive::AvroArchive;
-use prorata_connectors::clock::SystemClock;
-use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::RegistryFault;
-use prorata_connectors::store::Store;
-use prorata_worker::Ports;
 use prorata_worker::error::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
@@ -23,11 +17,12 @@ use prorata_worker::stream::{StreamPorts, WatermarkRule, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{self, Config, Loaded, OffsetsLost, Span};
+use crate::config::{self, Config, Loaded, OffsetsLost};
 use crate::failure::Failure;
-use crate::{kafka, logging, operations, registry};
+use crate::wiring::{self, kafka, registry};
+use crate::{logging, operations};
 
-/// How long the last answer of the probes may take at a clean stop.
+/// How long the last response of the probes may take at a clean stop.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Arguments of `prorata work`.
@@ -45,14 +40,9 @@ pub struct WorkArgs {
 pub fn run(args: &WorkArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(&args.config)?;
     logging::start(&loaded.config.log)?;
-    let threads = match loaded.config.work.threads {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        threads => threads,
-    };
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let (runtime, _threads) = wiring::runtime(loaded.config.work.threads)?;
     let outcome = runtime.block_on(work(&loaded));
-    // What is still under way on other threads after a stop that took too long is not waited for.
+    // Work that other threads have not finished after a stop that took too long is abandoned.
     runtime.shutdown_background();
     outcome.map(|()| ExitCode::SUCCESS)
 }
@@ -100,13 +90,12 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
 
 async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyhow::Result<()> {
     let config = &loaded.config;
-    let store = Store::open(&config.root.url).map_err(Failure::usage)?;
-    store.probe().await.map_err(WorkerError::Store)?;
+    let shared = wiring::ports(wiring::store(&config.root.url)?).await?;
     let decoder: Arc<dyn MessageDecoder> = match registry::open(&config.registry)? {
         Some(registry) => {
             match registry.check().await {
                 Ok(()) => {}
-                // The worker waits for it where it needs it.
+                // The worker waits for the registry when it needs a schema.
                 Err(fault @ RegistryFault::Unavailable(_)) => {
                     tracing::warn!(%fault, "the registry does not answer yet")
                 }
@@ -127,22 +116,11 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
     let mut settings = KafkaSettings::new(connection, config.kafka.topics.clone(), &*config.kafka.group_id);
     settings.instance =
         (!config.kafka.group_instance_id.is_empty()).then(|| config.kafka.group_instance_id.clone());
-    settings.session_timeout = config.kafka.session_timeout.0;
-    settings.revoke_timeout = config.work.drain_timeout.0;
+    settings.session_timeout = config.kafka.session_timeout;
+    settings.revoke_timeout = config.work.drain_timeout;
     settings.queue_bytes = config.kafka.queue_bytes;
     let source = KafkaSource::connect(settings).await.map_err(WorkerError::Source)?;
-    let ports = StreamPorts {
-        shared: Ports {
-            store: Arc::new(store.clone()),
-            tables: Arc::new(DeltaTables::new(store)),
-            archive: Arc::new(AvroArchive),
-            encoder: Arc::new(prorata_tables::encode),
-            clock: Arc::new(SystemClock),
-        },
-        decoder,
-        letters,
-        status,
-    };
+    let ports = StreamPorts { shared, decoder, letters, status };
     let worker = Worker::open(source, ports, options(config, loaded.shards_given)).await?;
     worker.run(stop).await?;
     Ok(())
@@ -150,8 +128,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
 
 fn options(config: &Config, shards_given: bool) -> WorkerOptions {
     let work = &config.work;
-    let micros = |span: Span| i64::try_from(span.0.as_micros()).unwrap_or(i64::MAX);
-    let owner = format!("{:016x}", rand::random::<u64>());
+    let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     WorkerOptions {
         shards: shards_given.then_some(config.root.shards),
         rules: config.rules.clone(),
@@ -160,21 +137,21 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
             idle_after: micros(work.idle_after),
             max_hold: micros(work.max_hold),
         },
-        max_clock_skew: work.max_clock_skew.0,
+        max_clock_skew: work.max_clock_skew,
         hours_max: work.hours_max,
-        checkpoint_every: work.checkpoint_every.0,
+        checkpoint_every: work.checkpoint_every,
         checkpoint_bytes: work.checkpoint_bytes,
         memory_limit: work.memory_limit,
         queue_bytes: config.kafka.queue_bytes,
         resident,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
-        drain_timeout: work.drain_timeout.0,
-        ..WorkerOptions::new(owner.into())
+        drain_timeout: work.drain_timeout,
+        ..WorkerOptions::new(wiring::owner())
     }
 }
 
-/// Bytes of memory that this process holds, without what is mapped from files, where the system says so (Linux); else 0.
+/// Bytes of memory of this process, without mapped files. 0 where the system does not tell (it does on Linux).
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status

@@ -1,4 +1,4 @@
-//! What `prorata dead-letters` prints: for people, or as one JSON document.
+//! The report of `prorata dead-letters`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -9,12 +9,12 @@ use prorata_worker::dead_letters::{Letter, Replayed};
 use prorata_worker::ports::Origin;
 use serde_json::{Map, Value, json};
 
-/// Letters kept as examples, by reason.
+/// Most examples of one reason.
 const EXAMPLES_MAX: usize = 5;
 
 /// Dead letters of a lake, counted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Listing(BTreeMap<Reason, Counted>);
+pub struct Listing(BTreeMap<Reason, Counted>);
 
 /// Letters with one reason.
 #[derive(Clone, Debug, Default)]
@@ -34,12 +34,12 @@ struct Example {
 
 impl Listing {
     /// Counts a letter.
-    pub(super) fn add(&mut self, letter: &Letter) {
+    pub fn add(&mut self, letter: &Letter) {
         let rejected = &letter.letter.rejected;
         let counted = self.0.entry(rejected.reject.reason).or_default();
         counted.letters += 1;
         counted.replayed += u64::from(letter.replayed);
-        // Examples are of what is left to mend.
+        // Examples are of letters that were not replayed yet.
         if !letter.replayed && counted.examples.len() < EXAMPLES_MAX {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
@@ -69,18 +69,18 @@ fn time(origin: &Origin) -> Option<String> {
 
 /// What is printed.
 #[derive(Clone, Debug)]
-pub(super) struct Report<'a> {
+pub struct Report<'a> {
     /// The lake, as it was named.
-    pub(super) lake: &'a str,
+    pub lake: &'a str,
     /// What it held.
-    pub(super) listing: Listing,
+    pub listing: Listing,
     /// What a replay did.
-    pub(super) replayed: Option<Replayed>,
+    pub replayed: Option<Replayed>,
 }
 
 impl Report<'_> {
     /// One JSON document.
-    pub(super) fn json(&self) -> serde_json::Result<String> {
+    pub fn json(&self) -> serde_json::Result<String> {
         let reasons = self.listing.0.iter().map(|(reason, counted)| {
             let examples = counted.examples.iter().map(
                 |example| json!({ "origin": example.origin, "time": example.time, "sentence": example.sentence }),
@@ -102,7 +102,7 @@ impl Report<'_> {
     }
 
     /// Lines for people.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string never fails.
         let _infallible = self.write_text(&mut text);
@@ -200,7 +200,7 @@ fn named<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
     counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Text from outside, without what a terminal would obey.
+/// Text from outside, without control characters.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter })

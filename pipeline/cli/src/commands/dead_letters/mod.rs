@@ -1,34 +1,29 @@
-//! `prorata dead-letters`: what could not become an event, by reason, and its replay after a mend.
+//! `prorata dead-letters`: lists dead letters by reason, and replays them after their cause is mended.
 
-mod report;
 mod topics;
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use prorata_connectors::archive::AvroArchive;
-use prorata_connectors::clock::SystemClock;
-use prorata_connectors::delta::DeltaTables;
-use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
+use prorata_connectors::messages::Times;
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
-use prorata_worker::Ports;
 use prorata_worker::backfill::BackfillPorts;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{ObjectStore, Silent};
-use prorata_worker::source::MessageDecoder;
 
-use crate::backfill::{self, BackfillArgs};
+use crate::commands::backfill::{self, BackfillArgs};
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
-use crate::{logging, registry};
-use report::{Listing, Report};
+use crate::report::dead_letters::{Listing, Report};
+use crate::wiring::registry;
+use crate::{logging, report, wiring};
 use topics::KafkaTopics;
 
 /// Arguments of `prorata dead-letters`.
@@ -62,7 +57,7 @@ pub struct DeadLettersArgs {
 pub fn run(args: &DeadLettersArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;
-    let (runtime, threads) = backfill::runtime(&loaded)?;
+    let (runtime, threads) = wiring::runtime(loaded.config.backfill.threads)?;
     runtime.block_on(list_and_replay(args, &loaded, threads))
 }
 
@@ -73,14 +68,14 @@ async fn list_and_replay(
 ) -> anyhow::Result<ExitCode> {
     let lake = args.lake.as_ref().unwrap_or(&loaded.config.root.url);
     if lake.is_empty() {
-        let sentence = "no lake is named: give --lake, or root.url in the file that --config names";
-        return Err(Failure::usage(sentence).into());
+        let message = "no lake is named: give --lake, or root.url in the file that --config names";
+        return Err(Failure::usage(message).into());
     }
-    let store = Store::open(lake).map_err(Failure::usage)?;
+    let store = wiring::store(lake)?;
     if store.get(names::ROOT).await.map_err(WorkerError::Store)?.is_none() {
-        let sentence =
+        let message =
             format!("'{lake}' holds no {}: it is no lake of prorata; name the folder that is", names::ROOT);
-        return Err(Failure::usage(sentence).into());
+        return Err(Failure::usage(message).into());
     }
     let letters = DeadLetters::load(&store).await?;
     let mut listing = Listing::default();
@@ -98,8 +93,8 @@ async fn list_and_replay(
         result = replay(args, loaded, threads, store, &letters, &mut done).await;
         report.replayed = Some(done);
     }
-    // What was replayed before an error is replayed.
-    print(&report, args.json)?;
+    // Letters that were replayed before an error stay replayed, so the report comes first.
+    report::print(&if args.json { report.json()? } else { report.text() })?;
     result?;
     let failing = report.replayed.as_ref().map_or(0, Replayed::failing_all);
     Ok(if failing == 0 { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
@@ -114,7 +109,6 @@ async fn replay(
     done: &mut Replayed,
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
-    store.probe().await.map_err(WorkerError::Store)?;
     let folding = BackfillArgs {
         events: String::new(),
         lake: String::new(),
@@ -125,26 +119,20 @@ async fn replay(
         take_over: args.take_over,
     };
     let mut options = backfill::options(&folding, loaded, threads);
-    // A replay adds events; it rates nothing anew.
+    // A replay adds events. It does not apply other rules to hours.
     options.rewrite_rules = false;
     let replay = Replay {
         ports: BackfillPorts {
-            shared: Ports {
-                store: Arc::new(store.clone()),
-                tables: Arc::new(DeltaTables::new(store)),
-                archive: Arc::new(AvroArchive),
-                encoder: Arc::new(prorata_tables::encode),
-                clock: Arc::new(SystemClock),
-            },
+            shared: wiring::ports(store).await?,
             input: Arc::new(InMemoryFiles::default()),
             progress: Arc::new(Silent),
         },
-        decoder: &*decoder(config)?,
+        decoder: &*registry::decoder(&config.registry, Times::AT_ONCE)?,
         topics: &KafkaTopics::new(&config.kafka),
         options: ReplayOptions {
             reason: args.reason,
             topics: config.kafka.topics.iter().map(|topic| topic.as_str().into()).collect(),
-            max_clock_skew: config.work.max_clock_skew.0,
+            max_clock_skew: config.work.max_clock_skew,
             rules_given: loaded.rules_given,
             backfill: options,
         },
@@ -154,22 +142,6 @@ async fn replay(
         ReplayError::Registry(error) => Failure::storage(error).into(),
         ReplayError::Topics(error) => topics::failure(&error).into(),
     })
-}
-
-/// The decoder that workers have.
-fn decoder(config: &config::Config) -> anyhow::Result<Box<dyn MessageDecoder>> {
-    Ok(match registry::open(&config.registry)? {
-        Some(registry) => Box::new(ConfluentMessages::new(registry, Times::AT_ONCE)),
-        None => Box::new(SingleObjectMessages::new()?),
-    })
-}
-
-fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
-    let text = if json { report.json()? } else { report.text() };
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error).into()),
-        _ => Ok(()),
-    }
 }
 
 fn parse_reason(text: &str) -> Result<Reason, String> {

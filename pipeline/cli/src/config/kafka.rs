@@ -1,0 +1,153 @@
+//! Sections `kafka` and `registry` of the configuration.
+
+use std::time::Duration;
+
+use prorata_connectors::Secret;
+use prorata_connectors::kafka::{Connection, KafkaSettings};
+use prorata_connectors::registry::Settings;
+use prorata_schemas::Text;
+use prorata_worker::stream::WorkerOptions;
+use serde::{Deserialize, Serialize};
+
+use super::duration;
+
+/// Where the stream worker reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KafkaConfig {
+    /// Brokers as `host:port`, separated by commas.
+    pub bootstrap_servers: String,
+    /// Topics with events, all with the same number of partitions.
+    pub topics: Vec<String>,
+    /// Topic for dead letters, in addition to their files. Empty: none.
+    pub dead_letter_topic: String,
+    /// Consumer group.
+    pub group_id: String,
+    /// Static membership. Empty: none.
+    pub group_instance_id: String,
+    /// How long a member may be silent before its shards go to others.
+    #[serde(with = "duration")]
+    pub session_timeout: Duration,
+    /// Bytes of prefetched messages.
+    pub queue_bytes: u64,
+    /// What to do when Kafka no longer has an offset.
+    pub offsets_lost: OffsetsLost,
+    /// Encryption and authentication.
+    pub security_protocol: SecurityProtocol,
+    /// How to authenticate.
+    pub sasl_mechanism: SaslMechanism,
+    /// User name.
+    pub sasl_username: String,
+    /// Password; only from the environment.
+    pub sasl_password: Secret,
+    /// File with the password. Empty: none.
+    pub sasl_password_file: String,
+    /// File with the OAUTHBEARER token, which is read again before the token expires. Empty: none.
+    pub sasl_token_file: String,
+    /// File with the trusted certificates. Empty: those of the system.
+    pub ssl_ca_file: String,
+    /// File with this client's certificate. Empty: none.
+    pub ssl_certificate_file: String,
+    /// File with the key of the certificate. Empty: none.
+    pub ssl_key_file: String,
+}
+
+/// What to do when Kafka no longer has an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OffsetsLost {
+    /// Stop with an error.
+    Stop,
+    /// Continue with the earliest message that Kafka has.
+    Earliest,
+}
+
+/// Encryption and authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecurityProtocol {
+    /// Neither.
+    Plaintext,
+    /// Encryption.
+    Ssl,
+    /// Authentication.
+    SaslPlaintext,
+    /// Both.
+    SaslSsl,
+}
+
+/// How to authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SaslMechanism {
+    /// User name and password.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// User name and password, which is not sent as it is.
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same with SHA-512.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+    /// A token.
+    #[serde(rename = "OAUTHBEARER")]
+    OauthBearer,
+}
+
+/// Where producers register their schemas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegistryConfig {
+    /// Base URL of the Confluent API. Empty: messages are in single-object encoding.
+    pub url: String,
+    /// User name. Empty: none.
+    pub username: String,
+    /// Password; only from the environment.
+    pub password: Secret,
+    /// File with the password. Empty: none.
+    pub password_file: String,
+    /// File with the trusted certificates. Empty: those of the system.
+    pub ca_file: String,
+    /// How long to wait for one response.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
+}
+
+impl Default for KafkaConfig {
+    fn default() -> Self {
+        let settings = KafkaSettings::new(Connection::plaintext(""), Vec::new(), "prorata");
+        let skips_lost = WorkerOptions::new(Text::default()).go_on_without_lost;
+        Self {
+            bootstrap_servers: settings.connection.brokers,
+            topics: settings.topics,
+            dead_letter_topic: String::new(),
+            group_id: settings.group,
+            group_instance_id: settings.instance.unwrap_or_default(),
+            session_timeout: settings.session_timeout,
+            queue_bytes: settings.queue_bytes,
+            offsets_lost: if skips_lost { OffsetsLost::Earliest } else { OffsetsLost::Stop },
+            security_protocol: SecurityProtocol::Plaintext,
+            sasl_mechanism: SaslMechanism::Plain,
+            sasl_username: String::new(),
+            sasl_password: Secret::default(),
+            sasl_password_file: String::new(),
+            sasl_token_file: String::new(),
+            ssl_ca_file: String::new(),
+            ssl_certificate_file: String::new(),
+            ssl_key_file: String::new(),
+        }
+    }
+}
+
+impl Default for RegistryConfig {
+    fn default() -> Self {
+        let settings = Settings::default();
+        Self {
+            url: settings.url,
+            username: settings.username,
+            password: settings.password,
+            password_file: String::new(),
+            ca_file: String::new(),
+            timeout: settings.timeout,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The configuration as people and environments write it.
+
+use std::path::PathBuf;
+
+use prorata_connectors::Secret;
+use serde_json::Value;
+
+use super::*;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn with(yaml: &str, variables: &[(&str, &str)]) -> Result<Loaded, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prorata.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let variables = variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    load_from(Some(&file), Environment::new(variables.collect())).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn the_documented_file_is_the_defaults() {
+    let file = repository().join("deploy/prorata.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let written: Value = serde_saphyr::from_str(&text).unwrap();
+    let defaults = serde_json::to_value(Config::default()).unwrap();
+    assert_eq!(written, defaults, "deploy/prorata.yaml names every key with its default");
+    assert_eq!(load_from(Some(&file), Environment::new(vec![])).unwrap().config, Config::default());
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_the_one_that_was_meant() {
+    let message = with("backfill:\n  bufer_bytes: 1\n", &[]).unwrap_err();
+    assert!(message.contains("unknown key backfill.bufer_bytes in '"), "{message}");
+    assert!(message.contains("did you mean 'buffer_bytes'?"), "{message}");
+    let message = with("", &[("PRORATA_ROOT__SHARD", "4")]).unwrap_err();
+    assert!(message.contains("unknown key root.shard in the environment"), "{message}");
+    let message = with("rulez: {}\n", &[]).unwrap_err();
+    assert!(message.contains("did you mean 'rules'?"), "{message}");
+    let message = with("base: &base {level: info}\nlog:\n  <<: *base\n", &[]).unwrap_err();
+    assert!(message.contains("unknown key "), "{message}");
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_text_stays_text() {
+    let loaded = with(
+        "root:\n  shards: 4\nrules:\n  version: \"7\"\n",
+        &[
+            ("PRORATA_ROOT__SHARDS", "8"),
+            ("PRORATA_RULES__WEIGHTS__CPU", "0.5"),
+            ("PRORATA_RULES__VERSION", "2"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(loaded.config.root.shards, 8);
+    assert_eq!(loaded.config.rules.weights.cpu.to_string(), "0.5");
+    assert_eq!(&*loaded.config.rules.version, "2");
+    assert!(loaded.shards_given && loaded.rules_given);
+    let nothing = with("log:\n  level: info\n", &[]).unwrap();
+    assert!(!nothing.shards_given && !nothing.rules_given);
+}
+
+#[test]
+fn lists_and_durations_may_come_from_the_environment() {
+    let variables = [("PRORATA_KAFKA__TOPICS", "[a, b]"), ("PRORATA_WORK__MAX_HOLD", "1h30m")];
+    let config = with("", &variables).unwrap().config;
+    assert_eq!(config.kafka.topics, ["a", "b"]);
+    assert_eq!(config.work.max_hold.as_secs(), 5_400);
+}
+
+#[test]
+fn a_wrong_value_is_an_error_with_its_key_and_place() {
+    let message = with("backfill:\n  checkpoint_every: soon\n", &[]).unwrap_err();
+    assert!(message.contains("backfill.checkpoint_every in '"), "{message}");
+    assert!(message.contains("'soon' is not a duration; use "), "{message}");
+    assert!(message.contains("such as 30s, 5m, 1h30m or 2d"), "{message}");
+    let message = with("root:\n  shards: many\n", &[]).unwrap_err();
+    assert!(message.contains("root.shards in '") && message.contains("many"), "{message}");
+    let message = with("", &[("PRORATA_WORK__THREADS", "-1")]).unwrap_err();
+    assert!(message.contains("work.threads in the environment"), "{message}");
+}
+
+#[test]
+fn broken_yaml_is_an_error_with_file_and_line() {
+    let message = with("log:\n  level: warn\n  level: info\n", &[]).unwrap_err();
+    assert!(message.contains("prorata.yaml' is not valid YAML: "), "{message}");
+    assert!(message.contains("line 3"), "{message}");
+    assert!(message.lines().count() == 1, "{message}");
+}
+
+#[test]
+fn a_password_in_the_file_is_refused_with_where_it_belongs() {
+    for (key, variable) in [
+        ("kafka:\n  sasl_password: s3cret\n", "PRORATA_KAFKA__SASL_PASSWORD"),
+        ("registry:\n  password: 12345\n", "PRORATA_REGISTRY__PASSWORD"),
+    ] {
+        let message = with(key, &[]).unwrap_err();
+        assert!(message.contains(&format!("set {variable} in the environment")), "{message}");
+        assert!(message.contains("password_file"), "{message}");
+        assert!(!message.contains("s3cret") && !message.contains("12345"), "{message}");
+    }
+    let loaded = with("registry:\n  password: \"\"\n", &[("PRORATA_REGISTRY__PASSWORD", "12345")]).unwrap();
+    assert_eq!(loaded.config.registry.password, Secret::new("12345"));
+    assert!(!format!("{loaded:?}").contains("12345"));
+}

@@ -1,0 +1,48 @@
+//! The schema registry as the configuration describes it.
+
+use std::path::PathBuf;
+
+use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
+use prorata_connectors::registry::{Registry, RegistryFault, Settings};
+use prorata_worker::source::MessageDecoder;
+
+use crate::config::{self, RegistryConfig};
+use crate::failure::Failure;
+
+/// A client of the configured registry; nothing is sent yet. `None` without a URL: messages are in single-object
+/// encoding.
+///
+/// # Errors
+/// When a setting is wrong, or a file that it names cannot be read.
+pub fn open(registry: &RegistryConfig) -> Result<Option<Registry>, Failure> {
+    if registry.url.is_empty() {
+        return Ok(None);
+    }
+    let settings = Settings {
+        url: registry.url.clone(),
+        username: registry.username.clone(),
+        password: config::read_secret(&registry.password, &registry.password_file)?,
+        ca_file: (!registry.ca_file.is_empty()).then(|| PathBuf::from(&registry.ca_file)),
+        timeout: registry.timeout,
+    };
+    Registry::new(&settings).map(Some).map_err(failure)
+}
+
+/// The decoder of messages in the format that the configuration implies.
+///
+/// # Errors
+/// See [`open`].
+pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dyn MessageDecoder>> {
+    Ok(match open(registry)? {
+        Some(registry) => Box::new(ConfluentMessages::new(registry, times)),
+        None => Box::new(SingleObjectMessages::new()?),
+    })
+}
+
+/// The message of a registry's error, with its exit code.
+pub fn failure(fault: RegistryFault) -> Failure {
+    match fault {
+        RegistryFault::Unavailable(_) => Failure::storage(fault),
+        RegistryFault::Configuration(_) => Failure::usage(fault),
+    }
+}
