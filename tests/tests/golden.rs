@@ -6,9 +6,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "support/program.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod program;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
 use std::sync::OnceLock;
 
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -55,24 +59,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The program: the one that `PRORATA_BINARY` names, else built from what is in the working tree.
-fn prorata() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if let Some(path) = std::env::var_os("PRORATA_BINARY") {
-            return path.into();
-        }
-        let build = ["build", "--quiet", "-p", "prorata"];
-        let status = Command::new(env!("CARGO")).args(build).current_dir(root()).status().unwrap();
-        assert!(status.success());
-        // The test stands in <target>/<profile>/deps.
-        let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-        profile.with_file_name("debug").join("prorata")
-    })
-}
-
 fn backfill(lake: &Path, threads: usize) {
-    let mut command = Command::new(prorata());
+    let mut command = program::prorata();
     command.arg("backfill").arg("--events").arg(root().join("testdata/sample-day/events"));
     command.arg("--lake").arg(lake).env("RAYON_NUM_THREADS", threads.to_string());
     let output = command.output().unwrap();
@@ -283,7 +271,7 @@ fn the_sample_day_is_what_its_command_makes() {
 
     let folder = tempfile::tempdir().unwrap();
     let (&to, arguments) = words.split_last().unwrap();
-    let status = Command::new(prorata()).args(&arguments[1..]).arg(folder.path()).output().unwrap().status;
+    let status = program::prorata().args(&arguments[1..]).arg(folder.path()).output().unwrap().status;
     assert!(status.success());
     let (made, committed) = (avro_files(folder.path()), avro_files(&root().join(to)));
     assert!(made.len() >= 4);

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::KafkaSource;
+use prorata_testkit::wait::Deadline;
 use prorata_worker::source::{Source, SourceError, SourceEvent};
 
-use crate::{PATIENCE, assigned, settings, signals_for, topics, until};
+use crate::{assigned, settings, signals_for, topics, until};
 
 #[tokio::test]
 async fn a_static_member_that_restarts_moves_no_shard_and_its_double_fences_it() {
@@ -32,14 +33,14 @@ async fn a_static_member_that_restarts_moves_no_shard_and_its_double_fences_it()
     assert_eq!(signals_for(&mut other, Duration::from_secs(3)).await, []);
     let mut double = KafkaSource::connect(member("worker-0")).await.unwrap();
     assert_eq!(assigned(&mut double).await, of_source);
-    let (deadline, mut seen) = (Instant::now() + PATIENCE, Vec::new());
+    let (deadline, mut seen) = (Deadline::start(), Vec::new());
     let error = loop {
         match source.poll(Duration::from_millis(100)).await {
             Ok(signals) => seen.extend(signals),
             Err(SourceError::Unavailable(_)) => {}
             Err(error) => break error,
         }
-        assert!(Instant::now() < deadline);
+        assert!(!deadline.passed());
     };
     assert_eq!(error, SourceError::Fenced("worker-0".into()));
     assert_eq!(seen, [SourceEvent::Lost(of_source.into_iter().collect())]);

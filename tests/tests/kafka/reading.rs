@@ -1,9 +1,10 @@
 //! What is read of real topics: transactions, deleted records, keys.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prorata_connectors::kafka::{KafkaProducer, KafkaSource};
+use prorata_testkit::wait::Deadline;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::{Source, SourceEvent, Start};
 use rdkafka::ClientConfig;
@@ -140,7 +141,7 @@ async fn messages_go_to_the_partition_that_java_clients_choose() {
     }
     let root = Root { format: 1, shards: 16, key_hash: KeyHash::Murmur2 };
     let (mut count, mut wrong) = (0, Vec::new());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Deadline::start();
     while count < 5_000 {
         let seen = source.poll(Duration::from_millis(100)).await.unwrap();
         for message in messages(&seen) {
@@ -150,7 +151,7 @@ async fn messages_go_to_the_partition_that_java_clients_choose() {
                 wrong.push(key.to_owned());
             }
         }
-        assert!(Instant::now() < deadline);
+        assert!(!deadline.passed());
     }
     assert_eq!((count, wrong), (5_000, Vec::<String>::new()));
     source.close().await;

@@ -18,11 +18,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
+use prorata_testkit::wait::{Deadline, PATIENCE};
 use prorata_worker::source::{Source, SourceEvent, Start};
 use serde_json::Value;
-
-/// Longest that anything may take here.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Who has the brokers.
 static BROKERS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -94,9 +92,9 @@ impl Reader {
     }
 
     async fn until(&mut self, sent: u64) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Deadline::start();
         while self.read < sent {
-            assert!(Instant::now() < deadline, "{} of {sent}: {:?}", self.read, self.next);
+            assert!(!deadline.passed(), "{} of {sent}: {:?}", self.read, self.next);
             self.poll().await;
         }
     }

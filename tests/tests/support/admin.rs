@@ -1,14 +1,10 @@
 //! Making topics on real brokers.
 
-use std::time::Duration;
-
+use prorata_testkit::wait::PATIENCE;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode as Code;
-
-/// Longest that brokers may take to make topics.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Creates topics; those that are there stay as they are.
 pub async fn create_topics(brokers: &str, names: &[&str], partitions: i32, replication: i32) {

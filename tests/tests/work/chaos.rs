@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use prorata_testkit::wait::eventually;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use super::program::{Program, until};
+use super::program::Program;
 use super::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 
@@ -54,7 +55,7 @@ impl Dice {
 /// Waits until these workers hold all shards among them, each at least one, and for good.
 fn settled(workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
     workers.iter_mut().for_each(Worker::ready);
-    until("all shards are held", Duration::from_secs(60), || {
+    eventually("all shards are held", || {
         let before: Vec<u64> = workers.iter_mut().map(|worker| worker.counter("rebalances")).collect();
         thread::sleep(Duration::from_secs(2));
         let held: Vec<BTreeSet<u64>> = workers.iter_mut().map(Worker::shards).collect();

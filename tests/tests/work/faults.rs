@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use prorata_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::chaos::Dice;
-use super::program::{send, until};
+use super::program::send;
 use super::proxy::{Proxy, Weather};
 use super::worker::Worker;
 use super::world::{BROKERS, Load, World, rounds, sent, variable};
@@ -62,7 +63,7 @@ fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kep
         if weather == Weather::Refusing {
             world.send(Load::small(61));
         }
-        until("the worker says what it waits for", Duration::from_secs(30), || {
+        eventually("the worker says what it waits for", || {
             let status = worker.status();
             let waits = status["waits_for"].as_str().is_some_and(|what| what.contains("registry"));
             if waits { Ok(()) } else { Err(format!("it says {status}")) }
@@ -121,7 +122,7 @@ impl Broker {
         let mut listing = Self::listing();
         listing[self.index]["pid"] = json!(self.process);
         std::fs::write(variable("PRORATA_TEST_KAFKA_BROKERS"), listing.to_string()).unwrap();
-        until("the broker is back", Duration::from_secs(60), || {
+        eventually("the broker is back", || {
             std::net::TcpStream::connect(("127.0.0.1", self.port))
                 .map(drop)
                 .map_err(|error| error.to_string())

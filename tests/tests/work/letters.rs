@@ -11,6 +11,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{Event, NodeStopped, Payload, PodUsage, RateSet};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::wait::eventually;
 use prorata_worker::names::DEAD_LETTERS;
 use prorata_worker::ports::Origin;
 use prorata_worker::root::{KeyHash, Root};
@@ -20,7 +21,6 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use super::program::until;
 use super::topics::client;
 use super::world::{Load, SHARDS, World, variable};
 
@@ -145,7 +145,7 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
     partitions.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
     consumer.assign(&partitions).unwrap();
     let mut found = BTreeMap::new();
-    until("the topic of dead letters", Duration::from_secs(30), || {
+    eventually("the topic of dead letters", || {
         while let Some(message) = consumer.poll(Duration::from_millis(500)) {
             let message = message.unwrap();
             let headers = message.headers().unwrap();

@@ -7,16 +7,13 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::archive::write_events;
 use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_testkit::wait::eventually;
 use serde_json::json;
 
-use super::program::until;
 use super::refusals::told;
 use super::topics::{Admin, Offsets};
 use super::worker::Worker;
-use super::world::{DRAIN, Load, World};
-
-/// Longest that a worker may take to see that messages are lost: sessions of stopped ones end before.
-const SEEN: Duration = Duration::from_secs(30);
+use super::world::{Load, World};
 
 /// What every sentence says: the reason, the topic's name, and both ways out.
 const WAYS_OUT: [&str; 2] = ["prorata backfill", "set kafka.offsets_lost: earliest to go on without"];
@@ -38,7 +35,7 @@ fn take_all(world: &World, admin: &Admin) {
     let mut worker = world.worker();
     let (_, ends) = admin.ranges(&world.topics);
     // Offsets of a topic that was made anew may be behind those that were read of the old one.
-    until("the worker's offsets are Kafka's", DRAIN, || {
+    eventually("the worker's offsets are Kafka's", || {
         worker.program.assert_running();
         match next_offsets(world).into_iter().find(|(partition, next)| *next > ends[partition]) {
             None => Ok(()),
@@ -72,7 +69,7 @@ fn stops(world: &World, words: &[&str]) {
 
 fn says_so(worker: Worker, words: &[&str]) {
     let words = [&["offsets_lost: topic ", ", partition "], words, &WAYS_OUT].concat();
-    told(worker.program.wait(SEEN), 1, &words);
+    told(worker.program.wait(), 1, &words);
 }
 
 /// Goes on from what is there, and on again without being told to.
@@ -277,7 +274,7 @@ fn more_partitions_than_before_are_a_loud_stop() {
     let topic = world.topics[1].clone();
     admin.widen(&topic, WIDE);
     for _ in 0..2 {
-        told(world.worker().program.wait(SEEN), 2, &widened(&topic));
+        told(world.worker().program.wait(), 2, &widened(&topic));
     }
     assert_eq!(world.lake().tables(), before);
     moves(&mut world, first, second);
@@ -297,6 +294,6 @@ fn more_partitions_under_running_workers_are_a_loud_stop() {
     let [first, second] = workers;
     // The other gets its shards, and looks what there is.
     first.stop();
-    told(second.program.wait(SEEN), 2, &widened(&world.topics[0]));
+    told(second.program.wait(), 2, &widened(&world.topics[0]));
     world.assert_law(&[load]);
 }

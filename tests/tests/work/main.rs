@@ -12,11 +12,13 @@ mod admin;
 mod backfills;
 mod chaos;
 mod faults;
+#[path = "../support/lake.rs"]
 mod lake;
 mod letters;
 mod loss;
 mod memory;
 mod plain;
+#[path = "../support/program.rs"]
 mod program;
 mod proxy;
 mod refusals;

@@ -12,13 +12,13 @@ use prorata_connectors::messages::MessageEncoder;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::wait::eventually;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use super::program::until;
 use super::proxy::{Proxy, Weather};
-use super::world::{DRAIN, World, tuned, variable};
+use super::world::{World, tuned, variable};
 
 const MIB: u64 = 1 << 20;
 
@@ -111,7 +111,7 @@ fn a_burst_before_a_slow_storage_stays_within_the_configured_memory() {
     let watched = watch(worker.program.id(), Arc::clone(&stop));
     worker.ready();
     let before = worker.counter("rebalances");
-    until("the burst is read", DRAIN, || match worker.counter("events") {
+    eventually("the burst is read", || match worker.counter("events") {
         read if read == events => Ok(()),
         read => Err(format!("{read} of {events} are")),
     });

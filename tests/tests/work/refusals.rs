@@ -1,15 +1,11 @@
 //! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit code.
 
 use std::net::TcpListener;
-use std::time::Duration;
 
 use serde_json::json;
 
 use super::program::Ended;
 use super::world::{Load, World, variable};
-
-/// Longest that a person waits for the sentence that says why nothing works.
-const SOON: Duration = Duration::from_secs(20);
 
 /// A world whose worker is to be refused.
 fn world(name: &str) -> World {
@@ -20,7 +16,7 @@ fn world(name: &str) -> World {
 
 /// The worker ends soon, with this code, and its last line has these words in it.
 fn refused(world: &World, code: i32, words: &[&str]) {
-    told(world.worker().program.wait(SOON), code, words);
+    told(world.worker().program.wait(), code, words);
 }
 
 /// It has ended with this code, and its last line has these words in it.
@@ -46,7 +42,7 @@ fn a_login_that_kafka_does_not_take() {
     let mut world = world("login");
     let user = variable("PRORATA_TEST_KAFKA_USER");
     sasl(&mut world, &user, "hunter2");
-    let ended = world.worker().program.wait(SOON);
+    let ended = world.worker().program.wait();
     assert!(!ended.log.contains("hunter2"), "{}", ended.log);
     told(ended, 2, &["refuses the login by PLAIN", "kafka.sasl_mechanism"]);
     // The same with the right one works.
@@ -166,7 +162,7 @@ fn a_static_membership_that_another_worker_takes() {
     first.ready();
     let mut second = world.worker();
     second.ready();
-    told(first.program.wait(SOON), 2, &["kafka.group_instance_id"]);
+    told(first.program.wait(), 2, &["kafka.group_instance_id"]);
     let messages = world.send(Load::small(71));
     world.drained(std::slice::from_mut(&mut second), messages);
     second.stop();

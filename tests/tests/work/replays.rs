@@ -12,6 +12,7 @@ use prorata_schemas::event::{
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
+use prorata_testkit::wait::PATIENCE;
 use prorata_worker::root::{KeyHash, Root};
 use rdkafka::message::{Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -21,7 +22,7 @@ use super::program::Ended;
 use super::registry;
 use super::topics::{Admin, client};
 use super::worker::Worker;
-use super::world::{COMMAND, Load, SHARDS, World, variable};
+use super::world::{Load, SHARDS, World, variable};
 
 /// Letters by reason.
 type Counts = BTreeMap<String, u64>;
@@ -130,7 +131,7 @@ impl Sender {
         let partition = Root { format: 1, shards: SHARDS, key_hash: KeyHash::Murmur2 }.shard_of(ORGANIZATION);
         let record = BaseRecord::to(&self.topic).partition(partition.into()).key(key).payload(value);
         self.producer.send(record).map_err(|(error, _)| error).unwrap();
-        self.producer.flush(COMMAND).unwrap();
+        self.producer.flush(PATIENCE).unwrap();
     }
 
     fn event(&self, key: &str, record: &EventRecord) {
@@ -223,7 +224,7 @@ fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, withou
     let mut command =
         world.command(&["dead-letters", "--replay", "--json", "--config", config.to_str().unwrap()]);
     command.env("PRORATA_REGISTRY__URL", without);
-    let replay = super::program::Program::start(command, "dead-letters", world.folder.path()).wait(COMMAND);
+    let replay = super::program::Program::start(command, "dead-letters", world.folder.path()).wait();
     let replay = document(&replay, LEFT);
     assert_eq!(replay["replay"]["sent"], json!({}), "{replay}");
     assert_eq!(counts(&replay["replay"]["failing"], "letters"), *letters);

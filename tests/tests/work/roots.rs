@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prorata_schemas::tables::Table;
 use serde_json::{Value, json};
@@ -12,9 +11,6 @@ use serde_json::{Value, json};
 use super::lake::Lake;
 use super::refusals::told;
 use super::world::{Load, World};
-
-/// Longest that a worker may take to see what was done: sessions of stopped ones end before.
-const SEEN: Duration = Duration::from_secs(30);
 
 /// The table that somebody else writes into.
 const TABLE: Table = Table::CostAllocation;
@@ -58,7 +54,7 @@ fn checkpoints_behind_the_tables_are_a_loud_stop() {
     let stops = || {
         let words = ["state_behind_tables: ", " holds checkpoint ", "the newest under state/ is "];
         let ways_out = ["restore the missing checkpoints", "start a new root"];
-        told(world.worker().program.wait(SEEN), 1, &[&words[..], &ways_out].concat());
+        told(world.worker().program.wait(), 1, &[&words[..], &ways_out].concat());
         assert_eq!(world.lake().tables(), tables);
     };
     // Without any state, and with that of a copy from before.
@@ -159,7 +155,7 @@ fn words(foreign: &Value) -> [String; 3] {
 fn stops(world: &World, foreign: &Value) {
     let before = Log::of(world).commits();
     for _ in 0..2 {
-        told(world.worker().program.wait(SEEN), 1, &words(foreign).each_ref().map(String::as_str));
+        told(world.worker().program.wait(), 1, &words(foreign).each_ref().map(String::as_str));
     }
     assert_eq!(Log::of(world).commits(), before);
 }
@@ -176,7 +172,7 @@ fn a_file_that_somebody_else_adds_to_a_table_is_a_loud_stop() {
     log.commit("WRITE", &[], &[&foreign]);
     // It is seen when its partition is touched.
     let messages = messages + world.send(second);
-    told(worker.program.wait(SEEN), 1, &words(&foreign).each_ref().map(String::as_str));
+    told(worker.program.wait(), 1, &words(&foreign).each_ref().map(String::as_str));
     stops(&world, &foreign);
     // The way out: it is removed.
     log.commit("DELETE", &[&foreign], &[]);

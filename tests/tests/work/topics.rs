@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use prorata_connectors::messages::SingleObjectMessages;
 use prorata_schemas::event::EventRecord;
+use prorata_testkit::wait::{PATIENCE, eventually};
 use prorata_worker::names::Shard;
 use prorata_worker::source::MessageDecoder;
 use rdkafka::ClientConfig;
@@ -16,11 +17,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Runtime;
 
-use super::program::{TICK, until};
 use super::world::{SHARDS, World, variable};
-
-/// Longest that brokers may take to do what they are asked.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Offsets by topic and partition.
 pub type Offsets = BTreeMap<(String, Shard), i64>;
@@ -57,7 +54,7 @@ impl Admin {
         let (mut earliest, mut ends) = (Offsets::new(), Offsets::new());
         for topic in topics {
             for shard in 0..SHARDS {
-                let (low, high) = until("where a partition begins and ends", PATIENCE, || {
+                let (low, high) = eventually("where a partition begins and ends", || {
                     let range = self.consumer.fetch_watermarks(topic, i32::from(shard), PATIENCE);
                     range.map_err(|error| error.to_string())
                 });
@@ -95,7 +92,7 @@ impl Admin {
             found.filter(|found| found.error().is_none()).map_or(0, |found| found.partitions().len())
         };
         let there = |wanted: usize| {
-            until("the brokers know of it", PATIENCE, || match partitions() {
+            eventually("the brokers know of it", || match partitions() {
                 count if count == wanted => Ok(()),
                 count => Err(format!("{topic} has {count} partitions")),
             });
@@ -113,7 +110,7 @@ impl Admin {
         for widened in self.runtime.block_on(self.client.create_partitions(&wanted, &options)).unwrap() {
             widened.unwrap();
         }
-        until("the brokers know of it", PATIENCE, || {
+        eventually("the brokers know of it", || {
             let metadata = self.consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
             match metadata.topics()[0].partitions().len() {
                 count if count == usize::from(partitions) => Ok(()),
@@ -130,16 +127,17 @@ impl Admin {
             let mut list = TopicPartitionList::new();
             list.add_partition_offset(topic, i32::from(*shard), Offset::Offset(next)).unwrap();
             self.consumer.assign(&list).unwrap();
-            until("the records of a partition", PATIENCE, || {
+            eventually("the records of a partition", || {
                 while next < *end {
                     let waiting = || format!("{topic} {shard} is read up to {next} of {end}");
-                    let message = self.consumer.poll(TICK).ok_or_else(waiting)?.unwrap();
+                    let message =
+                        self.consumer.poll(Duration::from_millis(100)).ok_or_else(waiting)?.unwrap();
                     if message.topic() == topic && message.partition() == i32::from(*shard) {
                         next = message.offset() + 1;
                         tell(&message);
                     }
                 }
-                Ok(())
+                Ok::<(), String>(())
             });
         }
     }

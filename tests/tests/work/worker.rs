@@ -5,18 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use prorata_testkit::wait::eventually;
 use serde_json::Value;
 
-use super::program::{Ended, Program, until};
-
-/// Longest that a worker may take until it listens, on a busy machine.
-const START: Duration = Duration::from_secs(30);
-
-/// Longest that a worker may take until its shards are loaded: sessions of killed ones end before.
-const READY: Duration = Duration::from_secs(60);
-
-/// Longest that a clean stop may take.
-const STOP: Duration = Duration::from_secs(60);
+use super::program::{Ended, Program};
 
 /// A worker.
 #[derive(Debug)]
@@ -39,7 +31,7 @@ impl Worker {
             return address;
         }
         let program = &mut self.program;
-        let address = until("the worker's log names its address", START, || {
+        let address = eventually("the worker's log names its address", || {
             program.assert_running();
             let log = program.log();
             let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -57,7 +49,7 @@ impl Worker {
 
     /// Waits until it holds shards, all of them loaded.
     pub fn ready(&mut self) {
-        until("the worker is ready", READY, || {
+        eventually("the worker is ready", || {
             self.program.assert_running();
             match self.get("/readyz") {
                 Some((200, _)) => Ok(()),
@@ -74,7 +66,7 @@ impl Worker {
 
     /// Its status page.
     pub fn status(&mut self) -> Value {
-        until("the worker's status", START, || self.try_status().ok_or_else(|| self.program.tail()))
+        eventually("the worker's status", || self.try_status().ok_or_else(|| self.program.tail()))
     }
 
     /// A counter of its metrics, such as `conflicts`, over all labels.
@@ -98,7 +90,7 @@ impl Worker {
     /// Stops it cleanly.
     pub fn stop(self) -> Ended {
         self.program.signal("TERM");
-        let ended = self.program.wait(STOP);
+        let ended = self.program.wait();
         assert_eq!(ended.code, Some(0), "a clean stop: {}", ended.log);
         ended
     }

@@ -5,26 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prorata_schemas::time::Hour;
+use prorata_testkit::wait::eventually;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::admin::create_topics;
 use super::lake::{Goal, Lake};
-use super::program::{Ended, Program, prorata, until};
+use super::program::{Ended, Program, prorata};
 use super::worker::Worker;
 
 /// Partitions of every topic.
 pub const SHARDS: u16 = 4;
-
-/// Longest that load may take to be taken and closed, on a busy machine.
-pub const DRAIN: Duration = Duration::from_secs(120);
-
-/// Longest that a command of one run may take.
-pub const COMMAND: Duration = Duration::from_secs(120);
 
 /// Held for reading by every test, and for writing by the one that kills brokers.
 pub static BROKERS: RwLock<()> = RwLock::new(());
@@ -179,7 +174,7 @@ impl World {
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         let name = arguments.first().copied().unwrap_or("prorata");
-        Program::start(self.command(arguments), name, self.folder.path()).wait(COMMAND)
+        Program::start(self.command(arguments), name, self.folder.path()).wait()
     }
 
     /// Starts a worker.
@@ -248,7 +243,7 @@ impl World {
     /// Waits until so many messages are taken, all hours closed and published; workers must stay alive meanwhile.
     pub fn drained(&self, workers: &mut [Worker], messages: i64) {
         let (lake, goal) = (self.lake(), Goal { messages, through: self.through() });
-        until("the workers are through", DRAIN, || {
+        eventually("the workers are through", || {
             workers.iter_mut().for_each(|worker| worker.program.assert_running());
             lake.reached(goal).map_err(|missing| {
                 let tails = workers.iter().map(|worker| worker.program.tail());
@@ -280,6 +275,6 @@ impl World {
 
 /// The number of events that a generator says it has sent or written.
 pub fn sent(generator: Program) -> i64 {
-    let output = generator.wait(COMMAND).succeeded();
+    let output = generator.wait().succeeded();
     output.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{output}"))
 }

@@ -1,31 +1,15 @@
-//! Programs that run beside a test: started with their output in files, waited for within bounds, and ended
-//! with it.
+//! Programs that run besides a test: started with their output in files, waited for, and ended with it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-/// How often something is looked at that is waited for.
-pub const TICK: Duration = Duration::from_millis(100);
+use prorata_testkit::wait::eventually;
 
 /// How much of a log is shown when something went wrong, in characters.
 const SHOWN: usize = 6_000;
-
-/// Asks until the answer is there; fails with the last complaint when that takes longer than `limit`.
-pub fn until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + limit;
-    loop {
-        match ask() {
-            Ok(answer) => return answer,
-            Err(complaint) if Instant::now() >= deadline => panic!("{what}: after {limit:?} {complaint}"),
-            Err(_) => thread::sleep(TICK),
-        }
-    }
-}
 
 /// The program under test: what `PRORATA_BINARY` names, else one built from the working tree, once.
 pub fn prorata() -> Command {
@@ -109,15 +93,11 @@ impl Program {
     }
 
     /// Waits until it ends by itself.
-    pub fn wait(mut self, limit: Duration) -> Ended {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return Ended { code: status.code(), output: read(&self.output), log: self.log() };
-            }
-            assert!(Instant::now() < deadline, "{} runs for {limit:?}{}", self.name, self.tail());
-            thread::sleep(TICK / 2);
-        }
+    pub fn wait(mut self) -> Ended {
+        let code = eventually(&format!("{} ends", self.name), || {
+            self.child.try_wait().unwrap().ok_or_else(|| format!("it runs{}", self.tail()))
+        });
+        Ended { code: code.code(), output: read(&self.output), log: self.log() }
     }
 }
 

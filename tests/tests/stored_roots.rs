@@ -1,0 +1,115 @@
+//! Roots that earlier versions wrote, in `testdata/roots`: today's program opens them, goes on with later events,
+//! restates old hours, and comes to the tables of a fresh backfill of the same events.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "support/lake.rs"]
+#[expect(dead_code, reason = "the stream worker's tests need more of it")]
+mod lake;
+#[path = "support/program.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod program;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use lake::Lake;
+
+/// A root as a version left it.
+struct Stored {
+    /// The commit that wrote it.
+    version: &'static str,
+    /// What wrote it: `backfill` or `worker`.
+    by: &'static str,
+    shards: u16,
+    /// The first hour of rules `2`, where they came into force.
+    second_rules: Option<&'static str>,
+}
+
+/// Every stored root: each release adds its own, and none is taken away.
+const STORED: [Stored; 2] = [
+    Stored { version: "3dcd8e7", by: "backfill", shards: 4, second_rules: Some("2026-11-02T18") },
+    Stored { version: "3dcd8e7", by: "worker", shards: 2, second_rules: None },
+];
+
+const SECOND_RULES: &str = "rules:\n  version: \"2\"\n  weights:\n    cpu: \"0.5\"\n  allocation: requests\n";
+
+/// After the last hour of all.
+const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
+
+impl Stored {
+    fn path(&self, what: &str) -> PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        root.join("testdata/roots").join(self.version).join(format!("{}{what}", self.by))
+    }
+
+    /// Unpacks it into a folder.
+    fn unpack(&self, folder: &Path) {
+        let packed = File::open(self.path(".tar.zst")).unwrap();
+        tar::Archive::new(zstd::Decoder::new(packed).unwrap()).unpack(folder).unwrap();
+    }
+
+    /// Runs a backfill of these events into a lake below `folder`; what it says.
+    fn backfill(&self, folder: &Path, events: &Path, lake: &str, rules: &str, args: &[&str]) -> Value {
+        let config = folder.join("prorata.yaml");
+        std::fs::write(&config, format!("root:\n  shards: {}\n{rules}", self.shards)).unwrap();
+        let mut command = program::prorata();
+        command.args(["backfill", "--json", "--config"]).arg(config).arg("--events").arg(events);
+        command.arg("--lake").arg(folder.join(lake)).args(args);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}: {}", self.by, String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Dead letters in the lake.
+    fn dead_letters(&self, folder: &Path) -> String {
+        let mut command = program::prorata();
+        let output =
+            command.args(["dead-letters", "--json", "--lake"]).arg(folder.join("lake")).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}: {}", self.by, String::from_utf8_lossy(&output.stderr));
+        said
+    }
+
+    fn goes_on_and_restates(&self, runtime: &Arc<Runtime>) {
+        let temporary = TempDir::new().unwrap();
+        let folder = temporary.path();
+        self.unpack(folder);
+        let open = |name: &str| Lake::open(folder.join(name).to_str().unwrap(), Arc::clone(runtime));
+        let before = open("lake").files(EVERY_HOUR);
+        assert!(self.dead_letters(folder).contains("malformed"), "{}", self.by);
+
+        let said = self.backfill(folder, &self.path("-later"), "lake", "", &[]);
+        assert!(said["events"]["new"].as_u64() > Some(0), "{said}");
+        assert!(said["hours_restated"].as_u64() > Some(0), "{said}");
+        let after = open("lake").files(EVERY_HOUR);
+        let hours = |files: &lake::Files| -> BTreeSet<Hour> { files.keys().map(|key| key.2).collect() };
+        assert!(hours(&after).last() > hours(&before).last(), "{}: no hour is new", self.by);
+        let kept = before.iter().filter(|(key, file)| after.get(key) == Some(file)).count();
+        assert!(kept > 0, "{}: no file of before is kept", self.by);
+        let restated = |key: &&(Table, u16, Hour)| after.get(key) != before.get(key);
+        assert!(before.keys().any(|key| restated(&key)), "{}: nothing is restated", self.by);
+
+        // The archive holds every event that ever came.
+        let events = folder.join("lake/events");
+        self.backfill(folder, &events, "fresh", "", &[]);
+        if let Some(from) = self.second_rules {
+            self.backfill(folder, &events, "fresh", SECOND_RULES, &["--from", from]);
+        }
+        open("lake").assert_equals(&open("fresh"), EVERY_HOUR);
+    }
+}
+
+#[test]
+fn stored_roots_go_on_and_restate() {
+    let runtime = Arc::new(Runtime::new().unwrap());
+    STORED.iter().for_each(|stored| stored.goes_on_and_restates(&runtime));
+}
