@@ -137,3 +137,21 @@ fn every_file_that_a_document_names_is_there() {
     assert!(named > 50, "{named} files are named");
     assert_none(&faults);
 }
+
+#[test]
+fn every_folder_of_tests_has_its_row() {
+    let table = std::fs::read_to_string(super::root().join("tests/README.md")).unwrap();
+    let named: BTreeSet<String> = links(&table).into_iter().map(|link| join("tests", link)).collect();
+    let covers = |folder: &str| named.iter().any(|name| name == folder);
+    let mut faults = BTreeSet::new();
+    for file in files().iter().filter(|file| file.ends_with(".rs")) {
+        let Some((before, behind)) = file.split_once("tests/") else { continue };
+        // Tests of one subject may lie in a folder of their own, and its row may be the folder above.
+        let top = format!("{before}tests");
+        let own = behind.split_once('/').map(|(folder, _)| format!("{top}/{folder}"));
+        if !covers(&top) && !covers(before.trim_end_matches('/')) && !own.is_some_and(|own| covers(&own)) {
+            faults.insert(format!("tests/README.md has no row for {file}"));
+        }
+    }
+    assert_none(&faults.into_iter().collect::<Vec<_>>());
+}
