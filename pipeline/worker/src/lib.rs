@@ -22,12 +22,11 @@ mod objects;
 pub mod ports;
 mod publish;
 pub mod root;
-pub mod rules;
-pub mod sealed;
 pub mod shard;
 pub mod status;
 pub mod stream;
 
 pub use checkpoint::{log, retention, snapshot};
 pub use ports::source;
+pub use root::rules;
 pub use shard::Ports;

@@ -13,7 +13,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{FormatError, ObjectStore};
-use crate::sealed;
+use crate::root::checksum;
 
 /// How a decision came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
-    let json = sealed::open_json(&bytes).map_err(|broken| damaged(broken.to_string()))?;
+    let json = checksum::check_json(&bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
     // The format comes first and alone: a later one may have fields that this release does not know.
     let Form { format } = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
     if format != FORMAT {
@@ -96,7 +96,7 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
     let json = serde_json::to_vec(&**checkpoint);
     let json = json.map_err(|error| FormatError::new("encode a checkpoint", error))?;
-    let bytes = Bytes::from(sealed::seal_json(&json));
+    let bytes = Bytes::from(checksum::add_to_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
     let is_ours = found == bytes;
     Ok(if is_ours { Decision::Ours(Decided::new(Arc::clone(checkpoint))) } else { Decision::Anothers })

@@ -13,7 +13,7 @@ use prorata_worker::names;
 use prorata_worker::ports::{
     CommitOutcome, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
 };
-use prorata_worker::sealed;
+use prorata_worker::root::checksum;
 
 use crate::harness::*;
 
@@ -133,7 +133,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
     let path =
         lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-")).unwrap();
     let bytes = lake.store.get(&path).await.unwrap().unwrap();
-    let mut checkpoint: Checkpoint = serde_json::from_slice(&sealed::open_json(&bytes).unwrap()).unwrap();
+    let mut checkpoint: Checkpoint = serde_json::from_slice(&checksum::check_json(&bytes).unwrap()).unwrap();
     checkpoint.seq += 1;
     checkpoint.owners.push(Owner {
         owner: "ww".into(),
@@ -142,7 +142,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
         released,
     });
     checkpoint.offsets.insert("pods/0".into(), TopicOffsets { next: Some(17), ..TopicOffsets::default() });
-    let bytes = sealed::seal_json(&serde_json::to_vec(&checkpoint).unwrap());
+    let bytes = checksum::add_to_json(&serde_json::to_vec(&checkpoint).unwrap());
     lake.store.overwrite(&names::checkpoint(0, checkpoint.seq), bytes.into());
 }
 
@@ -159,7 +159,8 @@ async fn a_shard_of_a_worker_is_taken_only_when_released_or_told_to() {
             let newest =
                 lake.objects().into_iter().rfind(|path| path.starts_with("state/shard=0000/checkpoint-"));
             let bytes = lake.store.get(&newest.unwrap()).await.unwrap().unwrap();
-            let checkpoint: Checkpoint = serde_json::from_slice(&sealed::open_json(&bytes).unwrap()).unwrap();
+            let checkpoint: Checkpoint =
+                serde_json::from_slice(&checksum::check_json(&bytes).unwrap()).unwrap();
             let carried = TopicOffsets { next: Some(17), ..TopicOffsets::default() };
             assert_eq!(checkpoint.offsets["pods/0"], carried, "offsets are carried over");
         } else {

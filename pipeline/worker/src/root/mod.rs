@@ -1,6 +1,10 @@
-//! What is fixed for a root: the number of shards, and which shard an organization belongs to.
+//! What is fixed for a root: the number of shards, and which shard an organization belongs to. And what is
+//! stored once for all of its shards: [`rules`].
 //!
 //! `root.json` is created by the first writer and never changed; every later writer compares.
+
+pub mod checksum;
+pub mod rules;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,7 +13,6 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
-use crate::sealed;
 
 /// Shards of a root that nobody configured otherwise.
 pub const SHARDS_DEFAULT: Shard = 16;
@@ -19,7 +22,7 @@ pub const SHARDS_MAX: Shard = 9_999;
 
 const FORMAT: u32 = 1;
 
-/// The fixed choices of a root.
+/// What is fixed for a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
@@ -40,13 +43,13 @@ pub enum KeyHash {
 }
 
 impl Root {
-    /// Reads the root's choices, or makes them: `shards` as configured, or the default.
+    /// Reads `root.json`, or creates it with `shards`, or else the default.
     ///
     /// # Errors
     /// When the root has another number of shards than configured, or its file cannot be read.
     pub async fn open(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Self> {
         if shards.is_some_and(|shards| shards == 0 || shards > SHARDS_MAX) {
-            let sentence = format!("root.shards must be 1 to {SHARDS_MAX}; mend it in the configuration");
+            let sentence = format!("root.shards must be 1 to {SHARDS_MAX}; correct it in the configuration");
             return Err(WorkerError::Configuration(sentence));
         }
         let wanted =
@@ -56,7 +59,7 @@ impl Root {
             None => objects::create(store, names::ROOT, &wanted.to_json()?).await?,
         };
         let damaged = |cause: String| WorkerError::Damaged { object: names::ROOT.to_owned(), cause };
-        let json = sealed::open_json(&found).map_err(|broken| damaged(broken.to_string()))?;
+        let json = checksum::check_json(&found).map_err(|mismatch| damaged(mismatch.to_string()))?;
         let root: Self = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         root.check(shards)?;
         Ok(root)
@@ -72,17 +75,18 @@ impl Root {
         if self.format != FORMAT {
             let format = self.format;
             return Err(WorkerError::Configuration(format!(
-                "root.json has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer one"
+                "root.json has format {format}, this program knows {FORMAT}; \
+                 use the release that wrote it, or a newer one"
             )));
         }
         if self.shards == 0 || self.shards > SHARDS_MAX {
-            let cause = format!("{} is no number of shards", self.shards);
+            let cause = format!("{} is not a number of shards", self.shards);
             return Err(WorkerError::Damaged { object: names::ROOT.to_owned(), cause });
         }
         match shards {
             Some(shards) if shards != self.shards => Err(WorkerError::Configuration(format!(
-                "the root was made with {} shards, the configuration says root.shards: {shards}; the number is fixed for \
-                 a root: set root.shards to {}, or fold the events into a new root",
+                "the root was made with {} shards, the configuration says root.shards: {shards}; the number is \
+                 fixed for a root: set root.shards to {}, or fold the events into a new root",
                 self.shards, self.shards
             ))),
             _ => Ok(()),
@@ -91,7 +95,7 @@ impl Root {
 
     fn to_json(&self) -> Result<Bytes> {
         let json = serde_json::to_vec(self).map_err(|error| FormatError::new("encode root.json", error))?;
-        Ok(sealed::seal_json(&json).into())
+        Ok(checksum::add_to_json(&json).into())
     }
 }
 

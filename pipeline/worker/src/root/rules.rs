@@ -1,4 +1,9 @@
-//! Rules as data: every version stands under `rules/` in the root, and a shard's list says which holds from when.
+//! Rules as data: every version stands under `rules/` in the root, and a shard's list says which version
+//! holds from which hour.
+//!
+//! A version is stored as JSON behind a line with its checksum, under a name that ends in `.yaml`: JSON is
+//! YAML, so a release that knows only `root.format` 1 reads it too, and both releases create the same object.
+//! What those releases stored is YAML behind the same line; both forms are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +15,41 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use serde::{Deserialize, Serialize};
 
+use super::checksum;
 use crate::checkpoint::{Checkpoint, RulesFrom};
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
-use crate::sealed;
 
-/// A version of the rules as it stands in the root: with the meaning that the engine gave them.
+/// A version of the rules as stored: with the meaning that the engine gave them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     /// Version of the engine's own meaning, [`prorata_engine::MEANING`].
     meaning: u32,
     rules: Rules,
+}
+
+impl Stored {
+    fn to_bytes(&self) -> Result<Bytes, FormatError> {
+        let json = serde_json::to_string(self).map_err(|error| FormatError::new("encode rules", error))?;
+        Ok(checksum::add_to_text((escaped(&json) + "\n").as_bytes()).into())
+    }
+}
+
+/// JSON in which the characters that YAML does not take as they are, are escaped.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            _ => text.push(character),
+        }
+    }
+    text
 }
 
 /// Versions of the rules that this run has met.
@@ -44,8 +70,7 @@ impl RuleBook {
         }
         let object = names::rules(version);
         let stored = Stored { meaning: MEANING, rules: rules.clone() };
-        let yaml = serde_yaml::to_string(&stored).map_err(|error| FormatError::new("encode rules", error))?;
-        let found = objects::create(store, &object, &Bytes::from(sealed::seal_yaml(yaml.as_bytes()))).await?;
+        let found = objects::create(store, &object, &stored.to_bytes()?).await?;
         if parse(&object, &found)? != *rules {
             return Err(WorkerError::Configuration(format!(
                 "rules.version '{version}' is in the root with other rules ('{object}'); \
@@ -91,23 +116,28 @@ async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
     parse(&object, &bytes)
 }
 
-fn parse(object: &str, yaml: &[u8]) -> Result<Rules> {
+fn parse(object: &str, bytes: &[u8]) -> Result<Rules> {
     let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
-    let yaml = sealed::open_yaml(yaml).map_err(|broken| damaged(broken.to_string()))?;
-    let stored: Stored = serde_yaml::from_slice(yaml).map_err(|error| damaged(error.to_string()))?;
+    let text = checksum::check_text(bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
+    let stored: Result<Stored, String> = if text.starts_with(b"{") {
+        serde_json::from_slice(text).map_err(|error| error.to_string())
+    } else {
+        serde_saphyr::from_slice(text).map_err(|error| error.to_string())
+    };
+    let stored = stored.map_err(damaged)?;
     if stored.meaning != MEANING {
         let meaning = stored.meaning;
         return Err(WorkerError::Configuration(format!(
-            "'{object}' has meaning {meaning}, this program computes {MEANING}; use the release that wrote it, or fold \
-             its hours again under rules of another version"
+            "'{object}' has meaning {meaning}, this program computes {MEANING}; \
+             use the release that wrote it, or fold its hours again under rules of another version"
         )));
     }
     Ok(stored.rules)
 }
 
-/// Puts `version` in force from `from` to `to`, both inclusive and both open when none; other hours keep theirs.
-/// `first` and `last` are the shard's first and last hours closed, if any. Returns the closed hours whose version
-/// changed.
+/// Puts `version` in force from `from` to `to`, both inclusive and both open when none; other hours keep
+/// theirs. `first` and `last` are the shard's first and last hours closed, if any. Returns the closed hours
+/// whose version changed.
 pub fn rewrite(
     list: &mut Vec<RulesFrom>,
     version: &Text,
@@ -140,45 +170,4 @@ pub fn rewrite(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list(entries: &[(i64, &str)]) -> Vec<RulesFrom> {
-        entries
-            .iter()
-            .map(|(from, version)| RulesFrom { from: Hour(*from), version: (*version).into() })
-            .collect()
-    }
-
-    #[test]
-    fn a_rewrite_changes_its_hours_and_no_others() {
-        let mut rules = list(&[(0, "1"), (50, "2")]);
-        let changed =
-            rewrite(&mut rules, &"3".into(), (Some(Hour(40)), Some(Hour(59))), Some((Hour(0), Hour(55))));
-        assert_eq!(rules, list(&[(0, "1"), (40, "3"), (60, "2")]));
-        assert_eq!(changed, (40..=55).map(Hour).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_rewrite_of_everything_leaves_one_version() {
-        let mut rules = list(&[(0, "1"), (50, "2")]);
-        let changed = rewrite(&mut rules, &"2".into(), (None, None), Some((Hour(0), Hour(99))));
-        assert_eq!(rules, list(&[(0, "2")]));
-        assert_eq!(changed.len(), 50);
-    }
-
-    #[test]
-    fn a_rewrite_may_lie_before_the_list_begins() {
-        let mut rules = list(&[(50, "1")]);
-        let changed = rewrite(&mut rules, &"2".into(), (None, Some(Hour(10))), Some((Hour(9), Hour(12))));
-        assert_eq!(rules, list(&[(10, "2"), (11, "1")]));
-        assert_eq!(changed, [Hour(9), Hour(10)]);
-    }
-
-    #[test]
-    fn a_rewrite_to_the_same_version_changes_nothing() {
-        let mut rules = list(&[(0, "1")]);
-        assert!(rewrite(&mut rules, &"1".into(), (Some(Hour(3)), None), Some((Hour(0), Hour(9)))).is_empty());
-        assert_eq!(rules, list(&[(0, "1")]));
-    }
-}
+mod tests;
