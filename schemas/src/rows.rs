@@ -303,7 +303,7 @@ pub struct CommitmentUtilizationRow {
     pub raw_utilization: Decimal12,
     /// Cost of the Used rows.
     pub used_cost: Decimal12,
-    /// Cost of the Unused row.
+    /// Cost of the Unused rows.
     pub unused_cost: Decimal12,
     /// ListCost of the Used rows: what the covered capacity would have cost at the nodes' own prices.
     pub list_cost_avoided: Decimal12,

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use num_traits::Zero;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, PodStarted, ReservationSet};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
@@ -180,11 +179,10 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
     drafts.into_values().collect()
 }
 
-/// Row `commitment_unused` and rows `commitment_purchase` of one commitment.
+/// Rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every price.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
-    let mut unused = base(RowKind::CommitmentUnused);
-    let mut purchases: BTreeMap<Decimal12, Draft> = BTreeMap::new();
+    let mut by_kind_and_price: BTreeMap<(RowKind, Decimal12), Draft> = BTreeMap::new();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
         if !commitment::effective(set, slice.from) {
@@ -195,23 +193,17 @@ fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
         for cover in slice.covers.iter().filter(|cover| cover.commitment_id == *id) {
             rest -= commitment::parts(set, &cover.amount).iter().sum::<Exact>();
         }
-        unused.quantity += &time * &rest;
-        unused.cost += &time * rest * exact(set.hourly_cost);
-        describe(&mut unused, id, set);
-        let purchase = entry(&mut purchases, set.hourly_cost, || base(RowKind::CommitmentPurchase));
-        purchase.cost += &time * exact(set.hourly_cost);
-        purchase.quantity += time;
-        describe(purchase, id, set);
+        for (kind, part) in [(RowKind::CommitmentPurchase, whole(1)), (RowKind::CommitmentUnused, rest)] {
+            let draft = entry(&mut by_kind_and_price, (kind, set.hourly_cost), || base(kind));
+            draft.quantity += &time * &part;
+            draft.cost += &time * part * exact(set.hourly_cost);
+            describe(draft, id, set);
+        }
     }
-    let mut drafts: Vec<Draft> = purchases.into_values().collect();
-    // Nothing unused, or never effective: no row.
-    if !unused.quantity.is_zero() {
-        // The last price on all unused hours: a row's list cost is its own price times its own quantity.
-        unused.list_cost = Some(&unused.quantity * exact(unused.row.list_unit_price));
-        drafts.push(unused);
-    }
+    let mut drafts: Vec<Draft> = by_kind_and_price.into_values().collect();
     for draft in &mut drafts {
         draft.commitment_quantity = Some(draft.quantity.clone());
+        draft.list_cost = Some(draft.cost.clone());
     }
     drafts
 }

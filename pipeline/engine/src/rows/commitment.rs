@@ -12,45 +12,53 @@ use crate::rows::draft::{ChargeKey, ChargeTotals, Draft};
 use crate::rules::commitment::money_parts;
 use crate::timeline::slices::{CommitmentHour, CommitmentSlice};
 
-/// Drafts a commitment's purchase rows, one for each price, and its unused row; `totals` learns its charge.
+/// A commitment's effective time at one price.
+struct AtPrice<'a> {
+    micros: u128,
+    unused_hours: RBig,
+    /// As last described at this price.
+    last: &'a CommitmentSlice,
+}
+
+/// Drafts a commitment's purchase rows and its unused rows, one of each for every price; `totals` learns its
+/// charge. A price at which nothing was unused has no unused row.
 ///
 /// # Errors
 /// When an amount passes its column.
 pub(crate) fn draft(hour: &CommitmentHour, totals: &mut ChargeTotals) -> Result<Vec<Draft>, EngineError> {
-    let Some(last) = hour.slices.last() else { return Ok(Vec::new()) };
-    // Microseconds by price, with the last description of that price.
-    let mut purchases: BTreeMap<Decimal12, (u128, &CommitmentSlice)> = BTreeMap::new();
-    let (mut unused_hours, mut unused_cost) = (RBig::ZERO, RBig::ZERO);
-    for slice in &hour.slices {
-        let price = slice.description.hourly_cost;
-        let entry = purchases.entry(price).or_insert((0, slice));
-        entry.0 += slice.span.micros();
-        entry.1 = slice;
-        let used = money_parts(&slice.description, &slice.covered).sum();
-        let unused = (RBig::ONE - used) * hours(slice.span.micros());
-        unused_cost += &unused * RBig::from(atoms(price));
-        unused_hours += unused;
+    if hour.slices.is_empty() {
+        return Ok(Vec::new());
     }
-    let id = hour.description.commitment_id.clone();
+    let mut prices: BTreeMap<Decimal12, AtPrice<'_>> = BTreeMap::new();
+    for slice in &hour.slices {
+        let entry = prices.entry(slice.description.hourly_cost);
+        let at_price = entry.or_insert(AtPrice { micros: 0, unused_hours: RBig::ZERO, last: slice });
+        let used = money_parts(&slice.description, &slice.covered).sum();
+        at_price.micros += slice.span.micros();
+        at_price.unused_hours += (RBig::ONE - used) * hours(slice.span.micros());
+        at_price.last = slice;
+    }
+    let id = &hour.description.commitment_id;
     let mut total = RBig::ZERO;
     let mut drafts = Vec::new();
-    for (price, (micros, slice)) in purchases {
-        let cost = hours(micros) * RBig::from(atoms(price));
-        let row = row(RowKind::CommitmentPurchase, slice, round(&hours(micros))?);
-        drafts.push(Draft::new(row, ChargeKey::Purchase(id.clone()), Fraction::of(&cost)));
+    for (price, AtPrice { micros, unused_hours, last }) in prices {
+        let price = RBig::from(atoms(price));
+        let bought = hours(micros);
+        let cost = &bought * &price;
+        let purchase = row(RowKind::CommitmentPurchase, last, round(&bought)?);
+        drafts.push(Draft::new(purchase, ChargeKey::Purchase(id.clone()), Fraction::of(&cost)));
         total += cost;
-    }
-    if !unused_hours.is_zero() {
-        // The last price on all unused hours: a row's list cost is its own price times its own quantity.
-        let list = &unused_hours * RBig::from(atoms(last.description.hourly_cost));
-        let row = CostRow {
-            list_cost: Fraction::of(&list).round_atoms()?,
-            ..row(RowKind::CommitmentUnused, last, round(&unused_hours)?)
-        };
-        drafts.push(Draft::new(row, ChargeKey::Commitment(id.clone()), Fraction::of(&unused_cost)));
+        if !unused_hours.is_zero() {
+            let cost = Fraction::of(&(&unused_hours * &price));
+            let unused = CostRow {
+                list_cost: cost.round_atoms()?,
+                ..row(RowKind::CommitmentUnused, last, round(&unused_hours)?)
+            };
+            drafts.push(Draft::new(unused, ChargeKey::Commitment(id.clone()), cost));
+        }
     }
     totals.insert(ChargeKey::Purchase(id.clone()), total.clone());
-    totals.insert(ChargeKey::Commitment(id), total);
+    totals.insert(ChargeKey::Commitment(id.clone()), total);
     Ok(drafts)
 }
 
