@@ -5,6 +5,7 @@
 pub(crate) mod commitment;
 pub(crate) mod pool;
 pub(crate) mod quota;
+pub(crate) mod quota_labels;
 pub(crate) mod quota_ledger;
 pub(crate) mod reservation;
 pub(crate) mod split;

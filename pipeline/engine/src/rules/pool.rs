@@ -28,6 +28,7 @@ use prorata_schemas::event::{PodStarted, PoolSet, QosPrice};
 use prorata_schemas::quantity::{NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Timestamp;
 
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::timeline::size::amount;
@@ -123,20 +124,24 @@ impl PoolPricing {
     }
 }
 
-/// A pod's charge rates over a span in which its description and price stay: two where its eviction
-/// protection ends inside the span.
+/// A pod's charge rates over a span in which its description and price stay: two where its eviction protection
+/// ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
     let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
-    let protected_until = match pod.eviction_protected_until {
-        Some(until) if &*price.price.qos != "critical" => until.clamp(span.from, span.to),
-        _ => span.from,
-    };
     let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);
-    let before = Span::new(span.from, protected_until);
-    let after = Span::new(protected_until, span.to);
+    let [before, after] = protection(pod.eviction_protected_until, &price.price.qos, span);
     let before = before.map(|span| ChargeSpan { span, hourly: &unprotected * factor });
     let after = after.map(|span| ChargeSpan { span, hourly: unprotected });
     before.into_iter().chain(after).collect()
+}
+
+/// The protected part of a span and the rest of it, without those that are empty.
+fn protection(until: Option<Timestamp>, qos: &str, span: Span) -> [Option<Span>; 2] {
+    let until = match until {
+        Some(until) if qos != "critical" => until.clamp(span.from, span.to),
+        _ => span.from,
+    };
+    [Span::new(span.from, until), Span::new(until, span.to)]
 }
 
 /// Charge per hour before eviction protection, in atoms.
@@ -151,4 +156,23 @@ fn hourly_charge(price: &QosPrice, pod: PerGpu) -> RBig {
     let weighed = value(pod.requests) * ATOMS_IN_ONE + value(above) * atoms(price.limits_over_requests);
     let scale = UBig::from(1000u32) * UBig::from(1000u32) * UBig::from(GIB) * ATOMS_IN_ONE;
     ratio(weighed * UBig::from(pod.count), scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_cut_where_its_protection_ends() {
+        let (from, to) = (Timestamp(10), Timestamp(20));
+        let lengths = |until: Option<i64>, qos: &str| {
+            let spans = protection(until.map(Timestamp), qos, Span { from, to });
+            spans.map(|span| span.map_or(0, Span::micros))
+        };
+        assert_eq!(lengths(Some(14), "high"), [4, 6]);
+        assert_eq!(lengths(Some(10), "high"), [0, 10]);
+        assert_eq!(lengths(Some(99), "high"), [10, 0]);
+        assert_eq!(lengths(Some(14), "critical"), [0, 10]);
+        assert_eq!(lengths(None, "high"), [0, 10]);
+    }
 }

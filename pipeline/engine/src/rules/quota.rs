@@ -1,22 +1,17 @@
-//! Elastic quotas (RULES.md, section 4, nos): which quota governs a pod, and which pods are over it.
+//! Elastic quotas (RULES.md, section 4, nos): which quota governs a pod.
 //!
-//! **Decides** the label of every running pod at every instant. What quotas lend and borrow is in
-//! `quota_ledger.rs`.
+//! **Decides** which quotas count, which of them governs each namespace, and so under which quota every running
+//! pod gets its label at every instant. Which pods are over their quota is in `quota_labels.rs`, what quotas
+//! lend and borrow in `quota_ledger.rs`.
 //!
-//! **Precedence of quotas** over a namespace: a composite quota wins over elastic ones; among equals the one
-//! set first (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose
-//! namespaces are governed by others, and a quota without namespaces, do not count: they are as if absent.
-//!
-//! **Precedence of pods** under a quota: creation (whole seconds), priority, gpu-memory, GPUs, cpu, memory,
-//! then namespace, name, uid. Requests add up in this order, and a pod is in-quota while every resource in
-//! `min` satisfies used <= min. Equality is in-quota; there is no back-filling. So the in-quota pods are the
-//! longest prefix whose sum stays within `min`, and one boundary says it all: a pod that starts or ends moves
-//! the boundary, usually by one.
+//! **Precedence** over a namespace: a composite quota wins over elastic ones; among equals the one set first
+//! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose namespaces
+//! are governed by others, and a quota without namespaces, do not count: they are as if absent.
 //!
 //! **Interval ends**: labels are those of what runs after all steps of an instant, and hold from that instant
 //! on.
 //!
-//! **Rounding**: none; amounts are whole bytes and thousandths.
+//! **Rounding**: none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,63 +19,14 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::event::{QuotaKind, QuotaSet};
 use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
-use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
-use prorata_schemas::rows::QuotaState;
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
-use crate::rules::quota_ledger::{ClusterLedger, QuotaLevels};
+use crate::rules::quota_labels::{GoverningQuota, PodRank};
+use crate::rules::quota_ledger::ClusterLedger;
 use crate::timeline::slices::Label;
 use crate::timeline::spec::PodSpec;
 use crate::timeline::state::{QuotaKey, SavedQuota};
-
-/// Place of a pod in the order of its quota: its fields sort as they stand.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PodRank {
-    created_at_second: i64,
-    priority: i32,
-    gpu_memory: u128,
-    gpus: u128,
-    cpu: u128,
-    memory: u128,
-    namespace: Text,
-    pod_name: Text,
-    uid: PodUid,
-}
-
-impl PodRank {
-    pub(crate) fn of(spec: &PodSpec) -> Self {
-        let pod = &spec.description;
-        Self {
-            created_at_second: pod.created_at.seconds(),
-            priority: pod.priority,
-            gpu_memory: spec.gpu_memory,
-            gpus: spec.quota_amount(NVIDIA_GPU),
-            cpu: spec.quota_amount(CPU),
-            memory: spec.quota_amount(MEMORY),
-            namespace: pod.namespace.clone(),
-            pod_name: pod.pod_name.clone(),
-            uid: pod.pod_uid.clone(),
-        }
-    }
-}
-
-/// A quota that counts, with the pods that it governs.
-#[derive(Debug)]
-struct GoverningQuota {
-    key: Arc<QuotaKey>,
-    description: Arc<QuotaSet>,
-    /// Resources of `min`, with their amounts. All other amounts are in this order.
-    min: Vec<(Text, u128)>,
-    pods: BTreeMap<PodRank, Vec<u128>>,
-    /// The first over-quota pod.
-    boundary: Option<PodRank>,
-    /// What the pods before the boundary request.
-    in_quota: Vec<u128>,
-    /// What all its pods request.
-    used: Vec<u128>,
-    over_pods: u64,
-}
 
 /// The quotas of one cluster that count.
 #[derive(Debug, Default)]
@@ -105,127 +51,6 @@ pub(crate) struct Quotas {
     moved: BTreeSet<ClusterId>,
     /// Labels decided in this instant.
     labels: BTreeMap<PodUid, Option<Label>>,
-}
-
-impl GoverningQuota {
-    fn new(key: Arc<QuotaKey>, description: Arc<QuotaSet>) -> Self {
-        let min: Vec<(Text, u128)> =
-            description.min.iter().map(|(name, quantity)| (name.clone(), quantity.amount)).collect();
-        let zeros = vec![0; min.len()];
-        Self {
-            key,
-            description,
-            min,
-            pods: BTreeMap::new(),
-            boundary: None,
-            in_quota: zeros.clone(),
-            used: zeros,
-            over_pods: 0,
-        }
-    }
-
-    fn within_min(&self) -> bool {
-        self.in_quota.iter().zip(&self.min).all(|(sum, (_, min))| sum <= min)
-    }
-
-    fn is_in(&self, rank: &PodRank) -> bool {
-        self.boundary.as_ref().is_none_or(|boundary| rank < boundary)
-    }
-
-    fn insert(
-        &mut self,
-        rank: PodRank,
-        spec: &PodSpec,
-        changed: &mut BTreeSet<PodRank>,
-    ) -> Result<(), EngineError> {
-        let amounts: Vec<u128> = self.min.iter().map(|(name, _)| spec.quota_amount(name)).collect();
-        for ((used, amount), (resource, _)) in self.used.iter_mut().zip(&amounts).zip(&self.min) {
-            let overflow =
-                || EngineError::Quota { quota: self.key.1.to_string(), resource: resource.to_string() };
-            *used = used.checked_add(*amount).ok_or_else(overflow)?;
-        }
-        changed.insert(rank.clone());
-        let is_in = self.is_in(&rank);
-        if is_in {
-            add(&mut self.in_quota, &amounts);
-        } else {
-            self.over_pods += 1;
-        }
-        self.pods.insert(rank, amounts);
-        if is_in {
-            self.shrink(changed);
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, rank: &PodRank, changed: &mut BTreeSet<PodRank>) {
-        let is_in = self.is_in(rank);
-        let Some(amounts) = self.pods.remove(rank) else { return };
-        changed.remove(rank);
-        subtract(&mut self.used, &amounts);
-        if is_in {
-            subtract(&mut self.in_quota, &amounts);
-        } else {
-            self.over_pods -= 1;
-            if self.boundary.as_ref() == Some(rank) {
-                let next = self.pods.range(rank.clone()..).next();
-                self.boundary = next.map(|(next, _)| next.clone());
-            }
-        }
-        self.grow(changed);
-    }
-
-    /// Moves the boundary down until the prefix is within `min`.
-    fn shrink(&mut self, changed: &mut BTreeSet<PodRank>) {
-        while !self.within_min() {
-            let last = match &self.boundary {
-                Some(boundary) => self.pods.range(..boundary.clone()).next_back(),
-                None => self.pods.last_key_value(),
-            };
-            let Some((rank, amounts)) = last else { return };
-            let (rank, amounts) = (rank.clone(), amounts.clone());
-            subtract(&mut self.in_quota, &amounts);
-            self.over_pods += 1;
-            changed.insert(rank.clone());
-            self.boundary = Some(rank);
-        }
-    }
-
-    /// Moves the boundary up while the next pod fits.
-    fn grow(&mut self, changed: &mut BTreeSet<PodRank>) {
-        while let Some(boundary) = self.boundary.clone() {
-            let Some(amounts) = self.pods.get(&boundary).cloned() else { return };
-            add(&mut self.in_quota, &amounts);
-            if !self.within_min() {
-                subtract(&mut self.in_quota, &amounts);
-                return;
-            }
-            self.over_pods -= 1;
-            changed.insert(boundary.clone());
-            let above = (std::ops::Bound::Excluded(&boundary), std::ops::Bound::Unbounded);
-            self.boundary = self.pods.range(above).next().map(|(next, _)| next.clone());
-        }
-    }
-
-    fn label(&self, rank: &PodRank) -> Label {
-        let state = if self.is_in(rank) { QuotaState::InQuota } else { QuotaState::OverQuota };
-        Label { quota: self.key.clone(), state }
-    }
-
-    fn labels(&self, changed: &BTreeSet<PodRank>) -> BTreeMap<PodUid, Option<Label>> {
-        changed.iter().map(|rank| (rank.uid.clone(), Some(self.label(rank)))).collect()
-    }
-
-    fn levels(&self) -> QuotaLevels {
-        QuotaLevels {
-            key: self.key.clone(),
-            description: self.description.clone(),
-            min: self.min.clone(),
-            used: self.used.clone(),
-            in_quota: self.in_quota.clone(),
-            over_pods: self.over_pods,
-        }
-    }
 }
 
 impl Quotas {
@@ -393,18 +218,4 @@ impl Quotas {
 
 fn namespace_of(spec: &PodSpec) -> Namespace {
     (spec.description.cluster_id.clone(), spec.description.namespace.clone())
-}
-
-/// Adds to what the in-quota pods request: a part of what all request, so it stays below 128 bits.
-fn add(sums: &mut [u128], amounts: &[u128]) {
-    for (sum, amount) in sums.iter_mut().zip(amounts) {
-        *sum += amount;
-    }
-}
-
-/// Takes a pod's amounts from sums that hold them.
-fn subtract(sums: &mut [u128], amounts: &[u128]) {
-    for (sum, amount) in sums.iter_mut().zip(amounts) {
-        *sum -= amount;
-    }
 }
