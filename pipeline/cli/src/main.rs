@@ -1,7 +1,7 @@
 //! The program: arguments in; an exit code, and one message if something is wrong, out.
 //!
-//! Read `commands` first; `wiring` builds what they run on, `config` is what is configured, `operations` what a worker
-//! serves over HTTP, `report` what is printed.
+//! Read `commands` first; `wiring` builds what they run on, `config` is what is configured, `operations` what
+//! a worker serves over HTTP, `report` what is printed.
 
 mod commands;
 mod config;
@@ -24,8 +24,8 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// From Kubernetes and cloud events to the hourly cost of every pod.
 ///
-/// Exit codes: 0 done, 1 stopped for a reason that it names, or an internal error, 2 wrong usage or configuration,
-/// 3 done but some input was dead-lettered, 4 storage, Kafka or registry unavailable.
+/// Exit codes: 0 done, 1 stopped for a reason that it names, or an internal error, 2 wrong usage or
+/// configuration, 3 done but some input was dead-lettered, 4 storage, Kafka or registry unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {

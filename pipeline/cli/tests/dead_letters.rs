@@ -154,7 +154,9 @@ fn a_backfills_own_letters_are_listed_and_say_which_file_to_mend() {
     assert_eq!(code(&output), 3);
     let told = text(&output);
     assert!(told.contains("1 still fail: malformed 1."), "{told}");
-    assert!(told.contains("mend 'folder/garbage.avro' where it came from, and fold it again with 'prorata backfill --events'"), "{told}");
+    let remedy = "mend 'folder/garbage.avro' where it came from, and fold it again with 'prorata \
+                  backfill --events'";
+    assert!(told.contains(remedy), "{told}");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use prorata_schemas::Text;
 use prorata_worker::source::SourceError;
+use prorata_worker::stream::WorkerOptions;
 
 use crate::Secret;
 
@@ -128,14 +130,15 @@ pub struct KafkaSettings {
 impl KafkaSettings {
     /// Settings with the defaults of the configuration.
     pub fn new(connection: Connection, topics: Vec<String>, group: impl Into<String>) -> Self {
+        let worker = WorkerOptions::new(Text::default());
         Self {
             connection,
             topics,
             group: group.into(),
             instance: None,
             session_timeout: Duration::from_secs(45),
-            revoke_timeout: Duration::from_secs(30),
-            queue_bytes: 64 << 20,
+            revoke_timeout: worker.drain_timeout,
+            queue_bytes: worker.queue_bytes,
             end_every: Duration::from_secs(3),
         }
     }

@@ -1,4 +1,5 @@
-//! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`, printed or registered.
+//! `prorata schemas`: the Avro schemas of the events, as they are in `schemas/events/`, printed or
+//! registered.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,8 +22,8 @@ pub struct SchemasArgs {
     pub event: Option<String>,
     /// Register the schemas at this base URL of Confluent's API, and print their ids
     ///
-    /// Subjects are the names of the records, such as prorata.events.PodStarted: many records share a topic, so
-    /// producers must use RecordNameStrategy. Registering again changes nothing and prints the same ids.
+    /// Subjects are the names of the records, such as prorata.events.PodStarted: many records share a topic,
+    /// so producers must use RecordNameStrategy. Registering again changes nothing and prints the same ids.
     #[arg(long, value_name = "URL")]
     pub register: Option<String>,
     /// Configuration file, for credentials and certificates in its section `registry`

@@ -1,7 +1,7 @@
 //! Configuration: defaults, then one YAML file, then `PRORATA_SECTION__KEY` from the environment.
 //!
-//! `deploy/prorata.yaml` documents every key. Defaults are those of the crates that use the values. Unknown keys are
-//! errors, with the key that was probably meant.
+//! `deploy/prorata.yaml` documents every key. Defaults are those of the crates that use the values. Unknown
+//! keys are errors, with the key that was probably meant.
 
 mod duration;
 mod environment;

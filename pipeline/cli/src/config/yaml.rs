@@ -1,7 +1,7 @@
 //! The YAML file as a provider of configuration values.
 //!
-//! Files are small and written by people, so limits are low: nesting, aliases and size cannot exhaust memory or the
-//! stack. Duplicate keys are errors; a merge key (`<<`) is an unknown key.
+//! Files are small and written by people, so limits are low: nesting, aliases and size cannot exhaust memory
+//! or the stack. Duplicate keys are errors; a merge key (`<<`) is an unknown key.
 
 use figment::value::{Dict, Map};
 use figment::{Metadata, Profile, Provider};
@@ -51,7 +51,10 @@ fn limits() -> Options {
             max_events: 2 * VALUES_MAX,
             max_documents: 1,
         },
-        alias_limits: alias_limits! { max_total_replayed_events: VALUES_MAX, max_replay_stack_depth: DEPTH_MAX },
+        alias_limits: alias_limits! {
+            max_total_replayed_events: VALUES_MAX,
+            max_replay_stack_depth: DEPTH_MAX,
+        },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
         merge_keys: serde_saphyr::options::MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,

@@ -1,8 +1,7 @@
-//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` beside this file lists them, and a
-//! test compares.
+//! The worker's metrics for Prometheus, in OpenMetrics text. `README.md` in this folder lists them; a test
+//! compares.
 //!
-//! Labels are bounded: shards of the root, configured topics, our event types and reasons. No organization
-//! ever is one.
+//! Labels are bounded: shards of the root, configured topics, event types and reasons, never organizations.
 
 use std::fmt;
 
@@ -18,7 +17,7 @@ use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, ShardStatus
 
 use super::view::Snapshot;
 
-/// Every name begins with it.
+/// Prefix of every name.
 const PREFIX: &str = "prorata";
 
 type Labels = Vec<(&'static str, String)>;
@@ -50,7 +49,7 @@ impl Snapshot {
         info.encode_info(&version)?;
         let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
         let status = &self.status;
-        let ready = "1 when the group has assigned, all shards are loaded and the worker does not stop";
+        let ready = "1 when the group has assigned shards, all are loaded, and the worker is not stopping";
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
         let waiting = "1 while the worker waits for a dependency that is down; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
@@ -58,7 +57,7 @@ impl Snapshot {
                     by itself; permission, missing and invalid need a person";
         out.gauge("waiting_for", help, None, self.waits())?;
         let tick =
-            "Time since the worker's loop last came round, or storage last answered it; /livez judges by it";
+            "Time since the last iteration of the worker's loop or response of storage; /livez judges by it";
         out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
         let loaded = self.loaded();
         let states = [("loaded", loaded), ("loading", status.shards.len() - loaded)];
@@ -90,15 +89,14 @@ impl Snapshot {
         out.gauge("checkpoint_age", help, seconds(), age(|shard| shard.checkpoint_at))?;
         let help = "Time since the tables were last known to be equal to the shard's checkpoint";
         out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at))?;
-        let help = "Time since the start of the shard's oldest hour with events that is not closed; none: no \
-                    such hour";
+        let help = "Time since the start of the shard's oldest open hour with events; no sample without one";
         out.gauge(
             "oldest_open_hour_age",
             help,
             seconds(),
             age(|shard| shard.oldest_open_hour.map(|hour| hour.start())),
         )?;
-        let help = "End of the last hour that the shard closed, in Unix time";
+        let help = "End of the last closed hour of the shard, in Unix time";
         out.gauge(
             "closed_through_timestamp",
             help,
@@ -124,7 +122,7 @@ impl Snapshot {
         out.gauge("open_events", help, bytes(), self.by_shard(|shard| Some(shard.open_bytes as f64)))?;
         let help = "Organizations in the shard's state";
         out.gauge("organizations", help, None, self.by_shard(|shard| Some(shard.organizations as f64)))?;
-        let help = "1 while closed hours of the shard wait to be folded again";
+        let help = "1 while closed hours of the shard wait to be recomputed";
         let dirty = |shard: &ShardStatus| Some(f64::from(u8::from(shard.dirty_from.is_some())));
         out.gauge("dirty", help, None, self.by_shard(dirty))
     }
@@ -135,42 +133,34 @@ impl Snapshot {
             let count = counts.events.get(&kind).copied().unwrap_or_default();
             (vec![("event", kind.name().to_owned())], count)
         });
-        out.counter("events", "Events taken, by type", events)?;
+        out.counter("events", "Events accepted, by type", events)?;
         let letters = Reason::ALL.map(|reason| {
             let count = counts.dead_letters.get(&reason).copied().unwrap_or_default();
             (vec![("reason", reason.code().to_owned())], count)
         });
         out.counter("dead_letters", "Messages that could not become events, by reason", letters)?;
         let plain: [(&str, &str, u64); 9] = [
-            (
-                "late_events",
-                "Events that came after their hour had closed, without those known already",
-                counts.late_events,
-            ),
+            ("late_events", "New events that arrived after their hour had closed", counts.late_events),
             (
                 "late_duplicates",
-                "Events of closed hours that the archive held already",
+                "Events of closed hours that the archive had already",
                 counts.late_duplicates,
             ),
             ("hours_closed", "Hours closed, once per shard", counts.closed_hours),
             (
                 "hours_restated",
-                "Hours folded again whose rows changed, once per shard",
+                "Hours whose rows changed when they were recomputed, once per shard",
                 counts.restated_hours,
             ),
             ("checkpoints", "Checkpoints decided", counts.checkpoints),
             ("commits", "Commits to tables", counts.commits),
             (
                 "conflicts",
-                "Checkpoints that another owner had decided, and shards that a table's log fenced",
+                "Checkpoints that another owner decided first, and shards that a table's log fenced",
                 counts.conflicts,
             ),
             ("rebalances", "Assignments and revocations by the consumer group", counts.rebalances),
-            (
-                "retries",
-                "Failures of storage, Kafka or the schema registry that were tried again",
-                counts.retries,
-            ),
+            ("retries", "Retries after failures of storage, Kafka or the schema registry", counts.retries),
         ];
         for (name, help, count) in plain {
             out.counter(name, help, [(Labels::new(), count)])?;
@@ -188,7 +178,7 @@ impl Snapshot {
         )?;
         out.histogram(
             "publish_duration",
-            "Time to make the tables equal to decided checkpoints",
+            "Time to publish decided checkpoints to the tables",
             &counts.publish,
         )
     }

@@ -1,8 +1,7 @@
-//! Where a worker answers probes, Prometheus and people: `/livez`, `/readyz`, `/metrics` and `/status` on one
-//! port.
+//! HTTP endpoints of a worker, for probes, Prometheus and people: `/livez`, `/readyz`, `/metrics`, `/status`.
 //!
-//! Everything is told from [`Status`], which is copied and let go at once; nothing here waits for storage,
-//! Kafka or the worker, so that a dependency that is down never makes the worker look dead.
+//! Every response is made from a copy of [`Status`]. Nothing here waits for storage, Kafka or the worker, so a
+//! dependency that is down never makes the worker look dead.
 
 mod metrics;
 mod page;
@@ -37,8 +36,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Longer than one call to an object store takes that does not answer: its client asks again for three
-/// minutes.
+/// Longer than one call to an object store that does not respond: its client retries for three minutes.
 const LIVE_WITHIN: Duration = Duration::from_secs(300);
 
 /// When a worker counts as dead.

@@ -127,7 +127,7 @@ fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     let rows = [
         ("Waits for", status.waits_for().unwrap_or_else(|| "nothing".to_owned())),
         ("Last hour closed by all shards", or_none(snapshot.closed_through().map(hour))),
-        ("Waits to be folded again from", or_none(snapshot.dirty_from().map(hour))),
+        ("Waits to be recomputed from", or_none(snapshot.dirty_from().map(hour))),
         ("Largest lag", or_none(snapshot.lag_max().map(duration))),
         ("Shards loaded", format!("{} of {}", snapshot.loaded(), status.shards.len())),
     ];
@@ -142,7 +142,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     out.write_str(
         "<h2>Shards</h2>\n<table>\n<tr><th class=\"n\">Shard</th><th>State</th><th>Watermark</th>",
     )?;
-    out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Folded again from</th>")?;
+    out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Recomputed from</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",
@@ -284,7 +284,7 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Text that is no markup, whatever is in it.
+/// Text without markup.
 struct Escaped<T>(T);
 
 impl<T: AsRef<str>> Display for Escaped<T> {

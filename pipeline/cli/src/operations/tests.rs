@@ -85,17 +85,17 @@ fn sample(text: &str, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_worker_lives_while_its_loop_comes_round() {
+async fn a_worker_is_live_while_its_loop_iterates() {
     let status = working();
     let answer = ask(&status, "/livez").await;
     assert_eq!((answer.code, &*answer.kind), (200, TEXT));
-    assert_eq!(answer.body, "live: the worker's loop came round 0 s ago, or storage answered it\n");
+    assert_eq!(answer.body, "live: the worker's loop iterated or storage responded 0 s ago\n");
     let strict = Limits { live_within: Duration::ZERO };
     let answer = ask_with(&status, strict, "/livez", None).await;
     assert_eq!(answer.code, 503);
     assert_eq!(
         answer.body,
-        "not live: the worker's loop came round 0 s ago, or storage answered it; 0 s is the limit\n"
+        "not live: the worker's loop iterated or storage responded 0 s ago; 0 s is the limit\n"
     );
 }
 
@@ -105,7 +105,7 @@ async fn a_worker_may_take_its_time_before_the_first_round_but_not_for_ever() {
     assert_eq!(ask(&status, "/livez").await.code, 200);
     let answer = ask_with(&status, Limits { live_within: Duration::ZERO }, "/livez", None).await;
     assert_eq!(answer.code, 503);
-    assert!(answer.body.contains("has not come round in the 0 s since the start"), "{}", answer.body);
+    assert!(answer.body.contains("has not started in the 0 s since the start"), "{}", answer.body);
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn the_page_is_for_people_and_escapes_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_page_is_json_for_who_asks_for_it() {
+async fn the_page_is_json_on_request() {
     let status = working();
     for (path, accept) in [
         ("/status?format=json", None),
@@ -314,10 +314,7 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(
-        answer.ends_with("live: the worker's loop came round 0 s ago, or storage answered it\n"),
-        "{answer}"
-    );
+    assert!(answer.ends_with("live: the worker's loop iterated or storage responded 0 s ago\n"), "{answer}");
     // A client that never finishes its request does not keep the worker from stopping.
     let mut hanging = TcpStream::connect(serving.address).await.unwrap();
     hanging.write_all(b"GET /livez HT").await.unwrap();
@@ -363,7 +360,7 @@ async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_listen_the_sentence_says_how_to_mend_it() {
+async fn an_address_that_cannot_be_used_is_an_error_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let holder = TcpListener::bind(taken).await.unwrap();
     for (listen, sentence) in [

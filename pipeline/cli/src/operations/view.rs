@@ -14,7 +14,7 @@ pub(super) struct Snapshot {
     pub status: WorkerStatus,
     /// The wall clock's time then.
     pub now: Timestamp,
-    /// How long ago the loop last came round, or storage answered; before the first time, since the server
+    /// Time since the last iteration of the loop or response of storage; before the first, since the server
     /// started.
     pub tick_age: Duration,
     limits: Limits,
@@ -26,13 +26,12 @@ impl Snapshot {
         Self { status, now, tick_age, limits }
     }
 
-    /// Whether the loop comes round. Its dependencies do not matter, but for how long one call to storage may
-    /// take.
+    /// Whether the loop iterates. Dependencies do not matter, except that one call to storage may take too long.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
         let since = match self.status.ticked {
-            Some(_) => format!("the worker's loop came round {age} s ago, or storage answered it"),
-            None => format!("the worker's loop has not come round in the {age} s since the start"),
+            Some(_) => format!("the worker's loop iterated or storage responded {age} s ago"),
+            None => format!("the worker's loop has not started in the {age} s since the start"),
         };
         if self.tick_age <= limit {
             Ok(format!("live: {since}"))
@@ -64,7 +63,7 @@ impl Snapshot {
         self.status.shards.values().filter(|shard| shard.loaded).count()
     }
 
-    /// Seconds from `then` to now; 0 for what lies ahead of the clock.
+    /// Seconds from `then` to now; 0 for times after now.
     pub(super) fn age_seconds(&self, then: Timestamp) -> f64 {
         seconds(self.now.0.saturating_sub(then.0).max(0))
     }
@@ -87,7 +86,7 @@ impl Snapshot {
         loaded.map(|shard| shard.closed_through).min().flatten()
     }
 
-    /// The first hour that waits to be folded again, over all shards.
+    /// The first hour that waits to be recomputed, over all shards.
     pub(super) fn dirty_from(&self) -> Option<Hour> {
         self.status.shards.values().filter_map(|shard| shard.dirty_from).min()
     }

@@ -96,7 +96,8 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
         let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
         writeln!(
             out,
-            "Events of {hours} later hours, {first} to {last}, wait in the archive unclosed; --to {last} closes them."
+            "Events of {hours} later hours, {first} to {last}, wait in the archive unclosed; --to {last} \
+             closes them."
         )?;
     }
     if outcome.hours_restated > 0 {

@@ -29,7 +29,7 @@ struct Example {
     origin: String,
     /// The message's timestamp.
     time: Option<String>,
-    sentence: String,
+    message: String,
 }
 
 impl Listing {
@@ -44,7 +44,7 @@ impl Listing {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
                 time: time(&letter.letter.origin),
-                sentence: rejected.reject.sentence.clone(),
+                message: rejected.reject.sentence.clone(),
             });
         }
     }
@@ -82,9 +82,9 @@ impl Report<'_> {
     /// One JSON document.
     pub fn json(&self) -> serde_json::Result<String> {
         let reasons = self.listing.0.iter().map(|(reason, counted)| {
-            let examples = counted.examples.iter().map(
-                |example| json!({ "origin": example.origin, "time": example.time, "sentence": example.sentence }),
-            );
+            let examples = counted.examples.iter().map(|example| {
+                json!({ "origin": example.origin, "time": example.time, "sentence": example.message })
+            });
             let counted = json!({
                 "letters": counted.letters,
                 "replayed_before": counted.replayed,
@@ -134,9 +134,9 @@ impl Report<'_> {
                 continue;
             }
             writeln!(out, "\n{reason}: {left}")?;
-            for Example { origin, time, sentence } in &counted.examples {
+            for Example { origin, time, message } in &counted.examples {
                 let time = time.as_ref().map_or(String::new(), |time| format!(", {time}"));
-                writeln!(out, "  {}{time}: {}", plain(origin), plain(sentence))?;
+                writeln!(out, "  {}{time}: {}", plain(origin), plain(message))?;
             }
             write_more(out, left, counted.examples.len())?;
         }
@@ -247,8 +247,8 @@ mod tests {
         );
         assert!(
             text.contains(
-                "\nmalformed: 1\n  topic pods, partition 3, offset 17, 2025-11-20T13:00:00.000000Z: bell\u{fffd} and \
-                 \u{fffd}[2J\n"
+                "\nmalformed: 1\n  topic pods, partition 3, offset 17, 2025-11-20T13:00:00.000000Z: \
+                 bell\u{fffd} and \u{fffd}[2J\n"
             ),
             "{text}"
         );

@@ -1,4 +1,5 @@
-//! Wiring: the real ports, runtimes and clients, as the configuration describes them. Every command takes them here.
+//! Wiring: the real ports, runtimes and clients, as the configuration describes them. Every command takes
+//! them here.
 
 pub mod kafka;
 pub mod registry;
@@ -17,7 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 
-/// A runtime with this many threads (0: one per core), and their number. Rayon gets as many for folding and encoding.
+/// A runtime with this many threads (0: one per core), and their number. Rayon gets as many for folding and
+/// encoding.
 ///
 /// # Errors
 /// When threads cannot be started.

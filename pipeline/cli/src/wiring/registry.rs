@@ -9,8 +9,8 @@ use prorata_worker::source::MessageDecoder;
 use crate::config::{self, RegistryConfig};
 use crate::failure::Failure;
 
-/// A client of the configured registry; nothing is sent yet. `None` without a URL: messages are in single-object
-/// encoding.
+/// A client of the configured registry; nothing is sent yet. `None` without a URL: messages are in
+/// single-object encoding.
 ///
 /// # Errors
 /// When a setting is wrong, or a file that it names cannot be read.

@@ -26,8 +26,8 @@ use crate::wiring::{self, kafka, registry};
 pub struct KafkaArgs {
     /// Configuration file: its sections `kafka` and `registry` name the brokers and how to log in
     ///
-    /// With `registry.url`, the schemas are registered there and messages are in Confluent's wire format; otherwise
-    /// they are in Avro single-object encoding.
+    /// With `registry.url`, the schemas are registered there and messages are in Confluent's wire format;
+    /// otherwise they are in Avro single-object encoding.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Brokers as host:port, separated by commas; by default kafka.bootstrap_servers
@@ -35,13 +35,14 @@ pub struct KafkaArgs {
     pub bootstrap_servers: Option<String>,
     /// Topic to send to, which must exist; by default the first of kafka.topics. May be given several times
     ///
-    /// With several topics, event type number i goes to topic number i modulo their count. Both are counted from 0;
-    /// types are in the order of `prorata schemas`. Message keys are organizations: with the same number of partitions
-    /// in all topics, an organization has the same partition number everywhere.
+    /// With several topics, event type number i goes to topic number i modulo their count. Both are counted
+    /// from 0; types are in the order of `prorata schemas`. Message keys are organizations: with the same
+    /// number of partitions in all topics, an organization has the same partition number everywhere.
     #[arg(long, value_name = "NAME")]
     pub topic: Vec<String>,
     /// Most events to send in a second; by default no limit
-    #[arg(long, value_name = "EVENTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "EVENTS_PER_SECOND")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,
 }
 
@@ -113,8 +114,8 @@ fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     Ok(topics)
 }
 
-/// Checks what a producer learns only after its messages have waited: that brokers accept the login and have the
-/// topics. Also that an organization has the same partition number in all topics, which readers require.
+/// Checks what a producer learns only after its messages have waited: that brokers accept the login and have
+/// the topics. Also that an organization has the same partition number in all topics, which readers require.
 fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
     let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
     let partitions = prorata_connectors::kafka::partitions(connection, &names).map_err(kafka::failure)?;
@@ -129,13 +130,14 @@ fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failur
     match counts.find(|(_, other)| *other != count) {
         None => Ok(()),
         Some((topic, other)) => Err(Failure::usage(format!(
-            "topic {first} has {count} partitions and {topic} has {other}: give all topics the same number, so that \
-             an organization has one partition number"
+            "topic {first} has {count} partitions and {topic} has {other}: give all topics the same number, \
+             so that an organization has one partition number"
         ))),
     }
 }
 
-/// Encodes messages in the wire format that readers expect. With a registry, schemas are registered there first.
+/// Encodes messages in the wire format that readers expect. With a registry, schemas are registered there
+/// first.
 fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     let Some(registry) = registry::open(&config.registry)? else {
         return Ok(MessageEncoder::single_object());
