@@ -1,13 +1,16 @@
 //! The accounting rules, pure: the events of an hour and the state at its start give its rows and the state
-//! at its end.
+//! at its end. RULES.md says what they mean; the comments cite its sections.
 //!
 //! ```text
-//! events ─ order ─► timeline ─► slices ─► rules ─► drafts ─► rounded rows
-//!                  (matching,  (spans in  (split, reservation,  (largest
-//!                   cover,      which      commitment, quota,    remainder)
-//!                   labels)     nothing    pool)
-//!                               changes)
+//! events ─ order ─► timeline ──► slices ──► rows ─────► drafts ──► rounded rows ─► tables
+//!                   (matching,   (spans in  (split,     (exact     (largest        (usage and
+//!                    coverage,    which      charges)    costs)     remainder)      totals)
+//!                    labels)      nothing
+//!                                 changes)
 //! ```
+//! Read `close_hour` first, then `timeline/mod.rs`, `timeline/slices.rs`, a file of `rules/` and its section,
+//! and `rows/mod.rs`.
+//!
 //! No clock, no I/O, no threads, no randomness, no floats, no order that depends on hashing. Arrival order
 //! never matters, and cutting a run at any hour and going on from the state gives the same rows.
 
@@ -42,10 +45,10 @@ pub const MEANING: u32 = 1;
 
 /// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour,
 /// in any order, duplicates included. Hours follow one another without gaps, from that of the organization's
-/// first event.
+/// first event (RULES.md, section 7).
 ///
 /// # Errors
-/// When an amount does not fit its column or costs do not add up; never because of what events say.
+/// When an amount does not fit its column, or costs do not add up: see [`EngineError`].
 pub fn close_hour(
     state: State,
     hour: Hour,

@@ -1,4 +1,5 @@
-//! Valid events whose amounts pass every column: an hour of them is an error or exact, never a panic or a wrap.
+//! Valid events whose amounts pass every column: an hour of them is an error or exact, never a panic or a
+//! wrap.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -140,7 +141,8 @@ fn reservations_whose_sum_passes_its_column_are_an_error() {
 
 #[test]
 fn gpu_time_past_128_bits_is_shared_exactly() {
-    // 999,999 sevenths x 2^63 slices x 10^3 x 3.6 x 10^9 µs is near 2^122 for each pod: 200 of them pass 2^128.
+    // 999,999 sevenths x 2^63 slices x 10^3 x 3.6 x 10^9 µs is near 2^122 for each pod: 200 of them pass
+    // 2^128.
     let requests = || quantities(&[("nvidia.com/mig-999999g.1gb", "9223372036854775807")]);
     let pods = (0..200).map(|index| on_node(&format!("p{index:03}"), requests()));
     let tables = close(std::iter::once(node()).chain(pods).collect()).unwrap();
@@ -148,7 +150,8 @@ fn gpu_time_past_128_bits_is_shared_exactly() {
     let costs: Vec<i128> =
         rows.filter(|row| row.pod_uid.is_some()).map(|row| row.effective_cost.units()).collect();
     assert_eq!(costs.len(), 200);
-    // The pods share the GPUs alike; largest remainder leaves at most one unit of the last place between them.
+    // The pods share the GPUs alike; largest remainder leaves at most one unit of the last place between
+    // them.
     assert!(costs.iter().max().unwrap() - costs.iter().min().unwrap() <= 1);
     assert_eq!(tables.totals.allocated_cost.to_string(), "7");
 }

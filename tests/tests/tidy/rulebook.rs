@@ -9,8 +9,15 @@ use super::{assert_none, root, sources, texts};
 const RULES: &str = "pipeline/engine/RULES.md";
 
 /// The files of `pipeline/engine/src/rules/` and the section of the rule book that each implements.
-const RULE_FILES: &[(&str, u32)] =
-    &[("split", 1), ("reservation", 2), ("commitment", 3), ("quota", 4), ("quota_ledger", 4), ("pool", 5)];
+const RULE_FILES: &[(&str, u32)] = &[
+    ("split", 1),
+    ("reservation", 2),
+    ("commitment", 3),
+    ("quota", 4),
+    ("quota_labels", 4),
+    ("quota_ledger", 4),
+    ("pool", 5),
+];
 
 /// The numbers of the rule book's sections.
 fn sections() -> BTreeSet<u32> {

@@ -1,4 +1,5 @@
-//! Rows of a commitment itself (RULES.md, section 3): what it is bought for, and what of that reached no node.
+//! Rows of a commitment itself (RULES.md, section 3): what it is bought for, and what of that reached no
+//! node.
 
 use std::collections::BTreeMap;
 

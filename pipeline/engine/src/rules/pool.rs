@@ -124,8 +124,8 @@ impl PoolPricing {
     }
 }
 
-/// A pod's charge rates over a span in which its description and price stay: two where its eviction protection
-/// ends inside the span.
+/// A pod's charge rates over a span in which its description and price stay: two where its eviction
+/// protection ends inside the span.
 pub(crate) fn charges(pod: &PodStarted, span: Span, price: &PoolPrice, rules: &Rules) -> Vec<ChargeSpan> {
     let unprotected = hourly_charge(&price.price, PerGpu::of(pod));
     let factor = ratio(atoms(rules.eviction_protection_ratio), ATOMS_IN_ONE);

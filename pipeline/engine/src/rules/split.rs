@@ -1,4 +1,5 @@
-//! Node split (RULES.md, section 1): how the cost of a node divides over resources, price components and pods.
+//! Node split (RULES.md, section 1): how the cost of a node divides over resources, price components and
+//! pods.
 //!
 //! **Decides** which part of a node's cost each resource carries, which price component pays it, and which
 //! part of a resource each pod bears. It is AWS split cost allocation for accelerated instances.
