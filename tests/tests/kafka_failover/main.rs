@@ -9,6 +9,7 @@
 #[path = "../support/admin.rs"]
 mod admin;
 mod letters;
+mod processor;
 #[path = "../../../connectors/tests/kafka_mock/topic.rs"]
 mod topic;
 

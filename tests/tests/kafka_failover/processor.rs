@@ -1,0 +1,162 @@
+//! Processor time: on brokers that have just started, clients cost what they cost on brokers that run. Each
+//! test measures both in one run and compares them as a ratio, so that it holds on any machine.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use prorata_connectors::kafka::{Connection, KafkaDeadLetters, KafkaProducer, KafkaSettings, KafkaSource};
+use prorata_schemas::reject::Reject;
+use prorata_worker::ports::{DeadLetter, Origin, Rejected};
+use prorata_worker::source::{DeadLetterTopic, Source, Start};
+
+use super::{BROKERS, PATIENCE, admin, brokers, restart, signal, variable};
+
+/// Messages a second: few, so that the floor is mostly what a client costs by itself.
+const RATE: u32 = 173;
+
+/// For how long they are sent.
+const SPAN: Duration = Duration::from_secs(7);
+
+/// How much more a client may cost on brokers that have just started. An idempotent producer cost 45 times as
+/// much; reconnecting while brokers start costs less than the floor again.
+const RATIO_MAX: u64 = 5;
+
+/// Takes this process's processor time from its making on.
+struct Watch(u64, Instant);
+
+impl Watch {
+    fn start() -> Self {
+        Self(processor_ticks(), Instant::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.1.elapsed()
+    }
+
+    /// Clock ticks of processor time in an hour at this rate: brokers that start make some runs longer.
+    fn hourly_ticks(&self) -> u64 {
+        let millis = u64::try_from(self.elapsed().as_millis()).unwrap();
+        (processor_ticks() - self.0) * 3_600_000 / millis
+    }
+}
+
+/// Processor time of this process in clock ticks, ended threads included.
+fn processor_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// Kills all brokers, waits, and starts them again; they take seconds until they answer.
+fn restart_all(pause: Duration) {
+    let brokers = brokers();
+    brokers.iter().for_each(|broker| signal(broker, "-KILL"));
+    std::thread::sleep(pause);
+    brokers.iter().for_each(restart);
+}
+
+fn assert_ratio(what: &str, floor: u64, cost: u64) {
+    println!("{what}: {cost} ticks an hour on brokers that have just started, {floor} on brokers that run");
+    assert!(floor > 0, "the kernel counted nothing");
+    assert!(
+        cost <= RATIO_MAX * floor,
+        "{what}: {cost} ticks an hour are more than {RATIO_MAX} times {floor}"
+    );
+}
+
+/// Sends with a producer of its own, used at once. Returns what it cost.
+fn send_with_a_new_producer() -> u64 {
+    let watch = Watch::start();
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    let producer = KafkaProducer::new(&connection, PATIENCE).unwrap();
+    for number in 0_u32.. {
+        let due = Duration::from_secs(1) * number / RATE;
+        if due >= SPAN {
+            break;
+        }
+        std::thread::sleep(due.saturating_sub(watch.elapsed()));
+        producer.send("processor", &number.to_be_bytes(), b"value").unwrap();
+    }
+    producer.flush().unwrap();
+    watch.hourly_ticks()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_costs_no_more_while_brokers_have_just_started() {
+    let _alone = BROKERS.lock().await;
+    admin::create_topics(&variable("PRORATA_TEST_KAFKA"), &["processor"], 6, 3).await;
+    let measured = tokio::task::spawn_blocking(|| {
+        // The first use of brokers that may themselves be new is no floor.
+        let first = send_with_a_new_producer();
+        let floor = send_with_a_new_producer();
+        restart_all(Duration::ZERO);
+        (first, floor, send_with_a_new_producer())
+    });
+    let (first, floor, cost) = measured.await.unwrap();
+    assert_ratio("a producer, first use", floor, first);
+    assert_ratio("a producer", floor, cost);
+}
+
+/// Sends dead letters one by one; those that brokers do not take in time are sent again. Returns what it cost.
+async fn send_dead_letters(topic: &KafkaDeadLetters) -> u64 {
+    let letter = DeadLetter {
+        origin: Origin::File { path: "file".into(), position: None },
+        rejected: Rejected { reject: Reject::malformed("no event"), bytes: b"no event".to_vec() },
+    };
+    let watch = Watch::start();
+    let mut delivered = false;
+    while watch.elapsed() < SPAN || !delivered {
+        assert!(watch.elapsed() < PATIENCE, "no dead letter is delivered");
+        delivered = topic.send(std::slice::from_ref(&letter)).await.is_ok();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    watch.hourly_ticks()
+}
+
+/// Polls for a while. Returns what it cost.
+async fn poll_for(source: &mut KafkaSource, span: Duration) -> u64 {
+    let watch = Watch::start();
+    while watch.elapsed() < span {
+        // While brokers start, they are unavailable.
+        drop(source.poll(Duration::from_millis(100)).await);
+    }
+    watch.hourly_ticks()
+}
+
+/// Polls until something comes that is no error.
+async fn poll_until_answered(source: &mut KafkaSource) {
+    let begun = Instant::now();
+    while !source.poll(Duration::from_millis(100)).await.is_ok_and(|signals| !signals.is_empty()) {
+        assert!(begun.elapsed() < PATIENCE, "the source brings nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_and_a_source_cost_no_more_after_an_outage() {
+    let _alone = BROKERS.lock().await;
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    admin::create_topics(&connection.brokers, &["outage", "outage-letters"], 6, 3).await;
+    let letters = KafkaDeadLetters::connect(connection.clone(), "outage-letters").await.unwrap();
+    let settings = KafkaSettings::new(connection, vec!["outage".into()], "outage");
+    let mut source = KafkaSource::connect(settings).await.unwrap();
+    poll_until_answered(&mut source).await;
+    for shard in 0..6 {
+        source.start(shard, BTreeMap::from([("outage".into(), Start::At(0))])).await.unwrap();
+    }
+    poll_for(&mut source, SPAN).await;
+    let floor = poll_for(&mut source, SPAN).await;
+    let letters_floor = send_dead_letters(&letters).await;
+    let outage = Duration::from_secs(20);
+    let down = tokio::task::spawn_blocking(move || restart_all(outage));
+    let during = poll_for(&mut source, outage).await;
+    down.await.unwrap();
+    let letters_cost = send_dead_letters(&letters).await;
+    let letters_after = send_dead_letters(&letters).await;
+    poll_for(&mut source, SPAN).await;
+    let cost = poll_for(&mut source, SPAN).await;
+    assert_ratio("a source without brokers", floor, during);
+    assert_ratio("a source after an outage", floor, cost);
+    assert_ratio("dead letters while brokers start", letters_floor, letters_cost);
+    assert_ratio("dead letters after an outage", letters_floor, letters_after);
+    source.close().await;
+}
