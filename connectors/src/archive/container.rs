@@ -13,8 +13,13 @@ use sha2::{Digest, Sha256};
 use super::codec::{BLOCK_BYTES_MAX, Codec};
 use super::source::Source;
 
-/// Name of the schema's SHA-256 in the header of our own files.
-const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256";
+/// Key of the schema's SHA-256 in the header of our own files, in hexadecimal: readers such as fastavro take all
+/// metadata as UTF-8.
+const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
+
+/// The same as 32 bytes, as older releases wrote it. They refuse a file that has anything else under this key, and
+/// read one that does not have the key.
+const SCHEMA_DIGEST_BYTES: &[u8] = b"prorata.schema.sha256";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
@@ -110,8 +115,9 @@ impl<R: Read> Container<R> {
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or_else(|| FileError::NotAvro("its header has no schema".to_owned()))?;
         // Ours alone have it: a flipped bit in the schema would make other events of good blocks.
-        let digest = metadata.get(SCHEMA_DIGEST);
-        if digest.is_some_and(|digest| Sha256::digest(&schema).as_slice() != digest) {
+        let digest = Sha256::digest(&schema);
+        let differs = |key: &[u8], expected: &[u8]| metadata.get(key).is_some_and(|found| found != expected);
+        if differs(SCHEMA_DIGEST, format!("{digest:x}").as_bytes()) || differs(SCHEMA_DIGEST_BYTES, &digest) {
             return Err(FileError::NotAvro("its schema does not have the checksum beside it".to_owned()));
         }
         let schema = String::from_utf8(schema);
@@ -259,7 +265,7 @@ impl ContainerWriter {
         put_bytes(&mut out, b"avro.schema");
         put_bytes(&mut out, schema.as_bytes());
         put_bytes(&mut out, SCHEMA_DIGEST);
-        put_bytes(&mut out, &Sha256::digest(schema));
+        put_bytes(&mut out, format!("{:x}", Sha256::digest(schema)).as_bytes());
         put_long(&mut out, 0);
         out.extend_from_slice(&sync);
         Self { out, sync, block: Vec::new(), records: 0 }

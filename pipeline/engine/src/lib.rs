@@ -67,6 +67,7 @@ pub fn close_hour(
         currency: rules.currency_of(&organization_id).clone(),
         organization_id,
         rules_version: rules.version.clone(),
+        gpu_resources: rules.gpu_resources.clone(),
         hour,
         reservation_usage: tables::reservation_usage(slices, &cost_allocation)?,
         commitment_utilization: tables::commitment_utilization(slices, &cost_allocation, hour)?,

@@ -1,24 +1,26 @@
 //! `ChargeDescription`: one sentence that tells finance what a row is for, without a look at any other
 //! column.
 
+use prorata_schemas::Text;
 use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted};
-use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
+use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 
-use crate::sku::{Shape, commitment_shape};
+use crate::sku::{SizeText, commitment_size};
 
 /// The sentence of a row.
-pub fn describe(row: &CostRow, currency: &str) -> String {
-    let price = format!("at {} {currency} per hour", row.list_unit_price);
+pub fn describe(tables: &HourTables, row: &CostRow) -> String {
+    let price = format!("at {} {} per hour", row.list_unit_price, tables.currency);
+    let gpu_resources = &*tables.gpu_resources;
     match row.kind {
         RowKind::PodNode => format!("Pod {} on {}", pod_name(row), on_node(row, &price)),
         RowKind::NodeIdle => format!("Idle capacity of {}", on_node(row, &price)),
-        RowKind::PodServerless => serverless(row, &price),
+        RowKind::PodServerless => serverless(row, &price, gpu_resources),
         RowKind::PodPool => pool(row, &price),
         RowKind::ReservationUnused => match &row.reservation {
             Some(set) => format!(
                 "Unused units of capacity reservation {} ({}) {price}",
                 display_name(&set.name, &set.reservation_id),
-                Shape::of(&set.capacity).words(Some(&set.gpu_model)),
+                SizeText::of(&set.capacity, gpu_resources).words(Some(&set.gpu_model)),
             ),
             None => format!("Unused units of capacity reservation {} {price}", row.resource_id),
         },
@@ -52,10 +54,13 @@ fn node_name(node: &NodeStarted) -> String {
     format!("{} ({}, {capacity})", display_name(&node.node_name, &node.node_id), node.instance_type)
 }
 
-fn serverless(row: &CostRow, price: &str) -> String {
+fn serverless(row: &CostRow, price: &str, gpu_resources: &[Text]) -> String {
     let mut text = format!("Serverless pod {}", pod_name(row));
     if let Some(pod) = &row.pod {
-        text.push_str(&format!(" ({})", Shape::of(&pod.requests).words(pod.gpu_model.as_deref())));
+        text.push_str(&format!(
+            " ({})",
+            SizeText::of(&pod.requests, gpu_resources).words(pod.gpu_model.as_deref())
+        ));
         text.push_str(&pod.region.as_deref().map(|region| format!(" in {region}")).unwrap_or_default());
     }
     match row.unpriced {
@@ -90,8 +95,8 @@ fn commitment(row: &CostRow, scope: bool) -> String {
     if !scope {
         return name;
     }
-    let shape = commitment_shape(set).words(set.gpu_model.as_deref());
-    format!("{name} ({} in {}: {shape})", set.instance_family, set.region)
+    let size = commitment_size(set).words(set.gpu_model.as_deref());
+    format!("{name} ({} in {}: {size})", set.instance_family, set.region)
 }
 
 fn kind_words(commitment: &CommitmentSet) -> &'static str {

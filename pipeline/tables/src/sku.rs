@@ -1,20 +1,19 @@
 //! SKUs: what was metered and priced, named in the provider's own words where there are any.
 //!
-//! `SkuId` names the thing (an instance type, a shape, a pool), `SkuPriceId` the line of the price list: provider,
+//! `SkuId` names the thing (an instance type, a size, a pool), `SkuPriceId` the line of the price list: provider,
 //! region, SKU and terms. As FOCUS asks, neither holds an amount of money, a date or a contract, so both stay the
 //! same when a price changes.
 
+use prorata_schemas::Text;
 use prorata_schemas::decimal::{Decimal12, ONE};
 use prorata_schemas::event::{
     CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted, Quantities, ReservationSet,
 };
-use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
-use prorata_schemas::rows::{CostRow, RowKind};
+use prorata_schemas::quantity::{TFLOPS, VRAM};
+use prorata_schemas::rows::{CostRow, HourTables, RowKind};
+use prorata_schemas::size::{Size, amount};
 
 use crate::json::Object;
-
-/// Resource names that count as whole GPUs in a description. A cost never depends on this list.
-const GPU_RESOURCES: [&str; 4] = [NVIDIA_GPU, "amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu"];
 
 /// Columns `SkuId`, `SkuPriceId`, `SkuMeter` and `SkuPriceDetails` of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub struct Sku {
 }
 
 /// Size of a node, pod or unit, in text.
-pub struct Shape {
+pub struct SizeText {
     /// vCPUs.
     pub vcpu: Decimal12,
     /// GiB of memory.
@@ -39,15 +38,11 @@ pub struct Shape {
     pub gpus: Decimal12,
 }
 
-impl Shape {
-    /// The size that quantities stand for.
-    pub fn of(quantities: &Quantities) -> Self {
-        let amount = |name: &str| quantities.get(name).map_or(0, |quantity| quantity.amount);
-        Self {
-            vcpu: thousandths(amount(CPU)),
-            gib: gib(amount(MEMORY)),
-            gpus: thousandths(gpu_thousandths(quantities)),
-        }
+impl SizeText {
+    /// The size of a map of quantities, counted as cost is: `gpu_resources` are those of the rules.
+    pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
+        let Size { cpu_millis, memory_bytes, gpu_millis } = Size::of(quantities, gpu_resources);
+        Self { vcpu: thousandths(cpu_millis), gib: gib(memory_bytes), gpus: thousandths(gpu_millis) }
     }
 
     /// For identifiers: `8vcpu-60gib-1gpu`.
@@ -87,21 +82,22 @@ impl Shape {
 
 impl Sku {
     /// The SKU of a row.
-    pub fn of(row: &CostRow) -> Self {
-        let provider = &*row.provider;
+    pub fn of(tables: &HourTables, row: &CostRow) -> Self {
+        let (provider, gpus) = (&*row.provider, &*tables.gpu_resources);
         match row.kind {
             RowKind::PodNode | RowKind::NodeIdle => {
-                row.node.as_deref().map_or_else(Self::unpriced, |node| Self::node(provider, node))
+                row.node.as_deref().map_or_else(Self::unpriced, |node| Self::node(provider, node, gpus))
             }
             RowKind::PodServerless => {
-                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::serverless(provider, pod))
+                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::serverless(provider, pod, gpus))
             }
             RowKind::PodPool => {
-                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::pool(provider, pod))
+                row.pod.as_deref().map_or_else(Self::unpriced, |pod| Self::pool(provider, pod, gpus))
             }
-            RowKind::ReservationUnused => {
-                row.reservation.as_deref().map_or_else(Self::unpriced, |set| Self::reservation(provider, set))
-            }
+            RowKind::ReservationUnused => row
+                .reservation
+                .as_deref()
+                .map_or_else(Self::unpriced, |set| Self::reservation(provider, set, gpus)),
             RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 row.commitment.as_deref().map_or_else(Self::unpriced, |set| Self::commitment(provider, set))
             }
@@ -118,13 +114,13 @@ impl Sku {
         }
     }
 
-    fn node(provider: &str, node: &NodeStarted) -> Self {
+    fn node(provider: &str, node: &NodeStarted, gpu_resources: &[Text]) -> Self {
         let id = joined([&*node.instance_type], "node");
         let (terms, capacity) = match node.capacity_type {
             CapacityType::OnDemand => ("on-demand", "ON_DEMAND"),
             CapacityType::Spot => ("spot", "SPOT"),
         };
-        let details = Shape::of(&node.capacity)
+        let details = SizeText::of(&node.capacity, gpu_resources)
             .details(Some((&node.instance_family, &node.instance_type)))
             .text("x_CapacityType", capacity)
             .text("x_GpuModel", node.gpu_model.as_deref());
@@ -136,26 +132,25 @@ impl Sku {
         }
     }
 
-    fn serverless(provider: &str, pod: &PodStarted) -> Self {
-        let shape = Shape::of(&pod.requests);
+    fn serverless(provider: &str, pod: &PodStarted, gpu_resources: &[Text]) -> Self {
+        let size = SizeText::of(&pod.requests, gpu_resources);
         let id = format!("serverless-pod/{}", pod.gpu_model.as_deref().unwrap_or("cpu"));
         let region = pod.region.as_deref().unwrap_or_default();
         let details =
-            shape.details(None).text("x_GpuModel", pod.gpu_model.as_deref()).text("x_Qos", &*pod.qos);
+            size.details(None).text("x_GpuModel", pod.gpu_model.as_deref()).text("x_Qos", &*pod.qos);
         Self {
-            price_id: joined([provider, region, &id, &pod.qos, &shape.id()], ""),
+            price_id: joined([provider, region, &id, &pod.qos, &size.id()], ""),
             id,
             meter: "Serverless Pod Hours",
             details: details.non_empty(),
         }
     }
 
-    fn pool(provider: &str, pod: &PodStarted) -> Self {
-        let amount = |name: &str| pod.requests.get(name).map_or(0, |quantity| quantity.amount);
-        let (tflops, vram) = (thousandths(amount(TFLOPS)), gib(amount(VRAM)));
-        let gpus = match gpu_thousandths(&pod.requests) {
+    fn pool(provider: &str, pod: &PodStarted, gpu_resources: &[Text]) -> Self {
+        let (tflops, vram) = (thousandths(amount(&pod.requests, TFLOPS)), gib(amount(&pod.requests, VRAM)));
+        let gpus = match Size::of(&pod.requests, gpu_resources).gpu_millis {
             0 => Decimal12::ONE,
-            gpus => thousandths(gpus),
+            gpu_millis => thousandths(gpu_millis),
         };
         let id = format!("gpu-pool/{}", pod.pool_id.as_deref().unwrap_or_default());
         let details = Object::default()
@@ -171,15 +166,15 @@ impl Sku {
         }
     }
 
-    fn reservation(provider: &str, reservation: &ReservationSet) -> Self {
-        let shape = Shape::of(&reservation.capacity);
-        let id = format!("capacity-reservation/{}/{}", reservation.gpu_model, shape.id());
+    fn reservation(provider: &str, reservation: &ReservationSet, gpu_resources: &[Text]) -> Self {
+        let size = SizeText::of(&reservation.capacity, gpu_resources);
+        let id = format!("capacity-reservation/{}/{}", reservation.gpu_model, size.id());
         let zone = reservation.zone.as_deref().unwrap_or_default();
         Self {
             price_id: joined([provider, &reservation.region, zone, &id], ""),
             id,
             meter: "Reservation Unit Hours",
-            details: shape.details(None).text("x_GpuModel", &*reservation.gpu_model).non_empty(),
+            details: size.details(None).text("x_GpuModel", &*reservation.gpu_model).non_empty(),
         }
     }
 
@@ -188,13 +183,13 @@ impl Sku {
             CommitmentKind::ReservedInstance => "reserved-instance",
             CommitmentKind::CommittedUseDiscount => "committed-use-discount",
         };
-        let shape = commitment_shape(commitment);
+        let size = commitment_size(commitment);
         let id = joined([kind, &commitment.instance_family], "");
-        let details = shape
+        let details = size
             .details(Some((&commitment.instance_family, "")))
             .text("x_GpuModel", commitment.gpu_model.as_deref());
         Self {
-            price_id: joined([provider, &commitment.region, &id, &shape.id()], ""),
+            price_id: joined([provider, &commitment.region, &id, &size.id()], ""),
             id,
             meter: "Commitment Hours",
             details: details.non_empty(),
@@ -203,8 +198,8 @@ impl Sku {
 }
 
 /// What a commitment covers at most.
-pub fn commitment_shape(commitment: &CommitmentSet) -> Shape {
-    Shape {
+pub fn commitment_size(commitment: &CommitmentSet) -> SizeText {
+    SizeText {
         vcpu: commitment.vcpu,
         gib: commitment.memory_gib,
         gpus: Decimal12::from_int(i64::from(commitment.gpu)),
@@ -227,39 +222,22 @@ fn gib(bytes: u128) -> Decimal12 {
     thousandths(bytes.saturating_mul(1_000) >> 30)
 }
 
-/// GPUs in thousandths: whole ones, and slices n/7 of MIG profiles, added before they are rounded.
-fn gpu_thousandths(quantities: &Quantities) -> u128 {
-    let (mut whole, mut slices) = (0_u128, 0_u128);
-    for (name, quantity) in quantities {
-        if GPU_RESOURCES.contains(&&**name) {
-            whole = whole.saturating_add(quantity.amount);
-        } else if let Some(per_gpu) = mig_slices(name) {
-            slices = slices.saturating_add(quantity.amount.saturating_mul(per_gpu));
-        }
-    }
-    whole.saturating_add(slices.saturating_add(3) / 7)
-}
-
-/// The `n` of a resource named `nvidia.com/mig-<n>g.<m>gb`.
-fn mig_slices(name: &str) -> Option<u128> {
-    let (slices, _) = name.strip_prefix("nvidia.com/mig-")?.split_once("g.")?;
-    slices.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use prorata_schemas::quantity::Quantity;
+    use prorata_schemas::rules::Rules;
 
     use super::*;
 
-    fn shape(resources: &[(&str, u128)]) -> Shape {
+    fn size(resources: &[(&str, u128)]) -> SizeText {
         let quantity = |amount| Quantity { text: "as delivered".into(), amount };
-        Shape::of(&resources.iter().map(|(name, amount)| ((*name).into(), quantity(*amount))).collect())
+        let quantities = resources.iter().map(|(name, amount)| ((*name).into(), quantity(*amount)));
+        SizeText::of(&quantities.collect(), &Rules::default().gpu_resources)
     }
 
     #[test]
-    fn a_shape_counts_gpus_of_every_maker_and_mig_slices_once_rounded() {
-        let gpus = |resources: &[(&str, u128)]| shape(resources).gpus.to_string();
+    fn a_size_counts_gpus_of_every_maker_and_mig_slices_once_rounded() {
+        let gpus = |resources: &[(&str, u128)]| size(resources).gpus.to_string();
         assert_eq!(gpus(&[("cpu", 1_000)]), "0");
         assert_eq!(gpus(&[("nvidia.com/gpu", 2_000), ("amd.com/gpu", 1_000)]), "3");
         assert_eq!(gpus(&[("nvidia.com/mig-1g.10gb", 1_000)]), "0.143");
@@ -271,16 +249,16 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_reads_well_in_identifiers_and_in_sentences() {
-        let small = shape(&[("cpu", 500), ("memory", (1 << 30) + (1 << 29) + 1)]);
+    fn a_size_reads_well_in_identifiers_and_in_sentences() {
+        let small = size(&[("cpu", 500), ("memory", (1 << 30) + (1 << 29) + 1)]);
         assert_eq!((small.id(), small.words(None)), ("0.5vcpu-1.5gib".into(), "0.5 vCPU, 1.5 GiB".into()));
-        let gpu = shape(&[("cpu", 8_000), ("memory", 60 << 30), ("nvidia.com/gpu", 1_000)]);
+        let gpu = size(&[("cpu", 8_000), ("memory", 60 << 30), ("nvidia.com/gpu", 1_000)]);
         assert_eq!(
             (gpu.id(), gpu.words(Some("A10"))),
             ("8vcpu-60gib-1gpu".into(), "8 vCPU, 60 GiB, 1 x A10".into())
         );
         assert_eq!(gpu.words(Some("")), "8 vCPU, 60 GiB, 1 x GPU");
-        assert_eq!(shape(&[("memory", u128::MAX)]).vcpu, Decimal12::ZERO);
+        assert_eq!(size(&[("memory", u128::MAX)]).vcpu, Decimal12::ZERO);
     }
 
     #[test]

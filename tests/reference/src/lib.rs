@@ -125,6 +125,7 @@ fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut pool_table:
         organization_id: view.organization_id.clone(),
         currency: view.rules.currency_of(view.organization_id).clone(),
         rules_version: view.rules.version.clone(),
+        gpu_resources: view.rules.gpu_resources.clone(),
         hour: view.hour,
         reservation_usage: tables::reservation_usage(view, &rows),
         commitment_utilization: tables::commitment_utilization(view, &rows),

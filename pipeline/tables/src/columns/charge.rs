@@ -27,7 +27,7 @@ pub struct Charge<'a> {
 impl<'a> Charge<'a> {
     /// The row as FOCUS sees it.
     pub fn new(tables: &'a HourTables, row: &'a CostRow) -> Self {
-        Self { tables, row, sku: Sku::of(row), description: describe(row, &tables.currency) }
+        Self { tables, row, sku: Sku::of(tables, row), description: describe(tables, row) }
     }
 
     /// Who bills it: provider, publisher, host and issuer are one.

@@ -2,5 +2,6 @@
 
 mod cost;
 mod files;
+mod gpus;
 mod read;
 mod samples;

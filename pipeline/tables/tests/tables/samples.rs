@@ -19,6 +19,7 @@ use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, HourTables, PoolUsageRow,
     QuotaState, QuotaUsageRow, ReservationUsageRow, ResourceHours, RowKind, Unpriced,
 };
+use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
 pub fn dec(text: &str) -> Decimal12 {
@@ -304,6 +305,7 @@ pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
         organization_id: organization.into(),
         currency: "USD".into(),
         rules_version: "1".into(),
+        gpu_resources: Rules::default().gpu_resources,
         hour,
         cost_allocation,
         reservation_usage,
