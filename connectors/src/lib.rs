@@ -1,4 +1,12 @@
-//! The real things behind the ports: Avro, the archive of events, object stores, Delta tables, dead letters.
+//! The real things behind the worker's ports. `README.md` says which port, which crate behind it, and which
+//! guarantee.
+//!
+//! Reading order:
+//! - [`store`]: objects in a folder, S3, GCS or Azure; [`delta`]: the logs of the tables on top of it.
+//! - [`avro`]: one record of any writer's schema; [`archive`]: files of them; [`registry`] and [`messages`]:
+//!   messages whose schema has a number or a fingerprint.
+//! - [`kafka`]: the source of events, the producer, and the topic of dead letters.
+//! - [`clock`]: the system's clock.
 
 pub mod archive;
 pub mod avro;

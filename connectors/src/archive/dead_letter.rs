@@ -1,20 +1,20 @@
-//! Dead letters: what could not become an event, kept with its bytes, its reason and its place.
+//! Files of dead letters: what could not become an event, with its bytes, its reason and its place.
 
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
-use apache_avro::{Reader, Schema, from_value};
-use prorata_schemas::body::wire::{put_bytes, put_long};
+use apache_avro::Schema;
+use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin, Position, Rejected};
 use prorata_worker::source::Header;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::container::{ContainerWriter, FileError};
+use super::container::{Container, ContainerWriter, FileError, Next};
 use super::write::{compact, marker};
+use crate::avro::Converter;
 
-/// Version of this program, which stands beside every letter that it writes.
+/// Version of this program, written with every dead letter.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The timestamp of a message that has none.
@@ -92,73 +92,91 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
     put_long(out, 0);
 }
 
-/// A dead letter as its schema has it.
-#[derive(Deserialize, Serialize)]
-struct Row {
-    reason: Reason,
-    sentence: String,
-    #[serde(with = "apache_avro::serde::bytes")]
-    bytes: Vec<u8>,
-    topic: Option<String>,
-    partition: Option<i32>,
-    offset: Option<i64>,
-    timestamp_millis: Option<i64>,
-    #[serde(with = "apache_avro::serde::bytes_opt")]
-    key: Option<Vec<u8>>,
-    headers: Vec<RowHeader>,
-    file: Option<String>,
-    position: Option<RowPosition>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct RowHeader {
-    name: String,
-    #[serde(with = "apache_avro::serde::bytes_opt")]
-    value: Option<Vec<u8>>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct RowPosition {
-    block: i64,
-    byte: i64,
-    record: Option<i64>,
-}
-
-/// Reads a file of dead letters, of this version or another that resolves to it.
+/// Reads a file of dead letters, of this version or of another one that resolves to it.
 ///
 /// # Errors
-/// The file is damaged or holds something else. Dead letters are our own files: nothing of them is skipped.
+/// The file is damaged or holds something else. Dead letters are our own files: nothing in them is skipped.
 pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> {
     static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse_str(DEAD_LETTER_SCHEMA).ok());
-    let wrong = |error: apache_avro::Error| FileError::NotAvro(error.to_string());
-    let reader = Reader::builder(file).maybe_reader_schema(SCHEMA.as_ref()).build().map_err(wrong)?;
-    reader.map(|value| letter(from_value::<Row>(&value.map_err(wrong)?).map_err(wrong)?)).collect()
+    let wrong = |what: String| FileError::NotAvro(what);
+    let mut container = Container::open(file)?;
+    // A test parses the schema, so it is always there.
+    let schema = SCHEMA.as_ref().ok_or_else(|| wrong("the schema of dead letters is invalid".to_owned()))?;
+    let converter =
+        Converter::compile(schema, container.schema()).map_err(|error| wrong(error.to_string()))?;
+    let (mut letters, mut unpacked) = (Vec::new(), Vec::new());
+    while let Some(next) = container.next(&mut unpacked)? {
+        let block = match next {
+            Next::Block(block) => block,
+            Next::Lost(lost) => return Err(wrong(format!("a block is damaged: {}", lost.why))),
+        };
+        let mut wire = Wire::new(&unpacked);
+        for _ in 0..block.records {
+            let record = converter.next(&mut wire).map_err(|reject| wrong(reject.sentence))?;
+            letters.push(decode(&mut Wire::new(&record)).map_err(|reject| wrong(reject.sentence))?);
+        }
+        if !wire.rest().is_empty() {
+            return Err(wrong(format!("{} bytes follow a block's last record", wire.rest().len())));
+        }
+    }
+    Ok(letters)
 }
 
-fn letter(row: Row) -> Result<DeadLetter, FileError> {
-    let origin = match (row.topic, row.partition, row.offset, row.file) {
-        (Some(topic), Some(partition), Some(offset), None) => Origin::Message {
-            topic,
-            partition,
-            offset,
-            timestamp_millis: row.timestamp_millis.unwrap_or(NO_TIMESTAMP),
-            key: row.key,
-            headers: row.headers.into_iter().map(|header| (header.name, header.value)).collect(),
-        },
-        (None, None, None, Some(path)) => {
-            let position = row.position.map(|at| Position {
-                block: at.block.cast_unsigned(),
-                byte: at.byte.cast_unsigned(),
-                record: at.record.map(i64::cast_unsigned),
-            });
-            Origin::File { path, position }
+/// Reads what [`encode`] writes.
+fn decode(wire: &mut Wire<'_>) -> Result<DeadLetter, Reject> {
+    let code = text(wire)?;
+    let reason = Reason::ALL.into_iter().find(|reason| reason.code() == code);
+    let reason = reason.ok_or_else(|| Reject::malformed(format!("no reason is called '{code}'")))?;
+    let reject = Reject::new(reason, text(wire)?);
+    let bytes = wire.bytes()?.to_vec();
+    let (topic, partition, offset) =
+        (option(wire, text)?, option(wire, Wire::int)?, option(wire, Wire::long)?);
+    let timestamp_millis = option(wire, Wire::long)?.unwrap_or(NO_TIMESTAMP);
+    let (key, headers) = (option(wire, bytes_of)?, headers(wire)?);
+    let (file, position) = (option(wire, text)?, option(wire, position)?);
+    let origin = match (topic, partition, offset, file) {
+        (Some(topic), Some(partition), Some(offset), None) => {
+            Origin::Message { topic, partition, offset, timestamp_millis, key, headers }
         }
-        _ => {
-            return Err(FileError::NotAvro(
-                "a dead letter comes from neither a message nor a file".to_owned(),
-            ));
-        }
+        (None, None, None, Some(path)) => Origin::File { path, position },
+        _ => return Err(Reject::malformed("a dead letter comes from neither a message nor a file")),
     };
-    let reject = Reject::new(row.reason, row.sentence);
-    Ok(DeadLetter { origin, rejected: Rejected { reject, bytes: row.bytes } })
+    // The version of the program is for people.
+    text(wire)?;
+    Ok(DeadLetter { origin, rejected: Rejected { reject, bytes } })
+}
+
+fn text(wire: &mut Wire<'_>) -> Result<String, Reject> {
+    let text = std::str::from_utf8(wire.bytes()?);
+    text.map(str::to_owned).map_err(|_| Reject::malformed("a text is not UTF-8"))
+}
+
+fn bytes_of(wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {
+    wire.bytes().map(<[u8]>::to_vec)
+}
+
+/// A union of null and a type.
+fn option<'a, T>(
+    wire: &mut Wire<'a>,
+    value: impl FnOnce(&mut Wire<'a>) -> Result<T, Reject>,
+) -> Result<Option<T>, Reject> {
+    if wire.long()? == 0 { Ok(None) } else { value(wire).map(Some) }
+}
+
+fn headers(wire: &mut Wire<'_>) -> Result<Vec<Header>, Reject> {
+    let mut headers = Vec::new();
+    loop {
+        let entries = wire.block()?;
+        if entries == 0 {
+            return Ok(headers);
+        }
+        for _ in 0..entries {
+            headers.push((text(wire)?, option(wire, bytes_of)?));
+        }
+    }
+}
+
+fn position(wire: &mut Wire<'_>) -> Result<Position, Reject> {
+    let (block, byte) = (wire.long()?.cast_unsigned(), wire.long()?.cast_unsigned());
+    Ok(Position { block, byte, record: option(wire, Wire::long)?.map(i64::cast_unsigned) })
 }

@@ -15,6 +15,7 @@ use apache_avro::schema::{EnumSchema, InnerDecimalSchema, Name, RecordField, Rec
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use serde_json::Value as Json;
 
+use super::names::named;
 use super::skip::{Skip, Skipper};
 
 /// How a datum of the writer becomes one of ours.
@@ -59,29 +60,6 @@ pub(super) enum Step {
     Pass(Skip),
 }
 
-/// The definition of a named type.
-pub(super) fn named<'s>(names: &HashMap<Name, &'s Schema>, name: &Name) -> Result<&'s Schema, String> {
-    names.get(name).copied().ok_or_else(|| format!("type {name} is not defined"))
-}
-
-/// Collects the definitions of all named types.
-pub(super) fn collect_names<'s>(schema: &'s Schema, names: &mut HashMap<Name, &'s Schema>) {
-    match schema {
-        Schema::Record(record) => {
-            names.entry(record.name.clone()).or_insert(schema);
-            record.fields.iter().for_each(|field| collect_names(&field.schema, names));
-        }
-        Schema::Array(array) => collect_names(&array.items, names),
-        Schema::Map(map) => collect_names(&map.types, names),
-        Schema::Union(union) => union.variants().iter().for_each(|variant| collect_names(variant, names)),
-        _ => {
-            if let Some(name) = schema.name() {
-                names.entry(name.clone()).or_insert(schema);
-            }
-        }
-    }
-}
-
 /// Resolves one writer's schema to ours.
 pub(super) struct Resolver<'s, 'k> {
     pub(super) names: &'s HashMap<Name, &'s Schema>,
@@ -100,9 +78,8 @@ impl<'s> Resolver<'s, '_> {
             (Schema::Int, Schema::Int) => Node::Int,
             (Schema::Long, Schema::Long | Schema::Int) => Node::Long,
             (Schema::TimestampMicros, Schema::TimestampMicros | Schema::Long | Schema::Int) => Node::Long,
-            (Schema::String, Schema::String | Schema::Bytes | Schema::Uuid(UuidSchema::String)) => {
-                Node::Bytes
-            }
+            (Schema::String, Schema::String | Schema::Bytes | Schema::Uuid(UuidSchema::String))
+            | (Schema::Bytes, Schema::Bytes | Schema::String) => Node::Bytes,
             (Schema::Decimal(ours), Schema::Decimal(theirs))
                 if theirs.scale == ours.scale && matches!(theirs.inner, InnerDecimalSchema::Bytes) =>
             {
@@ -275,7 +252,7 @@ mod tests {
     fn plan(reader: &str, writer: &str) -> Result<(bool, Node), String> {
         let [reader, writer] = [reader, writer].map(|text| Schema::parse_str(text).unwrap());
         let mut names = HashMap::new();
-        collect_names(&writer, &mut names);
+        super::super::names::collect(&writer, &mut names);
         let mut skipper = Skipper::new(&names);
         let node = Resolver { names: &names, skipper: &mut skipper }.node(&reader, &writer)?;
         Ok((node.is_identity(&reader), node))

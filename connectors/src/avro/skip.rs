@@ -8,6 +8,8 @@ use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
+use super::names::named;
+
 /// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may
 /// recurse, stacks may not.
 const DEPTH_MAX: usize = 64;
@@ -83,7 +85,7 @@ impl<'s> Skipper<'s> {
             Schema::Union(union) => Skip::Union(
                 union.variants().iter().map(|variant| self.skip(variant)).collect::<Result<_, _>>()?,
             ),
-            Schema::Ref { name } => self.skip(super::plan::named(self.names, name)?)?,
+            Schema::Ref { name } => self.skip(named(self.names, name)?)?,
             Schema::Record(record) => match self.places.get(&record.name) {
                 Some(place) => Skip::Record(*place),
                 None => {
