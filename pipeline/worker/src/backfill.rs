@@ -22,9 +22,9 @@ use prorata_schemas::time::Hour;
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
+use crate::ports::Ports;
 use crate::ports::{Input, Progress};
 use crate::root::Root;
-use crate::shard::Ports;
 use crate::shard::emit::LiveHours;
 
 pub use outcome::{Ahead, Outcome, Totals};
@@ -37,7 +37,7 @@ pub struct BackfillPorts {
     pub shared: Ports,
     /// The foreign events.
     pub input: Arc<dyn Input>,
-    /// Who is told how far the run has come.
+    /// Where the run reports its progress.
     pub progress: Arc<dyn Progress>,
 }
 

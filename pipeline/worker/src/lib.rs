@@ -27,6 +27,5 @@ pub mod status;
 pub mod stream;
 
 pub use checkpoint::{log, retention, snapshot};
-pub use ports::source;
+pub use ports::{Ports, source};
 pub use root::rules;
-pub use shard::Ports;

@@ -2,7 +2,7 @@
 //!
 //! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks,
 //! remove the shard's live files of those hours that it does not name. No change, no commit. A commit carries
-//! the shards' sequence numbers as transactions; after any error the log is read again, for the commit may
+//! the shards' sequence numbers as transactions; after any error the log is read again, because the commit may
 //! have landed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +114,7 @@ async fn load(
         let mut commit = TableCommit::default();
         let there = ours.get(&checkpoint.shard);
         add_and_remove(table, checkpoint, there, &mut commit);
-        // Files of a shard that nobody owned yet: then its checkpoints are lost.
+        // A shard without an owner has files: its checkpoints are lost.
         !commit.adds.is_empty() || !commit.removes.is_empty() || (checkpoint.seq == 0 && there.is_some())
     });
     let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();

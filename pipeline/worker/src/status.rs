@@ -13,7 +13,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use crate::names::Shard;
 use crate::ports::ErrorKind;
 
-/// Shared between the worker, which writes, and whoever asks.
+/// Shared between the worker, which writes it, and its readers.
 #[derive(Debug, Default)]
 pub struct Status(Mutex<WorkerStatus>);
 

@@ -27,7 +27,7 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 
 use crate::names::Shard;
-use crate::shard::Ports;
+use crate::ports::Ports;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 

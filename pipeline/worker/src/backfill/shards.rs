@@ -12,9 +12,9 @@ use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
+use crate::ports::Ports;
 use crate::publish;
 use crate::rules::RuleBook;
-use crate::shard::Ports;
 use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used that was not claimed");

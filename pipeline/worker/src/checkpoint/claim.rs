@@ -14,8 +14,8 @@ use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
+use crate::ports::Ports;
 use crate::publish::{self, Published};
-use crate::shard::Ports;
 
 /// The shard that is claimed before any other.
 pub const LEAD: Shard = 0;

@@ -19,7 +19,7 @@ pub struct TopicOffsets {
     pub next: Option<i64>,
 }
 
-/// The last record taken from a topic partition. It tells whether the topic was made anew or its log
+/// The last record taken from a topic partition. It tells whether the topic was recreated or its log
 /// diverged. Fields are in the order of the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

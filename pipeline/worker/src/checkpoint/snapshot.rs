@@ -31,7 +31,7 @@ pub struct OrganizationState {
 /// were.
 pub type ShardState = BTreeMap<OrganizationId, Arc<OrganizationState>>;
 
-/// One organization's state in bytes, with what goes beside it.
+/// One organization's state in bytes, with the clock that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedState {
     /// The organization.

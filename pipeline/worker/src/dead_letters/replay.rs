@@ -49,7 +49,7 @@ pub trait Topics: Send + Sync {
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError>;
 }
 
-/// What a replay needs beside the ports of a backfill.
+/// What a replay needs besides the ports of a backfill.
 pub struct ReplayOptions {
     /// Only letters with this reason; none: all.
     pub reason: Option<Reason>,

@@ -3,6 +3,8 @@
 //! `connectors` implements them. `pipeline/testkit` has an in-memory fake of each, and the conformance suites
 //! that both must pass. Read [`error`] first: every port returns an error with a kind and a source.
 
+use std::sync::Arc;
+
 mod archive;
 mod clock;
 pub mod error;
@@ -15,3 +17,18 @@ pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, Listed, ObjectStore, Put};
 pub use tables::{CommitOutcome, LiveFile, LiveTable, TableCommit, TableCommitter, TableEncoder};
+
+/// What every owner of shards runs on.
+#[derive(Clone)]
+pub struct Ports {
+    /// The root.
+    pub store: Arc<dyn ObjectStore>,
+    /// The logs of its tables.
+    pub tables: Arc<dyn TableCommitter>,
+    /// Avro files.
+    pub archive: Arc<dyn Archive>,
+    /// Table files.
+    pub encoder: Arc<dyn TableEncoder>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+}

@@ -1,4 +1,4 @@
-//! Shards as they come and go: claimed and loaded, dropped, loaded anew, read on.
+//! Shards as they come and go: claimed and loaded, dropped, reloaded, read on.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl<S: Source> Worker<S> {
         self.backlog.retain(|item| item.shard() != shard);
     }
 
-    /// Another owner has the shard. Where the group, asked anew, still assigns it to us, it is taken again.
+    /// Another owner has the shard. If the group, asked again, still assigns it to us, it is taken again.
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided, the shard is dropped");
         self.ports.status.lock().counts.conflicts += 1;

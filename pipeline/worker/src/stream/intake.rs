@@ -1,7 +1,7 @@
 //! One message after another: is it the next, what does it decode to, and may it count?
 //!
 //! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final,
-//! and whoever reads the archive never judges again. What is too late follows from the hours that are closed,
+//! and readers of the archive never judge again. What is too late follows from the hours that are closed,
 //! never from the clock, with one exception: the first hour of a shard must not lie so far back that closing
 //! all hours since would never end.
 

@@ -15,11 +15,11 @@ use bytes::Bytes;
 use prorata_schemas::tables::Table;
 
 use super::StreamPorts;
+use crate::ports::Ports;
 use crate::ports::{
     CommitOutcome, ErrorKind, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter,
     TableError,
 };
-use crate::shard::Ports;
 use crate::status::{Dependency, Status, Wait};
 
 /// A port that reports its answers.

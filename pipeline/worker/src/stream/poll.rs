@@ -90,7 +90,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Handles events, except those of shards that are read once more: during the silence a topic may have
-    /// been made anew and have grown beyond what was read, and would look as if it went on.
+    /// been recreated and have grown beyond what was read, so that it looks like the old one.
     async fn handle_after_silence(&mut self, events: Vec<SourceEvent>) -> Result<()> {
         let of = |event: &SourceEvent| match event {
             SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
@@ -120,7 +120,7 @@ impl<S: Source> Worker<S> {
 
     /// While a shard is read, the source says something every few seconds, and a member that has lost all
     /// shards is soon assigned some, or none. Silence means that no broker answers. The worker waits, but not
-    /// for ever.
+    /// without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         if self.live().next().is_none() && !self.contact.cut_off {
@@ -173,7 +173,7 @@ impl<S: Source> Worker<S> {
             SourceEvent::End { topic, partition, offset } => {
                 self.backlog.push_back(Item::End { topic, shard: partition, offset });
             }
-            // In its order: reading starts anew behind what came before it, and what came after it is read
+            // In its order: reading starts again after what came before it, and what came after it is read
             // again.
             SourceEvent::OffsetsLost { topic, partition, cause } => {
                 self.backlog.push_back(Item::Lost { topic, shard: partition, cause });

@@ -55,7 +55,7 @@ impl TopicProgress {
         self.verify.is_none() && (self.last.is_some() || self.offsets.last.is_some())
     }
 
-    /// Has the last record taken compared with what Kafka has, once reading starts anew.
+    /// Has the last record taken compared with what Kafka has, once reading starts again.
     pub fn compare_again(&mut self) {
         self.note_last();
         self.verify = self.offsets.last.clone();
@@ -85,17 +85,17 @@ impl TopicProgress {
         }
     }
 
-    /// Whether this end lies before the record that is to be compared, so that it will never come: a topic
-    /// made anew, as long as what was read of the old one but for its last record.
+    /// Whether this end lies before the record that is to be compared. Then that record will never come: the
+    /// topic was recreated, and is not as long yet as what was read of the old one.
     pub fn ends_before_last(&self, end: i64) -> bool {
         self.verify.as_ref().is_some_and(|last| end <= last.offset)
     }
 
-    /// Notes that a broker has confirmed the end; whether that moves the next offset, which the next
-    /// checkpoint is to say.
+    /// Notes that a broker has confirmed the end. True if that moves the next offset, which the next
+    /// checkpoint then says.
     pub fn confirm_end(&mut self, offset: i64, now: Timestamp) -> bool {
         self.end = Some((offset, now));
-        // All before the end is told: what lies between are offsets without a record.
+        // All records before the end were handed over: the gap holds offsets without a record.
         let moves = self.offsets.next.is_none_or(|next| offset > next);
         if moves {
             self.offsets.next = Some(offset);
@@ -175,7 +175,7 @@ impl Topics {
         self.progress.values().any(TopicProgress::has_read)
     }
 
-    /// Has the last record of each compared with what Kafka has, once reading starts anew.
+    /// Has the last record of each compared with what Kafka has, once reading starts again.
     pub fn compare_again(&mut self) {
         self.progress.values_mut().for_each(TopicProgress::compare_again);
     }
