@@ -41,7 +41,7 @@ pub use error::EngineError;
 pub use timeline::state::State;
 
 /// Version of the meaning of these rules: hours folded under another must be folded again to compare.
-pub const MEANING: u32 = 1;
+pub const RULES_ENGINE_VERSION: u32 = 1;
 
 /// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour,
 /// in any order, duplicates included. Hours follow one another without gaps, from that of the organization's

@@ -1,8 +1,8 @@
 //! Elastic quotas (RULES.md, section 4, nos): which quota governs a pod.
 //!
-//! **Decides** which quotas count, which of them governs each namespace, and so under which quota every running
-//! pod gets its label at every instant. Which pods are over their quota is in `quota_labels.rs`, what quotas
-//! lend and borrow in `quota_ledger.rs`.
+//! **Decides** which quotas count, which of them governs each namespace, and so under which quota every
+//! running pod gets its label at every instant. Which pods are over their quota is in `quota_labels.rs`, what
+//! quotas lend and borrow in `quota_ledger.rs`.
 //!
 //! **Precedence** over a namespace: a composite quota wins over elastic ones; among equals the one set first
 //! (its first `QuotaSet` since it last did not exist), then the id. An elastic quota all of whose namespaces

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_engine::MEANING;
+use prorata_engine::RULES_ENGINE_VERSION;
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
@@ -26,7 +26,7 @@ use crate::ports::{FormatError, ObjectStore};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
-    /// Version of the engine's own meaning, [`prorata_engine::MEANING`].
+    /// Version of the engine's own meaning, [`prorata_engine::RULES_ENGINE_VERSION`].
     meaning: u32,
     rules: Rules,
 }
@@ -69,7 +69,7 @@ impl RuleBook {
             )));
         }
         let object = names::rules(version);
-        let stored = Stored { meaning: MEANING, rules: rules.clone() };
+        let stored = Stored { meaning: RULES_ENGINE_VERSION, rules: rules.clone() };
         let found = objects::create(store, &object, &stored.to_bytes()?).await?;
         if parse(&object, &found)? != *rules {
             return Err(WorkerError::Configuration(format!(
@@ -125,10 +125,10 @@ fn parse(object: &str, bytes: &[u8]) -> Result<Rules> {
         serde_saphyr::from_slice(text).map_err(|error| error.to_string())
     };
     let stored = stored.map_err(damaged)?;
-    if stored.meaning != MEANING {
+    if stored.meaning != RULES_ENGINE_VERSION {
         let meaning = stored.meaning;
         return Err(WorkerError::Configuration(format!(
-            "'{object}' has meaning {meaning}, this program computes {MEANING}; \
+            "'{object}' has meaning {meaning}, this program computes {RULES_ENGINE_VERSION}; \
              use the release that wrote it, or fold its hours again under rules of another version"
         )));
     }

@@ -90,7 +90,7 @@ fn odd() -> Rules {
 }
 
 fn stored(rules: Rules) -> Bytes {
-    Stored { meaning: MEANING, rules }.to_bytes().unwrap()
+    Stored { meaning: RULES_ENGINE_VERSION, rules }.to_bytes().unwrap()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn rules_are_stored_as_json_behind_their_checksum() {
     let (line, json) = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap();
     assert!(line.starts_with("# checksum: "), "{line}");
     let value: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert_eq!((&value["meaning"], &value["rules"]["version"]), (&MEANING.into(), &"1".into()));
+    assert_eq!((&value["meaning"], &value["rules"]["version"]), (&RULES_ENGINE_VERSION.into(), &"1".into()));
     for rules in [Rules::default(), odd()] {
         assert_eq!(parse("rules/1.yaml", &stored(rules.clone())).unwrap(), rules);
     }
@@ -117,7 +117,7 @@ fn the_release_before_reads_what_this_one_stores() {
     for rules in [Rules::default(), odd()] {
         let bytes = stored(rules.clone());
         let read: Stored = serde_yaml::from_slice(checksum::check_text(&bytes).unwrap()).unwrap();
-        assert_eq!(read, Stored { meaning: MEANING, rules });
+        assert_eq!(read, Stored { meaning: RULES_ENGINE_VERSION, rules });
     }
 }
 
