@@ -1,14 +1,12 @@
 //! Listening to sources, on brokers in memory and on real ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource};
 use prorata_schemas::Text;
+use prorata_testkit::wait::Deadline;
 use prorata_worker::source::{Message, Source, SourceEvent, Start};
-
-/// Longest that anything may take here.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings of a group in a hurry.
 pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>) -> KafkaSettings {
@@ -25,7 +23,7 @@ pub async fn until(
     source: &mut KafkaSource,
     mut granted: impl FnMut(&SourceEvent) -> bool,
 ) -> Vec<SourceEvent> {
-    let (deadline, mut seen) = (Instant::now() + PATIENCE, Vec::new());
+    let (deadline, mut seen) = (Deadline::start(), Vec::new());
     loop {
         let mut done = false;
         for signal in source.poll(Duration::from_millis(200)).await.unwrap_or_default() {
@@ -35,13 +33,14 @@ pub async fn until(
         if done {
             return seen;
         }
-        assert!(Instant::now() < deadline, "{seen:?}");
+        assert!(!deadline.passed(), "{seen:?}");
     }
 }
 
+/// What comes in this time: for what must not come.
 pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<SourceEvent> {
-    let (deadline, mut seen) = (Instant::now() + time, Vec::new());
-    while Instant::now() < deadline {
+    let (deadline, mut seen) = (Deadline::after(time), Vec::new());
+    while !deadline.passed() {
         seen.extend(source.poll(Duration::from_millis(100)).await.unwrap_or_default());
     }
     seen

@@ -1,16 +1,14 @@
 //! What a topic has, on brokers in memory and on real ones.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use prorata_testkit::wait::{Deadline, PATIENCE};
 use prorata_worker::source::Message;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-
-/// Longest that reading may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All messages that a topic has now, those of each partition in their order.
 pub async fn all_messages(brokers: String, topic: String) -> Result<Vec<Message>, String> {
@@ -35,9 +33,9 @@ fn read(brokers: &str, topic: &str) -> Result<Vec<Message>, Box<dyn std::error::
         }
     }
     consumer.assign(&list)?;
-    let (deadline, mut found) = (Instant::now() + PATIENCE, BTreeMap::new());
+    let (deadline, mut found) = (Deadline::start(), BTreeMap::new());
     while !waiting.is_empty() {
-        assert!(Instant::now() < deadline, "{waiting:?} of {topic} are not told");
+        assert!(!deadline.passed(), "{waiting:?} of {topic} are not told");
         let Some(message) = consumer.poll(Duration::from_millis(100)) else { continue };
         let message = message?;
         if waiting.get(&message.partition()).is_some_and(|high| message.offset() + 1 >= *high) {

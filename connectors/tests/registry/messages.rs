@@ -11,6 +11,7 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
+use prorata_testkit::wait::eventually;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
 
@@ -79,21 +80,23 @@ async fn a_schema_is_fetched_once() {
 #[tokio::test]
 async fn an_unknown_id_is_asked_for_again_after_a_while() {
     let fake = Fake::registry();
-    let messages = ConfluentMessages::new(
-        client(&fake.url()),
-        Times { unknown: Duration::from_millis(300), ..Times::AT_ONCE },
-    );
+    let decoder =
+        |unknown: Duration| ConfluentMessages::new(client(&fake.url()), Times { unknown, ..Times::AT_ONCE });
+    let messages = decoder(Duration::from_secs(3_600));
     for _ in 0..3 {
         let reject = reject(decoded(&messages, &message(1)).await);
         assert_eq!(reject.reason, Reason::UnknownSchema);
         assert!(reject.sentence.contains("knows no schema 1"), "{reject}");
     }
     assert_eq!(fake.asked().len(), 1, "asked once for three messages");
+    let messages = decoder(Duration::from_millis(300));
+    messages.fetch(1).await.unwrap();
     client(&fake.url()).register_event(EventKind::NodeStopped).await.unwrap();
-    std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(messages.decode(&message(1)), Err(DecodeFailure::NeedsSchema(1)));
+    eventually("the schema is needed again", || {
+        messages.decode(&message(1)) == Err(DecodeFailure::NeedsSchema(1))
+    });
     decoded(&messages, &message(1)).await.unwrap();
-    assert_eq!(fake.asked().len(), 3, "one more, after the registration");
+    assert_eq!(fake.asked().len(), 4, "one more before the registration, and one after it");
 }
 
 /// A registry that knows [`event`]'s schema under this id from then on.

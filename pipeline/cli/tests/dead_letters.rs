@@ -8,7 +8,7 @@ mod harness;
 
 use std::path::Path;
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prorata_connectors::archive::write_dead_letters;
 use prorata_connectors::avro::encode_single_object;
@@ -16,6 +16,7 @@ use prorata_connectors::store::Store;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
+use prorata_testkit::wait::Deadline;
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::log::{self, Decision};
 use prorata_worker::names::{self, ObjectId};
@@ -205,8 +206,10 @@ fn a_message_goes_back_to_its_topic_as_it_came() {
         partitions.add_partition_offset("pods", partition, Offset::Beginning).unwrap();
     }
     consumer.assign(&partitions).unwrap();
-    let (mut found, began) = (Vec::new(), Instant::now());
-    while began.elapsed() < Duration::from_secs(if found.is_empty() { 20 } else { 2 }) {
+    // A moment longer, for what should not be there.
+    let (mut found, deadline) = (Vec::new(), Deadline::start());
+    let window = Deadline::after(Duration::from_secs(2));
+    while !window.passed() || (found.is_empty() && !deadline.passed()) {
         found.extend(consumer.poll(Duration::from_millis(100)).map(|message| message.unwrap().detach()));
     }
     let [sent] = &found[..] else { panic!("one message, once: {found:?}") };

@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use prorata_testkit::wait::Deadline;
 use prorata_worker::source::{Source, SourceError, Start};
 use rdkafka::producer::{BaseRecord, Producer};
 use serde_json::Value;
@@ -40,8 +41,9 @@ async fn damaged_messages_are_not_skipped_but_waited_for() {
     fs::write(&log, &broken).unwrap();
     let mut source = joined(settings(&["damaged"])).await;
     source.start(0, from(&["damaged"], Start::Earliest)).await.unwrap();
-    let (mut read, mut told, since) = (Vec::new(), String::new(), Instant::now());
-    while since.elapsed() < Duration::from_secs(5) {
+    let (mut read, mut told) = (Vec::new(), String::new());
+    let (window, deadline) = (Deadline::after(Duration::from_secs(5)), Deadline::start());
+    while !window.passed() || ((told.is_empty() || read.len() < 10) && !deadline.passed()) {
         match source.poll(Duration::from_millis(100)).await {
             Ok(signals) => read.extend(offsets(&signals)),
             Err(SourceError::Unavailable(sentence)) => told = sentence,

@@ -17,11 +17,12 @@ mod security;
 mod support;
 
 use prorata_connectors::kafka::{Connection, KafkaSettings};
+use prorata_testkit::wait::PATIENCE;
 use prorata_worker::source::SourceEvent;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use support::{PATIENCE, assigned, from, hurried, is_end, joined, messages, signals_for, until};
+use support::{assigned, from, hurried, is_end, joined, messages, signals_for, until};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {

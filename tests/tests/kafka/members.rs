@@ -1,6 +1,6 @@
 //! Static members of a real group.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prorata_connectors::kafka::KafkaSource;
 use prorata_testkit::wait::Deadline;
@@ -24,9 +24,7 @@ async fn a_static_member_that_restarts_moves_no_shard_and_its_double_fences_it()
     other.release(&[0, 1]).await;
     let (of_source, of_other) = tokio::join!(assigned(&mut source), assigned(&mut other));
     assert_eq!((of_source.len(), of_other.len()), (1, 1));
-    let since = Instant::now();
     source.close().await;
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     let mut source = KafkaSource::connect(member("worker-0")).await.unwrap();
     assert_eq!(assigned(&mut source).await, of_source);
     assert!(source.assigned(*of_source.first().unwrap()).await.unwrap());

@@ -46,8 +46,9 @@ async fn committed_messages_are_read_aborted_and_open_ones_are_not_and_the_end_i
     let seen = until(&mut source, |signal| is_end(signal, 12)).await;
     assert_eq!(offsets(&seen), [0, 1, 2, 3, 4]);
     let open = transaction("three");
-    let seen = signals_for(&mut source, Duration::from_secs(3)).await;
-    assert!(!seen.is_empty() && seen.iter().all(|signal| is_end(signal, 12)), "{seen:?}");
+    let mut seen = until(&mut source, |event| is_end(event, 12)).await;
+    seen.extend(signals_for(&mut source, Duration::from_secs(2)).await);
+    assert!(seen.iter().all(|signal| is_end(signal, 12)), "{seen:?}");
     open.commit_transaction(PATIENCE).unwrap();
     let seen = until(&mut source, |signal| is_end(signal, 18)).await;
     assert_eq!(offsets(&seen), [12, 13, 14, 15, 16]);
@@ -72,7 +73,14 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
         (Start::At(11), Start::At(10), "kept", "offset 11 is not there any more: Kafka has 0 to 10"),
     ] {
         source.start(0, BTreeMap::from([("kept".into(), kept), ("cut".into(), cut)])).await.unwrap();
-        let mut seen = signals_for(&mut source, Duration::from_secs(2)).await;
+        let (mut lost, mut ended) = (false, false);
+        let mut seen = until(&mut source, |event| {
+            lost |= matches!(event, SourceEvent::OffsetsLost { .. });
+            ended |= is_end(event, 10);
+            lost && ended
+        })
+        .await;
+        seen.extend(signals_for(&mut source, Duration::from_secs(1)).await);
         // The other one is read.
         let told = seen.len();
         seen.retain(|signal| !is_end(signal, 10));

@@ -8,6 +8,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::StoppedClock;
+use prorata_testkit::wait::PATIENCE;
 use prorata_worker::status::{Dependency, ShardStatus, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -320,9 +321,7 @@ async fn it_answers_on_a_real_socket_until_it_is_stopped() {
     hanging.write_all(b"GET /livez HT").await.unwrap();
     let address = serving.address;
     stop.send(()).unwrap();
-    let begun = Instant::now();
     serving.finish(Duration::from_millis(200)).await;
-    assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
 
@@ -331,7 +330,7 @@ async fn is_closed(address: SocketAddr, sent: &[u8]) -> bool {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent).await.unwrap();
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.is_ok()
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.is_ok()
 }
 
 #[tokio::test]

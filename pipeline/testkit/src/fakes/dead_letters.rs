@@ -7,8 +7,7 @@ use prorata_worker::dead_letters::{message_headers, message_key};
 use prorata_worker::ports::DeadLetter;
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
-use super::fault::Effect;
-use super::faults::Faults;
+use super::faults::{Effect, Faults};
 
 /// The topic of dead letters in memory. Clones share it; each process has its own faults.
 #[derive(Clone, Debug, Default)]

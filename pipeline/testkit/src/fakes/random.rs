@@ -3,16 +3,16 @@
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(in crate::fakes) struct Random(u64);
 
 impl Random {
     /// Choices of this seed.
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(in crate::fakes) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The next 64 bits.
-    pub(super) const fn bits(&mut self) -> u64 {
+    pub(in crate::fakes) const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,18 +21,18 @@ impl Random {
     }
 
     /// A number in [0, `bound`); 0 where the bound is 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(in crate::fakes) fn below(&mut self, bound: usize) -> usize {
         let bound = (bound as u64).max(1);
         usize::try_from(self.bits() % bound).unwrap_or_default()
     }
 
     /// Whether something of this chance, in millionths, happens.
-    pub(super) const fn happens(&mut self, millionths: u32) -> bool {
+    pub(in crate::fakes) const fn happens(&mut self, millionths: u32) -> bool {
         self.bits() % 1_000_000 < millionths as u64
     }
 
     /// Brings items into a random order.
-    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(in crate::fakes) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
 
-use super::fault::Effect;
+use super::faults::Effect;
 use super::faults::{Failed, Faults};
 
 /// Objects in memory. Clones share the objects; each process has its own faults.

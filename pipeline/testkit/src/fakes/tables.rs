@@ -9,7 +9,7 @@ use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
 };
 
-use super::fault::Effect;
+use super::faults::Effect;
 use super::faults::{Failed, Faults};
 
 /// Table logs in memory. Clones share the logs; each process has its own faults.

@@ -1,6 +1,6 @@
 //! Kinds of faults, when they strike, and how likely they are.
 
-use super::random::Random;
+use crate::fakes::random::Random;
 
 /// What goes wrong, and at which effect or read, each counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

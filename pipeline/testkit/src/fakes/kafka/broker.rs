@@ -9,8 +9,8 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::{Header, Message, SourceError};
 
 use super::group::{Group, MemberId};
-use super::random::Random;
 use super::source::{FakeSource, Reader};
+use crate::fakes::random::Random;
 
 /// Messages that one poll tells at most, unless said otherwise.
 const POLL_MESSAGES: usize = 100;

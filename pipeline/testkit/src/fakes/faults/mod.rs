@@ -4,6 +4,8 @@
 //! The fakes of one process share one [`Faults`], so that they die together. What goes wrong is said
 //! beforehand, by number, or drawn at random; either way the same run goes wrong in the same way.
 
+mod fault;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -13,8 +15,8 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use prorata_worker::ports::ErrorKind;
 
-use super::fault::{Effect, Fault, Rates, Resume};
 use super::random::Random;
+pub use fault::{Effect, Fault, Rates, Resume};
 
 /// Counts effects and reads, and fails where told; shared by the fakes of one process.
 #[derive(Clone, Default)]

@@ -10,8 +10,8 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
 use super::broker::{Cluster, Ends, FakeBroker, Log};
-use super::faults::Faults;
 use super::group::MemberId;
+use crate::fakes::faults::Faults;
 
 /// Chance, in millionths, that a random poll passes over a partition.
 const PASSED_OVER: u32 = 150_000;

@@ -1,0 +1,8 @@
+//! Kafka: topics, a consumer group, and each member's view of them.
+
+mod broker;
+mod group;
+mod source;
+
+pub use broker::{Ends, FakeBroker, Record};
+pub use source::FakeSource;
