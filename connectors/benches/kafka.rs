@@ -159,7 +159,7 @@ async fn main() {
     };
     let (single, many) = (per_message(&single), per_message(&many));
     println!(
-        "{MESSAGES} messages of {VALUE_BYTES} bytes, {ROUNDS} rounds, medians, ns of processor time per message"
+        "{MESSAGES} messages of {VALUE_BYTES} bytes, {ROUNDS} rounds, medians, ns of processor time a message"
     );
     println!("one by one     reading thread {:>5}, process {:>5}", single.0, single.1);
     println!("by the source  reading thread {:>5}, process {:>5}", many.0, many.1);

@@ -1,8 +1,7 @@
 //! Avro object container files as they lie on disk: header, blocks, sync markers.
 //!
-//! A file that is cut or damaged gives up as little as possible. Where a block does not end in the sync
-//! marker, the next marker is looked for and reading goes on behind it; what lies between is given out as it
-//! is.
+//! Of a file that is cut or damaged, as little as possible is lost. If a block does not end in the sync
+//! marker, reading continues behind the next marker, and what lies between is handed out as it is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -13,17 +12,17 @@ use sha2::{Digest, Sha256};
 use super::codec::{BLOCK_BYTES_MAX, Codec};
 use super::source::Source;
 
-/// Key of the schema's SHA-256 in the header of our own files, in hexadecimal: readers such as fastavro take all
-/// metadata as UTF-8.
+/// Key of the schema's SHA-256 in the header of our own files, in hexadecimal: readers such as fastavro take
+/// all metadata as UTF-8.
 const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
 
-/// The same as 32 bytes, as older releases wrote it. They refuse a file that has anything else under this key, and
-/// read one that does not have the key.
+/// The same as 32 bytes, as older releases wrote it. They refuse a file that has anything else under this
+/// key, and read one that does not have the key.
 const SCHEMA_DIGEST_BYTES: &[u8] = b"prorata.schema.sha256";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
-/// Most bytes of a header: room for the longest schema and metadata beside it.
+/// Most bytes of a header: room for the longest schema and other metadata.
 const HEADER_BYTES_MAX: usize = 2 << 20;
 /// Damaged bytes are given out in pieces of at most about this size.
 const LOST_BYTES_MAX: usize = 16 << 20;
@@ -118,7 +117,7 @@ impl<R: Read> Container<R> {
         let digest = Sha256::digest(&schema);
         let differs = |key: &[u8], expected: &[u8]| metadata.get(key).is_some_and(|found| found != expected);
         if differs(SCHEMA_DIGEST, format!("{digest:x}").as_bytes()) || differs(SCHEMA_DIGEST_BYTES, &digest) {
-            return Err(FileError::NotAvro("its schema does not have the checksum beside it".to_owned()));
+            return Err(FileError::NotAvro("its schema does not have the checksum in its header".to_owned()));
         }
         let schema = String::from_utf8(schema);
         let schema = schema.map_err(|_| FileError::NotAvro("its schema is not UTF-8".to_owned()))?;

@@ -6,8 +6,8 @@
 //!
 //! # Why a decoder of our own
 //!
-//! Every event is decoded when it arrives and again when its hour closes, so decoding is what a catch-up mostly
-//! does. A record of 15 fields and 271 bytes takes, on one core:
+//! Every event is decoded when it arrives and again when its hour closes, so decoding is what a catch-up
+//! mostly does. A record of 15 fields and 271 bytes takes, on one core:
 //!
 //! | decoder | ns per record |
 //! |---|---|
@@ -15,9 +15,9 @@
 //! | `apache-avro` 0.22, straight into a struct | 990 to 1,140 |
 //! | `apache-avro` 0.22, through its values; with a reader's schema | 2,010 to 3,700; 4,000 to 5,790 |
 //!
-//! Speed is not all. `apache-avro` straight into a struct fails on a field that our schema does not have, so a
-//! producer could not add one; `arrow-avro` loses a whole batch to one bad record, where we owe each record a
-//! verdict of its own; and equal events must get equal canonical bytes. `apache-avro` still parses and
+//! Speed is not all. `apache-avro` straight into a struct fails on a field that our schema does not have, so
+//! a producer could not add one; `arrow-avro` loses a whole batch to one bad record, where we owe each record
+//! a verdict of its own; and equal events must get equal canonical bytes. `apache-avro` still parses and
 //! validates schemas, and is the oracle that tests hold this decoder against. `benches/decode.rs` measures.
 
 mod convert;

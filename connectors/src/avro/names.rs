@@ -1,4 +1,4 @@
-//! Definitions of a schema's named types, for whoever walks it.
+//! Definitions of a schema's named types, for the code that walks it.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! Confluent's wire format, with schemas fetched from a registry once and kept.
 //!
-//! That a registry does not know an id is the verdict on its messages. But registries have several nodes, and
-//! one may learn of a schema later than another: whoever has time, a worker, lets the messages wait till it
-//! has been asked for some seconds ([`Times::settle`]). As others' messages wait with them, that is done once
-//! in a while: who sends ids that nobody knows, one after another, does not stop the rest.
+//! If the registry does not know an id, its messages are rejected. But a registry has several nodes, and one
+//! may learn of a schema later than another. So a worker lets such messages wait until it has asked for some
+//! seconds ([`Times::settle`]). Other messages wait with them, so it waits only once in a while: a producer
+//! that sends one unknown id after another does not stop the rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,29 +18,28 @@ use super::{MAGIC, SINGLE_OBJECT};
 use crate::avro::Decoder;
 use crate::registry::{Lookup, Registry};
 
-/// Schemas kept; all are dropped when one more comes, and fetched again as messages need them.
+/// Most schemas to keep. When one more comes, all are dropped, and fetched again as messages need them.
 const KEPT_MAX: usize = 1024;
-/// Bytes of their texts, likewise.
+/// Most bytes of their texts; beyond it, likewise.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// Ids kept that the registry does not know.
+/// Most ids to keep that the registry does not know.
 const MISSING_MAX: usize = 16 * 1024;
-/// As long as this an id that is asked for again counts as the one asked for before: a few times the longest
-/// pause.
+/// How long an unknown id counts as the same question when it is asked again: a few times the longest pause.
 const SETTLING_FOR: Duration = Duration::from_secs(120);
-/// Ids kept that it is asked for again.
+/// Most ids to keep that are being asked again.
 const SETTLING_MAX: usize = 1024;
 /// The largest id: registries count with signed numbers.
 const ID_MAX: u32 = i32::MAX as u32;
 
-/// How long an id that the registry does not know is asked for.
+/// How long to ask for an id that the registry does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// As long as this the registry is asked for it again before it counts as unknown; zero: it counts at
-    /// once.
+    /// How long the registry is asked again before the id counts as unknown; zero: at once.
     pub settle: Duration,
-    /// As long as this it then counts as unknown: a producer may register it meanwhile.
+    /// How long it then counts as unknown before the registry is asked again: a producer may have registered
+    /// it.
     pub unknown: Duration,
-    /// As long as this after one was waited for in vain, others count as unknown at once.
+    /// For how long, after waiting for one id in vain, other ids count as unknown at once.
     pub hurry: Duration,
 }
 
@@ -190,8 +189,8 @@ fn split(value: &[u8]) -> Result<(u32, &[u8]), Reject> {
         },
         None => Err(Reject::malformed("empty: neither magic byte nor schema id")),
         Some(_) if value.starts_with(&SINGLE_OBJECT) => Err(Reject::malformed(
-            "single-object encoding (C3 01), and registry.url is set: let the producer use Confluent's wire format, or \
-             leave registry.url empty",
+            "single-object encoding (C3 01), and registry.url is set: let the producer use Confluent's wire \
+             format, or leave registry.url empty",
         )),
         Some((first, _)) => Err(Reject::malformed(format!(
             "the first byte is {first:02X}, not the magic byte 00 of Confluent's wire format"

@@ -1,6 +1,6 @@
-//! Values of Kafka messages: Confluent's wire format where a schema registry is configured, Avro
-//! single-object encoding where none is. The two tell themselves apart by their first byte, and each names
-//! the other when it meets it.
+//! Values of Kafka messages: Confluent's wire format if a schema registry is configured, otherwise Avro
+//! single-object encoding. Their first bytes differ, and each decoder names the other format when it meets
+//! it.
 
 mod confluent;
 mod encode;

@@ -105,8 +105,8 @@ impl Registry {
             (_, references) if !references.is_empty() => {
                 let names: Vec<&str> = references.iter().map(|reference| reference.name.as_str()).collect();
                 Lookup::Unusable(format!(
-                    "the registry's schema {id} refers to other schemas ({}), which are not followed; register it \
-                     as one whole",
+                    "the registry's schema {id} refers to other schemas ({}), which are not followed; \
+                     register it as one whole",
                     shortened(&names.join(", "))
                 ))
             }
@@ -216,8 +216,8 @@ fn base_url(text: &str) -> Result<Url, RegistryFault> {
     let url = Url::parse(text).map_err(|error| refused(&format!("is no URL ({error}); name one")))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(configuration(
-            "registry.url holds a user name or password; set registry.username, and the password in the environment \
-             or a file",
+            "registry.url holds a user name or password; set registry.username, and the password in the \
+             environment or a file",
         ));
     }
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {

@@ -52,7 +52,7 @@ pub enum RegistryFault {
 }
 
 impl RegistryFault {
-    /// What happened, without the words that say of whom.
+    /// What happened, without naming the registry.
     pub fn sentence(&self) -> &str {
         match self {
             Self::Unavailable(sentence) | Self::Configuration(sentence) => sentence,

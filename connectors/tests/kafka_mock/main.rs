@@ -1,5 +1,5 @@
 //! The consumer group's ways, on the client library's own broker in memory: what is assigned, started, taken
-//! back, lost, kept. It knows no isolation, so that what real brokers do is tested beside them, in
+//! back, lost, kept. It knows no isolation, so that what real brokers do is tested separately, in
 //! `tests/tests/kafka`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]

@@ -1,8 +1,8 @@
 //! SKUs: what was metered and priced, named in the provider's own words where there are any.
 //!
-//! `SkuId` names the thing (an instance type, a size, a pool), `SkuPriceId` the line of the price list: provider,
-//! region, SKU and terms. As FOCUS asks, neither holds an amount of money, a date or a contract, so both stay the
-//! same when a price changes.
+//! `SkuId` names the thing (an instance type, a size, a pool), `SkuPriceId` the line of the price list:
+//! provider, region, SKU and terms. As FOCUS asks, neither holds an amount of money, a date or a contract, so
+//! both stay the same when a price changes.
 
 use prorata_schemas::Text;
 use prorata_schemas::decimal::{Decimal12, ONE};

@@ -1,5 +1,5 @@
-//! What the client library calls back: logs, errors, tokens. Errors are only noted here; whoever uses the
-//! client acts on them.
+//! What the client library calls back: logs, errors, tokens. Errors are only noted here; the code that uses
+//! the client acts on them.
 
 use std::collections::VecDeque;
 use std::error::Error;

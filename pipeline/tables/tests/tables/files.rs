@@ -124,10 +124,12 @@ fn statistics_are_exact_and_cover_the_named_columns() {
     let stats = file(Table::CostAllocation, &hours).stats;
     let expected = concat!(
         r#"{"numRecords":38,"minValues":{"BilledCost":0,"BillingAccountId":"acme","#,
-        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":0,"ListCost":0,"ResourceId":"c1","#,
+        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":0,"ListCost":0,"#,
+        r#""ResourceId":"c1","#,
         r#""SubAccountId":"prod","x_ClusterId":"prod","x_Namespace":"team-a","x_PodUid":"a","#,
         r#""x_RowKind":"commitment_purchase"},"maxValues":{"BilledCost":5,"BillingAccountId":"bird","#,
-        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":5,"ListCost":5,"ResourceId":"r1","#,
+        r#""ChargePeriodStart":"2026-11-20T13:00:00.000000Z","EffectiveCost":5,"ListCost":5,"#,
+        r#""ResourceId":"r1","#,
         r#""SubAccountId":"prod","x_ClusterId":"prod","x_Namespace":"team-a","x_PodUid":"h","#,
         r#""x_RowKind":"reservation_unused"},"nullCount":{"BilledCost":0,"BillingAccountId":0,"#,
         r#""ChargePeriodStart":0,"EffectiveCost":0,"ListCost":0,"ResourceId":0,"SubAccountId":6,"#,

@@ -1,4 +1,5 @@
-//! GPUs are counted in one place: what a SKU tells is what cost is split by, whatever resources the rules name.
+//! GPUs are counted in one place: what a SKU tells is what cost is split by, whatever resources the rules
+//! name.
 
 use prorata_engine::{State, close_hour};
 use prorata_schemas::event::{Event, EventRecord, Payload};

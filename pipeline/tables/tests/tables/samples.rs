@@ -1,8 +1,9 @@
 //! One organization's hour by hand, with every kind of row and sums that a reader can follow.
 //!
-//! Node `n1` costs 8 an hour and is half covered by commitment `c1`, which costs 3, of which 1.8 reaches the node.
-//! Pod `a` has a quarter of the node and pod `b` a half, the first half hour within its quota and then above it; the
-//! rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a node that does not run.
+//! Node `n1` costs 8 an hour and is half covered by commitment `c1`, which costs 3, of which 1.8 reaches the
+//! node. Pod `a` has a quarter of the node and pod `b` a half, the first half hour within its quota and then
+//! above it; the rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a
+//! node that does not run.
 
 #![expect(clippy::unwrap_used, reason = "numbers written here are numbers")]
 
