@@ -17,5 +17,6 @@ pub mod messages;
 pub mod registry;
 mod secret;
 pub mod store;
+mod text;
 
 pub use secret::Secret;

@@ -60,12 +60,8 @@ impl SchemaError {
     }
 }
 
-fn shortened(mut sentence: String) -> String {
-    if let Some((end, _)) = sentence.char_indices().nth(SENTENCE_CHARS_MAX) {
-        sentence.truncate(end);
-        sentence.push_str("...");
-    }
-    sentence
+fn shortened(sentence: String) -> String {
+    crate::text::shortened(sentence, SENTENCE_CHARS_MAX)
 }
 
 /// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its

@@ -107,10 +107,6 @@ pub(super) fn shown(url: &Url) -> String {
 
 /// One line that is not too long.
 pub(super) fn shortened(text: &str) -> String {
-    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(TEXT_CHARS_MAX) {
-        line.truncate(end);
-        line.push_str("...");
-    }
-    line
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    crate::text::shortened(line, TEXT_CHARS_MAX)
 }
