@@ -19,7 +19,6 @@ use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin};
-use sha2::{Digest, Sha256};
 
 use support::{dice, mutate, samples};
 
@@ -309,34 +308,6 @@ fn what_is_no_container_file_is_an_error_of_the_file() {
     for (bytes, sentence) in cases {
         let error = read(bytes).unwrap_err().to_string();
         assert!(error.contains(sentence), "{error}");
-    }
-}
-
-/// Releases before this one wrote the schema's checksum as bytes, which not every reader takes for metadata.
-#[test]
-fn files_with_the_checksum_in_bytes_are_read_and_a_wrong_checksum_is_refused_in_both_forms() {
-    let entry = |key: &str, value: &[u8]| {
-        let mut out = Vec::new();
-        put_bytes(&mut out, key.as_bytes());
-        put_bytes(&mut out, value);
-        out
-    };
-    let replaced = |bytes: &[u8], from: &[u8], to: &[u8]| {
-        let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
-        [&bytes[..at], to, &bytes[at + from.len()..]].concat()
-    };
-    let digest = Sha256::digest(archive_schema());
-    let hexadecimal = entry("prorata.schema.sha256.hex", format!("{digest:x}").as_bytes());
-    let in_bytes = entry("prorata.schema.sha256", &digest);
-    let now = archive(&stops(3));
-    let before = replaced(&now, &hexadecimal, &in_bytes);
-    assert_eq!(sorted(&read(&before).unwrap()), sorted(&read(&now).unwrap()));
-    let other = Sha256::digest("another schema");
-    for wrong in [
-        replaced(&now, &hexadecimal, &entry("prorata.schema.sha256.hex", format!("{other:x}").as_bytes())),
-        replaced(&now, &hexadecimal, &entry("prorata.schema.sha256", &other)),
-    ] {
-        assert!(read(&wrong).unwrap_err().to_string().contains("checksum"));
     }
 }
 
