@@ -1,14 +1,15 @@
-//! Fixed-point decimals with twelve places: prices, money and hourly quantities at the edges.
+//! Decimals of table columns (`decimal(38,12)`): an integer of 10^-12, an atom.
 //!
-//! The scale is that of the tables (`decimal(38,12)`) and of the events (`decimal(28,12)`). No operation rounds:
-//! what needs rounding is computed exactly in the engine and rounded there once.
+//! Sums of money over an organization can pass the 28 digits that a price may have, so columns are wider than
+//! the types of [`crate::money`]. No operation rounds: what needs rounding is computed exactly in the engine
+//! and rounded there once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One unit, in units of the last place.
+/// One, in atoms of 10^-12.
 pub const ONE: i128 = 1_000_000_000_000;
 
 /// Decimal places of a [`Decimal12`].
@@ -29,9 +30,9 @@ impl Decimal12 {
     /// One.
     pub const ONE: Self = Self(ONE);
 
-    /// The number of `units` of 10^-12.
-    pub const fn from_units(units: i128) -> Self {
-        Self(units)
+    /// The number of `atoms`, which are 10^-12 each.
+    pub const fn from_atoms(atoms: i128) -> Self {
+        Self(atoms)
     }
 
     /// A whole number.
@@ -39,8 +40,8 @@ impl Decimal12 {
         Self(whole as i128 * ONE)
     }
 
-    /// This number in units of 10^-12.
-    pub const fn units(self) -> i128 {
+    /// This as a number of 10^-12.
+    pub const fn atoms(self) -> i128 {
         self.0
     }
 
@@ -52,7 +53,7 @@ impl Decimal12 {
     /// Exact sum, or `None` past the range of 128 bits.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
-            Some(units) => Some(Self(units)),
+            Some(atoms) => Some(Self(atoms)),
             None => None,
         }
     }
@@ -60,7 +61,7 @@ impl Decimal12 {
     /// Exact difference, or `None` past the range of 128 bits.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
-            Some(units) => Some(Self(units)),
+            Some(atoms) => Some(Self(atoms)),
             None => None,
         }
     }
@@ -81,8 +82,8 @@ impl FromStr for Decimal12 {
         if unfinished || whole.len() > 26 || fraction.len() > PLACES || !plain(whole) || !plain(fraction) {
             return Err(error());
         }
-        let units: i128 = format!("{whole}{fraction:0<PLACES$}").parse().map_err(|_| error())?;
-        Ok(Self(if negative { -units } else { units }))
+        let atoms: i128 = format!("{whole}{fraction:0<PLACES$}").parse().map_err(|_| error())?;
+        Ok(Self(if negative { -atoms } else { atoms }))
     }
 }
 

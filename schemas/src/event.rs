@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
-use crate::decimal::Decimal12;
 use crate::ids::{ClusterId, CommitmentId, NodeId, OrganizationId, PodUid, PoolId, QuotaId, ReservationId};
+use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
 
@@ -192,7 +192,7 @@ pub struct NodeStarted {
     /// Model of its GPUs.
     pub gpu_model: Option<Text>,
     /// Price of the whole node per hour, before any commitment.
-    pub hourly_cost: Decimal12,
+    pub hourly_cost: UnitPrice,
     /// Currency of the price.
     pub currency: Text,
     /// GPU pool it belongs to.
@@ -297,7 +297,7 @@ pub struct ReservationSet {
     /// Number of units.
     pub quantity: i32,
     /// What one unused unit costs per hour.
-    pub unit_hourly_price: Decimal12,
+    pub unit_hourly_price: UnitPrice,
     /// Currency of the price.
     pub currency: Text,
     /// When it was bought; orders equal units (FIFO).
@@ -349,15 +349,15 @@ pub struct CommitmentSet {
     /// Instance family of the nodes that it covers.
     pub instance_family: Text,
     /// Committed vCPU.
-    pub vcpu: Decimal12,
+    pub vcpu: Amount,
     /// Committed memory in GiB.
-    pub memory_gib: Decimal12,
+    pub memory_gib: Amount,
     /// Committed GPUs.
     pub gpu: i32,
     /// Model of the GPUs that it covers; none: any.
     pub gpu_model: Option<Text>,
     /// Amortized cost per hour.
-    pub hourly_cost: Decimal12,
+    pub hourly_cost: UnitPrice,
     /// Currency of the cost.
     pub currency: Text,
     /// First instant at which it is effective.
@@ -367,7 +367,7 @@ pub struct CommitmentSet {
     /// Whether it covers nodes; a disabled one is tracked and paid only.
     pub enabled: bool,
     /// Fraction of its totals that may be used, 0 to 1; none: 1.
-    pub allowed_utilization: Option<Decimal12>,
+    pub allowed_utilization: Option<Ratio>,
     /// Clusters that it is assigned to.
     pub assignments: Vec<Assignment>,
 }
@@ -420,11 +420,11 @@ pub struct QosPrice {
     /// The quality of service.
     pub qos: Text,
     /// Price of one FP16 TFLOP for an hour.
-    pub per_fp16_tflop_hour: Decimal12,
+    pub per_fp16_tflop_hour: UnitPrice,
     /// Price of one GiB of VRAM for an hour.
-    pub per_vram_gib_hour: Decimal12,
+    pub per_vram_gib_hour: UnitPrice,
     /// Share of the price that the span between request and limit costs.
-    pub limits_over_requests: Decimal12,
+    pub limits_over_requests: Ratio,
 }
 
 /// A pool of GPUs with prices and budgets. Natural key: pool_id.
@@ -447,11 +447,11 @@ pub struct PoolSet {
     /// Percent of memory that expands VRAM.
     pub vram_expand_to_host_mem_percent: i32,
     /// Budget for a UTC day.
-    pub budget_per_day: Option<Decimal12>,
+    pub budget_per_day: Option<Money>,
     /// Budget for a calendar month.
-    pub budget_per_month: Option<Decimal12>,
+    pub budget_per_month: Option<Money>,
     /// Budget for a calendar quarter.
-    pub budget_per_quarter: Option<Decimal12>,
+    pub budget_per_quarter: Option<Money>,
     /// Currency of prices and budgets.
     pub currency: Text,
 }
@@ -475,11 +475,11 @@ pub struct RateSet {
     /// Quality of service, `default` unless set.
     pub qos: Text,
     /// Price of one vCPU for an hour.
-    pub per_vcpu_hour: Decimal12,
+    pub per_vcpu_hour: UnitPrice,
     /// Price of one GiB of memory for an hour.
-    pub per_gib_hour: Decimal12,
+    pub per_gib_hour: UnitPrice,
     /// Price of one GPU for an hour.
-    pub per_gpu_hour: Decimal12,
+    pub per_gpu_hour: UnitPrice,
     /// Currency of the prices.
     pub currency: Text,
 }

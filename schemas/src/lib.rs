@@ -9,6 +9,7 @@ pub mod body;
 pub mod decimal;
 pub mod event;
 pub mod ids;
+pub mod money;
 pub mod quantity;
 pub mod reject;
 pub mod rows;

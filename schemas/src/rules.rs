@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
-use crate::decimal::Decimal12;
 use crate::event::Event;
 use crate::ids::OrganizationId;
+use crate::money::{Ratio, Weight};
 use crate::quantity::excerpt;
 use crate::reject::{Reason, Reject};
 
@@ -26,7 +26,7 @@ pub struct Rules {
     /// Gigabytes of `nos.nebuly.com/gpu-memory` that one `nvidia.com/gpu` stands for.
     pub gpu_memory_gb: u32,
     /// Factor on a pool pod's charge while its eviction protection lasts; at least 0.
-    pub eviction_protection_ratio: Decimal12,
+    pub eviction_protection_ratio: Ratio,
     /// Currency of every organization that `currencies` does not name (ISO 4217).
     pub currency: Text,
     /// Currency by organization id.
@@ -38,11 +38,11 @@ pub struct Rules {
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
     /// Of one GPU.
-    pub gpu: Decimal12,
+    pub gpu: Weight,
     /// Of one vCPU.
-    pub cpu: Decimal12,
+    pub cpu: Weight,
     /// Of one GiB of memory.
-    pub memory: Decimal12,
+    pub memory: Weight,
 }
 
 /// What a pod is allocated of its node.
@@ -58,9 +58,9 @@ pub enum Allocation {
 impl Default for Weights {
     fn default() -> Self {
         Self {
-            gpu: Decimal12::from_int(9),
-            cpu: Decimal12::from_units(900_000_000_000),
-            memory: Decimal12::from_units(100_000_000_000),
+            gpu: Weight::from(9),
+            cpu: Weight::from_nanos(900_000_000),
+            memory: Weight::from_nanos(100_000_000),
         }
     }
 }
@@ -74,7 +74,7 @@ impl Default for Rules {
             allocation: Allocation::Max,
             gpu_resources: gpu_resources.map(Text::from).to_vec(),
             gpu_memory_gb: 32,
-            eviction_protection_ratio: Decimal12::from_units(1_200_000_000_000),
+            eviction_protection_ratio: Ratio::from_nanos(1_200_000_000),
             currency: "USD".into(),
             currencies: BTreeMap::new(),
         }

@@ -4,12 +4,14 @@
 
 mod support;
 
+use std::str::FromStr;
+
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use prorata_schemas::body::wire::{put_bytes, put_long};
+use prorata_schemas::body::wire::{put_bytes, put_decimal, put_long};
 use prorata_schemas::body::{BODY_BYTES_MAX, decode, encode};
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{Event, EventKind, Payload};
+use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
@@ -41,8 +43,8 @@ fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
     text.into()
 }
 
-fn negative() -> Decimal12 {
-    Decimal12::from_units(-1)
+fn negative<D: FromStr<Err = DecimalError>>() -> D {
+    "-0.000000000001".parse().unwrap()
 }
 
 #[test]
@@ -106,9 +108,9 @@ fn a_negative_price_quantity_count_budget_or_use_is_invalid() {
     assert_invalid("PodUsage.gpu_millis", changed!(PodUsage, |usage| usage.gpu_millis = -1));
     let price = prorata_schemas::event::QosPrice {
         qos: text("low"),
-        per_fp16_tflop_hour: Decimal12::ZERO,
-        per_vram_gib_hour: Decimal12::ZERO,
-        limits_over_requests: Decimal12::ZERO,
+        per_fp16_tflop_hour: UnitPrice::ZERO,
+        per_vram_gib_hour: UnitPrice::ZERO,
+        limits_over_requests: Ratio::ZERO,
     };
     for (field, price) in [
         ("per_fp16_tflop_hour", {
@@ -154,8 +156,7 @@ fn spans_intervals_fractions_and_priorities_are_judged_at_their_edges() {
     assert_invalid("ends_at", span(late, early));
     assert!(span(early, early).is_ok());
 
-    let fraction =
-        |units| changed!(CommitmentSet, |set| set.allowed_utilization = Some(Decimal12::from_units(units)));
+    let fraction = |atoms| changed!(CommitmentSet, |set| set.allowed_utilization = Ratio::from_atoms(atoms));
     assert_invalid("allowed_utilization", fraction(-1));
     assert_invalid("allowed_utilization", fraction(1_000_000_000_001));
     assert!(fraction(0).and(fraction(1_000_000_000_000)).is_ok());
@@ -197,10 +198,24 @@ fn instants_lie_in_the_years_1970_to_9999() {
 #[test]
 fn a_decimal_has_at_most_28_digits() {
     let largest = 10i128.pow(28) - 1;
-    let cost = |units| changed!(NodeStarted, |node| node.hourly_cost = Decimal12::from_units(units));
+    let cost = |atoms: i128| {
+        let mut event = sample(EventKind::NodeStarted);
+        let Payload::NodeStarted(node) = &mut event.payload else { unreachable!() };
+        node.hourly_cost = "1234567.890123456789".parse().unwrap();
+        let bytes_of = |atoms: i128| {
+            let mut bytes = Vec::new();
+            put_decimal(&mut bytes, atoms);
+            bytes
+        };
+        let old = bytes_of(node.hourly_cost.atoms());
+        let mut body = encode(&event);
+        let at = body.windows(old.len()).position(|window| window == old).unwrap();
+        body.splice(at..at + old.len(), bytes_of(atoms));
+        decode(EventKind::NodeStarted, &body)
+    };
     assert!(cost(largest).is_ok());
-    for units in [largest + 1, i128::MAX, i128::MIN] {
-        assert_invalid("hourly_cost", cost(units));
+    for atoms in [largest + 1, i128::MAX, i128::MIN, -largest - 1] {
+        assert_invalid("hourly_cost", cost(atoms));
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, PodUsage, Quantities,
 };
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -145,7 +145,7 @@ fn node_started(number: u64) -> Payload {
         capacity_type: if number.is_multiple_of(4) { CapacityType::Spot } else { CapacityType::OnDemand },
         capacity: quantities(&[("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "200Gi")]),
         gpu_model: None,
-        hourly_cost: Decimal12::from_units(1_929_600_000_000),
+        hourly_cost: UnitPrice::from_nanos(1_929_600_000),
         currency: "USD".into(),
         pool_id: None,
     })

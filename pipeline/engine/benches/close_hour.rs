@@ -9,11 +9,11 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use prorata_engine::{State, close_hour};
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, CommitmentKind, CommitmentSet, Event, EventRecord, NodeStarted, Payload, PodStarted,
     Quantities, QuotaKind, QuotaSet,
 };
+use prorata_schemas::money::{Amount, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -49,7 +49,7 @@ fn node(index: i64) -> EventRecord {
         capacity_type: CapacityType::OnDemand,
         capacity: quantities(&[("cpu", 192_000), ("memory", 2048 << 30), ("nvidia.com/gpu", 8000)]),
         gpu_model: Some("h100".into()),
-        hourly_cost: Decimal12::from_units(55_040_000_000_000),
+        hourly_cost: UnitPrice::from_nanos(55_040_000_000),
         currency: "USD".into(),
         pool_id: None,
     };
@@ -95,16 +95,16 @@ fn commitment() -> EventRecord {
         kind: CommitmentKind::ReservedInstance,
         region: "us-east-1".into(),
         instance_family: "p5".into(),
-        vcpu: Decimal12::from_int(192 * 60 + 7),
-        memory_gib: Decimal12::from_int(2048 * 55),
+        vcpu: Amount::from(192 * 60 + 7),
+        memory_gib: Amount::from(2048 * 55),
         gpu: 8 * 50,
         gpu_model: None,
-        hourly_cost: Decimal12::from_int(1234),
+        hourly_cost: UnitPrice::from(1234),
         currency: "USD".into(),
         starts_at: Timestamp(0),
         ends_at: None,
         enabled: true,
-        allowed_utilization: Some(Decimal12::from_units(900_000_000_001)),
+        allowed_utilization: Ratio::from_atoms(900_000_000_001),
         assignments: Vec::new(),
     };
     record(0, Payload::CommitmentSet(commitment))

@@ -83,8 +83,8 @@ impl Fraction {
 }
 
 /// A decimal in atoms. Valid events and rules hold nothing negative here; a negative decimal counts as zero.
-pub(crate) fn atoms(value: Decimal12) -> UBig {
-    UBig::from(u128::try_from(value.units()).unwrap_or(0))
+pub(crate) fn atoms<D: Into<Decimal12>>(value: D) -> UBig {
+    UBig::from(u128::try_from(value.into().atoms()).unwrap_or(0))
 }
 
 /// `numerator / denominator`; zero when the denominator is zero.
@@ -123,7 +123,7 @@ pub(crate) fn seconds(micros: u128) -> Result<Decimal12, EngineError> {
 pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     let (sign, magnitude) = value.numerator().clone().into_parts();
     let rounded = decimal(round_half_even(&(magnitude * ATOMS_IN_ONE), value.denominator()))?;
-    Ok(if sign == Sign::Negative { Decimal12::from_units(-rounded.units()) } else { rounded })
+    Ok(if sign == Sign::Negative { Decimal12::from_atoms(-rounded.atoms()) } else { rounded })
 }
 
 /// The quotient rounded to the nearest integer, half to even.
@@ -142,7 +142,7 @@ fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
 /// Atoms as a decimal of at most 38 digits.
 fn decimal(atoms: UBig) -> Result<Decimal12, EngineError> {
     match i128::try_from(&atoms) {
-        Ok(value) if value < ATOMS_LIMIT => Ok(Decimal12::from_units(value)),
+        Ok(value) if value < ATOMS_LIMIT => Ok(Decimal12::from_atoms(value)),
         _ => Err(EngineError::Range(atoms.to_string())),
     }
 }
@@ -154,8 +154,8 @@ fn decimal(atoms: UBig) -> Result<Decimal12, EngineError> {
 pub(crate) fn sum(values: impl IntoIterator<Item = Decimal12>) -> Result<Decimal12, EngineError> {
     let mut total = Decimal12::ZERO;
     for value in values {
-        let next = total.checked_add(value).filter(|next| next.units().abs() < ATOMS_LIMIT);
-        total = next.ok_or_else(|| EngineError::Range(format!("({} + {})", total.units(), value.units())))?;
+        let next = total.checked_add(value).filter(|next| next.atoms().abs() < ATOMS_LIMIT);
+        total = next.ok_or_else(|| EngineError::Range(format!("({} + {})", total.atoms(), value.atoms())))?;
     }
     Ok(total)
 }
@@ -182,7 +182,7 @@ pub(crate) fn largest_remainder(
         rests.push(rest);
     }
     let floors = sum(shares.iter().copied())?;
-    let left = total.checked_sub(floors).and_then(|left| usize::try_from(left.units()).ok());
+    let left = total.checked_sub(floors).and_then(|left| usize::try_from(left.atoms()).ok());
     let Some(left) = left.filter(|left| *left <= parts.len()) else {
         let count = parts.len();
         let text =
@@ -194,7 +194,7 @@ pub(crate) fn largest_remainder(
         order.sort_by(|&a, &b| compare_rests((&rests[b], parts[b]), (&rests[a], parts[a])).then(a.cmp(&b)));
         for index in order.into_iter().take(left) {
             // At most `total`, so it still has 38 digits.
-            shares[index] = Decimal12::from_units(shares[index].units() + 1);
+            shares[index] = Decimal12::from_atoms(shares[index].atoms() + 1);
         }
     }
     Ok(shares)
@@ -219,16 +219,16 @@ mod tests {
 
     fn split(total: i128, parts: &[Fraction]) -> Vec<i128> {
         let shares =
-            largest_remainder(Decimal12::from_units(total), &parts.iter().collect::<Vec<_>>()).unwrap();
-        shares.into_iter().map(Decimal12::units).collect()
+            largest_remainder(Decimal12::from_atoms(total), &parts.iter().collect::<Vec<_>>()).unwrap();
+        shares.into_iter().map(Decimal12::atoms).collect()
     }
 
     #[test]
     fn halves_round_to_even() {
         for (halves, expected) in [(1_u8, 0_i128), (3, 2), (5, 2), (7, 4)] {
             let value = ratio(UBig::from(halves), UBig::from(2_u8) * ATOMS_IN_ONE);
-            assert_eq!(round(&value).unwrap().units(), expected);
-            assert_eq!(round(&-value).unwrap().units(), -expected);
+            assert_eq!(round(&value).unwrap().atoms(), expected);
+            assert_eq!(round(&-value).unwrap().atoms(), -expected);
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(split(2, &parts), [1, 1]);
         assert_eq!(split(4, &parts), [2, 2]);
         for total in [-1, 1, 5] {
-            let error = largest_remainder(Decimal12::from_units(total), &parts.each_ref()).unwrap_err();
+            let error = largest_remainder(Decimal12::from_atoms(total), &parts.each_ref()).unwrap_err();
             assert!(error.to_string().ends_with("is not 0 to 2 atoms"), "{error}");
         }
         assert_eq!(split(0, &[]), [0_i128; 0]);
@@ -268,7 +268,7 @@ mod tests {
         assert!(round(&RBig::from(UBig::from(most))).is_err());
         let dear = decimal(UBig::from(most)).unwrap();
         assert_eq!(sum([dear]).unwrap(), dear);
-        assert!(sum([dear, Decimal12::from_units(1)]).is_err());
+        assert!(sum([dear, Decimal12::from_atoms(1)]).is_err());
         assert!(sum([dear, dear]).is_err());
         let part = Fraction::new(UBig::from(most), UBig::ONE);
         for parts in [vec![&part; 2], vec![&part; 9]] {

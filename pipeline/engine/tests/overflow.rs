@@ -148,7 +148,7 @@ fn gpu_time_past_128_bits_is_shared_exactly() {
     let tables = close(std::iter::once(node()).chain(pods).collect()).unwrap();
     let rows = tables.cost_allocation.iter();
     let costs: Vec<i128> =
-        rows.filter(|row| row.pod_uid.is_some()).map(|row| row.effective_cost.units()).collect();
+        rows.filter(|row| row.pod_uid.is_some()).map(|row| row.effective_cost.atoms()).collect();
     assert_eq!(costs.len(), 200);
     // The pods share the GPUs alike; largest remainder leaves at most one unit of the last place between
     // them.

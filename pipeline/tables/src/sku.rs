@@ -200,8 +200,8 @@ impl Sku {
 /// What a commitment covers at most.
 pub fn commitment_size(commitment: &CommitmentSet) -> SizeText {
     SizeText {
-        vcpu: commitment.vcpu,
-        gib: commitment.memory_gib,
+        vcpu: commitment.vcpu.into(),
+        gib: commitment.memory_gib.into(),
         gpus: Decimal12::from_int(i64::from(commitment.gpu)),
     }
 }
@@ -214,7 +214,7 @@ fn joined<const N: usize>(parts: [&str; N], otherwise: &str) -> String {
 
 fn thousandths(amount: u128) -> Decimal12 {
     let units = i128::try_from(amount).ok().and_then(|amount| amount.checked_mul(ONE / 1_000));
-    Decimal12::from_units(units.unwrap_or(i128::MAX))
+    Decimal12::from_atoms(units.unwrap_or(i128::MAX))
 }
 
 /// GiB to three places, rounded down: this is text, never a quantity that is charged.

@@ -13,12 +13,10 @@ use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
 use crate::event::Quantities;
 use crate::ids::OrganizationId;
+use crate::money::Ratio;
 use crate::quantity::{Quantity, excerpt};
 use crate::reject::{Reason, Reject};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
-
-/// Decimals hold at most 28 digits: units of 10^-12 below this.
-const DECIMAL_END: u128 = 10u128.pow(28);
 
 /// Event times lie in the years 1970 to 9999.
 const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
@@ -161,16 +159,16 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// A price, budget, amount or ratio: zero or more, at most 28 digits.
-    pub fn amount(&mut self, field: &str) -> Result<Decimal12, Reject> {
+    /// A price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number of 10^-12.
+    pub fn decimal<D: Default>(&mut self, field: &str, of: fn(i128) -> Option<D>) -> Result<D, Reject> {
         let bytes = shortest(self.wire.bytes()?);
-        let Some(units) = units_of(bytes) else {
+        let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));
+        let Some((atoms, value)) = read else {
             self.invalid(field, "not a decimal of at most 28 digits");
-            return Ok(Decimal12::ZERO);
+            return Ok(D::default());
         };
-        let value = Decimal12::from_units(units);
-        if value.is_negative() {
-            self.invalid(field, format_args!("{value} is negative"));
+        if atoms < 0 {
+            self.invalid(field, format_args!("{} is negative", Decimal12::from_atoms(atoms)));
         }
         Ok(value)
     }
@@ -253,22 +251,21 @@ impl<'w, 'a> Fields<'w, 'a> {
     }
 
     /// Judges a fraction: at most 1.
-    pub fn judge_fraction(&mut self, field: &str, value: Option<Decimal12>) {
+    pub fn judge_fraction(&mut self, field: &str, value: Option<Ratio>) {
         if let Some(value) = value
-            && value > Decimal12::ONE
+            && value > Ratio::from(1)
         {
             self.invalid(field, format_args!("{value} is above 1"));
         }
     }
 }
 
-/// The unscaled value of a decimal without leading sign bytes, if it has at most 28 digits.
-fn units_of(bytes: &[u8]) -> Option<i128> {
+/// The unscaled value of a decimal without leading sign bytes, if it has at most 128 bits.
+fn atoms_of(bytes: &[u8]) -> Option<i128> {
     let first = *bytes.first()?;
     if bytes.len() > 16 {
         return None;
     }
     let sign = if first >= 0x80 { -1 } else { 0 };
-    let units = bytes.iter().fold(sign, |units: i128, &byte| units << 8 | i128::from(byte));
-    (units.unsigned_abs() < DECIMAL_END).then_some(units)
+    Some(bytes.iter().fold(sign, |atoms: i128, &byte| atoms << 8 | i128::from(byte)))
 }

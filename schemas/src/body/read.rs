@@ -6,6 +6,7 @@ use crate::event::{
     NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
     QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
+use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::reject::Reject;
 use crate::time::Timestamp;
 
@@ -58,7 +59,7 @@ fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {
         },
         capacity: f.quantities("capacity")?,
         gpu_model: f.optional("gpu_model", Fields::text)?,
-        hourly_cost: f.amount("hourly_cost")?,
+        hourly_cost: f.decimal("hourly_cost", UnitPrice::from_atoms)?,
         currency: f.text("currency")?,
         pool_id: f.optional("pool_id", Fields::key)?,
     })
@@ -118,7 +119,7 @@ fn reservation_set(f: &mut Fields<'_, '_>) -> Result<ReservationSet, Reject> {
         gpu_model: f.text("gpu_model")?,
         capacity: f.quantities("capacity")?,
         quantity: f.count("quantity")?,
-        unit_hourly_price: f.amount("unit_hourly_price")?,
+        unit_hourly_price: f.decimal("unit_hourly_price", UnitPrice::from_atoms)?,
         currency: f.text("currency")?,
         created_at: f.time("created_at")?,
         starts_at: f.time("starts_at")?,
@@ -139,16 +140,17 @@ fn commitment_set(f: &mut Fields<'_, '_>) -> Result<CommitmentSet, Reject> {
         },
         region: f.text("region")?,
         instance_family: f.text("instance_family")?,
-        vcpu: f.amount("vcpu")?,
-        memory_gib: f.amount("memory_gib")?,
+        vcpu: f.decimal("vcpu", Amount::from_atoms)?,
+        memory_gib: f.decimal("memory_gib", Amount::from_atoms)?,
         gpu: f.count("gpu")?,
         gpu_model: f.optional("gpu_model", Fields::text)?,
-        hourly_cost: f.amount("hourly_cost")?,
+        hourly_cost: f.decimal("hourly_cost", UnitPrice::from_atoms)?,
         currency: f.text("currency")?,
         starts_at: f.time("starts_at")?,
         ends_at: f.optional("ends_at", Fields::time)?,
         enabled: f.boolean()?,
-        allowed_utilization: f.optional("allowed_utilization", Fields::amount)?,
+        allowed_utilization: f
+            .optional("allowed_utilization", |f, field| f.decimal(field, Ratio::from_atoms))?,
         assignments: f.array(|f| {
             Ok(Assignment {
                 cluster_id: f.key("assignments.cluster_id")?,
@@ -175,6 +177,10 @@ fn quota_set(f: &mut Fields<'_, '_>) -> Result<QuotaSet, Reject> {
     })
 }
 
+fn budget(f: &mut Fields<'_, '_>, field: &str) -> Result<Money, Reject> {
+    f.decimal(field, Money::from_atoms)
+}
+
 fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
     Ok(PoolSet {
         pool_id: f.key("pool_id")?,
@@ -184,17 +190,17 @@ fn pool_set(f: &mut Fields<'_, '_>) -> Result<PoolSet, Reject> {
         qos_pricing: f.array(|f| {
             Ok(QosPrice {
                 qos: f.text("qos_pricing.qos")?,
-                per_fp16_tflop_hour: f.amount("qos_pricing.per_fp16_tflop_hour")?,
-                per_vram_gib_hour: f.amount("qos_pricing.per_vram_gib_hour")?,
-                limits_over_requests: f.amount("qos_pricing.limits_over_requests")?,
+                per_fp16_tflop_hour: f.decimal("qos_pricing.per_fp16_tflop_hour", UnitPrice::from_atoms)?,
+                per_vram_gib_hour: f.decimal("qos_pricing.per_vram_gib_hour", UnitPrice::from_atoms)?,
+                limits_over_requests: f.decimal("qos_pricing.limits_over_requests", Ratio::from_atoms)?,
             })
         })?,
         tflops_oversell_percent: f.count("tflops_oversell_percent")?,
         vram_expand_to_host_disk_percent: f.count("vram_expand_to_host_disk_percent")?,
         vram_expand_to_host_mem_percent: f.count("vram_expand_to_host_mem_percent")?,
-        budget_per_day: f.optional("budget_per_day", Fields::amount)?,
-        budget_per_month: f.optional("budget_per_month", Fields::amount)?,
-        budget_per_quarter: f.optional("budget_per_quarter", Fields::amount)?,
+        budget_per_day: f.optional("budget_per_day", budget)?,
+        budget_per_month: f.optional("budget_per_month", budget)?,
+        budget_per_quarter: f.optional("budget_per_quarter", budget)?,
         currency: f.text("currency")?,
     })
 }
@@ -205,9 +211,9 @@ fn rate_set(f: &mut Fields<'_, '_>) -> Result<RateSet, Reject> {
         region: f.key("region")?,
         gpu_model: f.optional("gpu_model", Fields::key)?,
         qos: f.key("qos")?,
-        per_vcpu_hour: f.amount("per_vcpu_hour")?,
-        per_gib_hour: f.amount("per_gib_hour")?,
-        per_gpu_hour: f.amount("per_gpu_hour")?,
+        per_vcpu_hour: f.decimal("per_vcpu_hour", UnitPrice::from_atoms)?,
+        per_gib_hour: f.decimal("per_gib_hour", UnitPrice::from_atoms)?,
+        per_gpu_hour: f.decimal("per_gpu_hour", UnitPrice::from_atoms)?,
         currency: f.text("currency")?,
     })
 }

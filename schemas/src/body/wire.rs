@@ -133,8 +133,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends a decimal's unscaled value as big-endian two's complement in the fewest bytes, behind its length.
-pub fn put_decimal(out: &mut Vec<u8>, units: i128) {
-    let wide = units.to_be_bytes();
+pub fn put_decimal(out: &mut Vec<u8>, atoms: i128) {
+    let wide = atoms.to_be_bytes();
     put_bytes(out, shortest(&wide));
 }
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_decimal_takes_the_fewest_bytes() {
-        for (units, bytes) in [
+        for (atoms, bytes) in [
             (0, &[0][..]),
             (-1, &[0xff]),
             (127, &[0x7f]),
@@ -188,7 +188,7 @@ mod tests {
             (-128, &[0x80]),
             (-129, &[0xff, 0x7f]),
         ] {
-            assert_eq!(shortest(&i128::to_be_bytes(units)), bytes, "{units}");
+            assert_eq!(shortest(&i128::to_be_bytes(atoms)), bytes, "{atoms}");
         }
     }
 

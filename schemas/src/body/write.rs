@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::Text;
 use crate::body::wire::{put_bytes, put_decimal, put_long};
-use crate::decimal::Decimal12;
 use crate::event::{
     CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
     PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
+use crate::money::{Money, Ratio};
 use crate::time::Timestamp;
 
 /// The bytes written so far.
@@ -58,7 +58,7 @@ impl Out {
         });
         self.quantities(&node.capacity);
         self.optional(node.gpu_model.as_deref(), Self::text);
-        self.decimal(node.hourly_cost);
+        self.decimal(node.hourly_cost.atoms());
         self.text(&node.currency);
         self.optional(node.pool_id.as_deref(), Self::text);
     }
@@ -108,7 +108,7 @@ impl Out {
         self.text(&reservation.gpu_model);
         self.quantities(&reservation.capacity);
         self.long(reservation.quantity.into());
-        self.decimal(reservation.unit_hourly_price);
+        self.decimal(reservation.unit_hourly_price.atoms());
         self.text(&reservation.currency);
         self.time(reservation.created_at);
         self.time(reservation.starts_at);
@@ -125,16 +125,16 @@ impl Out {
         });
         self.text(&commitment.region);
         self.text(&commitment.instance_family);
-        self.decimal(commitment.vcpu);
-        self.decimal(commitment.memory_gib);
+        self.decimal(commitment.vcpu.atoms());
+        self.decimal(commitment.memory_gib.atoms());
         self.long(commitment.gpu.into());
         self.optional(commitment.gpu_model.as_deref(), Self::text);
-        self.decimal(commitment.hourly_cost);
+        self.decimal(commitment.hourly_cost.atoms());
         self.text(&commitment.currency);
         self.time(commitment.starts_at);
         self.optional(commitment.ends_at, Self::time);
         self.0.push(commitment.enabled.into());
-        self.optional(commitment.allowed_utilization, Self::decimal);
+        self.optional(commitment.allowed_utilization.map(Ratio::atoms), Self::decimal);
         self.array(&commitment.assignments, |out, assignment| {
             out.text(&assignment.cluster_id);
             out.optional(assignment.priority, |out, priority| out.long(priority.into()));
@@ -160,16 +160,16 @@ impl Out {
         self.text(&pool.default_qos);
         self.array(&pool.qos_pricing, |out, price| {
             out.text(&price.qos);
-            out.decimal(price.per_fp16_tflop_hour);
-            out.decimal(price.per_vram_gib_hour);
-            out.decimal(price.limits_over_requests);
+            out.decimal(price.per_fp16_tflop_hour.atoms());
+            out.decimal(price.per_vram_gib_hour.atoms());
+            out.decimal(price.limits_over_requests.atoms());
         });
         self.long(pool.tflops_oversell_percent.into());
         self.long(pool.vram_expand_to_host_disk_percent.into());
         self.long(pool.vram_expand_to_host_mem_percent.into());
-        self.optional(pool.budget_per_day, Self::decimal);
-        self.optional(pool.budget_per_month, Self::decimal);
-        self.optional(pool.budget_per_quarter, Self::decimal);
+        self.optional(pool.budget_per_day.map(Money::atoms), Self::decimal);
+        self.optional(pool.budget_per_month.map(Money::atoms), Self::decimal);
+        self.optional(pool.budget_per_quarter.map(Money::atoms), Self::decimal);
         self.text(&pool.currency);
     }
 
@@ -178,9 +178,9 @@ impl Out {
         self.text(&rate.region);
         self.optional(rate.gpu_model.as_deref(), Self::text);
         self.text(&rate.qos);
-        self.decimal(rate.per_vcpu_hour);
-        self.decimal(rate.per_gib_hour);
-        self.decimal(rate.per_gpu_hour);
+        self.decimal(rate.per_vcpu_hour.atoms());
+        self.decimal(rate.per_gib_hour.atoms());
+        self.decimal(rate.per_gpu_hour.atoms());
         self.text(&rate.currency);
     }
 
@@ -196,8 +196,8 @@ impl Out {
         self.long(time.0);
     }
 
-    fn decimal(&mut self, value: Decimal12) {
-        put_decimal(&mut self.0, value.units());
+    fn decimal(&mut self, atoms: i128) {
+        put_decimal(&mut self.0, atoms);
     }
 
     fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {

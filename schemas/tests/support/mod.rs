@@ -7,6 +7,7 @@ pub mod layout;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::str::FromStr;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -17,6 +18,7 @@ use prorata_schemas::event::{
     NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
     Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
+use prorata_schemas::money::{DecimalError, Ratio};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::Timestamp;
 
@@ -42,7 +44,8 @@ pub fn time() -> impl Strategy<Value = Timestamp> {
     .prop_map(Timestamp)
 }
 
-pub fn decimal() -> impl Strategy<Value = Decimal12> {
+/// A price, amount or ratio of any size: zero or more, at most 28 digits.
+pub fn decimal<D: FromStr<Err = DecimalError> + Debug>() -> impl Strategy<Value = D> {
     const LAST: i128 = 10i128.pow(28) - 1;
     prop_oneof![
         4 => 0..1_000_000_000_000_000i128,
@@ -50,7 +53,7 @@ pub fn decimal() -> impl Strategy<Value = Decimal12> {
         1 => Just(LAST),
         1 => Just(0)
     ]
-    .prop_map(Decimal12::from_units)
+    .prop_map(|atoms| Decimal12::from_atoms(atoms).to_string().parse().unwrap())
 }
 
 pub fn quantities() -> impl Strategy<Value = Quantities> {
@@ -224,7 +227,7 @@ fn reservation_set() -> impl Strategy<Value = Payload> {
 fn commitment_set() -> impl Strategy<Value = Payload> {
     let names = (key(), text(), text(), any::<bool>(), text(), text());
     let sizes = (decimal(), decimal(), 0..=i32::MAX, maybe(text()), decimal(), text());
-    let fraction = maybe((0..=1_000_000_000_000i128).prop_map(Decimal12::from_units));
+    let fraction = maybe((0..=1_000_000_000_000i128).prop_map(|atoms| Ratio::from_atoms(atoms).unwrap()));
     let assignment = (key(), maybe(1..=i32::MAX));
     let assignments = proptest::collection::vec(
         assignment.prop_map(|(cluster_id, priority)| Assignment { cluster_id, priority }),
@@ -425,7 +428,7 @@ pub fn usual(kind: EventKind) -> Event {
             (node.instance_type, node.instance_family) = (text("p4d.24xlarge"), text("p4d"));
             node.capacity = quantities(&[("cpu", "96"), ("memory", "1152Gi"), ("nvidia.com/gpu", "8")]);
             (node.gpu_model, node.pool_id) = (Some(text("A100")), None);
-            (node.hourly_cost, node.currency) = (Decimal12::from_units(21_957_642_000_000), text("USD"));
+            (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
         }
         _ => {}
     }

@@ -7,6 +7,7 @@ use num_traits::Zero;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 
 use crate::resources::Three;
@@ -17,7 +18,7 @@ use crate::world::NodeKey;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Charge {
     /// A node's own-price component at one unit price.
-    Node(NodeKey, Decimal12),
+    Node(NodeKey, UnitPrice),
     /// A commitment-hour, which Used and Unused rows split, and purchase rows once more.
     Commitment(CommitmentId),
     /// The row alone.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{CommitmentId, PodUid};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::RowKind;
 
 use crate::draft::{Charge, Draft};
@@ -205,7 +205,7 @@ fn whole_stay(draft: &mut Draft, view: &HourView, stay: &Stay) {
 fn component_draft(
     kind: RowKind,
     (key, node): (&NodeKey, &NodeHour),
-    (commitment_id, unit_price): &(Option<CommitmentId>, Decimal12),
+    (commitment_id, unit_price): &(Option<CommitmentId>, UnitPrice),
     component: &Component,
 ) -> Draft {
     let charge = match commitment_id {
@@ -215,7 +215,7 @@ fn component_draft(
     let mut draft = Draft::new(kind, key.1.clone().into(), charge);
     draft.row.cluster_id = Some(key.0.clone());
     draft.row.commitment_id = commitment_id.clone();
-    draft.row.list_unit_price = *unit_price;
+    draft.row.list_unit_price = (*unit_price).into();
     draft.row.provider = node.last.provider.clone();
     draft.row.node = Some(Arc::clone(&node.last));
     draft.row.commitment = component.last.clone();
@@ -225,7 +225,7 @@ fn component_draft(
 /// Quantity, cost and hours of the commitment of a component's part.
 fn set_amounts(
     draft: &mut Draft,
-    (commitment_id, unit_price): &(Option<CommitmentId>, Decimal12),
+    (commitment_id, unit_price): &(Option<CommitmentId>, UnitPrice),
     component: &Component,
     quantity: Exact,
     cost: Exact,

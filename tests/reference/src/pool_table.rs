@@ -132,7 +132,7 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
     ];
     let exceeded: Vec<&str> = budgets
         .into_iter()
-        .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget))
+        .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget.into()))
         .map(|(period, _, _)| period)
         .collect();
     let of_pool = |row: &&CostRow| row.pod.as_ref().is_some_and(|pod| pod.pool_id.as_ref() == Some(id));

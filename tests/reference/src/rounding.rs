@@ -24,8 +24,8 @@ pub fn zero() -> Exact {
 }
 
 /// The exact value of a decimal.
-pub fn exact(value: Decimal12) -> Exact {
-    ratio(value.units(), ONE)
+pub fn exact(value: impl Into<Decimal12>) -> Exact {
+    ratio(value.into().atoms(), ONE)
 }
 
 /// `part / of`, or zero where `of` is zero.
@@ -67,7 +67,7 @@ pub fn half_even(value: &Exact) -> Decimal12 {
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
     let scaled: Vec<Exact> = parts.iter().map(|part| part * whole(ONE)).collect();
     let mut units: Vec<BigInt> = scaled.iter().map(|part| part.floor().to_integer()).collect();
-    let left = BigInt::from(charge.units()) - units.iter().sum::<BigInt>();
+    let left = BigInt::from(charge.atoms()) - units.iter().sum::<BigInt>();
     assert!(!left.is_negative() && left <= BigInt::from(parts.len()), "a charge is not the sum of its parts");
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by(|&left, &right| scaled[right].fract().cmp(&scaled[left].fract()).then(left.cmp(&right)));
@@ -81,5 +81,5 @@ pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {
 fn decimal(units: &BigInt) -> Decimal12 {
     let units = units.to_i128();
     assert!(units.is_some(), "an amount passes 128 bits");
-    Decimal12::from_units(units.unwrap_or_default())
+    Decimal12::from_atoms(units.unwrap_or_default())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, PodStarted, ReservationSet};
 use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
 use crate::commitment;
@@ -157,7 +158,7 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
 
 /// Rows `reservation_unused`: each unit, each instant it is effective and no pod holds it.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
-    let mut drafts: BTreeMap<(ReservationId, Decimal12), Draft> = BTreeMap::new();
+    let mut drafts: BTreeMap<(ReservationId, UnitPrice), Draft> = BTreeMap::new();
     for slice in view.slices {
         for (id, reservation) in
             slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
@@ -166,7 +167,7 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
             let draft = entry(&mut drafts, (id.clone(), set.unit_hourly_price), || {
                 let mut draft = Draft::new(RowKind::ReservationUnused, id.clone().into(), Charge::Row);
                 draft.row.reservation_id = Some(id.clone());
-                draft.row.list_unit_price = set.unit_hourly_price;
+                draft.row.list_unit_price = set.unit_hourly_price.into();
                 draft
             });
             draft.row.provider = set.provider.clone();
@@ -182,7 +183,7 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
 /// Rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every price.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
-    let mut by_kind_and_price: BTreeMap<(RowKind, Decimal12), Draft> = BTreeMap::new();
+    let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice), Draft> = BTreeMap::new();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
         if !commitment::effective(set, slice.from) {
@@ -212,6 +213,6 @@ fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
 fn describe(draft: &mut Draft, id: &CommitmentId, set: &Arc<CommitmentSet>) {
     draft.row.commitment_id = Some(id.clone());
     draft.row.provider = set.provider.clone();
-    draft.row.list_unit_price = set.hourly_cost;
+    draft.row.list_unit_price = set.hourly_cost.into();
     draft.row.commitment = Some(Arc::clone(set));
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use num_traits::Zero;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted, PodStarted};
 use prorata_schemas::ids::{CommitmentId, PodUid};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::commitment;
@@ -28,7 +28,7 @@ pub struct NodeHour {
     /// vCPU-, GiB- and GPU-hours there were.
     pub available: Three,
     /// By commitment, none for the node's own price, and unit price.
-    pub components: BTreeMap<(Option<CommitmentId>, Decimal12), Component>,
+    pub components: BTreeMap<(Option<CommitmentId>, UnitPrice), Component>,
 }
 
 /// A component of a node's cost.

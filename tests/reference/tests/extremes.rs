@@ -102,11 +102,11 @@ fn a_pod_that_runs_for_a_year_costs_its_share_of_every_hour() {
         "00:20 pod q node=n cpu=1 memory=1Gi".to_owned(),
     ];
     let hours = both(&lines, &Rules::default(), 365 * 24);
-    let cost: i128 = hours.iter().map(|hour| hour.totals.supply_cost.units()).sum();
+    let cost: i128 = hours.iter().map(|hour| hour.totals.supply_cost.atoms()).sum();
     assert_eq!(cost, 333_333_333_333 * 365 * 24);
     let of = |uid: &str| -> i128 {
         let rows = hours.iter().flat_map(|hour| &hour.cost_allocation);
-        rows.filter(|row| row.pod_uid.as_deref() == Some(uid)).map(|row| row.effective_cost.units()).sum()
+        rows.filter(|row| row.pod_uid.as_deref() == Some(uid)).map(|row| row.effective_cost.atoms()).sum()
     };
     assert_eq!(of("p") + of("q"), cost);
     assert!(of("p") > of("q"));

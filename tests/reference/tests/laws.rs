@@ -119,8 +119,8 @@ fn conserved(tables: &HourTables) -> Result<(), String> {
     for row in rows {
         let parts = [[row.split_cost, row.unused_cost, None], [row.cpu_cost, row.memory_cost, row.gpu_cost]];
         for parts in parts.into_iter().filter(|parts| parts[0].is_some()) {
-            let sum: i128 = parts.iter().flatten().map(|part| part.units()).sum();
-            if sum != row.effective_cost.units() {
+            let sum: i128 = parts.iter().flatten().map(|part| part.atoms()).sum();
+            if sum != row.effective_cost.atoms() {
                 return Err(format!("{hour}: parts {parts:?} do not sum to {}", row.effective_cost));
             }
         }
@@ -141,7 +141,7 @@ fn conserved(tables: &HourTables) -> Result<(), String> {
 }
 
 fn sum(rows: &[CostRow], column: impl Fn(&CostRow) -> Option<Decimal12>) -> Decimal12 {
-    Decimal12::from_units(rows.iter().filter_map(column).map(Decimal12::units).sum())
+    Decimal12::from_atoms(rows.iter().filter_map(column).map(Decimal12::atoms).sum())
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
 fn whole_pod(rows: &[CostRow], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
     // Each row is rounded by itself.
     let near = |sum: Decimal12, want: &Exact| {
-        let off = (sum.units() - half_even(want).units()).unsigned_abs();
+        let off = (sum.atoms() - half_even(want).atoms()).unsigned_abs();
         off <= rows.len() as u128
     };
     let columns: [fn(&ResourceHours) -> Decimal12; 3] =
@@ -211,8 +211,8 @@ fn slices_of_a_node_sum_to_its_uptime() {
                         && (row.cluster_id.as_ref(), &*row.resource_id) == (Some(cluster_id), &**node_id)
                 };
                 let node: Vec<CostRow> = tables.cost_allocation.iter().filter(of_node).cloned().collect();
-                let hours = sum(&node, |row| Some(row.pricing_quantity)).units();
-                let want = i128::from(*micros) * Decimal12::ONE.units() / i128::from(HOUR_MICROS);
+                let hours = sum(&node, |row| Some(row.pricing_quantity)).atoms();
+                let want = i128::from(*micros) * Decimal12::ONE.atoms() / i128::from(HOUR_MICROS);
                 // Each row is rounded by itself.
                 if (hours - want).unsigned_abs() > node.len() as u128 {
                     return Err(format!("{}: {node_id} stands for {hours}, it ran {want}", tables.hour));

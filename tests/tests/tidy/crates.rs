@@ -55,6 +55,7 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "prorata-engine",
     "prorata-schemas",
     "quote",
+    "rust_decimal",
     "rustversion",
     "serde",
     "serde_core",

@@ -7,7 +7,6 @@ use prorata_connectors::archive::read_dead_letters;
 use prorata_connectors::messages::MessageEncoder;
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::body::encode;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{Event, NodeStopped, Payload, PodUsage, RateSet};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -79,9 +78,9 @@ impl Bad {
             region: "eu".into(),
             gpu_model: None,
             qos: "default".into(),
-            per_vcpu_hour: Decimal12::ONE,
-            per_gib_hour: Decimal12::ONE,
-            per_gpu_hour: Decimal12::ONE,
+            per_vcpu_hour: 1.into(),
+            per_gib_hour: 1.into(),
+            per_gpu_hour: 1.into(),
             currency: currency.into(),
         };
         self.event(self.now, Payload::RateSet(rate))

@@ -125,10 +125,10 @@ fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::
     let rest = namespaces.split_off(namespaces.len().min(NAMESPACES_MAX));
     lines.extend(namespaces.into_iter().map(|(name, cost)| (format!("namespace {name}"), *cost)));
     if !rest.is_empty() {
-        let units = rest.iter().map(|(_, cost)| cost.units()).sum();
+        let units = rest.iter().map(|(_, cost)| cost.atoms()).sum();
         lines.push((
             format!("{} more namespaces", thousands(rest.len() as u64)),
-            Decimal12::from_units(units),
+            Decimal12::from_atoms(units),
         ));
     }
     lines.push(("idle".into(), totals.idle));
@@ -174,7 +174,7 @@ fn write_dead_letters(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
 /// Rounded half to even to two places, with separators. Exact amounts are in the tables and in `--json`.
 fn amount(value: Decimal12) -> String {
     const CENT: u128 = 10_000_000_000;
-    let units = value.units().unsigned_abs();
+    let units = value.atoms().unsigned_abs();
     let (cents, rest) = (units / CENT, units % CENT);
     let up = rest > CENT / 2 || (rest == CENT / 2 && cents % 2 == 1);
     let cents = cents + u128::from(up);

@@ -6,10 +6,10 @@ use std::process::{Command, Output};
 
 use prorata_connectors::archive::write_events;
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, Quantities,
 };
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -181,7 +181,7 @@ pub fn node(minutes: i64, hourly_cost: i64) -> EventRecord {
         capacity_type: CapacityType::OnDemand,
         capacity: quantities(&[("cpu", "4", 4_000), ("memory", "16Gi", 16 << 30)]),
         gpu_model: None,
-        hourly_cost: Decimal12::from_int(hourly_cost),
+        hourly_cost: UnitPrice::from_nanos(hourly_cost * 1_000_000_000),
         currency: "USD".into(),
         pool_id: None,
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
@@ -30,7 +31,7 @@ pub(crate) fn draft(hour: &CommitmentHour, totals: &mut ChargeTotals) -> Result<
     if hour.slices.is_empty() {
         return Ok(Vec::new());
     }
-    let mut prices: BTreeMap<Decimal12, AtPrice<'_>> = BTreeMap::new();
+    let mut prices: BTreeMap<UnitPrice, AtPrice<'_>> = BTreeMap::new();
     for slice in &hour.slices {
         let entry = prices.entry(slice.description.hourly_cost);
         let at_price = entry.or_insert(AtPrice { micros: 0, unused_hours: RBig::ZERO, last: slice });
@@ -68,7 +69,7 @@ fn row(kind: RowKind, slice: &CommitmentSlice, quantity: Decimal12) -> CostRow {
     let id = &commitment.commitment_id;
     CostRow {
         commitment_id: Some(id.clone()),
-        list_unit_price: commitment.hourly_cost,
+        list_unit_price: commitment.hourly_cost.into(),
         pricing_quantity: quantity,
         commitment_quantity: Some(quantity),
         commitment: Some(commitment.clone()),

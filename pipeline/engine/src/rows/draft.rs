@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{CommitmentId, PodUid};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
@@ -23,7 +24,7 @@ pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ChargeKey {
     /// What commitments leave of a node, at one unit price.
-    Uncovered(NodeKey, Decimal12),
+    Uncovered(NodeKey, UnitPrice),
     /// A commitment in the hour: its Used and Unused rows.
     Commitment(CommitmentId),
     /// The same, as it is bought.

@@ -279,7 +279,7 @@ impl NodeRows<'_> {
         let row = CostRow {
             cluster_id: Some(self.key.0.clone()),
             commitment_id: component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone()),
-            list_unit_price: component.unit_price,
+            list_unit_price: component.unit_price.into(),
             pricing_quantity: quantity.round()?,
             list_cost: list.round_atoms()?,
             node: Some(node.clone()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dashu_ratio::RBig;
-use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
@@ -18,7 +18,7 @@ use crate::timeline::slices::ReservationSlice;
 /// When an amount passes its column.
 pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
     // Unit-microseconds by price, with the last description of that price.
-    let mut by_price: BTreeMap<Decimal12, (u128, &ReservationSlice)> = BTreeMap::new();
+    let mut by_price: BTreeMap<UnitPrice, (u128, &ReservationSlice)> = BTreeMap::new();
     for slice in slices {
         let entry = by_price.entry(slice.description.unit_hourly_price).or_insert((0, slice));
         entry.0 += unused_units(slice) * slice.span.micros();
@@ -35,7 +35,7 @@ pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineErr
         let cost = Fraction::of(&(&unit_hours * RBig::from(atoms(price))));
         let row = CostRow {
             reservation_id: Some(id.clone()),
-            list_unit_price: price,
+            list_unit_price: price.into(),
             pricing_quantity: round(&unit_hours)?,
             list_cost: cost.round_atoms()?,
             reservation: Some(reservation.clone()),

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
 use prorata_schemas::ids::CommitmentId;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::Weights;
 
 use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
@@ -44,7 +44,7 @@ pub(crate) struct Component {
     /// The commitment as last described; none for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
     /// The node's hourly cost, whoever pays.
-    pub(crate) unit_price: Decimal12,
+    pub(crate) unit_price: UnitPrice,
     /// Hours of the node by resource.
     pub(crate) quantity: PerResource<RBig>,
     /// Cost by resource, in atoms.
@@ -85,7 +85,7 @@ impl WeightScale {
 }
 
 impl Component {
-    fn new(unit_price: Decimal12) -> Self {
+    fn new(unit_price: UnitPrice) -> Self {
         Self {
             commitment: None,
             unit_price,
@@ -113,7 +113,7 @@ impl Component {
 }
 
 /// Components by commitment and unit price: in row order, the node's own price first.
-type Components = BTreeMap<(Option<CommitmentId>, Decimal12), Component>;
+type Components = BTreeMap<(Option<CommitmentId>, UnitPrice), Component>;
 
 impl NodeHour {
     /// Builds the components of a node from its slices; none when it did not run.
@@ -261,6 +261,8 @@ impl SplitParts {
 
 #[cfg(test)]
 mod tests {
+    use prorata_schemas::money::Weight;
+
     use super::*;
 
     fn amounts(cpu: u64, memory: u64, gpu: u64) -> PerResource<UBig> {
@@ -282,7 +284,7 @@ mod tests {
         let weighed = scale.weigh(&amounts(1000, 9 << 30, 100));
         assert_eq!(weighed.cpu, weighed.memory);
         assert_eq!(weighed.cpu, weighed.gpu);
-        let none = Weights { gpu: Decimal12::ZERO, cpu: Decimal12::ZERO, memory: Decimal12::ZERO };
+        let none = Weights { gpu: Weight::ZERO, cpu: Weight::ZERO, memory: Weight::ZERO };
         assert_eq!(WeightScale::new(&none).weigh(&amounts(1, 2, 3)), PerResource::default());
     }
 

@@ -128,7 +128,7 @@ fn row(
         .iter()
         .filter(|row| row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) == Some(&pool.pool_id));
     let charges = sum(charged.filter_map(|row| row.pool_charge))?;
-    let margin = sum([charges, Decimal12::from_units(-node_cost.units())])?;
+    let margin = sum([charges, Decimal12::from_atoms(-node_cost.atoms())])?;
     let exact_cost = RBig::from(atoms(node_cost));
     // From atoms in the hour to units in a month.
     let monthly = ratio(UBig::from(MONTH_HOURS), ATOMS_IN_ONE);
@@ -179,7 +179,8 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
         ("month", pool.budget_per_month, spend.month.1),
         ("quarter", pool.budget_per_quarter, spend.quarter.1),
     ];
-    let over = budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget));
+    let over =
+        budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget.into()));
     let names: Vec<&str> = over.map(|(name, _, _)| *name).collect();
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }

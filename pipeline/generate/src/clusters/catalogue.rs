@@ -5,7 +5,8 @@
 //! list has no vCPU and memory; those two columns are from its documentation of sizes. Where no price of a
 //! serverless pod is public, ours is at the level of on-demand nodes with the same GPU.
 
-use prorata_schemas::decimal::{Decimal12, ONE};
+use prorata_schemas::decimal::ONE;
+use prorata_schemas::money::UnitPrice;
 
 /// One instance type in one region.
 #[derive(Clone, Copy, Debug)]
@@ -20,16 +21,16 @@ pub struct Instance {
     pub gpus: u64,
     pub gpu_model: Option<&'static str>,
     /// Price per hour.
-    pub on_demand: Decimal12,
+    pub on_demand: UnitPrice,
     /// Spot price per hour, where one is published.
-    pub spot: Option<Decimal12>,
+    pub spot: Option<UnitPrice>,
 }
 
 /// A price cut: the price before it. [`INSTANCES`] has the price after it.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceCut {
     pub instance: &'static str,
-    pub before: Decimal12,
+    pub before: UnitPrice,
 }
 
 /// What one GPU of a model adds to a pool.
@@ -53,13 +54,13 @@ pub struct ReservationUnit {
 #[derive(Clone, Copy, Debug)]
 pub struct Card {
     pub name: &'static str,
-    pub per_gpu_hour: Decimal12,
+    pub per_gpu_hour: UnitPrice,
 }
 
 /// Price of one vCPU of a serverless pod for an hour.
-pub const SERVERLESS_VCPU_HOUR: Decimal12 = usd("0.00936");
+pub const SERVERLESS_VCPU_HOUR: UnitPrice = usd("0.00936");
 /// Price of one GiB of a serverless pod for an hour.
-pub const SERVERLESS_GIB_HOUR: Decimal12 = usd("0.004608");
+pub const SERVERLESS_GIB_HOUR: UnitPrice = usd("0.004608");
 /// Price of a best-effort pod in percent of the default rate.
 pub const BEST_EFFORT_PERCENT: i128 = 20;
 
@@ -68,7 +69,7 @@ const fn cpu(
     family: &'static str,
     size: (u64, u64),
     price: &str,
-    spot: Option<Decimal12>,
+    spot: Option<UnitPrice>,
 ) -> Instance {
     Instance {
         name,
@@ -88,7 +89,7 @@ const fn gpu(
     size: (u64, u64),
     gpus: (u64, &'static str),
     price: &str,
-    spot: Option<Decimal12>,
+    spot: Option<UnitPrice>,
 ) -> Instance {
     Instance {
         name,
@@ -102,7 +103,7 @@ const fn gpu(
     }
 }
 
-const fn some(price: &str) -> Option<Decimal12> {
+const fn some(price: &str) -> Option<UnitPrice> {
     Some(usd(price))
 }
 
@@ -212,19 +213,27 @@ pub fn instance(name: &str) -> Option<&'static Instance> {
 }
 
 /// Price per hour before the cut; `None` if this instance type had no cut.
-pub fn price_before_cut(name: &str) -> Option<Decimal12> {
+pub fn price_before_cut(name: &str) -> Option<UnitPrice> {
     PRICE_CUTS.iter().find(|cut| cut.instance == name).map(|cut| cut.before)
 }
 
-/// `percent` of an amount, rounded down in the last place.
-pub const fn percent(amount: Decimal12, percent: i128) -> Decimal12 {
-    Decimal12::from_units(amount.units() * percent / 100)
+/// A price of so many 10^-12, at most the largest there is.
+pub const fn price(atoms: i128) -> UnitPrice {
+    match UnitPrice::from_atoms(atoms) {
+        Some(price) => price,
+        None => UnitPrice::MAX,
+    }
+}
+
+/// `percent` of a price, rounded down in the last place.
+pub const fn percent(amount: UnitPrice, percent: i128) -> UnitPrice {
+    price(amount.atoms() * percent / 100)
 }
 
 /// A price from a decimal with at most twelve places. Wrong text does not compile.
-pub const fn usd(text: &str) -> Decimal12 {
+pub const fn usd(text: &str) -> UnitPrice {
     let bytes = text.as_bytes();
-    let (mut units, mut places, mut index) = (0_i128, None, 0);
+    let (mut atoms, mut places, mut index) = (0_i128, None, 0);
     while index < bytes.len() {
         match bytes[index] {
             b'.' => {
@@ -233,7 +242,7 @@ pub const fn usd(text: &str) -> Decimal12 {
             }
             digit => {
                 assert!(digit.is_ascii_digit(), "not a digit");
-                units = units * 10 + (digit - b'0') as i128;
+                atoms = atoms * 10 + (digit - b'0') as i128;
                 places = match places {
                     Some(count) => Some(count + 1),
                     None => None,
@@ -252,7 +261,7 @@ pub const fn usd(text: &str) -> Decimal12 {
         whole /= 10;
         scale -= 1;
     }
-    Decimal12::from_units(units * whole)
+    price(atoms * whole)
 }
 
 #[cfg(test)]

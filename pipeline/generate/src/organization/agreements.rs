@@ -1,17 +1,17 @@
 //! Agreements of an organization with its providers: rate cards, capacity reservations and commitments, and
 //! their changes during the run.
 
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, Payload, Quantities, RateSet,
     ReservationReleased, ReservationSet,
 };
+use prorata_schemas::money::{Amount, Ratio, UnitPrice};
 use prorata_schemas::time::Timestamp;
 
 use crate::HOUR;
 use crate::clusters::catalogue::{
     BEST_EFFORT_PERCENT, CARDS, ReservationUnit, SERVERLESS_GIB_HOUR, SERVERLESS_VCPU_HOUR, UNITS, instance,
-    percent,
+    percent, price,
 };
 use crate::clusters::{CLUSTERS, SERVERLESS};
 use crate::quantities::{put_mib, put_millis};
@@ -58,7 +58,7 @@ pub fn script(run: &Run) -> Vec<Scripted> {
 }
 
 fn rates(run: &Run, events: &mut Vec<Scripted>) {
-    let rate = |model: Option<&str>, best_effort: bool, per_gpu_hour: Decimal12| {
+    let rate = |model: Option<&str>, best_effort: bool, per_gpu_hour: UnitPrice| {
         let share = if best_effort { BEST_EFFORT_PERCENT } else { 100 };
         Payload::RateSet(RateSet {
             provider: CLUSTERS.get(SERVERLESS).map_or("", |cluster| cluster.provider).into(),
@@ -72,7 +72,7 @@ fn rates(run: &Run, events: &mut Vec<Scripted>) {
         })
     };
     for best_effort in [false, true] {
-        events.push((run.start, rate(None, best_effort, Decimal12::ZERO)));
+        events.push((run.start, rate(None, best_effort, UnitPrice::ZERO)));
         for card in CARDS.iter().filter(|card| !(best_effort && card.name == NO_BEST_EFFORT)) {
             let at = if card.name == LATE_CARD { run.at(400) } else { run.start };
             events.push((at, rate(Some(card.name), best_effort, card.per_gpu_hour)));
@@ -110,13 +110,11 @@ fn reservation(run: &Run, number: i64, card: &str, gpus: u64, quantity: u64) -> 
 }
 
 /// Hourly price of a pod that is as large as the unit.
-fn unit_price(unit: &ReservationUnit) -> Decimal12 {
+fn unit_price(unit: &ReservationUnit) -> UnitPrice {
     let per_gpu =
-        CARDS.iter().find(|card| card.name == unit.card).map_or(0, |card| card.per_gpu_hour.units());
-    let (vcpu, gib) = (SERVERLESS_VCPU_HOUR.units(), SERVERLESS_GIB_HOUR.units());
-    Decimal12::from_units(
-        i128::from(unit.vcpu) * vcpu + i128::from(unit.memory_gib) * gib + i128::from(unit.gpus) * per_gpu,
-    )
+        CARDS.iter().find(|card| card.name == unit.card).map_or(0, |card| card.per_gpu_hour.atoms());
+    let (vcpu, gib) = (SERVERLESS_VCPU_HOUR.atoms(), SERVERLESS_GIB_HOUR.atoms());
+    price(i128::from(unit.vcpu) * vcpu + i128::from(unit.memory_gib) * gib + i128::from(unit.gpus) * per_gpu)
 }
 
 /// Reservations with equal units (matched first in, first out), with a zone, a scheduled start, an end, a
@@ -160,7 +158,7 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
         "gcp" => CommitmentKind::CommittedUseDiscount,
         _ => CommitmentKind::ReservedInstance,
     };
-    let whole = |amount: u64| Decimal12::from_int(i64::try_from(amount * count).unwrap_or(i64::MAX));
+    let whole = |amount: u64| Amount::from(i32::try_from(amount * count).unwrap_or(i32::MAX));
     Some(CommitmentSet {
         commitment_id: id.into(),
         name: format!("{count} x {name}").into(),
@@ -172,7 +170,7 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
         memory_gib: whole(instance.memory_gib),
         gpu: i32::try_from(instance.gpus * count).unwrap_or(i32::MAX),
         gpu_model: instance.gpu_model.map(Into::into),
-        hourly_cost: percent(Decimal12::from_units(instance.on_demand.units() * i128::from(count)), 62),
+        hourly_cost: percent(price(instance.on_demand.atoms() * i128::from(count)), 62),
         currency: "USD".into(),
         starts_at: Timestamp(run.start - 90 * DAY),
         ends_at: None,
@@ -195,14 +193,14 @@ fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     });
     set(run.start, general);
     let a3 = commitment(run, "cud-a3", 2, "a3-highgpu-8g", run.sized(8, 1)).map(|set| CommitmentSet {
-        allowed_utilization: Some(Decimal12::from_units(800_000_000_000)),
+        allowed_utilization: Some(Ratio::from_nanos(800_000_000)),
         ends_at: Some(Timestamp(run.at(610))),
         ..set
     });
     set(run.start, a3);
     let gpus = commitment(run, "ri-g5-gpu", 0, "g5.12xlarge", run.sized(10, 1)).map(|set| CommitmentSet {
-        vcpu: Decimal12::ZERO,
-        memory_gib: Decimal12::ZERO,
+        vcpu: Amount::ZERO,
+        memory_gib: Amount::ZERO,
         ..set
     });
     set(run.start, gpus);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CapacityType, NodeStarted, NodeStopped, Payload, Quantities};
+use prorata_schemas::money::UnitPrice;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
@@ -210,7 +210,7 @@ impl Fleet {
         changed
     }
 
-    fn price(&self, rng: &mut ChaCha8Rng, group: &NodeGroup, instance: &Instance) -> Decimal12 {
+    fn price(&self, rng: &mut ChaCha8Rng, group: &NodeGroup, instance: &Instance) -> UnitPrice {
         if group.spot {
             return spot_price(rng, instance);
         }
@@ -257,7 +257,7 @@ impl Fleet {
 }
 
 /// A spot price of this instance type: near the published one, otherwise 25 to 40 % of on-demand.
-fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> Decimal12 {
+fn spot_price(rng: &mut ChaCha8Rng, instance: &Instance) -> UnitPrice {
     match instance.spot {
         Some(published) if chance(rng, 500_000) => published,
         Some(published) => percent(published, i128::from(rng.random_range(90..=110_u32))),

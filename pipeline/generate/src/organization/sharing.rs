@@ -2,7 +2,6 @@
 //! their changes during the run.
 
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     Payload, PoolDeleted, PoolSet, QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet,
 };
@@ -11,14 +10,15 @@ use super::agreements::{Run, Scripted};
 use crate::clusters::catalogue::{percent, usd};
 use crate::clusters::{CLUSTERS, POOL_L4, POOL_L40S};
 use crate::quantities::put_millis;
+use prorata_schemas::money::{Money, Ratio, UnitPrice};
 
 const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 /// Price of a pool's TFLOP for an hour at QoS `medium`.
-const PER_TFLOP_HOUR: Decimal12 = usd("0.0069228");
+const PER_TFLOP_HOUR: UnitPrice = usd("0.0069228");
 /// Price of a pool's GiB for an hour at QoS `medium`.
-const PER_GIB_HOUR: Decimal12 = usd("0.01548");
+const PER_GIB_HOUR: UnitPrice = usd("0.01548");
 /// Price of the first node of every pool of L40S GPUs.
-const FIRST_POOL_NODE_HOUR: Decimal12 = usd("10.49264");
+const FIRST_POOL_NODE_HOUR: UnitPrice = usd("10.49264");
 
 /// Every scripted event of quotas and pools.
 pub fn script(run: &Run) -> Vec<Scripted> {
@@ -90,7 +90,7 @@ fn with_max(payload: Payload, max: &[(&str, u64)]) -> Payload {
     }
 }
 
-fn qos_price(qos: &str, share: i128, limits_over_requests: Decimal12) -> QosPrice {
+fn qos_price(qos: &str, share: i128, limits_over_requests: Ratio) -> QosPrice {
     QosPrice {
         qos: qos.into(),
         per_fp16_tflop_hour: percent(PER_TFLOP_HOUR, share),
@@ -102,7 +102,7 @@ fn qos_price(qos: &str, share: i128, limits_over_requests: Decimal12) -> QosPric
 /// A pool with its prices; `share` is in percent of the usual prices.
 fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
     let cluster = CLUSTERS.get(cluster);
-    let half = Decimal12::from_units(500_000_000_000);
+    let half = Ratio::from_nanos(500_000_000);
     PoolSet {
         pool_id: id.into(),
         cluster_id: cluster.map_or("", |cluster| cluster.id).into(),
@@ -111,8 +111,8 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
         qos_pricing: vec![
             qos_price("low", share / 2, half),
             qos_price("medium", share, half),
-            qos_price("high", share * 3 / 2, Decimal12::from_units(800_000_000_000)),
-            qos_price("critical", share * 2, Decimal12::ONE),
+            qos_price("high", share * 3 / 2, Ratio::from_nanos(800_000_000)),
+            qos_price("critical", share * 2, Ratio::from(1)),
         ],
         tflops_oversell_percent: 500,
         vram_expand_to_host_disk_percent: 70,
@@ -127,8 +127,8 @@ fn pool(cluster: usize, id: &str, share: i128) -> PoolSet {
 /// One pool with budgets that the cost of its first node exceeds within a day, and one whose prices fall and
 /// that is deleted.
 fn pools(run: &Run, events: &mut Vec<Scripted>) {
-    let a_day = FIRST_POOL_NODE_HOUR.units() * 24;
-    let budget = |share| Some(percent(Decimal12::from_units(a_day), share));
+    let a_day = FIRST_POOL_NODE_HOUR.atoms() * 24;
+    let budget = |share| Money::from_atoms(a_day * share / 100);
     let budgeted = PoolSet {
         budget_per_day: budget(35),
         budget_per_month: budget(60),

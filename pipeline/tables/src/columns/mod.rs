@@ -213,10 +213,10 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, En
 fn digits(table: Table, column: &'static str, cell: &Cell<'_>) -> Result<Option<i128>, EncodeError> {
     const LIMIT: u128 = 10_u128.pow(PRECISION as u32);
     match cell {
-        Cell::Decimal(value) if value.units().unsigned_abs() >= LIMIT => {
+        Cell::Decimal(value) if value.atoms().unsigned_abs() >= LIMIT => {
             Err(EncodeError::Digits { table, column })
         }
-        Cell::Decimal(value) => Ok(Some(value.units())),
+        Cell::Decimal(value) => Ok(Some(value.atoms())),
         _ => Ok(None),
     }
 }

@@ -221,7 +221,7 @@ fn what_is_out_of_order_is_refused_by_name() {
         Err(EncodeError::ClockCount { clocks: 0, hours: 1 })
     ));
     let mut wide = acme;
-    wide.cost_allocation[0].list_cost = Decimal12::from_units(10_i128.pow(38));
+    wide.cost_allocation[0].list_cost = Decimal12::from_atoms(10_i128.pow(38));
     assert_eq!(
         refusal(Table::CostAllocation, &[wide]),
         "a value of column ContractedCost of cost_allocation has more than 38 digits"

@@ -54,7 +54,7 @@ pub fn text(column: &dyn Array, row: usize) -> String {
     use arrow_schema::DataType;
     match column.data_type() {
         DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
-        DataType::Decimal128(38, 12) => prorata_schemas::decimal::Decimal12::from_units(
+        DataType::Decimal128(38, 12) => prorata_schemas::decimal::Decimal12::from_atoms(
             column.as_primitive::<Decimal128Type>().value(row),
         )
         .to_string(),

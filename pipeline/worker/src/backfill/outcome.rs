@@ -162,5 +162,5 @@ impl Totals {
 }
 
 fn add(sum: &mut Decimal12, amount: Decimal12) {
-    *sum = Decimal12::from_units(sum.units().saturating_add(amount.units()));
+    *sum = Decimal12::from_atoms(sum.atoms().saturating_add(amount.atoms()));
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prorata_engine::{State, close_hour};
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, Quantities,
 };
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -238,10 +238,10 @@ fn quantities(cpu: u32, gib: u32) -> Quantities {
 }
 
 pub fn node(organization: &str, minutes: i64, hourly_cost: i64) -> EventRecord {
-    node_priced(organization, minutes, Decimal12::from_int(hourly_cost))
+    node_priced(organization, minutes, UnitPrice::from_nanos(hourly_cost * 1_000_000_000))
 }
 
-pub fn node_priced(organization: &str, minutes: i64, hourly_cost: Decimal12) -> EventRecord {
+pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> EventRecord {
     let node = NodeStarted {
         cluster_id: "c".into(),
         node_id: "n".into(),

@@ -1,7 +1,7 @@
 //! What a backfill makes of bad input and wrong configuration.
 
 use bytes::Bytes;
-use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
@@ -16,7 +16,7 @@ fn dead_letters(lake: &Lake) -> Vec<String> {
 #[tokio::test]
 async fn a_bad_file_and_a_bad_record_are_dead_letters_written_once() {
     let lake = Lake::default();
-    let bad = node_priced("acme", 5, Decimal12::from_int(-1));
+    let bad = node_priced("acme", 5, UnitPrice::from(-1));
     let mut input = files(&[&trace(), &[bad]]);
     input.insert("garbage.avro".into(), Bytes::from_static(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"));
     input.insert("README.md".into(), Bytes::from_static(b"not events"));

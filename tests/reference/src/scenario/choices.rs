@@ -1,9 +1,11 @@
 //! Random choices, and how much the objects of one history agree on.
 
+use std::str::FromStr;
+
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Quantities;
 use prorata_schemas::ids::ClusterId;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 use rand::Rng;
@@ -62,11 +64,11 @@ impl World {
         if self.rng.random_bool(often) { Some(self.text(of)) } else { None }
     }
 
-    pub fn decimal(&mut self, of: &[&str]) -> Decimal12 {
+    pub fn decimal<D: FromStr + Default>(&mut self, of: &[&str]) -> D {
         self.pick(of).parse().unwrap_or_default()
     }
 
-    pub fn maybe_decimal(&mut self, of: &[Option<&str>]) -> Option<Decimal12> {
+    pub fn maybe_decimal<D: FromStr>(&mut self, of: &[Option<&str>]) -> Option<D> {
         self.pick(of).and_then(|text| text.parse().ok())
     }
 
@@ -112,7 +114,7 @@ impl World {
         self.agreed_text(&["aws", "aws", "gcp"])
     }
 
-    pub fn price(&mut self) -> Decimal12 {
+    pub fn price(&mut self) -> UnitPrice {
         self.decimal(&[
             "0",
             "1",

@@ -5,11 +5,11 @@ mod choices;
 mod contracts;
 mod machines;
 
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CommitmentDeleted, Event, EventRecord, NodeStopped, Payload, PodStopped, PoolDeleted, QuotaDeleted,
     ReservationReleased,
 };
+use prorata_schemas::money::{Ratio, Weight};
 use prorata_schemas::rules::{Allocation, Rules, Weights};
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use rand::{Rng, SeedableRng};
@@ -83,12 +83,12 @@ fn rules(world: &mut World) -> Rules {
     }
     if world.rng.random_bool(0.2) {
         rules.gpu_memory_gb = 16;
-        rules.eviction_protection_ratio = Decimal12::from_units(1_333_333_333_333);
-        let weight = |tenths: i128| Decimal12::from_units(tenths * 100_000_000_000);
+        rules.eviction_protection_ratio = Ratio::from_atoms(1_333_333_333_333).unwrap_or_default();
+        let weight = |tenths: i64| Weight::from_nanos(tenths * 100_000_000);
         rules.weights = Weights { gpu: weight(37), cpu: weight(9), memory: weight(3) };
     }
     if world.rng.random_bool(0.05) {
-        rules.weights.memory = Decimal12::ZERO;
+        rules.weights.memory = Weight::ZERO;
     }
     rules
 }

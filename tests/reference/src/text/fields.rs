@@ -1,10 +1,11 @@
 //! Fields of a line: times, quantities, decimals and lists.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::Quantities;
+use prorata_schemas::money::DecimalError;
 use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
 
@@ -120,7 +121,7 @@ impl Fields {
     }
 
     /// A decimal, if given.
-    pub fn decimal(&mut self, key: &str) -> Result<Option<Decimal12>, String> {
+    pub fn decimal<D: FromStr<Err = DecimalError>>(&mut self, key: &str) -> Result<Option<D>, String> {
         self.values.remove(key).map(|text| decimal(&text)).transpose()
     }
 
@@ -163,6 +164,6 @@ impl Fields {
 }
 
 /// A decimal.
-pub fn decimal(text: &str) -> Result<Decimal12, String> {
-    text.parse().map_err(|error| format!("{error}"))
+pub fn decimal<D: FromStr<Err = DecimalError>>(text: &str) -> Result<D, String> {
+    text.parse().map_err(|error: DecimalError| error.to_string())
 }

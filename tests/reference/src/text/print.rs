@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use prorata_schemas::Text;
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodUsage, PoolSet,
     Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
@@ -66,7 +65,7 @@ impl Line {
         }
     }
 
-    fn decimal(&mut self, key: &str, value: Decimal12) {
+    fn decimal(&mut self, key: &str, value: impl ToString) {
         self.unless(key, &value.to_string(), "0");
     }
 

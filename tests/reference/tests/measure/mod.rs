@@ -47,11 +47,13 @@ pub fn agrees(got: &Measured, want: &str) -> bool {
 /// A fraction, a decimal or a duration in seconds.
 fn number(text: &str) -> Option<Exact> {
     if let Some((numerator, denominator)) = text.split_once('/') {
-        return Some(exact(numerator.parse().ok()?) / exact(denominator.parse().ok()?));
+        return Some(
+            exact(numerator.parse::<Decimal12>().ok()?) / exact(denominator.parse::<Decimal12>().ok()?),
+        );
     }
     match parse_duration(text) {
         Some(micros) => Some(ratio(micros, 1_000_000)),
-        None => text.parse().ok().map(exact),
+        None => text.parse::<Decimal12>().ok().map(exact),
     }
 }
 

@@ -120,7 +120,7 @@ fn parse_share(text: &str) -> Result<u32, String> {
     if share.is_negative() || share > Decimal12::ONE {
         return Err(format!("'{text}' is not between 0 and 1"));
     }
-    u32::try_from(share.units() * 1_000_000 / ONE).map_err(|_| format!("'{text}' is not between 0 and 1"))
+    u32::try_from(share.atoms() * 1_000_000 / ONE).map_err(|_| format!("'{text}' is not between 0 and 1"))
 }
 
 /// An hour such as `2026-11-01T00`.

@@ -1,7 +1,7 @@
 //! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no events.
 
-use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{EventRecord, Payload};
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_testkit::fakes::FakeMessages;
 use prorata_worker::names::Shard;
@@ -116,7 +116,7 @@ fn bad(world: &World, event: &EventRecord, plan: &Plan, dice: &mut Dice) {
             bad(value, Reason::UnknownEvent);
         }
         4 => {
-            let negative = node_priced(&organization, minutes, Decimal12::from_int(-1));
+            let negative = node_priced(&organization, minutes, UnitPrice::from(-1));
             bad(FakeMessages::encode(SCHEMA, &negative), Reason::InvalidField);
         }
         5 => {
