@@ -457,7 +457,7 @@ fn dead_letters_of_the_first_release_are_read() {
     assert_eq!(read, [message, file].map(|origin| letter(Reject::new(Reason::TooLate, "why"), origin)));
 }
 
-/// Whoever reads dead letters with the first release's schema reads those of today.
+/// A reader with the first release's schema of dead letters reads those of today.
 #[test]
 fn the_schema_of_dead_letters_grows_both_ways() {
     let [first, now] = [include_str!("released/dead_letter_1.avsc"), DEAD_LETTER_SCHEMA]

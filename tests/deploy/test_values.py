@@ -51,7 +51,7 @@ REFUSED = [
         "not longer than config.work.drain_timeout (59001ms)",
     ),
     ({"config": {"work": {"drain_timeout": "soon"}}}, "'soon' is no duration"),
-    ({"config": {"work": {"memory_limit": 2147483648}}}, "leave nothing beside config.work.memory_limit"),
+    ({"config": {"work": {"memory_limit": 2147483648}}}, "leave nothing besides config.work.memory_limit"),
     ({"backfill": {"keepRules": "no"}}, "/backfill/keepRules"),
     ({"backfill": {"config": {"rules": "2"}}}, "/backfill/config/rules"),
     (
@@ -64,7 +64,7 @@ REFUSED = [
     ),
     ({"replay": {"schedule": "0 0 * * *"}}, "'schedule' not allowed"),
     *(
-        ({"resources": {"limits": {"memory": memory}}}, "leave nothing beside config.work.memory_limit")
+        ({"resources": {"limits": {"memory": memory}}}, "leave nothing besides config.work.memory_limit")
         for memory in [
             "1024Mi",
             "1Gi",

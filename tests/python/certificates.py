@@ -15,7 +15,7 @@ LIFE = timedelta(days=2)
 class Certificates(NamedTuple):
     """PEM files."""
 
-    # Whom clients are to trust.
+    # The authority that clients trust.
     authority: Path
     # What servers show, what they prove it with, and both in one file.
     server: Path

@@ -57,7 +57,7 @@ def check(connection: duckdb.DuckDBPyConnection, query: Path) -> str | None:
 
 
 def sample(connection: duckdb.DuckDBPyConnection, query: Path, lake: Path) -> str | None:
-    """Runs a query of the README as it stands there, but for the place of the lake."""
+    """Runs a query of the README as it stands there, except for the place of the lake."""
     rows = connection.execute(query.read_text().replace("lake/", f"{lake}/")).fetchall()
     return None if rows else "gives no rows"
 

@@ -98,7 +98,7 @@ def free_ports() -> Iterator[int]:
     stopped and started again gets its port back."""
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     first, end = (10_000, low) if low > 20_000 else (10_000, 65_536)
-    # Runs beside each other start at different places.
+    # Concurrent runs start at different places.
     start = first + os.getpid() * 41 % (end - first)
     return filter(is_free, itertools.chain(range(start, end), range(first, start)))
 

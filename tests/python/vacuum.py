@@ -38,7 +38,7 @@ def restate(lake: Path, version: str, gpu: str) -> None:
 
 
 def tables(lake: Path) -> dict[str, pl.DataFrame]:
-    """All rows of all tables, sorted, but for when they were written."""
+    """All rows of all tables, sorted, except for when they were written."""
     found = {}
     for table in engines.tables_of(lake):
         rows = pl.scan_delta(DeltaTable(str(lake / table))).collect()

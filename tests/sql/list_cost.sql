@@ -1,4 +1,4 @@
--- ListCost is ListUnitPrice x PricingQuantity before either was rounded: they agree but for half a unit of
+-- ListCost is ListUnitPrice x PricingQuantity before either was rounded: they agree except for half a unit of
 -- the last place of the quantity, times the price, and the rounding of the cost. Contracted prices are list
 -- prices.
 SELECT BillingAccountId, ChargePeriodStart, x_RowKind, ResourceId, ListCost, ListUnitPrice, PricingQuantity

@@ -1,4 +1,4 @@
--- The charges of a pool are those on its pods' rows, but for the rounding of each.
+-- The charges of a pool are those on its pods' rows, except for the rounding of each.
 WITH charged AS (
     SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour, x_PoolId AS pool_id,
         sum(x_PoolCharge) AS charge, count(*) AS rows

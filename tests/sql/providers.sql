@@ -1,4 +1,4 @@
--- Whoever bills is provider, publisher, host and issuer; periods are an hour and its calendar month; the
+-- The biller is provider, publisher, host and issuer; periods are an hour and its calendar month; the
 -- partition is the hour's date.
 SELECT BillingAccountId, ChargePeriodStart, ChargePeriodEnd, BillingPeriodStart, BillingPeriodEnd, date,
     ProviderName

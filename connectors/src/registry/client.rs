@@ -90,7 +90,7 @@ impl Registry {
             return Ok(Lookup::Missing);
         }
         let answer = answer.succeeded()?;
-        // Whoever may register schemas must not stop those who read them: too long is a property of the
+        // A producer that registers schemas must not stop those who read them: too long is a property of the
         // schema.
         if answer.body.is_none() && answer.is_json {
             let sentence = format!("the registry's schema {id} takes more than {ANSWER_BYTES_MAX} bytes");

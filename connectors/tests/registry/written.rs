@@ -14,7 +14,7 @@ pub fn framed(id: u32, body: &[u8]) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), body].concat()
 }
 
-/// Writes a message of this body of our newest schema. Its schema is registered, but for the unknown one,
+/// Writes a message of this body of our newest schema. Its schema is registered, except for the unknown one,
 /// which has the id named.
 pub async fn message(
     registry: &Registry,

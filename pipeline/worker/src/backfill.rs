@@ -1,7 +1,7 @@
 //! Backfill into a root: the same fold as the stream worker's, over archived events.
 //!
 //! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign
-//! events into the archive, but for those that are there already; pass 2 folds every shard from the newest
+//! events into the archive, except those that are there already; pass 2 folds every shard from the newest
 //! usable snapshot before the first hour that changed, until the state is the recorded one again. A run that
 //! is killed leaves nothing that counts but its last checkpoint, and the next run goes on from there.
 

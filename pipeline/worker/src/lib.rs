@@ -10,7 +10,7 @@
 //! 4. [`shard`]: read, fold and emit hours; the core of both shells.
 //! 5. The shells: [`stream`] (fed by Kafka) and [`backfill`] (fed by files); [`dead_letters`] replays through
 //!    either.
-//! 6. [`status`]: what a worker tells of itself.
+//! 6. [`status`]: what a worker reports.
 
 pub mod backfill;
 pub mod backoff;

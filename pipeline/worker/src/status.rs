@@ -1,4 +1,4 @@
-//! What a worker tells of itself: for probes, metrics and people. It decides nothing.
+//! What a worker reports: for probes, metrics and people. It decides nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -144,7 +144,7 @@ const THINGS: &[Thing] = &[
     }),
     ("lent", |hour| hour.quota_usage.iter().any(|row| row.lent_hours > ZERO)),
     ("guaranteed", |hour| hour.quota_usage.iter().any(|row| row.guaranteed_over_quota > ZERO)),
-    ("in quota beside over quota", |hour| {
+    ("in quota next to over quota", |hour| {
         hour.quota_usage.iter().any(|row| row.in_quota_cost > ZERO && row.over_quota_cost > ZERO)
     }),
     ("a pool with charges and nodes", |hour| {

@@ -1,8 +1,8 @@
-//! The source on real Kafka: what brokers in memory do not know. Transactions, deleted and damaged records, logins,
-//! encryption, static members.
+//! The source on real Kafka: what brokers in memory do not know. Transactions, deleted and damaged records,
+//! logins, encryption, static members.
 //!
-//! The brokers are started by `tests/python/servers.py --kafka 1 --kafka-sasl --kafka-tls`, so these tests stand behind
-//! the feature `servers`.
+//! The brokers are started by `tests/python/servers.py --kafka 1 --kafka-sasl --kafka-tls`, so these tests
+//! stand behind the feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 

@@ -15,7 +15,7 @@ use super::topic::all_messages;
 use super::{BROKERS, brokers, signal, variable};
 
 struct Real {
-    /// What its topics are like, but for their names.
+    /// What its topics are like, except for their names.
     like: Topic,
     places: AtomicU64,
 }

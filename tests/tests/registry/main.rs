@@ -1,7 +1,8 @@
-//! A schema registry as others run it, Apicurio: what the program registers there the decoders read, and what it does
-//! not know it says so.
+//! A schema registry as others run it, Apicurio: what the program registers there the decoders read, and what
+//! it does not know it says so.
 //!
-//! The server is started by `tests/python/servers.py --registry`, so these tests stand behind the feature `servers`.
+//! The server is started by `tests/python/servers.py --registry`, so these tests stand behind the feature
+//! `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

@@ -65,7 +65,7 @@ impl Lake {
         listed.into_iter().map(|object| object.path).collect()
     }
 
-    /// Everything below the tables' folders: whoever changes a table leaves something there.
+    /// Everything below the tables' folders: every change of a table leaves something there.
     pub fn tables(&self) -> Vec<String> {
         Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
     }
@@ -132,7 +132,7 @@ impl Lake {
         }
     }
 
-    /// Fails unless both hold the same: byte for byte, but for the clock columns of `hours`.
+    /// Fails unless both hold the same: byte for byte, except for the clock columns of `hours`.
     pub fn assert_equals(&self, expected: &Self, through: Hour) {
         let of = |table: Table| self.files(through).keys().filter(|(of, ..)| *of == table).count();
         assert!(of(Table::CostAllocation) > 0, "there is nothing to compare");
@@ -172,7 +172,7 @@ impl Lake {
     }
 }
 
-/// Compares two files of `hours` but for the clock columns.
+/// Compares two files of `hours` except for the clock columns.
 fn assert_hours_equal(found: bytes::Bytes, wanted: bytes::Bytes, path: &str) {
     let [found, wanted] = [found, wanted].map(|bytes| {
         let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! The rooms of the workspace, which crate may depend on which, and the engine's purity. Licences, sources and doubled
-//! crates are `deny.toml`'s business, and `cargo deny` checks them.
+//! The rooms of the workspace, which crate may depend on which, and the engine's purity. Licences, sources
+//! and doubled crates are `deny.toml`'s business, and `cargo deny` checks them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{assert_none, cargo, files, root};
 
-/// The folders at the top, and nothing beside them.
+/// The folders at the top, and nothing else.
 const ROOMS: &[&str] = &["connectors", "deploy", "pipeline", "schemas", "testdata", "tests"];
 
 /// Our crates, their folders, and which of ours they may depend on.
@@ -40,7 +40,8 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What the engine stands on: types, their serialization, and integers of any size. No clock, no I/O, no randomness.
+/// What the engine stands on: types, their serialization, and integers of any size. No clock, no I/O, no
+/// randomness.
 const ENGINE_STANDS_ON: &[&str] = &[
     "arrayvec",
     "cfg-if",

@@ -1,7 +1,7 @@
 //! The form of source files: a purpose at the top, a bounded length, unsafe code in one file, nothing left
 //! for later.
 
-use super::{assert_none, files, root, sources};
+use super::{assert_none, files, root, sources, texts};
 
 /// Longest source file, in lines.
 const LINES_MAX: usize = 500;
@@ -47,6 +47,50 @@ fn nothing_is_left_for_later() {
         for (index, line) in text.lines().enumerate() {
             let mark = marks.iter().find(|mark| line.contains(*mark));
             faults.extend(mark.map(|mark| format!("{path}:{}: {mark}", index + 1)));
+        }
+    }
+    assert_none(&faults);
+}
+
+/// Words that a reader stumbles over, in two parts so that this file does not hold them: use "even",
+/// "everyone who", "besides" or "next to", "whose", "for fear that", "although", "while", "among".
+const ARCHAIC: &[(&str, &str)] = &[
+    ("be", " it"),
+    ("who", "ever"),
+    ("who", "m"),
+    ("be", "side"),
+    ("le", "st"),
+    ("al", "beit"),
+    ("whi", "lst"),
+    ("among", "st"),
+];
+
+#[test]
+fn nobody_writes_as_they_did_long_ago() {
+    let words: Vec<String> = ARCHAIC.iter().map(|(a, b)| format!("{a}{b}")).collect();
+    let mut faults = Vec::new();
+    for (path, text) in texts(&[
+        ".rs",
+        ".md",
+        ".py",
+        ".yaml",
+        ".toml",
+        ".tpl",
+        ".sql",
+        "Dockerfile",
+        "/run",
+        "/install",
+        "/check",
+    ]) {
+        for (index, line) in text.lines().enumerate() {
+            let line = line.to_ascii_lowercase();
+            let stands = |word: &&String| {
+                line.match_indices(word.as_str()).any(|(at, _)| {
+                    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+                    edge(line[..at].chars().next_back()) && edge(line[at + word.len()..].chars().next())
+                })
+            };
+            faults.extend(words.iter().filter(stands).map(|word| format!("{path}:{}: {word}", index + 1)));
         }
     }
     assert_none(&faults);

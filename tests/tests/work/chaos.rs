@@ -97,7 +97,7 @@ fn frozen_workers_that_wake_up_without_their_shards_let_go() {
     let mut workers: Vec<Worker> = (0..3).map(|_| world.worker()).collect();
     settled(&mut workers);
     let (mut loads, mut messages, mut conflicts) = (Vec::new(), 0, 0_u64);
-    // Chance may have it that whoever was frozen had nothing to decide.
+    // Chance may have it that the frozen one had nothing to decide.
     while conflicts == 0 {
         assert!(loads.len() < TURNS_MAX, "no worker tried to decide what others had decided");
         let (load, generator) = dice.start_sending(&world, 6 * rounds());

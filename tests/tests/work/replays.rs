@@ -30,7 +30,7 @@ type Counts = BTreeMap<String, u64>;
 /// Exit code of a replay after which letters are left that would be rejected again.
 const LEFT: i32 = 3;
 
-/// An organization beside those of the load.
+/// An organization besides those of the load.
 const ORGANIZATION: &str = "replays";
 
 /// Hours that its history is old: beyond the horizon of 35 days.
@@ -165,7 +165,8 @@ fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
     [event(from, Payload::NodeStarted(started)), event(to, Payload::NodeStopped(stopped))]
 }
 
-/// A load of which one organization's prices seem to be in another currency, and one event type's schema is unknown.
+/// A load of which one organization's prices seem to be in another currency, and one event type's schema is
+/// unknown.
 struct Broken {
     load: Vec<EventRecord>,
     organization: String,
@@ -206,7 +207,8 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
     world.drained(std::slice::from_mut(worker), messages);
 }
 
-/// Listed by reason, on the topic as well; nothing of it can be replayed yet, and nothing of it is in the tables.
+/// Listed by reason, on the topic as well; nothing of it can be replayed yet, and nothing of it is in the
+/// tables.
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);
     assert_eq!(counts(&listing["reasons"], "letters"), *letters, "{listing}");

@@ -1,4 +1,4 @@
-//! One `prorata work` process, and what it tells of itself.
+//! One `prorata work` process, and what it reports.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -88,7 +88,7 @@ impl World {
         Self { _brokers: Some(brokers), ..Self::alone(name) }
     }
 
-    /// The same, for whoever has asked that no other test runs.
+    /// The same, for a test that has asked to run alone.
     pub fn alone(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -157,7 +157,7 @@ impl World {
         let mut settings = Value::Object(self.settings.clone());
         settings["root"]["url"] = json!(self.root);
         settings["kafka"]["topics"] = json!(self.topics);
-        // A file of its own each time: whoever was given an older one may be reading it. JSON is YAML.
+        // A file of its own each time: the reader of an older one may still be reading it. JSON is YAML.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let path = self.folder.path().join(format!("{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&path, settings.to_string()).unwrap();
@@ -240,7 +240,8 @@ impl World {
         Lake::open(&self.root, Arc::clone(&self.runtime))
     }
 
-    /// Waits until so many messages are taken, all hours closed and published; workers must stay alive meanwhile.
+    /// Waits until so many messages are taken, all hours closed and published; workers must stay alive
+    /// meanwhile.
     pub fn drained(&self, workers: &mut [Worker], messages: i64) {
         let (lake, goal) = (self.lake(), Goal { messages, through: self.through() });
         eventually("the workers are through", || {

@@ -63,7 +63,7 @@
 {{- $memory := dig "work" "memory_limit" 1073741824 .Values.config | int64 -}}
 {{- $limit := include "prorata.bytes" .Values.resources.limits.memory | int64 -}}
 {{- if ge $memory $limit -}}
-{{- fail (printf "resources.limits.memory: %d bytes leave nothing beside config.work.memory_limit (%d bytes): a worker would be killed for its memory" $limit $memory) -}}
+{{- fail (printf "resources.limits.memory: %d bytes leave nothing besides config.work.memory_limit (%d bytes): a worker would be killed for its memory" $limit $memory) -}}
 {{- end -}}
 {{- with .Values.backfill -}}
 {{- if and .keepRules (hasKey .config "rules") -}}

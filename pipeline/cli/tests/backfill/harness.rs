@@ -36,7 +36,7 @@ impl Room {
         self.folder.path().join(name)
     }
 
-    /// Puts a file beside the events.
+    /// Puts a file next to the events.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let path = self.path("events").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

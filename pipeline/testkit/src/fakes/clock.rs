@@ -72,7 +72,7 @@ impl Clock for SteppedClock {
                 hands.now = later(hands.now, duration);
             }
         }
-        // Whoever tries again for ever lets the simulation act in between.
+        // A loop that tries again for ever lets the simulation act in between.
         let mut paused = false;
         poll_fn(|context| {
             if std::mem::replace(&mut paused, true) {

@@ -38,7 +38,9 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     }
     if avro.is_empty() {
         return Err(WorkerError::Configuration(
-            "--events holds no file whose name ends in .avro; name the folder of the Avro object container files".into(),
+            "--events holds no file whose name ends in .avro; name the folder of the Avro object container \
+             files"
+                .into(),
         ));
     }
     Ok((avro, others.len() as u64))

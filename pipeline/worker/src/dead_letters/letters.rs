@@ -155,8 +155,8 @@ async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTree
         if record.format != FORMAT {
             let format = record.format;
             return Err(WorkerError::Configuration(format!(
-                "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a newer \
-                 one"
+                "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, \
+                 or a newer one"
             )));
         }
         let places = replayed.entry(record.file).or_default();

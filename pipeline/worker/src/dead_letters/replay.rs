@@ -29,7 +29,7 @@ const EXAMPLES_MAX: usize = 5;
 /// How often a schema is fetched for one message.
 const FETCHES_MAX: usize = 3;
 
-/// A message on its way back to its topic: as it came, but for its timestamp.
+/// A message on its way back to its topic: as it came, except for its timestamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// Its topic.

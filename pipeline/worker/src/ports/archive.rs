@@ -88,8 +88,8 @@ pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecord
 
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
-    /// Reads every record of a file, whoever wrote it. What is damaged is itself handed over as rejected, and
-    /// so is a file that is none.
+    /// Reads every record of a file, no matter who wrote it. What is damaged is itself handed over as
+    /// rejected, and so is a file that is none.
     ///
     /// # Errors
     /// When the bytes could not be had: the file may be fine.

@@ -1,7 +1,7 @@
 //! What the worker needs of Kafka, as traits: messages of the shards that the consumer group assigns,
 //! decoding, and the topic of dead letters.
 //!
-//! A shard is one partition number of all topics. Whoever implements [`Source`] owns poll, pause and
+//! A shard is one partition number of all topics. An implementation of [`Source`] owns poll, pause and
 //! assignment in one place, keeps membership of the group alive however long the worker takes between two
 //! calls, and holds only a bounded number of bytes: beyond that it pauses the consumer.
 
@@ -59,14 +59,14 @@ pub enum Start {
 /// What a source tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// The group assigns these shards, beside those assigned before. Nothing of them is read until
+    /// The group assigns these shards, besides those assigned before. Nothing of them is read until
     /// [`Source::start`].
     Assigned(Vec<Shard>),
     /// The group takes these shards back, and waits until [`Source::release`] names them, but not longer than
     /// its session allows: then they are released without. No message of theirs follows.
     Revoked(Vec<Shard>),
     /// The group has taken these shards away already; others may own them. No message of theirs follows. Once
-    /// this process is a member again, [`SourceEvent::Assigned`] says so, be it without a shard.
+    /// this process is a member again, [`SourceEvent::Assigned`] says so, even without a shard.
     Lost(Vec<Shard>),
     /// Messages of one topic partition, offsets ascending. Offsets may have holes.
     Messages(Vec<Message>),
@@ -105,7 +105,8 @@ pub enum SourceError {
     TooLarge(String),
     /// Another member with the same static membership has taken over: this one must stop.
     #[error(
-        "another member of the consumer group uses the same kafka.group_instance_id: {0}; give each worker its own"
+        "another member of the consumer group uses the same kafka.group_instance_id: {0}; give each worker \
+         its own"
     )]
     Fenced(String),
 }

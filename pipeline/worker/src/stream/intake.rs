@@ -49,8 +49,8 @@ impl Intake<'_> {
             let found = LastRecord::of(&message);
             if found.offset == before.offset && found != before {
                 return Taken::Differs(format!(
-                    "the record at offset {} is not the one that was read before: the topic was made anew, or its log \
-                     has diverged",
+                    "the record at offset {} is not the one that was read before: the topic was made anew, \
+                     or its log has diverged",
                     found.offset
                 ));
             }
@@ -138,8 +138,8 @@ impl Intake<'_> {
         }
         shard.is_too_late(hour).then(|| {
             format!(
-                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata dead-letters \
-                 --replay'"
+                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata \
+                 dead-letters --replay'"
             )
         })
     }

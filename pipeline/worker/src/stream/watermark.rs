@@ -31,7 +31,7 @@ pub struct WatermarkRule {
 /// A topic partition as it is read.
 #[derive(Clone, Debug, Default)]
 pub struct TopicProgress {
-    /// As the next checkpoint will have it, but for `last`.
+    /// As the next checkpoint will have it, except for `last`.
     pub offsets: TopicOffsets,
     /// The last message taken since then.
     pub last: Option<Message>,

@@ -291,8 +291,8 @@ impl<S: Source> Worker<S> {
     }
 
     /// Writes the draft, unless a checkpoint is on its way already, and has it decided; false if another
-    /// owner was first. After an error the shard is as it was but for the parts that succeeded, and this can
-    /// be called again.
+    /// owner was first. After an error the shard is as it was except for the parts that succeeded, and this
+    /// can be called again.
     async fn try_checkpoint(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<bool> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
         let mut counts = Counts::default();

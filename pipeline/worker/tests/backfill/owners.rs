@@ -102,7 +102,7 @@ async fn a_backfill_that_runs_inside_another_at_any_effect_loses_nothing() {
                 Err(WorkerError::Taken { .. }) => taken += 1,
                 Err(error) => panic!("at effect {at}: {error}"),
             }
-            // Whoever stopped runs again, and then whoever did not.
+            // The one that stopped runs again, and then the one that did not.
             lake.run(&one, Run::new("dd")).await.unwrap();
             lake.run(&other, Run::new("ee")).await.unwrap();
             assert_content(&lake, &expected, &format!("at effect {at}"));

@@ -1,4 +1,5 @@
-//! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every moment.
+//! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every
+//! moment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

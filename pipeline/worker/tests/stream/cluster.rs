@@ -47,8 +47,8 @@ impl Cluster {
         self.members.push(member);
     }
 
-    /// Each member steps once. What has died starts anew under its name, without faults; what stops with an error that
-    /// says "run it again" starts anew with its faults. What hangs stays so.
+    /// Each member steps once. What has died starts anew under its name, without faults; what stops with an
+    /// error that says "run it again" starts anew with its faults. What hangs stays so.
     pub async fn round(&mut self) -> bool {
         let mut quiet = true;
         for index in 0..self.members.len() {

@@ -1,4 +1,4 @@
-//! Faults at every single effect: whoever comes after ends where an untouched worker does.
+//! Faults at every single effect: the next owner ends where an untouched worker does.
 
 use prorata_testkit::fakes::{Fault, Faults};
 

@@ -1,5 +1,5 @@
-//! What must be there in the end: every message sent is in the archive or a dead letter, each once, and the tables are
-//! what a plain fold of the archived events gives.
+//! What must be there in the end: every message sent is in the archive or a dead letter, each once, and the
+//! tables are what a plain fold of the archived events gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 

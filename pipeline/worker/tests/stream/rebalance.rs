@@ -13,8 +13,8 @@ use crate::world::{What, World};
 /// Rounds of each part in which something may happen: afterwards all is quiet.
 const ROUNDS: u64 = 10;
 
-/// Two members, `second` of them from the start, live through the story; in one round something happens to the group,
-/// and a few rounds later it is undone.
+/// Two members, `second` of them from the start, live through the story; in one round something happens to
+/// the group, and a few rounds later it is undone.
 async fn survives(second: bool, happens: impl Fn(&mut Cluster), undone: impl Fn(&mut Cluster)) {
     for story in [SHORT, LONG] {
         for at in story.numbers(story.parts as u64 * ROUNDS, 2) {
@@ -115,8 +115,8 @@ async fn a_shard_taken_while_messages_wait_for_the_registry_loses_none() {
     // A checkpoint is decided, so that none is due for a minute.
     world.produce(&rest[..4]);
     while let Stepped::Done(true) = member.step().await {}
-    // Some messages are taken, those behind them in their topic partition wait for a schema: none of them is decided. If
-    // the next claim took those that wait, it would count those before them as read.
+    // Some messages are taken, those behind them in their topic partition wait for a schema: none of them is
+    // decided. If the next claim took those that wait, it would count those before them as read.
     world.produce(&[pod("acme", 290, "before", 1)]);
     world.registry.set_down(true);
     let waits = pod("acme", 300, "waits", 1);

@@ -1,4 +1,5 @@
-//! A short story with everything in it: hours that close one after another, late events, dead letters, a clean stop.
+//! A short story with everything in it: hours that close one after another, late events, dead letters, a
+//! clean stop.
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
@@ -22,8 +23,8 @@ pub struct Story {
 /// Hours in large windows, all in memory; every effect is tried.
 pub const SHORT: Story = Story { tune: |_| {}, parts: 4, every: 1 };
 
-/// Small everything, so that hours close one by one while old ones are folded again, and events are dropped from
-/// memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
+/// Small everything, so that hours close one by one while old ones are folded again, and events are dropped
+/// from memory and read back. `PRORATA_SIM_EVERY=1` tries every effect, which takes minutes.
 pub const LONG: Story = Story { tune: hurry, parts: 5, every: 4 };
 
 fn hurry(options: &mut WorkerOptions) {

@@ -29,7 +29,7 @@ pub(super) struct World {
     /// How often a pod names a node, and a pool.
     pub on_node: f64,
     pub in_pool: f64,
-    /// How often pods and nodes have slices of GPUs, beside whole ones.
+    /// How often pods and nodes have slices of GPUs, besides whole ones.
     pub slices: f64,
 }
 

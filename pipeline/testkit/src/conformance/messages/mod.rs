@@ -26,7 +26,7 @@ use crate::wait::PATIENCE;
 pub enum Written {
     /// With our newest schema.
     Newest,
-    /// With a compatible schema of another version, which has fields of its own beside all of ours.
+    /// With a compatible schema of another version, which has fields of its own besides all of ours.
     Evolved,
     /// With a schema that is none of ours.
     Foreign,

@@ -61,7 +61,7 @@ pub(super) async fn unknown(stage: &mut Stage) -> Checked {
         let what = format!("a schema that nobody knows, the {round} time");
         rejected(&what, settled(stage, &*decoder, &message).await?, Reason::UnknownSchema)?;
     }
-    // Beside it, what is known is read.
+    // Meanwhile, what is known is read.
     let known = stage.newest(&record).await?;
     equal("a schema that is known", decoded(&*decoder, &known).await?.as_ref(), Ok(&record))?;
     if stage.place.register_unknown().await? {

@@ -94,7 +94,7 @@ pub(super) async fn nothing_before_start(stage: &mut Stage) -> Checked {
     let topics = stage.topics(2, 3).await?;
     let mut listener = stage.sole_listener("a", &topics, 2).await?;
     stage.listen(&mut [&mut listener]).await?;
-    // Nor of the shard beside one that is started.
+    // Nor of the shard next to one that is started.
     listener.start(&topics, 1, Start::Earliest).await?;
     stage.listen(&mut [&mut listener]).await?;
     listener.source.close().await;

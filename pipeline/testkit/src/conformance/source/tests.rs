@@ -271,10 +271,10 @@ impl Double {
                 }
                 SourceEvent::Revoked(shards) => {
                     let revoked = |message: &Message| shards.contains(&message.partition);
-                    late.extend(self.memory.extract_if(
-                        ..,
-                        |kept| matches!(kept, SourceEvent::Messages(messages) if messages.iter().any(revoked)),
-                    ));
+                    late.extend(self.memory.extract_if(.., |kept| match kept {
+                        SourceEvent::Messages(messages) => messages.iter().any(revoked),
+                        _ => false,
+                    }));
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Trouble: what happens in a round beside the steps of the workers, and what is undone in a later one.
+//! Trouble: what happens in a round besides the steps of the workers, and what is undone in a later one.
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ impl Fleet {
         }
     }
 
-    /// Each process steps once, but for those passed over. Whether nothing happened.
+    /// Each process steps once, except for those passed over. Whether nothing happened.
     pub async fn round(&mut self, round: i64, dice: &mut Dice) -> bool {
         let mut quiet = true;
         for index in 0..self.berths.len() {

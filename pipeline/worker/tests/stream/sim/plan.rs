@@ -1,4 +1,5 @@
-//! What a seed is made of: sizes, limits, and which kinds of trouble it has at all, so that each seed has its own mix.
+//! What a seed is made of: sizes, limits, and which kinds of trouble it has at all, so that each seed has its
+//! own mix.
 
 use std::time::Duration;
 
