@@ -25,8 +25,8 @@ pub struct Event {
     pub payload: Payload,
 }
 
-/// An event with its canonical body: the Avro bytes of our newest schema, map entries sorted by key in one block.
-/// Two events are the same event exactly when kind and body are equal.
+/// An event with its canonical body: the Avro bytes of our newest schema, map entries sorted by key in one
+/// block. Two events are the same event exactly when kind and body are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecord {
     /// The typed event.

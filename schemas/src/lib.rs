@@ -1,5 +1,5 @@
-//! What crosses prorata's borders: the events that come in, the rules they are judged by, the rows that go out,
-//! and the units they are written in.
+//! What crosses prorata's borders: the events that come in, the rules they are judged by, the rows that go
+//! out, and the units they are written in.
 //!
 //! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send;
 //! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.

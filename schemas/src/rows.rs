@@ -1,7 +1,7 @@
 //! Rows of the hourly tables, as the engine makes them: rounded, complete, in table order.
 //!
-//! `cost_allocation` carries the descriptions that its text columns are taken from; turning rows into columns is the
-//! table writer's work. Costs and quantities are [`Decimal12`]; `None` is SQL null.
+//! `cost_allocation` carries the descriptions that its text columns are taken from; turning rows into columns
+//! is the table writer's work. Costs and quantities are [`Decimal12`]; `None` is SQL null.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ impl Unpriced {
     }
 }
 
-/// One row of `cost_allocation`. Its grain, after organization and hour, is the first eleven fields in this order,
-/// null first; a file is sorted by it.
+/// One row of `cost_allocation`. Its grain, after organization and hour, is the first eleven fields in this
+/// order, null first; a file is sorted by it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostRow {
     /// Kind of row.
@@ -127,8 +127,8 @@ pub struct CostRow {
     pub list_cost: Decimal12,
     /// `CommitmentDiscountQuantity`: hours of the commitment.
     pub commitment_quantity: Option<Decimal12>,
-    /// The row's part of its origin (node, hour, commitment, unit price): on `pod_node` and `node_idle` of a running
-    /// node. The ratios of one origin sum to exactly 1.
+    /// The row's part of its origin (node, hour, commitment, unit price): on `pod_node` and `node_idle` of a
+    /// running node. The ratios of one origin sum to exactly 1.
     pub allocated_ratio: Option<Decimal12>,
 
     /// `x_SplitCost`, on `pod_node`.
@@ -313,8 +313,8 @@ pub struct CommitmentUtilizationRow {
     pub state: CommitmentState,
 }
 
-/// One row of `quota_usage`: a resource of the quota's `min` at any time in the hour. Amounts are in units of the
-/// resource (vCPU, bytes, GB of gpu-memory, units); means are over the whole hour.
+/// One row of `quota_usage`: a resource of the quota's `min` at any time in the hour. Amounts are in units of
+/// the resource (vCPU, bytes, GB of gpu-memory, units); means are over the whole hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaUsageRow {
     /// The cluster.

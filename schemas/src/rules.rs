@@ -33,7 +33,8 @@ pub struct Rules {
     pub currencies: BTreeMap<OrganizationId, Text>,
 }
 
-/// Weights that divide a node's cost over its resources (AWS split cost allocation). Only their ratios matter.
+/// Weights that divide a node's cost over its resources (AWS split cost allocation). Only their ratios
+/// matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {

@@ -1,8 +1,8 @@
-//! `prorata generate --to kafka` on real Kafka with a real registry: the events of the files, each organization's in
-//! order and on one partition number.
+//! `prorata generate --to kafka` on real Kafka with a real registry: the events of the files, each
+//! organization's in order and on one partition number.
 //!
-//! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the feature
-//! `servers`.
+//! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the
+//! feature `servers`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

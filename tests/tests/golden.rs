@@ -1,8 +1,8 @@
-//! The sample day, end to end through the program: its tables are those in `testdata/sample-day/expected`, on every
-//! run and any number of threads, and it holds an example of everything.
+//! The sample day, end to end through the program: its tables are those in `testdata/sample-day/expected`, on
+//! every run and any number of threads, and it holds an example of everything.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files anew; the difference is for
-//! people to read.
+//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files anew; the difference
+//! is for people to read.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -24,8 +24,9 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 /// What made the sample day; `testdata/README.md` says the same.
-const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 --seed 2 --start 2026-11-01T00 \
-                       --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --to testdata/sample-day/events";
+const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 --seed 2 --start \
+                       2026-11-01T00 --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --to \
+                       testdata/sample-day/events";
 
 /// Columns that depend on when events arrived, and so on the run.
 const CLOCKS: &[&str] = &["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
@@ -138,7 +139,8 @@ fn text(rows: &Rows) -> String {
     lines.collect()
 }
 
-/// `cost_allocation` as text small enough to read: sums by hour and group, and a digest of every column of the hour.
+/// `cost_allocation` as text small enough to read: sums by hour and group, and a digest of every column of
+/// the hour.
 fn summary(cost: &Rows) -> String {
     let keys = ["ChargePeriodStart", "BillingAccountId"].map(|name| cost.column(name));
     let groups: Vec<usize> = GROUPS.iter().map(|name| cost.column(name)).collect();

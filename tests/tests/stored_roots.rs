@@ -1,5 +1,5 @@
-//! Roots that earlier versions wrote, in `testdata/roots`: today's program opens them, goes on with later events,
-//! restates old hours, and comes to the tables of a fresh backfill of the same events.
+//! Roots that earlier versions wrote, in `testdata/roots`: today's program opens them, goes on with later
+//! events, restates old hours, and comes to the tables of a fresh backfill of the same events.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

@@ -1,7 +1,8 @@
-//! One suite over every kind of store: a local folder, S3, Azure. The ports keep their promises in each, a lake in it
-//! is the lake of its events wherever it is, and what is wrong with a store is told in a sentence.
+//! One suite over every kind of store: a local folder, S3, Azure. The ports keep their promises in each, a
+//! lake in it is the lake of its events wherever it is, and what is wrong with a store is told in a sentence.
 //!
-//! The servers are started by `tests/python/servers.py --s3 --azure`, so these tests stand behind the feature `servers`.
+//! The servers are started by `tests/python/servers.py --s3 --azure`, so these tests stand behind the feature
+//! `servers`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -81,7 +82,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A backfill of the sample day by the program that `PRORATA_BINARY` names, else one built from the working tree.
+/// A backfill of the sample day by the program that `PRORATA_BINARY` names, else one built from the working
+/// tree.
 fn backfill(lake: &str) -> Command {
     backfill_of(&root().join("testdata/sample-day/events"), lake)
 }

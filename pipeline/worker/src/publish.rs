@@ -2,8 +2,8 @@
 //!
 //! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks,
 //! remove the shard's live files of those hours that it does not name. No change, no commit. A commit carries
-//! the shards' sequence numbers as transactions; after any error the log is read again, because the commit may
-//! have landed.
+//! the shards' sequence numbers as transactions; after any error the log is read again, because the commit
+//! may have landed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The fields of one record, read in order and judged one by one.
 //!
-//! A value out of range does not stop the walk: it is noted, a placeholder stands in for it, and the record is
-//! read to its end. So the end of an invalid record is known, and bytes that are no record are `malformed`
+//! A value out of range does not stop the walk: it is noted, a placeholder stands in for it, and the record
+//! is read to its end. So the end of an invalid record is known, and bytes that are no record are `malformed`
 //! whatever values they happen to hold.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Avro's binary encoding, bounds-checked: every read either stays inside the bytes or is a `malformed` reject.
-//! Counts and lengths are never trusted with memory; nothing is reserved before its bytes are seen.
+//! Avro's binary encoding, bounds-checked: every read either stays inside the bytes or is a `malformed`
+//! reject. Counts and lengths are never trusted with memory; nothing is reserved before its bytes are seen.
 
 use crate::reject::Reject;
 

@@ -1,4 +1,5 @@
-//! One writer for each record, its fields in the order of its schema; only the canonical form is ever written.
+//! One writer for each record, its fields in the order of its schema; only the canonical form is ever
+//! written.
 
 use std::collections::BTreeMap;
 

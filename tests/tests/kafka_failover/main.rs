@@ -1,8 +1,8 @@
-//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none. Dead letters, also
-//! while no broker answers.
+//! A broker that is killed and comes back: nothing is lost, repeated or called an end that is none. Dead
+//! letters, also while no broker answers.
 //!
-//! The brokers are started by `tests/python/servers.py --kafka 3`, so these tests stand behind the feature `servers`,
-//! and in a program of their own, one after the other, as other tests would not survive them.
+//! The brokers are started by `tests/python/servers.py --kafka 3`, so these tests stand behind the feature
+//! `servers`, and in a program of their own, one after the other, as other tests would not survive them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -58,7 +58,8 @@ fn restart(broker: &Value) {
     RESTARTED.lock().unwrap().insert(broker["id"].to_string(), started.unwrap().id());
 }
 
-/// Polls, and holds what comes against what was sent: every message once, in order, and no end before the last one.
+/// Polls, and holds what comes against what was sent: every message once, in order, and no end before the
+/// last one.
 struct Reader {
     source: KafkaSource,
     next: BTreeMap<u16, i64>,

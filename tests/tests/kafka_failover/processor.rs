@@ -97,7 +97,8 @@ async fn a_producer_costs_no_more_while_brokers_have_just_started() {
     assert_ratio("a producer", floor, cost);
 }
 
-/// Sends dead letters one by one; those that brokers do not take in time are sent again. Returns what it cost.
+/// Sends dead letters one by one; those that brokers do not take in time are sent again. Returns what it
+/// cost.
 async fn send_dead_letters(topic: &KafkaDeadLetters) -> u64 {
     let letter = DeadLetter {
         origin: Origin::File { path: "file".into(), position: None },

@@ -95,3 +95,22 @@ fn nobody_writes_as_they_did_long_ago() {
     }
     assert_none(&faults);
 }
+
+/// Longest line, in characters.
+const COLUMNS_MAX: usize = 110;
+
+#[test]
+fn no_line_is_wider_than_it_may_be() {
+    let mut faults = Vec::new();
+    for (path, text) in texts(&[".rs", ".md", ".py", ".yaml", ".yml", ".sh", "/run", "/install", "/check"]) {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS_MAX) {
+            let table = path.ends_with(".md") && line.trim_start().starts_with('|');
+            let address = line.contains("://") && !line.trim().contains(' ');
+            if !table && !address {
+                let columns = line.chars().count();
+                faults.push(format!("{path}:{}: {columns} columns, at most {COLUMNS_MAX}", index + 1));
+            }
+        }
+    }
+    assert_none(&faults);
+}

@@ -1,5 +1,5 @@
-//! Messages that Kafka does not have any more: a worker says so and stops, changes nothing, and goes on from what is
-//! there once it is told to.
+//! Messages that Kafka does not have any more: a worker says so and stops, changes nothing, and goes on from
+//! what is there once it is told to.
 
 use std::path::Path;
 use std::thread;

@@ -31,8 +31,8 @@ const QUEUE: u64 = 4 * MIB;
 /// New events that make a checkpoint due: it is encoded while the next ones are read.
 const CHECKPOINT: u64 = 2 * MIB;
 
-/// What no setting says: the program's own, what the Kafka library and storage clients hold, an hour that is folded, and
-/// what the allocator keeps for reuse. Without limits the burst takes far more.
+/// What no setting says: the program's own, what the Kafka library and storage clients hold, an hour that is
+/// folded, and what the allocator keeps for reuse. Without limits the burst takes far more.
 const BASE: u64 = 200 * MIB;
 
 /// Hours of the burst.
@@ -72,7 +72,8 @@ fn send(world: &World, events: u64, folder: &Path) {
     assert_eq!(producer.flush().unwrap(), events);
 }
 
-/// Looks at a process's memory till it is told to stop; the most there was, without what is mapped from files.
+/// Looks at a process's memory till it is told to stop; the most there was, without what is mapped from
+/// files.
 fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     let bytes = move || -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -1,4 +1,5 @@
-//! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit code.
+//! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit
+//! code.
 
 use std::net::TcpListener;
 

@@ -118,7 +118,8 @@ impl Log {
         let removes = removes.iter().map(|add| {
             let (path, values) = (&add["path"], &add["partitionValues"]);
             json!({ "remove": { "path": path, "partitionValues": values, "size": add["size"],
-                "extendedFileMetadata": true, "deletionTimestamp": add["modificationTime"], "dataChange": false } })
+                "extendedFileMetadata": true, "deletionTimestamp": add["modificationTime"],
+                "dataChange": false } })
         });
         let adds = adds.iter().map(|add| json!({ "add": add }));
         let info = json!({ "commitInfo": { "timestamp": 1, "operation": operation } });

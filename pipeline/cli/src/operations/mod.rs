@@ -1,7 +1,7 @@
 //! HTTP endpoints of a worker, for probes, Prometheus and people: `/livez`, `/readyz`, `/metrics`, `/status`.
 //!
-//! Every response is made from a copy of [`Status`]. Nothing here waits for storage, Kafka or the worker, so a
-//! dependency that is down never makes the worker look dead.
+//! Every response is made from a copy of [`Status`]. Nothing here waits for storage, Kafka or the worker, so
+//! a dependency that is down never makes the worker look dead.
 
 mod metrics;
 mod page;

@@ -26,7 +26,8 @@ impl Snapshot {
         Self { status, now, tick_age, limits }
     }
 
-    /// Whether the loop iterates. Dependencies do not matter, except that one call to storage may take too long.
+    /// Whether the loop iterates. Dependencies do not matter, except that one call to storage may take too
+    /// long.
     pub(super) fn live(&self) -> Result<String, String> {
         let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
         let since = match self.status.ticked {

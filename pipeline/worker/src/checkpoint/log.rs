@@ -72,8 +72,8 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     let Form { format } = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
     if format != FORMAT {
         return Err(WorkerError::Configuration(format!(
-            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or a \
-             newer one"
+            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or \
+             a newer one"
         )));
     }
     let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;

@@ -85,8 +85,8 @@ impl Root {
         }
         match shards {
             Some(shards) if shards != self.shards => Err(WorkerError::Configuration(format!(
-                "the root was made with {} shards, the configuration says root.shards: {shards}; the number is \
-                 fixed for a root: set root.shards to {}, or fold the events into a new root",
+                "the root was made with {} shards, the configuration says root.shards: {shards}; the number \
+                 is fixed for a root: set root.shards to {}, or fold the events into a new root",
                 self.shards, self.shards
             ))),
             _ => Ok(()),

@@ -65,7 +65,8 @@ impl RuleBook {
         let version = &rules.version;
         if !names::is_rules_version(version) {
             return Err(WorkerError::Configuration(format!(
-                "rules.version '{version}' cannot name a file; use at most 64 letters, digits, '.', '_' or '-'"
+                "rules.version '{version}' cannot name a file; use at most 64 letters, digits, '.', '_' or \
+                 '-'"
             )));
         }
         let object = names::rules(version);

@@ -36,7 +36,8 @@ pub const ARCHIVE_FACTOR: u64 = 8;
 /// the buffers of table files.
 const FOLDING_BYTES: u64 = 256 << 20;
 
-/// At least this part of a memory limit is for events: one eighth, so that work goes on however low the limit.
+/// At least this part of a memory limit is for events: one eighth, so that work goes on however low the
+/// limit.
 const EVENTS_PART: u64 = 8;
 
 /// Bytes of events that may be in memory: what a limit leaves besides folding, encoding and `other` bytes.

@@ -285,9 +285,11 @@ impl<S: Source> Worker<S> {
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         if progress.verify.take().is_some() && progress.last.is_none() {
-            tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts behind it");
+            tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
+                                                  behind it");
         } else if go_on {
-            tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the earliest");
+            tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the \
+                                                   earliest");
             progress.offsets.next = None;
             progress.offsets.last = None;
             progress.last = None;

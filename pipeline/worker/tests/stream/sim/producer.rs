@@ -1,4 +1,5 @@
-//! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no events.
+//! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no
+//! events.
 
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::money::UnitPrice;

@@ -1,0 +1,137 @@
+//! One name for one thing, and folders that one can survey: no type name twice within a crate, no public one
+//! twice in crates that import each other, and at most twelve modules side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{assert_none, sources};
+
+/// Most modules in one folder of source.
+const SIBLINGS_MAX: usize = 12;
+
+/// Folders that hold more, and how many at most.
+const LARGER: &[(&str, usize)] = &[
+    ("pipeline/worker/src", 13),
+    ("pipeline/worker/tests/stream", 15),
+    ("tests/reference/src", 19),
+    ("tests/tests/work", 15),
+];
+
+/// Names that still stand for two things inside one crate, none of them seen outside of it.
+const TWICE: &[&str] =
+    &["Answer", "Folded", "Integrals", "LiveHours", "Log", "Question", "Stage", "Topics", "Verdict"];
+
+/// Crates by the folder of their source, and the folders of the crates that they import.
+const SOURCES: &[(&str, &[&str])] = &[
+    ("schemas/src/", &[]),
+    ("pipeline/engine/src/", &["schemas/src/"]),
+    ("pipeline/tables/src/", &["schemas/src/"]),
+    ("pipeline/generate/src/", &["schemas/src/"]),
+    ("pipeline/worker/src/", &["schemas/src/", "pipeline/engine/src/"]),
+    ("pipeline/testkit/src/", &["schemas/src/", "pipeline/worker/src/"]),
+    ("connectors/src/", &["schemas/src/", "pipeline/tables/src/", "pipeline/worker/src/"]),
+    (
+        "pipeline/cli/src/",
+        &[
+            "schemas/src/",
+            "pipeline/engine/src/",
+            "pipeline/tables/src/",
+            "pipeline/generate/src/",
+            "pipeline/worker/src/",
+            "connectors/src/",
+        ],
+    ),
+];
+
+/// A declaration of a type at the top of a module: its name, and whether other crates may see it.
+fn declared(line: &str) -> Option<(&str, bool)> {
+    let (public, rest) = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => (false, rest.split_once(") ")?.1),
+        Some(rest) => (true, rest.strip_prefix(' ')?),
+        None => (false, line),
+    };
+    let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
+    let name =
+        ["struct ", "enum ", "union ", "trait ", "type "].iter().find_map(|kind| rest.strip_prefix(kind))?;
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    Some((&name[..end], public))
+}
+
+#[test]
+fn declarations_are_told_from_other_lines() {
+    assert_eq!(declared("pub struct Owner {"), Some(("Owner", true)));
+    assert_eq!(declared("pub(crate) enum Due<'a> {"), Some(("Due", false)));
+    assert_eq!(declared("type Body = (EventKind, Box<[u8]>);"), Some(("Body", false)));
+    assert_eq!(declared("    struct Inner;"), None);
+    assert_eq!(declared("pub fn structure() {}"), None);
+}
+
+/// Names of the types of a crate with the files that declare them, tests left out.
+fn types(folder: &str, sources: &[(String, String)]) -> BTreeMap<String, Vec<(String, bool)>> {
+    let mut types: BTreeMap<String, Vec<(String, bool)>> = BTreeMap::new();
+    let own = sources.iter().filter(|(path, _)| path.starts_with(folder) && !path.ends_with("tests.rs"));
+    for (path, text) in own {
+        for (name, public) in text.lines().filter_map(declared) {
+            types.entry(name.to_owned()).or_default().push((path.clone(), public));
+        }
+    }
+    types
+}
+
+#[test]
+fn no_type_name_stands_for_two_things() {
+    let sources = sources();
+    let crates: BTreeMap<&str, _> =
+        SOURCES.iter().map(|(folder, _)| (*folder, types(folder, &sources))).collect();
+    let mut faults = Vec::new();
+    let mut twice = BTreeSet::new();
+    for (folder, imports) in SOURCES {
+        for (name, places) in &crates[folder] {
+            let within: BTreeSet<&str> = places.iter().map(|(path, _)| path.as_str()).collect();
+            if within.len() > 1 && TWICE.contains(&&**name) {
+                twice.insert(name.as_str());
+            } else if within.len() > 1 {
+                faults.push(format!(
+                    "{name} is declared in {}",
+                    within.into_iter().collect::<Vec<_>>().join(", ")
+                ));
+            }
+            let is_public = |places: &Vec<(String, bool)>| places.iter().any(|(_, public)| *public);
+            for import in imports.iter().filter(|_| is_public(places)) {
+                for (path, _) in crates[import].get(name).into_iter().flatten().filter(|(_, public)| *public)
+                {
+                    faults.push(format!("{name} is declared in {} and in {path}", places[0].0));
+                }
+            }
+        }
+    }
+    assert_none(&faults);
+    assert_eq!(twice, TWICE.iter().copied().collect(), "take from the list what stands for one thing now");
+}
+
+#[test]
+fn no_folder_of_source_holds_more_than_one_can_survey() {
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, _) in sources() {
+        let mut parts: Vec<&str> = path.split('/').collect();
+        let file = parts.pop().unwrap().trim_end_matches(".rs");
+        if !matches!(file, "mod" | "lib" | "main") {
+            modules.entry(parts.join("/")).or_default().insert(file.to_owned());
+        }
+        if let Some(folder) = parts.pop() {
+            modules.entry(parts.join("/")).or_default().insert(folder.to_owned());
+        }
+    }
+    let mut faults = Vec::new();
+    for (folder, modules) in modules.iter().filter(|(folder, _)| !folder.is_empty()) {
+        let larger = LARGER.iter().find(|(known, _)| known == folder).map(|(_, most)| *most);
+        if modules.len() > larger.unwrap_or(SIBLINGS_MAX) {
+            faults.push(format!(
+                "{folder}: {} modules, at most {SIBLINGS_MAX}; give them shelves",
+                modules.len()
+            ));
+        } else if larger.is_some_and(|most| modules.len() < most) {
+            faults.push(format!("{folder}: {} modules now; lower its entry in LARGER", modules.len()));
+        }
+    }
+    assert_none(&faults);
+}
