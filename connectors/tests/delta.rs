@@ -10,7 +10,7 @@ use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;
 use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
-use prorata_worker::ports::{CommitOutcome, ObjectStore, TableCommit, TableCommitter};
+use prorata_worker::ports::{CommitOutcome, ErrorKind, ObjectStore, TableCommit, TableCommitter, TableError};
 
 fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
@@ -119,4 +119,46 @@ async fn a_log_that_cannot_be_read_is_an_error_that_names_the_table() {
         .unwrap();
     let error = open(&folder).1.load(Table::Hours).await.unwrap_err();
     assert!(error.to_string().starts_with("table hours: "), "{error}");
+}
+
+/// Writes a log file of a table that has two versions, and opens the table anew.
+async fn load_with(file: &str, change: impl FnOnce(Option<String>) -> Option<String>) -> TableError {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, tables) = open(&folder);
+    for number in 1..=2 {
+        let base = tables.load(Table::Hours).await.unwrap().version;
+        let outcome = tables.commit(Table::Hours, base, &commit(number)).await.unwrap();
+        assert_eq!(outcome, CommitOutcome::Committed);
+    }
+    let path = folder.path().join("hours/_delta_log").join(file);
+    match change(std::fs::read_to_string(&path).ok()) {
+        Some(text) => std::fs::write(&path, text).unwrap(),
+        None => std::fs::remove_file(&path).unwrap(),
+    }
+    open(&folder).1.load(Table::Hours).await.unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_no_retry_can_read_is_told_apart_from_an_outage() {
+    let (first, second) = ("00000000000000000000.json", "00000000000000000001.json");
+    let protocol = r#"{"protocol":{"minReaderVersion":99,"minWriterVersion":99}}"#;
+    let feature = serde_json::json!({"protocol": {
+        "minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": ["unheardOf"], "writerFeatures": ["unheardOf"],
+    }})
+    .to_string();
+    let cases = [
+        ("no JSON", load_with(second, |_| Some("{\"add".into())).await),
+        ("a protocol ahead", load_with(second, |_| Some(protocol.into())).await),
+        ("an unknown feature", load_with(second, |_| Some(feature)).await),
+        ("no first version", load_with(first, |_| None).await),
+        ("no second version", load_with(second, |_| None).await),
+    ];
+    let told = cases.map(|(what, error)| {
+        assert!(error.source.source().is_some(), "{what}: the library's own error is kept");
+        assert!(!error.to_string().contains("backtrace"), "{what}: {error}");
+        (what, error.kind, error.to_string())
+    });
+    assert!(told.iter().all(|(_, kind, _)| !kind.is_retryable()), "{told:#?}");
+    assert_eq!(told[4].1, ErrorKind::Missing, "{told:#?}");
 }

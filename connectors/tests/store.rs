@@ -5,7 +5,7 @@ use std::io::Read;
 use bytes::Bytes;
 use prorata_connectors::store::{Store, open_input};
 use prorata_testkit::conformance;
-use prorata_worker::ports::{ObjectStore, Put};
+use prorata_worker::ports::{ErrorKind, ObjectStore, Put};
 
 #[tokio::test]
 async fn a_local_folder_keeps_the_promises_of_an_object_store() {
@@ -36,6 +36,8 @@ async fn a_folder_that_cannot_be_written_is_an_error_that_names_the_object() {
     let store = Store::open(file.join("lake").to_str().unwrap()).unwrap();
     let error = store.put_if_absent("root.json", Bytes::from_static(b"{}")).await.unwrap_err();
     assert!(error.to_string().starts_with("write 'root.json': "), "{error}");
+    assert_eq!(error.kind, ErrorKind::Missing, "a file stands where a folder must be");
+    assert!(error.source.source().is_some(), "the store's own error is kept");
 }
 
 #[tokio::test]

@@ -100,11 +100,12 @@ fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The command says that storage is unavailable, in a sentence with `word` in it.
+/// The command says that this storage cannot be used, which is no outage, in a sentence with `word` in it.
 fn refuse(mut command: Command, word: &str) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let told = String::from_utf8_lossy(&stderr).into_owned();
-    assert_eq!(status.code(), Some(4), "{told}");
+    assert_eq!(status.code(), Some(2), "{told}");
+    assert!(told.contains("storage cannot be used") && told.contains("once this is corrected"), "{told}");
     assert!(told.contains(word) && !told.contains("panicked") && !told.contains('<'), "{told}");
 }
 
@@ -161,17 +162,17 @@ async fn give_objects_under_whatever_keys_other_writers_chose(place: &Place) {
     assert_eq!(tokio::task::spawn_blocking(read).await.unwrap().unwrap(), "whole");
 }
 
-async fn are_storage_unavailable_where_they_are_not(place: &Place) {
+async fn cannot_be_used_where_they_are_not(place: &Place) {
     let (location, word) = &place.missing;
     refuse(backfill(location), word);
 }
 
-async fn are_storage_unavailable_to_a_stranger(place: &Place) {
+async fn cannot_be_used_by_a_stranger(place: &Place) {
     if let Some((variable, other)) = place.stranger {
         let mut command = backfill(&place.url("refused"));
         command.env(variable, other);
         refuse(command, "refused");
-        // As input, too: a store that refuses today may not tomorrow.
+        // As input, too.
         let lake = tempfile::tempdir().unwrap();
         let mut command = backfill_of(Path::new(&place.url("refused")), lake.path().to_str().unwrap());
         command.env(variable, other);
@@ -199,7 +200,7 @@ suite! {
         keep_the_promises_of_a_table_committer
         hold_the_lake_of_the_events_and_a_rerun_changes_nothing
         give_objects_under_whatever_keys_other_writers_chose
-        are_storage_unavailable_where_they_are_not
-        are_storage_unavailable_to_a_stranger
+        cannot_be_used_where_they_are_not
+        cannot_be_used_by_a_stranger
     }: folder s3 azure
 }

@@ -1,6 +1,7 @@
 //! Errors of the Delta library by kind: what a person must fix is told apart from an outage.
 
 use delta_kernel::Error as Kernel;
+use delta_kernel::arrow::error::ArrowError as Arrow;
 use deltalake_core::DeltaTableError as Delta;
 use deltalake_core::kernel::Error as Actions;
 use deltalake_core::kernel::transaction::TransactionError as Transaction;
@@ -11,6 +12,7 @@ use crate::store::{self, Explained};
 
 /// An error of the port, for an operation on a table.
 pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> TableError {
+    let error = without_backtrace(error);
     let kind = kind_of(&error);
     let explained = match kind {
         ErrorKind::Permission => Explained::new(kind, error),
@@ -18,6 +20,16 @@ pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> Ta
         _ => Explained::plain(error),
     };
     TableError::new(kind, operation, table, explained)
+}
+
+/// Where `RUST_BACKTRACE` is set, the kernel makes a stack trace part of its sentence.
+fn without_backtrace(error: Delta) -> Delta {
+    match error {
+        Delta::KernelError(Kernel::Backtraced { source, .. }) => {
+            without_backtrace(Delta::KernelError(*source))
+        }
+        other => other,
+    }
 }
 
 /// The kind of an error. What is not known to need a person counts as an outage, and is tried again.
@@ -63,7 +75,10 @@ fn kind_of_kernel(error: &Kernel) -> ErrorKind {
         Kernel::Backtraced { source, .. } => kind_of_kernel(source),
         Kernel::ObjectStore(source) => store::kind_of(source),
         Kernel::IOError(source) => ErrorKind::of_io(source),
+        Kernel::Arrow(source) => kind_of_arrow(source),
         Kernel::FileNotFound(_) | Kernel::MissingVersion => ErrorKind::Missing,
+        // A file of the log is gone. The kernel has no variant for it.
+        Kernel::Generic(sentence) if sentence.contains("found gap") => ErrorKind::Missing,
         Kernel::FileAlreadyExists(_) => ErrorKind::Conflict,
         Kernel::MissingMetadata
         | Kernel::MissingProtocol
@@ -74,6 +89,19 @@ fn kind_of_kernel(error: &Kernel) -> ErrorKind {
         | Kernel::MalformedJson(_)
         | Kernel::Unsupported(_)
         | Kernel::Schema(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Transient,
+    }
+}
+
+fn kind_of_arrow(error: &Arrow) -> ErrorKind {
+    match error {
+        Arrow::IoError(_, source) => ErrorKind::of_io(source),
+        Arrow::JsonError(_)
+        | Arrow::ParseError(_)
+        | Arrow::SchemaError(_)
+        | Arrow::CastError(_)
+        | Arrow::InvalidArgumentError(_)
+        | Arrow::ParquetError(_) => ErrorKind::Invalid,
         _ => ErrorKind::Transient,
     }
 }

@@ -87,13 +87,13 @@ fn storage_that_is_not_there() {
     let mut world = world("bucket");
     let root = world.root.clone();
     world.root = "s3://no-such-bucket/lake".into();
-    refused(&world, 4, &["no-such-bucket"]);
+    refused(&world, 2, &["no-such-bucket", "create it, or correct the URL"]);
     world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
     world.environment("AWS_SECRET_ACCESS_KEY", "c29tZWJvZHkgZWxzZSdzIGtleSwgd2hpY2ggaXMgbm90");
-    refused(&world, 4, &["refuses these credentials"]);
+    refused(&world, 2, &["refuses these credentials", "once this is corrected"]);
     std::fs::write(&root, "a file, in which nothing can be stored").unwrap();
     world.root = format!("{root}/lake");
-    refused(&world, 4, &["lake"]);
+    refused(&world, 2, &["lake", "storage cannot be used"]);
     world.root = String::new();
     refused(&world, 2, &["root.url is not set"]);
 }
