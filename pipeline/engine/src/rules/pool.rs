@@ -28,10 +28,10 @@ use prorata_schemas::event::{PodStarted, PoolSet, QosPrice};
 use prorata_schemas::quantity::{NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::size::amount;
 use prorata_schemas::time::Timestamp;
 
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
-use crate::timeline::size::amount;
 use crate::timeline::span::Span;
 
 /// Bytes in a GiB.

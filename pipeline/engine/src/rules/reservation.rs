@@ -23,10 +23,9 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
-use crate::timeline::size::Shape;
 use crate::timeline::slices::ReservationSlice;
 use crate::timeline::span::Span;
-use crate::timeline::spec::{Amounts, PodSpec};
+use crate::timeline::spec::{Amounts, PodSpec, amounts};
 use crate::timeline::state::SavedReservation;
 
 /// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit
@@ -96,7 +95,7 @@ impl Reservations {
         rules: &Rules,
     ) -> Self {
         let live = states.into_iter().map(|(id, state)| {
-            let unit = Shape::of(&state.description.capacity, rules).amounts();
+            let unit = amounts(&state.description.capacity, rules);
             let (active, matched) = (state.active, state.matched);
             (id, LiveReservation { description: state.description, unit, active, matched, since: now })
         });
@@ -142,7 +141,7 @@ impl Reservations {
     pub(crate) fn set(&mut self, description: Arc<ReservationSet>, now: Timestamp, rules: &Rules) {
         let id = description.reservation_id.clone();
         self.close_slice(&id, now);
-        let unit = Shape::of(&description.capacity, rules).amounts();
+        let unit = amounts(&description.capacity, rules);
         match self.live.get_mut(&id) {
             Some(live) => {
                 live.description = description;

@@ -15,13 +15,13 @@ use prorata_schemas::event::PoolSet;
 use prorata_schemas::ids::PoolId;
 use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
+use prorata_schemas::size::amount;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, sum};
 use crate::rules::pool::{PerGpu, PerPoolResource};
 use crate::rules::split::NodeHour;
-use crate::timeline::size::amount;
 use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
 use crate::timeline::span::Span;
 use crate::timeline::state::{NodeKey, Spend};

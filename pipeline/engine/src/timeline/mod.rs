@@ -7,7 +7,6 @@
 pub(crate) mod order;
 mod running;
 mod schedule;
-pub(crate) mod size;
 pub(crate) mod slices;
 pub(crate) mod span;
 pub(crate) mod spec;

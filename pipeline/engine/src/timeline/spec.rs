@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
-use prorata_schemas::event::{NodeStarted, PodStarted};
-use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU};
+use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
+use prorata_schemas::quantity::GPU_MEMORY;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::size::{self, Size};
 
 use crate::per_resource::PerResource;
-use crate::timeline::size::{Shape, amount, gpu_memory_of_mig};
 use crate::timeline::state::NodeKey;
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;
+
+/// What quantities amount to: GPUs of every kind are counted alike (RULES.md, section 1).
+pub(crate) fn amounts(quantities: &Quantities, rules: &Rules) -> Amounts {
+    let size = Size::of(quantities, &rules.gpu_resources);
+    PerResource { cpu: size.cpu_millis, memory: size.memory_bytes, gpu: size.gpu_millis }
+}
 
 /// A description of a running node.
 #[derive(Debug)]
@@ -36,7 +42,7 @@ pub(crate) struct PodSpec {
 impl NodeSpec {
     /// Reads a description.
     pub(crate) fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
-        let capacity = Shape::of(&description.capacity, rules).amounts();
+        let capacity = amounts(&description.capacity, rules);
         Self { description, capacity }
     }
 }
@@ -44,16 +50,19 @@ impl NodeSpec {
 impl PodSpec {
     /// Reads a description.
     pub(crate) fn new(description: Arc<PodStarted>, rules: &Rules) -> Self {
-        let requests = Shape::of(&description.requests, rules).amounts();
-        let whole = amount(&description.requests, NVIDIA_GPU) * u128::from(rules.gpu_memory_gb);
-        let gpu_memory = whole + gpu_memory_of_mig(&description.requests);
+        let requests = amounts(&description.requests, rules);
+        let gpu_memory = size::gpu_memory(&description.requests, rules.gpu_memory_gb);
         let node = description.node_id.as_ref().map(|node| (description.cluster_id.clone(), node.clone()));
         Self { requests, gpu_memory, node, description }
     }
 
     /// What a quota counts of a resource, in bytes or thousandths.
     pub(crate) fn quota_amount(&self, resource: &str) -> u128 {
-        if resource == GPU_MEMORY { self.gpu_memory } else { amount(&self.description.requests, resource) }
+        if resource == GPU_MEMORY {
+            self.gpu_memory
+        } else {
+            size::amount(&self.description.requests, resource)
+        }
     }
 
     /// Whether it runs on no node and in no pool: priced by the rate card.
