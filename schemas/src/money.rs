@@ -153,10 +153,10 @@ macro_rules! decimals {
 }
 
 decimals! {
-    /// What one of something costs for an hour, in the currency that stands beside it: a node, a reserved
-    /// unit, a commitment, a vCPU, a GiB, a GPU, a TFLOP.
+    /// What one of something costs for an hour, in the currency that stands next to it: a node, a
+    /// reserved unit, a commitment, a vCPU, a GiB, a GPU, a TFLOP.
     UnitPrice,
-    /// An amount of money in the currency that stands beside it, such as a budget.
+    /// An amount of money in the currency that stands next to it, such as a budget.
     Money,
     /// A plain ratio, 1 the whole.
     Ratio,

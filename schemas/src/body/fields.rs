@@ -159,7 +159,8 @@ impl<'w, 'a> Fields<'w, 'a> {
         Ok(value)
     }
 
-    /// A price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number of 10^-12.
+    /// A price, budget, amount or ratio: zero or more, at most 28 digits. `of` makes it from its number of
+    /// 10^-12.
     pub fn decimal<D: Default>(&mut self, field: &str, of: fn(i128) -> Option<D>) -> Result<D, Reject> {
         let bytes = shortest(self.wire.bytes()?);
         let read = atoms_of(bytes).and_then(|atoms| Some((atoms, of(atoms)?)));

@@ -11,6 +11,7 @@ const SIBLINGS_MAX: usize = 12;
 /// Folders that hold more, and how many at most.
 const LARGER: &[(&str, usize)] = &[
     ("pipeline/worker/src", 13),
+    ("schemas/src", 13),
     ("pipeline/worker/tests/stream", 15),
     ("tests/reference/src", 19),
     ("tests/tests/work", 15),

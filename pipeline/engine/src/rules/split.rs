@@ -43,7 +43,7 @@ pub(crate) struct WeightScale(PerResource<UBig>);
 pub(crate) struct Component {
     /// The commitment as last described; none for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
-    /// The node's hourly cost, whoever pays.
+    /// The node's hourly cost, no matter who pays.
     pub(crate) unit_price: UnitPrice,
     /// Hours of the node by resource.
     pub(crate) quantity: PerResource<RBig>,
