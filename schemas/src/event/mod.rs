@@ -1,0 +1,177 @@
+//! The fourteen event types, typed and valid: a value of these types has passed every check of a field that
+//! needs no configuration.
+//!
+//! Reading order: [`Event`] and [`Payload`] here; then nodes, pods, agreements (reservations,
+//! commitments, quotas) and prices (pools, rates) in a file each. Every event names its natural key: two
+//! events of one kind, natural key and `event_time` are about the same thing, and the one whose canonical
+//! body sorts last counts.
+//!
+//! A `...Set` or `...Started` event describes its object in full, from `event_time` until the next one.
+
+mod agreement;
+mod node;
+mod pod;
+mod price;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Text;
+use crate::ids::OrganizationId;
+use crate::quantity::Quantity;
+use crate::time::Timestamp;
+
+pub use agreement::{
+    Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, QuotaDeleted, QuotaKind, QuotaSet,
+    ReservationReleased, ReservationSet,
+};
+pub use node::{CapacityType, NodeStarted, NodeStopped};
+pub use pod::{PodStarted, PodStopped, PodUsage};
+pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
+
+/// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
+/// zero.
+pub type Quantities = BTreeMap<Text, Quantity>;
+
+/// One event: something that became true of one organization at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The organization that it is about; equal to the message key. Never empty.
+    pub organization_id: OrganizationId,
+    /// The instant at which it became true, set by the producer; in the years 1970 to 9999.
+    pub event_time: Timestamp,
+    /// What became true.
+    pub payload: Payload,
+}
+
+/// An event with its canonical body: the Avro bytes of our newest schema, map entries sorted by key in one
+/// block. Two events are the same event exactly when kind and body are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The typed event.
+    pub event: Event,
+    /// Its canonical body.
+    pub body: Box<[u8]>,
+}
+/// The event types, in the order in which `EVENTS.md` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each is documented by the payload of the same name")]
+pub enum EventKind {
+    NodeStarted,
+    NodeStopped,
+    PodStarted,
+    PodStopped,
+    PodUsage,
+    ReservationSet,
+    ReservationReleased,
+    CommitmentSet,
+    CommitmentDeleted,
+    QuotaSet,
+    QuotaDeleted,
+    PoolSet,
+    PoolDeleted,
+    RateSet,
+}
+
+impl EventKind {
+    /// Every kind, in the order of `EVENTS.md`; also the order of branches in the archive's union schema.
+    pub const ALL: [Self; 14] = [
+        Self::NodeStarted,
+        Self::NodeStopped,
+        Self::PodStarted,
+        Self::PodStopped,
+        Self::PodUsage,
+        Self::ReservationSet,
+        Self::ReservationReleased,
+        Self::CommitmentSet,
+        Self::CommitmentDeleted,
+        Self::QuotaSet,
+        Self::QuotaDeleted,
+        Self::PoolSet,
+        Self::PoolDeleted,
+        Self::RateSet,
+    ];
+
+    /// The record's name without its namespace.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NodeStarted => "NodeStarted",
+            Self::NodeStopped => "NodeStopped",
+            Self::PodStarted => "PodStarted",
+            Self::PodStopped => "PodStopped",
+            Self::PodUsage => "PodUsage",
+            Self::ReservationSet => "ReservationSet",
+            Self::ReservationReleased => "ReservationReleased",
+            Self::CommitmentSet => "CommitmentSet",
+            Self::CommitmentDeleted => "CommitmentDeleted",
+            Self::QuotaSet => "QuotaSet",
+            Self::QuotaDeleted => "QuotaDeleted",
+            Self::PoolSet => "PoolSet",
+            Self::PoolDeleted => "PoolDeleted",
+            Self::RateSet => "RateSet",
+        }
+    }
+}
+
+/// What an event says, by type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each is documented by the payload of the same name")]
+pub enum Payload {
+    NodeStarted(NodeStarted),
+    NodeStopped(NodeStopped),
+    PodStarted(Box<PodStarted>),
+    PodStopped(PodStopped),
+    PodUsage(PodUsage),
+    ReservationSet(ReservationSet),
+    ReservationReleased(ReservationReleased),
+    CommitmentSet(CommitmentSet),
+    CommitmentDeleted(CommitmentDeleted),
+    QuotaSet(QuotaSet),
+    QuotaDeleted(QuotaDeleted),
+    PoolSet(PoolSet),
+    PoolDeleted(PoolDeleted),
+    RateSet(RateSet),
+}
+
+impl Payload {
+    /// Its kind.
+    pub const fn kind(&self) -> EventKind {
+        match self {
+            Self::NodeStarted(_) => EventKind::NodeStarted,
+            Self::NodeStopped(_) => EventKind::NodeStopped,
+            Self::PodStarted(_) => EventKind::PodStarted,
+            Self::PodStopped(_) => EventKind::PodStopped,
+            Self::PodUsage(_) => EventKind::PodUsage,
+            Self::ReservationSet(_) => EventKind::ReservationSet,
+            Self::ReservationReleased(_) => EventKind::ReservationReleased,
+            Self::CommitmentSet(_) => EventKind::CommitmentSet,
+            Self::CommitmentDeleted(_) => EventKind::CommitmentDeleted,
+            Self::QuotaSet(_) => EventKind::QuotaSet,
+            Self::QuotaDeleted(_) => EventKind::QuotaDeleted,
+            Self::PoolSet(_) => EventKind::PoolSet,
+            Self::PoolDeleted(_) => EventKind::PoolDeleted,
+            Self::RateSet(_) => EventKind::RateSet,
+        }
+    }
+
+    /// The currency its prices are in, where it has any.
+    pub const fn currency(&self) -> Option<&Text> {
+        match self {
+            Self::NodeStarted(node) => Some(&node.currency),
+            Self::ReservationSet(reservation) => Some(&reservation.currency),
+            Self::CommitmentSet(commitment) => Some(&commitment.currency),
+            Self::PoolSet(pool) => Some(&pool.currency),
+            Self::RateSet(rate) => Some(&rate.currency),
+            Self::NodeStopped(_)
+            | Self::PodStarted(_)
+            | Self::PodStopped(_)
+            | Self::PodUsage(_)
+            | Self::ReservationReleased(_)
+            | Self::CommitmentDeleted(_)
+            | Self::QuotaSet(_)
+            | Self::QuotaDeleted(_)
+            | Self::PoolDeleted(_) => None,
+        }
+    }
+}
