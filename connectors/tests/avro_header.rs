@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 #[path = "../../schemas/tests/support/mod.rs"]
-#[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
 use prorata_connectors::archive::{FileError, archive_schema, read_events, write_events};

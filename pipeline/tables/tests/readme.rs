@@ -1,6 +1,8 @@
 //! `README.md` describes every column of every table: its name, in order, its type, and whether it may be
 //! null.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use arrow_schema::{DataType, Field};
 use prorata_schemas::tables::Table;
 use prorata_tables::schema;

@@ -33,10 +33,9 @@ pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let mut dropped = Vec::new();
     for (hour, entry) in &mut checkpoint.hours {
         let before_anchor = anchor.is_some_and(|anchor| *hour < anchor);
-        if before_anchor || (Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through)) {
-            if entry.snapshot.is_some() {
-                dropped.extend(Arc::make_mut(entry).snapshot.take());
-            }
+        let goes = before_anchor || (Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through));
+        if goes && entry.snapshot.is_some() {
+            dropped.extend(Arc::make_mut(entry).snapshot.take());
         }
     }
     let revisions = &mut checkpoint.revisions;

@@ -59,7 +59,7 @@ impl Claim {
 #[derive(Debug)]
 enum Next {
     /// It is being written.
-    Draft(Draft),
+    Draft(Box<Draft>),
     /// It is on its way: the log was asked, or is about to be.
     Sealed(Sealed),
 }
@@ -240,7 +240,7 @@ impl LiveShard {
     /// Freezes the draft: what it says is what will be decided.
     pub fn seal(&mut self, now: Timestamp, release: bool) {
         let Next::Draft(draft) = &mut self.next else { return };
-        let mut draft = std::mem::replace(draft, self.decided.next_draft());
+        let mut draft = std::mem::replace(&mut **draft, self.decided.next_draft());
         draft.set_offsets(self.topics.take_offsets());
         draft.set_released(release);
         draft.prune();
@@ -267,7 +267,7 @@ impl LiveShard {
         self.publication.due = decided.hours.values().any(|entry| !entry.published);
         self.oldest_base = oldest_base(&decided);
         self.decided_at = now();
-        self.next = Next::Draft(decided.next_draft());
+        self.next = Next::Draft(Box::new(decided.next_draft()));
         self.decided = decided;
         Ok(true)
     }

@@ -50,7 +50,7 @@ impl Recovery<'_> {
         let mut live = LiveShard {
             claim: Claim { shard, owner: self.owner.clone(), seq: claimed.seq, counter },
             decided_at: now,
-            next: Next::Draft(claimed.next_draft()),
+            next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
             topics: Topics::new(self.offsets(&claimed)?, now),
             archive: ArchiveIndex::default(),
