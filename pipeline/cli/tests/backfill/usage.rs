@@ -37,10 +37,10 @@ fn events_without_avro_files() {
 fn a_lake_that_cannot_be_written() {
     let room = with_trace();
     std::fs::write(room.path("file"), "in the way").unwrap();
-    let sentence = fails(&room, "file/lake", &[], 4);
-    assert!(sentence.contains("storage is unavailable: read 'root.json': "), "{sentence}");
+    let sentence = fails(&room, "file/lake", &[], 2);
+    assert!(sentence.contains("storage cannot be used: read 'root.json': "), "{sentence}");
     assert!(
-        sentence.contains("nothing is lost or doubled, run the same command again once it is mended"),
+        sentence.contains("nothing is lost or doubled, run the same command again once this is corrected"),
         "{sentence}"
     );
 }
