@@ -80,8 +80,26 @@ pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
         | Store::NotImplemented { .. }
         | Store::UnknownConfigurationKey { .. } => ErrorKind::Invalid,
         _ if has_code(error, &REFUSALS) => ErrorKind::Permission,
-        _ => io_error(error).map_or(ErrorKind::Transient, ErrorKind::of_io),
+        _ => kind_of_status(error).unwrap_or_else(|| kind_of_cause(error)),
     }
+}
+
+/// The kind by the HTTP status. The library maps the status of a single object's request to a variant of its
+/// own, but not that of a list, which it reports as a generic error around a private type: only the sentence
+/// has it.
+fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
+    let text = error.to_string();
+    let (_, status) = text.split_once("non-2xx status code: ")?;
+    match status.get(..3)? {
+        "401" | "403" => Some(ErrorKind::Permission),
+        "404" => Some(ErrorKind::Missing),
+        _ => None,
+    }
+}
+
+/// The kind by the file system's error in the chain of causes; without one, an outage.
+fn kind_of_cause(error: &object_store::Error) -> ErrorKind {
+    io_error(error).map_or(ErrorKind::Transient, ErrorKind::of_io)
 }
 
 /// True if the bucket or container itself does not exist.
@@ -159,6 +177,18 @@ mod tests {
             (denied, ErrorKind::Permission),
             (generic("status 400: <Error><Code>ExpiredToken</Code></Error>"), ErrorKind::Permission),
             (generic("status 503: <Error><Code>SlowDown</Code></Error>"), ErrorKind::Transient),
+            (
+                generic("list: Server returned non-2xx status code: 403 Forbidden: <Error>"),
+                ErrorKind::Permission,
+            ),
+            (
+                generic("list: Server returned non-2xx status code: 404 Not Found: <Error>"),
+                ErrorKind::Missing,
+            ),
+            (
+                generic("list: Server returned non-2xx status code: 503 Slow Down: <Error>"),
+                ErrorKind::Transient,
+            ),
             (not_found("status 404"), ErrorKind::Missing),
             (io(io::ErrorKind::NotADirectory), ErrorKind::Missing),
             (io(io::ErrorKind::ReadOnlyFilesystem), ErrorKind::Permission),

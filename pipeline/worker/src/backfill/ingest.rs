@@ -30,7 +30,8 @@ use crate::shard::window::EVENT_OVERHEAD;
 /// The Avro files of the input, and how many other files it has.
 pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64)> {
     let all = input.list().await.map_err(|error| {
-        let path = format!("{} of --events", error.path);
+        let path =
+            if error.path.is_empty() { "--events".to_owned() } else { format!("{} of --events", error.path) };
         WorkerError::Store(StoreError { path, ..error })
     })?;
     let (avro, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|file| file.path.ends_with(".avro"));
