@@ -1,8 +1,9 @@
 //! Which hours a backfill folds: up to where, and from which snapshot.
 //!
 //! A shard that a worker has ever owned ends at its own `closed_through`: hours that a worker has left open
-//! are its to close, when its watermark passes them. Every other shard ends at the hour of the last event of
-//! the archive, or at the last hour closed before, whichever is later. `--to` says otherwise for all.
+//! are its to close, when its watermark passes them. In such a root, a shard that no worker has owned ends at
+//! the hour of its own last event; in a root without a worker, every shard ends at the hour of the last event
+//! of the archive, or at the last hour closed before, whichever is later. `--to` says otherwise for all.
 //!
 //! A wrong clock must not close years of empty hours. In a root that a worker has owned, no hour later than
 //! the wall clock's is closed, and `--to` cannot name one. In other roots, an event later than the wall clock
@@ -26,16 +27,16 @@ const AHEAD_HOURS: i64 = 400 * 24;
 
 /// The last hour to close, by shard.
 pub(super) struct Ends {
-    /// Of shards that no worker has owned; none while there is nothing to close.
-    others: Option<Hour>,
-    /// Of shards that a worker has owned.
-    worked: BTreeMap<Shard, Option<Hour>>,
+    /// In a root without a worker, of every shard; none while there is nothing to close.
+    all: Option<Hour>,
+    /// In a root with a worker, of each shard.
+    each: BTreeMap<Shard, Option<Hour>>,
 }
 
 impl Ends {
     /// The last hour of a shard to close, none while there is nothing to close.
     pub fn of(&self, shard: Shard) -> Option<Hour> {
-        self.worked.get(&shard).copied().unwrap_or(self.others)
+        self.each.get(&shard).copied().unwrap_or(self.all)
     }
 }
 
@@ -54,16 +55,11 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
 
 /// Where every shard ends; notes what lies behind that.
 pub(super) fn ends(run: &mut Run) -> Ends {
-    let (to, now) = (run.options.to, run.ports.shared.clock.now().hour());
-    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
-    let in_reach = match run.shards.has_worker() {
-        true => hours.range(..=now).next_back().copied(),
-        false => last_in_reach(&hours, now),
+    let now = run.ports.shared.clock.now().hour();
+    let ends = match run.shards.has_worker() {
+        true => ends_with_a_worker(run, now),
+        false => Ends { all: end_without_a_worker(run, now), each: BTreeMap::new() },
     };
-    let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
-    let worked = run.shards.iter().filter(|(_, owned)| owned.has_worker());
-    let worked = worked.map(|(shard, owned)| (*shard, to.max(owned.draft.closed_through))).collect();
-    let ends = Ends { others: to.or(in_reach).max(closed), worked };
     let behind = run.shards.iter().flat_map(|(shard, owned)| {
         let end = ends.of(*shard);
         owned.archive.hours().filter(move |hour| end.is_none_or(|end| *hour > end))
@@ -76,6 +72,21 @@ pub(super) fn ends(run: &mut Run) -> Ends {
     }
     run.outcome.closed_through = run.shards.iter().filter_map(|(shard, _)| ends.of(*shard)).max();
     ends
+}
+
+fn end_without_a_worker(run: &Run, now: Hour) -> Option<Hour> {
+    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
+    let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
+    run.options.to.or_else(|| last_in_reach(&hours, now)).max(closed)
+}
+
+fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
+    let end = |owned: &OwnedShard| {
+        let last = owned.archive.hours().take_while(|hour| *hour <= now).last();
+        let wanted = run.options.to.or(if owned.has_worker() { None } else { last });
+        wanted.max(owned.draft.closed_through)
+    };
+    Ends { all: None, each: run.shards.iter().map(|(shard, owned)| (*shard, end(owned))).collect() }
 }
 
 /// The last of these hours with events that is not cut off by a wrong clock.
