@@ -46,8 +46,8 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
     let now = run.ports.shared.clock.now().hour();
     match run.options.to {
         Some(to) if to > now && run.shards.has_worker() => Err(WorkerError::Configuration(format!(
-            "--to {to} lies in the future, and this root has a worker, whose events of these hours are yet to \
-             come; name an hour up to {now}"
+            "--to {to} lies in the future, and this root has a worker, whose events of these hours are still \
+             to come; name an hour up to {now}"
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,5 @@
-//! How far ahead of the wall clock an event may lie: whoever takes foreign events judges it, once.
+//! How far ahead of the wall clock an event may lie. A worker judges it for messages, a backfill for foreign
+//! files, each once.
 
 use std::time::Duration;
 
