@@ -14,7 +14,6 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::names::Shard;
 use crate::ports::{Archive, DeadLetter, Input, InputFile, Origin, Position, Rejected, StoreError};
 use crate::root::Root;
-use crate::shard::clock_limit::ClockLimit;
 
 /// Events in one message of the queue.
 const BATCH_EVENTS: usize = 1_024;
@@ -57,9 +56,6 @@ pub(super) struct Reading {
     /// Rules that say an organization's currency, by shard; `default_rules` for the rest.
     pub rules: BTreeMap<Shard, Arc<Rules>>,
     pub default_rules: Arc<Rules>,
-    /// How late an event may be, in a root that a worker has owned: a worker has rejected what lies further
-    /// ahead, and a copy of its topic must not bring that back.
-    pub clock_limit: Option<ClockLimit>,
 }
 
 /// Starts `threads` readers over all files.
@@ -152,14 +148,12 @@ impl Taker<'_> {
         }
     }
 
-    /// What needs configuration or the clock: an organization's prices are in its own currency, and in a root
-    /// with a worker no event lies in the future.
+    /// What needs configuration: an organization's prices are in its own currency.
     fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
         let EventRecord { event, body } = record;
         let shard = self.reading.root.shard_of(&event.organization_id);
         let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
-        let in_time = || self.reading.clock_limit.map_or(Ok(()), |limit| limit.check(event.event_time));
-        match rules.check_currency(&event).and_then(|()| in_time()) {
+        match rules.check_currency(&event) {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
             Ok(()) => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
         }

@@ -2,11 +2,9 @@
 //!
 //! Read in this order: [`archive`] (which files hold an hour), `cursor` (where a recomputation starts),
 //! `window` (how many hours are read at a time), [`fold`], `converge` (where a recomputation may end),
-//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]),
-//! `dead_letters`, `clock_limit`.
+//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]), `dead_letters`.
 
 pub mod archive;
-pub(crate) mod clock_limit;
 pub(crate) mod converge;
 pub(crate) mod cursor;
 pub(crate) mod dead_letters;
