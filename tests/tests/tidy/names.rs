@@ -12,7 +12,6 @@ const SIBLINGS_MAX: usize = 12;
 const LARGER: &[(&str, usize)] = &[
     ("pipeline/worker/src", 13),
     ("schemas/src", 13),
-    ("pipeline/worker/tests/stream", 15),
     ("tests/reference/src", 19),
     ("tests/tests/work", 15),
 ];

@@ -2,10 +2,10 @@
 
 use prorata_testkit::fakes::{Fault, Faults};
 
-use crate::cluster::Cluster;
-use crate::oracle;
-use crate::script::{LONG, SHORT, Story, check, live, tell};
 use crate::world::World;
+use crate::world::cluster::Cluster;
+use crate::world::oracle;
+use crate::world::script::{LONG, SHORT, Story, check, live, tell};
 
 /// Effects of a life without faults.
 async fn effects(story: Story) -> u64 {

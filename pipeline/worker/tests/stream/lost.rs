@@ -11,7 +11,7 @@ use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 
 use crate::harness::*;
-use crate::member::{Member, Stepped};
+use crate::world::member::{Member, Stepped};
 use crate::world::{TOPICS, World};
 
 /// A worker has read the trace, and has stopped cleanly.

@@ -2,20 +2,15 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-mod audit;
 mod basics;
-mod cluster;
 mod crash;
 #[path = "../backfill/harness.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod harness;
 mod lost;
-mod member;
-mod oracle;
 mod pace;
 mod reads;
 mod rebalance;
-mod script;
 mod sim;
 mod waits;
 mod world;

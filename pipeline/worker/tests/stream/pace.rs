@@ -5,7 +5,7 @@ use std::time::Duration;
 use prorata_testkit::fakes::{FakeMessages, Faults};
 
 use crate::harness::*;
-use crate::member::{Member, Stepped};
+use crate::world::member::{Member, Stepped};
 use crate::world::{What, World};
 
 /// A schema that is not registered.

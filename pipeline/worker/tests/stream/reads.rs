@@ -4,7 +4,7 @@
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::error::WorkerError;
 
-use crate::script::{LONG, SHORT, Story, check, live};
+use crate::world::script::{LONG, SHORT, Story, check, live};
 
 /// Lives with each fault of a read, one by one. Returns how many loud stops there were.
 async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usize {

@@ -3,11 +3,11 @@
 use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::backfill::BackfillOptions;
 
-use crate::cluster::{Cluster, ROUND};
 use crate::harness::{pod, trace};
-use crate::member::Stepped;
-use crate::script::{LONG, SHORT, check, tell};
 use crate::sim::{foreign, producer::LATER};
+use crate::world::cluster::{Cluster, ROUND};
+use crate::world::member::Stepped;
+use crate::world::script::{LONG, SHORT, check, tell};
 use crate::world::{What, World};
 
 /// Rounds of each part in which something may happen: afterwards all is quiet.

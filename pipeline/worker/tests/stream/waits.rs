@@ -13,7 +13,7 @@ use prorata_worker::source::SourceError;
 use prorata_worker::status::{Dependency, Status};
 
 use crate::harness::*;
-use crate::member::{Member, Stepped};
+use crate::world::member::{Member, Stepped};
 use crate::world::{TOPICS, World};
 
 async fn step(member: &mut Member) {

@@ -2,9 +2,9 @@
 
 use prorata_testkit::fakes::{Fault, Faults, Resume};
 
-use crate::cluster::Cluster;
-use crate::script::{LONG, SHORT, Story, check, live, tell};
 use crate::world::World;
+use crate::world::cluster::Cluster;
+use crate::world::script::{LONG, SHORT, Story, check, live, tell};
 
 /// What becomes of the one that was held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::reject::Reason;
 
-use crate::member::Member;
-use crate::oracle::Held;
 use crate::world::World;
+use crate::world::member::Member;
+use crate::world::oracle::Held;
 
 /// What the fixed seeds must reach, each at least once.
 const WANTED: &[&str] = &[

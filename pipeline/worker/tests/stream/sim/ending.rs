@@ -15,8 +15,8 @@ use super::dice::Dice;
 use super::fleet::Fleet;
 use super::foreign::{self, Foreign};
 use crate::harness::{Content, Lake};
-use crate::oracle::{self, Also};
 use crate::world::World;
+use crate::world::oracle::{self, Also};
 
 /// Rounds in which everything must settle, and how long nothing must happen until it has.
 const ROUNDS_MAX: i64 = 3_000;

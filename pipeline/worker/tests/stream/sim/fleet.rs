@@ -11,8 +11,8 @@ use prorata_worker::stream::WorkerOptions;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::{Plan, Tune};
-use crate::member::{Member, Stepped};
 use crate::world::World;
+use crate::world::member::{Member, Stepped};
 
 /// A place for a process.
 pub struct Berth {

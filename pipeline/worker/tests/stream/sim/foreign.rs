@@ -17,9 +17,9 @@ use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::Plan;
 use super::producer::something;
-use crate::audit::{AuditedStore, AuditedTables};
 use crate::harness::{START, file};
 use crate::world::World;
+use crate::world::audit::{AuditedStore, AuditedTables};
 
 /// Events that do not come through Kafka, in files of one batch each.
 #[derive(Default)]

@@ -1,5 +1,11 @@
 //! Kafka, registry, root and clock in memory, everything that was ever sent, and the workers that live in it.
 
+pub mod audit;
+pub mod cluster;
+pub mod member;
+pub mod oracle;
+pub mod script;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,9 +25,9 @@ use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
-use crate::audit::{Audit, AuditedStore, AuditedTables};
+use self::audit::{Audit, AuditedStore, AuditedTables};
+use self::member::Member;
 use crate::harness::{Lake, START};
-use crate::member::Member;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 

@@ -6,9 +6,9 @@ use prorata_schemas::reject::Reason;
 use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::stream::WorkerOptions;
 
-use crate::cluster::Cluster;
 use crate::harness::*;
-use crate::oracle::{self, Also};
+use crate::world::cluster::Cluster;
+use crate::world::oracle::{self, Also};
 use crate::world::{SCHEMA, What, World};
 
 /// How it is told.

@@ -7,8 +7,8 @@ use prorata_testkit::fakes::Faults;
 use prorata_worker::error::WorkerError;
 use prorata_worker::stream::WorkerOptions;
 
-use crate::member::{Member, Stepped};
 use crate::world::World;
+use crate::world::member::{Member, Stepped};
 
 /// Time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(5);
