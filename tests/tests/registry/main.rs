@@ -7,7 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod contract;
-#[path = "../work/proxy.rs"]
+#[path = "../support/proxy.rs"]
 #[expect(dead_code, reason = "the stream worker's tests use the rest")]
 mod proxy;
 #[path = "../../../schemas/tests/support/mod.rs"]

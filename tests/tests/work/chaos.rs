@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use super::program::Program;
-use super::worker::Worker;
+use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 
 /// How often all workers may wake up without having lost anything, by chance.

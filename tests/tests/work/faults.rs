@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::chaos::Dice;
 use super::program::send;
 use super::proxy::{Proxy, Weather};
-use super::worker::Worker;
+use super::world::worker::Worker;
 use super::world::{BROKERS, Load, World, rounds, sent, variable};
 
 #[test]

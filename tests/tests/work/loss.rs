@@ -11,8 +11,8 @@ use prorata_testkit::wait::eventually;
 use serde_json::json;
 
 use super::refusals::told;
-use super::topics::{Admin, Offsets};
-use super::worker::Worker;
+use super::world::topics::{Admin, Offsets};
+use super::world::worker::Worker;
 use super::world::{Load, World};
 
 /// What every sentence says: the reason, the topic's name, and both ways out.

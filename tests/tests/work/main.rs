@@ -12,20 +12,18 @@
 mod admin;
 mod backfills;
 mod chaos;
+mod dead_letters;
 mod faults;
 #[path = "../support/lake.rs"]
 mod lake;
-mod letters;
 mod loss;
 mod memory;
 mod plain;
 #[path = "../support/program.rs"]
 mod program;
+#[path = "../support/proxy.rs"]
 mod proxy;
 mod refusals;
-mod registry;
 mod replays;
 mod roots;
-mod topics;
-mod worker;
 mod world;

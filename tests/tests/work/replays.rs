@@ -19,9 +19,9 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
 
 use super::program::Ended;
-use super::registry;
-use super::topics::{Admin, client};
-use super::worker::Worker;
+use super::world::registry;
+use super::world::topics::{Admin, client};
+use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, variable};
 
 /// Letters by reason.

@@ -17,7 +17,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Runtime;
 
-use super::world::{SHARDS, World, variable};
+use super::{SHARDS, World, variable};
 
 /// Offsets by topic and partition.
 pub type Offsets = BTreeMap<(String, Shard), i64>;

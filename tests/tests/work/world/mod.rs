@@ -1,5 +1,9 @@
 //! Where a test runs: topics and a group of its own on the shared Kafka, a folder, a configuration, and load.
 
+pub mod registry;
+pub mod topics;
+pub mod worker;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +17,10 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::admin::create_topics;
-use super::lake::{Goal, Lake};
-use super::program::{Ended, Program, prorata};
-use super::worker::Worker;
+use self::worker::Worker;
+use crate::admin::create_topics;
+use crate::lake::{Goal, Lake};
+use crate::program::{Ended, Program, prorata};
 
 /// Partitions of every topic.
 pub const SHARDS: u16 = 4;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use prorata_testkit::wait::eventually;
 use serde_json::Value;
 
-use super::program::{Ended, Program};
+use crate::program::{Ended, Program};
 
 /// A worker.
 #[derive(Debug)]

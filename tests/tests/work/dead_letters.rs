@@ -20,7 +20,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use super::topics::client;
+use super::world::topics::client;
 use super::world::{Load, SHARDS, World, variable};
 
 const ORGANIZATION: &str = "letters";
