@@ -5,7 +5,7 @@ use std::io::Read;
 use bytes::Bytes;
 use prorata_connectors::store::{Store, open_input};
 use prorata_testkit::conformance;
-use prorata_worker::ports::{ErrorKind, ObjectStore, Put};
+use prorata_worker::ports::{ErrorKind, ObjectStore, PutOutcome};
 
 #[tokio::test]
 async fn a_local_folder_keeps_the_promises_of_an_object_store() {
@@ -49,7 +49,7 @@ async fn a_half_written_object_of_a_killed_process_is_nobodys() {
     assert_eq!(store.list("state/").await.unwrap(), []);
     assert_eq!(
         store.put_if_absent("state/c.json", Bytes::from_static(b"whole")).await.unwrap(),
-        Put::Created
+        PutOutcome::Created
     );
     assert_eq!(store.get("state/c.json").await.unwrap(), Some(Bytes::from_static(b"whole")));
 }

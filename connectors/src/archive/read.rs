@@ -44,8 +44,8 @@ fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord
             return reject(block, record, Reject::malformed(why), rest, on);
         }
         let why = match next_record(decoder, &mut wire) {
-            Ok((bytes, verdict)) if !bytes.is_empty() => {
-                tell(block, record, bytes, verdict, on);
+            Ok((bytes, judged)) if !bytes.is_empty() => {
+                tell(block, record, bytes, judged, on);
                 continue;
             }
             // No event is empty, and a block may say that it holds any number of such records.
@@ -79,24 +79,24 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     for record in 0..lost.block.records {
         let rest = wire.rest();
         match next_record(decoder, &mut wire) {
-            Ok((bytes, verdict)) if !bytes.is_empty() => tell(lost.block, record, bytes, verdict, on),
+            Ok((bytes, judged)) if !bytes.is_empty() => tell(lost.block, record, bytes, judged, on),
             _ => return reject(lost.block, record, malformed(record), rest, on),
         }
     }
     reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
 }
 
-type Verdict = Result<EventRecord, Reject>;
+type Judged = Result<EventRecord, Reject>;
 
-fn next_record<'a>(decoder: &Decoder, wire: &mut Wire<'a>) -> Result<(&'a [u8], Verdict), Reject> {
+fn next_record<'a>(decoder: &Decoder, wire: &mut Wire<'a>) -> Result<(&'a [u8], Judged), Reject> {
     let before = wire.rest();
-    let verdict = decoder.next(wire)?;
+    let judged = decoder.next(wire)?;
     let bytes = before.get(..before.len() - wire.rest().len()).unwrap_or_default();
-    Ok((bytes, verdict))
+    Ok((bytes, judged))
 }
 
-fn tell(block: Block, record: u64, bytes: &[u8], verdict: Verdict, on: &mut OnRecord<'_>) {
-    match verdict {
+fn tell(block: Block, record: u64, bytes: &[u8], judged: Judged, on: &mut OnRecord<'_>) {
+    match judged {
         Ok(event) => on(place(block, record), Ok(event)),
         Err(invalid) => reject(block, record, invalid, bytes, on),
     }

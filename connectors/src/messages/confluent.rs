@@ -62,7 +62,7 @@ pub struct ConfluentMessages {
 
 #[derive(Debug, Default)]
 struct Cache {
-    kept: HashMap<u32, Verdict>,
+    kept: HashMap<u32, KnownSchema>,
     /// Bytes of the texts in `kept`.
     bytes: usize,
     /// Until when ids are taken for unknown.
@@ -75,7 +75,7 @@ struct Cache {
 
 /// What is known of a schema.
 #[derive(Clone, Debug)]
-enum Verdict {
+enum KnownSchema {
     Decoder(Arc<Decoder>),
     Refused(Arc<Reject>),
 }
@@ -86,7 +86,7 @@ impl ConfluentMessages {
         Self { registry, times, cache: RwLock::default() }
     }
 
-    fn verdict(&self, id: u32) -> Option<Verdict> {
+    fn known(&self, id: u32) -> Option<KnownSchema> {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         cache.kept.get(&id).cloned()
     }
@@ -96,7 +96,7 @@ impl ConfluentMessages {
         cache.missing.get(&id).is_some_and(|until| Instant::now() < *until)
     }
 
-    fn keep(&self, id: u32, text_bytes: usize, verdict: Verdict) {
+    fn keep(&self, id: u32, text_bytes: usize, known: KnownSchema) {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         if cache.kept.len() >= KEPT_MAX || cache.bytes + text_bytes > KEPT_BYTES_MAX {
             cache.kept.clear();
@@ -105,7 +105,7 @@ impl ConfluentMessages {
         cache.missing.remove(&id);
         cache.settling.remove(&id);
         cache.bytes += text_bytes;
-        cache.kept.insert(id, verdict);
+        cache.kept.insert(id, known);
     }
 
     /// Keeps that the registry does not know an id, unless it is asked for it again.
@@ -141,9 +141,9 @@ impl ConfluentMessages {
 impl MessageDecoder for ConfluentMessages {
     fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
         let (id, body) = split(value).map_err(DecodeFailure::Reject)?;
-        match self.verdict(id) {
-            Some(Verdict::Decoder(decoder)) => decoder.decode(body).map_err(DecodeFailure::Reject),
-            Some(Verdict::Refused(reject)) => Err(DecodeFailure::Reject(Reject::clone(&reject))),
+        match self.known(id) {
+            Some(KnownSchema::Decoder(decoder)) => decoder.decode(body).map_err(DecodeFailure::Reject),
+            Some(KnownSchema::Refused(reject)) => Err(DecodeFailure::Reject(Reject::clone(&reject))),
             None if id > ID_MAX || self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
                 Reason::UnknownSchema,
                 format!("the schema registry knows no schema {id}; register it, and replay the message"),
@@ -153,7 +153,7 @@ impl MessageDecoder for ConfluentMessages {
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
-        if self.verdict(schema_id).is_some() || self.is_missing(schema_id) || schema_id > ID_MAX {
+        if self.known(schema_id).is_some() || self.is_missing(schema_id) || schema_id > ID_MAX {
             return Ok(());
         }
         let found = self.registry.schema(schema_id).await;
@@ -166,15 +166,15 @@ impl MessageDecoder for ConfluentMessages {
     }
 }
 
-fn compiled(id: u32, text: &str) -> Verdict {
+fn compiled(id: u32, text: &str) -> KnownSchema {
     match Decoder::compile(text) {
-        Ok(decoder) => Verdict::Decoder(Arc::new(decoder)),
+        Ok(decoder) => KnownSchema::Decoder(Arc::new(decoder)),
         Err(error) => refused(format!("the registry's schema {id} is {error}")),
     }
 }
 
-fn refused(why: String) -> Verdict {
-    Verdict::Refused(Arc::new(Reject::new(Reason::UnknownEvent, why)))
+fn refused(why: String) -> KnownSchema {
+    KnownSchema::Refused(Arc::new(Reject::new(Reason::UnknownEvent, why)))
 }
 
 /// The schema id and the body.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
-use prorata_worker::ports::{ErrorKind, Listed, ObjectStore, Put, StoreError};
+use prorata_worker::ports::{ErrorKind, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use url::Url;
 
 pub(crate) use failure::{Explained, causes, kind_of};
@@ -139,18 +139,18 @@ impl ObjectStore for Store {
         }
     }
 
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         let options = PutOptions::from(PutMode::Create);
         match self.root.put_opts(&self.path(path), PutPayload::from_bytes(bytes), options).await {
-            Ok(_) => Ok(Put::Created),
+            Ok(_) => Ok(PutOutcome::Created),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(Put::Exists)
+                Ok(PutOutcome::Exists)
             }
             Err(error) => Err(failure("write", path, error)),
         }
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let within = self.path(folder);
         let all = self.root.list(Some(&within)).try_collect::<Vec<_>>().await;
         let all = match all {
@@ -163,8 +163,8 @@ impl ObjectStore for Store {
         let relative =
             |path: &Path| path.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect::<Vec<_>>();
         let listed =
-            all.iter().map(|meta| Listed { path: relative(&meta.location).join("/"), bytes: meta.size });
-        let mut listed: Vec<Listed> = listed.collect();
+            all.iter().map(|meta| ObjectMeta { path: relative(&meta.location).join("/"), bytes: meta.size });
+        let mut listed: Vec<ObjectMeta> = listed.collect();
         listed.sort();
         Ok(listed)
     }

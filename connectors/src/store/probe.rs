@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use prorata_worker::ports::{ObjectStore, Put, StoreError};
+use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
 
 const FIRST: &[u8] = b"first";
 const SECOND: &[u8] = b"second";
@@ -21,7 +21,7 @@ pub(super) async fn creates_once(store: &dyn ObjectStore) -> Result<bool, StoreE
     let second = store.put_if_absent(&path, Bytes::from_static(SECOND)).await?;
     let held = store.get(&path).await?;
     store.delete(&path).await?;
-    Ok(second == Put::Exists && held.as_deref() == Some(FIRST))
+    Ok(second == PutOutcome::Exists && held.as_deref() == Some(FIRST))
 }
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests {
     use std::sync::Mutex;
 
     use async_trait::async_trait;
-    use prorata_worker::ports::Listed;
+    use prorata_worker::ports::ObjectMeta;
 
     use super::*;
 
@@ -53,7 +53,7 @@ mod tests {
             Ok(self.1.lock().unwrap().clone())
         }
 
-        async fn put_if_absent(&self, _: &str, bytes: Bytes) -> Result<Put, StoreError> {
+        async fn put_if_absent(&self, _: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
             let mut held = self.1.lock().unwrap();
             let existed = held.is_some();
             if !existed || matches!(self.0, Way::TakesAll | Way::TakesAllAndDenies) {
@@ -64,10 +64,10 @@ mod tests {
                 Way::LosesTheFirstAnswer => true,
                 Way::TakesAll => false,
             };
-            Ok(if told { Put::Exists } else { Put::Created })
+            Ok(if told { PutOutcome::Exists } else { PutOutcome::Created })
         }
 
-        async fn list(&self, _: &str) -> Result<Vec<Listed>, StoreError> {
+        async fn list(&self, _: &str) -> Result<Vec<ObjectMeta>, StoreError> {
             Ok(Vec::new())
         }
 

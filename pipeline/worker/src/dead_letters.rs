@@ -13,4 +13,6 @@ mod replay;
 pub use judge::{Currencies, Judge, Verdict, decode_file_letter};
 pub use letters::{DeadLetters, Letter, LetterFile};
 pub use message::{message_headers, message_key};
-pub use replay::{Failing, Folded, Outgoing, Replay, ReplayError, ReplayOptions, Replayed, Topics};
+pub use replay::{
+    Failing, FoldedEvents, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
+};

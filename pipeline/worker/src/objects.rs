@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::backoff;
 use crate::error::{Result, WorkerError};
-use crate::ports::{ErrorKind, ObjectStore, Put, StoreError};
+use crate::ports::{ErrorKind, ObjectStore, PutOutcome, StoreError};
 
 /// Objects written or read at a time.
 pub const CONCURRENCY: usize = 16;
@@ -18,8 +18,8 @@ pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Resul
     let mut failure = None;
     for _ in backoff::OBJECT.attempts() {
         match store.put_if_absent(path, bytes.clone()).await {
-            Ok(Put::Created) => return Ok(bytes.clone()),
-            Ok(Put::Exists) => {}
+            Ok(PutOutcome::Created) => return Ok(bytes.clone()),
+            Ok(PutOutcome::Exists) => {}
             Err(error) if error.kind.is_retryable() => failure = Some(error),
             Err(error) => return Err(error),
         }

@@ -159,11 +159,11 @@ fn difference(
     Ok(commit)
 }
 
-type LiveHours = BTreeMap<Hour, Vec<String>>;
+type LivePaths = BTreeMap<Hour, Vec<String>>;
 
 /// Live files of ours by shard and hour, and the rest.
-fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LiveHours>, Vec<&str>) {
-    let mut ours: BTreeMap<Shard, LiveHours> = BTreeMap::new();
+fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
+    let mut ours: BTreeMap<Shard, LivePaths> = BTreeMap::new();
     let mut foreign = Vec::new();
     for file in &live.files {
         match TableFile::parse(&file.path) {
@@ -176,7 +176,7 @@ fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LiveHours>, Vec<&str>) {
     (ours, foreign)
 }
 
-fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LiveHours>, commit: &mut TableCommit) {
+fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LivePaths>, commit: &mut TableCommit) {
     for (hour, entry) in &checkpoint.hours {
         let there = live.and_then(|live| live.get(hour)).map(Vec::as_slice).unwrap_or_default();
         let wanted = entry.tables.get(&table);

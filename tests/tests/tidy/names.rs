@@ -12,10 +12,6 @@ const SIBLINGS_MAX: usize = 12;
 const LARGER: &[(&str, usize)] =
     &[("pipeline/worker/src", 13), ("schemas/src", 13), ("tests/reference/src", 19)];
 
-/// Names that still stand for two things inside one crate, none of them seen outside of it.
-const TWICE: &[&str] =
-    &["Answer", "Folded", "Integrals", "LiveHours", "Log", "Question", "Stage", "Topics", "Verdict"];
-
 /// Crates by the folder of their source, and the folders of the crates that they import.
 const SOURCES: &[(&str, &[&str])] = &[
     ("schemas/src/", &[]),
@@ -79,13 +75,10 @@ fn no_type_name_stands_for_two_things() {
     let crates: BTreeMap<&str, _> =
         SOURCES.iter().map(|(folder, _)| (*folder, types(folder, &sources))).collect();
     let mut faults = Vec::new();
-    let mut twice = BTreeSet::new();
     for (folder, imports) in SOURCES {
         for (name, places) in &crates[folder] {
             let within: BTreeSet<&str> = places.iter().map(|(path, _)| path.as_str()).collect();
-            if within.len() > 1 && TWICE.contains(&&**name) {
-                twice.insert(name.as_str());
-            } else if within.len() > 1 {
+            if within.len() > 1 {
                 faults.push(format!(
                     "{name} is declared in {}",
                     within.into_iter().collect::<Vec<_>>().join(", ")
@@ -101,7 +94,6 @@ fn no_type_name_stands_for_two_things() {
         }
     }
     assert_none(&faults);
-    assert_eq!(twice, TWICE.iter().copied().collect(), "take from the list what stands for one thing now");
 }
 
 #[test]

@@ -15,18 +15,18 @@ use crate::kafka::client::settings::Connection;
 /// How often the client is polled while nobody asks, so that it logs and renews its token.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// For how many answers, each as slow as the connection allows, a question waits.
+/// For how many answers, each as slow as the connection allows, a query waits.
 const ANSWERS: u32 = 3;
 
-/// Most questions that wait.
-const QUESTIONS_MAX: usize = 64;
+/// Most queries that wait.
+const QUERIES_MAX: usize = 64;
 
-type Question = Box<dyn FnOnce(&MetadataClient) + Send>;
+type MetadataQuery = Box<dyn FnOnce(&MetadataClient) + Send>;
 
 /// A handle of the thread that asks.
 #[derive(Clone)]
 pub(crate) struct Probe {
-    questions: SyncSender<Question>,
+    queries: SyncSender<MetadataQuery>,
     /// How long to wait for an answer: other questions may come first.
     patience: Duration,
 }
@@ -38,11 +38,11 @@ impl Probe {
     /// [`SourceError::Configuration`] if the client cannot be made.
     pub(crate) fn start(connection: &Connection) -> Result<Self, SourceError> {
         let client = MetadataClient::new(connection)?;
-        let (sender, questions) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
+        let (sender, queries) = mpsc::sync_channel::<MetadataQuery>(QUERIES_MAX);
         let run = move || {
             loop {
-                match questions.recv_timeout(IDLE) {
-                    Ok(question) => question(&client),
+                match queries.recv_timeout(IDLE) {
+                    Ok(query) => query(&client),
                     Err(RecvTimeoutError::Timeout) => client.serve(),
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
@@ -50,25 +50,25 @@ impl Probe {
         };
         let spawned = thread::Builder::new().name("kafka-probe".into()).spawn(run);
         spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self { questions: sender, patience: ANSWERS * connection.timeout })
+        Ok(Self { queries: sender, patience: ANSWERS * connection.timeout })
     }
 
-    /// Hands over a question if there is room. Returns whether there was.
-    pub(crate) fn submit(&self, question: impl FnOnce(&MetadataClient) + Send + 'static) -> bool {
-        self.questions.try_send(Box::new(question)).is_ok()
+    /// Hands over a query if there is room. Returns whether there was.
+    pub(crate) fn submit(&self, query: impl FnOnce(&MetadataClient) + Send + 'static) -> bool {
+        self.queries.try_send(Box::new(query)).is_ok()
     }
 
-    /// Hands over a question whose answer somebody waits for, if there is room. Returns whether there was. It
+    /// Hands over a query whose answer somebody waits for, if there is room. Returns whether there was. It
     /// is not asked if nobody waits any more when its turn comes.
     pub(crate) fn submit_for<T: Send + 'static>(
         &self,
         answer: oneshot::Sender<Result<T, SourceError>>,
-        question: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
+        query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
     ) -> bool {
         self.submit(move |client| {
             if !answer.is_closed() {
                 // Perhaps nobody waits any more.
-                let _ = answer.send(question(client));
+                let _ = answer.send(query(client));
             }
         })
     }
@@ -76,17 +76,17 @@ impl Probe {
     /// Asks, and waits for the answer a few times as long as one answer may take.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
+        query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,
     ) -> Result<T, SourceError> {
         let (answer, answered) = oneshot::channel();
         let unavailable = |why: &str| Err(SourceError::Unavailable(why.into()));
-        if !self.submit_for(answer, question) {
-            return unavailable("too many questions to the brokers wait for answers");
+        if !self.submit_for(answer, query) {
+            return unavailable("too many queries to the brokers wait for answers");
         }
         match timeout(self.patience, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => unavailable("the thread that asks the brokers has ended"),
-            Err(_) => unavailable("brokers take too long to answer earlier questions"),
+            Err(_) => unavailable("brokers take too long to answer earlier queries"),
         }
     }
 }
@@ -103,14 +103,14 @@ mod tests {
         let nobody = Connection { timeout: Duration::from_secs(1), ..Connection::plaintext("127.0.0.1:1") };
         let probe = Probe::start(&nobody).unwrap();
         let (go_on, stands) = mpsc::channel::<()>();
-        // This question takes until the other end is dropped.
+        // This query takes until the other end is dropped.
         assert!(probe.submit(move |_| assert!(stands.recv().is_err())));
         let asked = Arc::new(AtomicU32::new(0));
         let ask = || {
             let asked = Arc::clone(&asked);
             probe.ask(move |_| Ok(asked.fetch_add(1, Ordering::SeqCst)))
         };
-        let late = SourceError::Unavailable("brokers take too long to answer earlier questions".into());
+        let late = SourceError::Unavailable("brokers take too long to answer earlier queries".into());
         assert_eq!(ask().await, Err(late));
         drop(go_on);
         assert_eq!(ask().await, Ok(0), "the first that is asked");

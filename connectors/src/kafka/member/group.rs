@@ -49,12 +49,12 @@ pub(super) enum Command {
     /// Commit how far a shard is read to the group.
     Commit { shard: Shard, next: BTreeMap<Text, i64> },
     /// Ask the group whether a shard is still ours.
-    Assigned { shard: Shard, answer: Answer },
+    Assigned { shard: Shard, answer: Reply },
     /// Leave the group and end the thread.
     Close,
 }
 
-pub(super) type Answer = oneshot::Sender<Result<bool, SourceError>>;
+pub(super) type Reply = oneshot::Sender<Result<bool, SourceError>>;
 
 /// Ends of partitions, and whether the brokers confirm them.
 type Confirmed = Vec<(Question, bool)>;
@@ -249,7 +249,7 @@ impl<'c> Group<'c> {
     }
 
     /// Asks the group whether a shard is ours: it accepts commits only from its members.
-    fn check(&self, shard: Shard, answer: Answer) {
+    fn check(&self, shard: Shard, answer: Reply) {
         // Where an answer is sent, nobody may wait for it any more.
         if !self.holds(shard) || self.consumer.assignment_lost() {
             let _ = answer.send(Ok(false));

@@ -210,7 +210,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use prorata_schemas::reject::Reject;
-    use prorata_worker::dead_letters::{Failing, Folded};
+    use prorata_worker::dead_letters::{Failing, FoldedEvents};
     use prorata_worker::ports::{DeadLetter, Rejected};
 
     use super::*;
@@ -264,7 +264,7 @@ mod tests {
             Failing { letters: 7, examples: vec![("a.avro".to_owned(), "mend the file".to_owned())] };
         let replayed = Replayed {
             sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
-            folded: Some(Folded { events: 3, new: 2, hours_restated: 4 }),
+            folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),
             failing: BTreeMap::from([(Reason::InvalidField, failing)]),
         };
         let report = Report { lake: "lake", listing: listing(), replayed: Some(replayed) };

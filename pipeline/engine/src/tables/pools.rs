@@ -40,7 +40,7 @@ pub(crate) struct PoolHour<'a> {
 /// Integrals over the hour: TFLOPs in thousandths, VRAM in bytes, times microseconds. Requested and limited
 /// amounts are also times thousandths of a GPU.
 #[derive(Debug, Default)]
-struct Integrals {
+struct PoolIntegrals {
     total: PerPoolResource<UBig>,
     /// With overselling, and with host disk and memory as VRAM.
     expanded: PerPoolResource<UBig>,
@@ -185,8 +185,8 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }
 
-fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> Integrals {
-    let mut integrals = Integrals::default();
+fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> PoolIntegrals {
+    let mut integrals = PoolIntegrals::default();
     for slices in hour.slices.nodes.values() {
         for slice in slices.iter().filter(|slice| slice.spec.description.pool_id.as_ref() == Some(id)) {
             add_node(&mut integrals, slice, descriptions);
@@ -200,7 +200,7 @@ fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> In
     integrals
 }
 
-fn add_node(integrals: &mut Integrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
+fn add_node(integrals: &mut PoolIntegrals, slice: &NodeSlice, descriptions: &[PoolSlice]) {
     let capacity = &slice.spec.description.capacity;
     let total = PerPoolResource { tflops: amount(capacity, TFLOPS), vram: amount(capacity, VRAM) };
     add(&mut integrals.total, total, &UBig::from(slice.span.micros()));
@@ -222,7 +222,7 @@ fn add_node(integrals: &mut Integrals, slice: &NodeSlice, descriptions: &[PoolSl
     }
 }
 
-fn add_pod(integrals: &mut Integrals, slice: &PodSlice, nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>) {
+fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<NodeKey, Vec<NodeSlice>>) {
     let pod = PerGpu::of(&slice.spec.description);
     let gpu_micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
     add(&mut integrals.requested, pod.requests, &gpu_micros);

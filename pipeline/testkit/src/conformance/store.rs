@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
-use prorata_worker::ports::{CommitOutcome, LiveFile, ObjectStore, Put, TableCommit, TableCommitter};
+use prorata_worker::ports::{CommitOutcome, LiveFile, ObjectStore, PutOutcome, TableCommit, TableCommitter};
 
 use super::{Checked, equal};
 
@@ -20,9 +20,9 @@ pub async fn object_store(store: &dyn ObjectStore) -> Checked {
     equal("reading what is not there", store.get(path).await.map_err(text)?, None)?;
     equal("an empty list", store.list("state/").await.map_err(text)?.len(), 0)?;
     let first = Bytes::from_static(b"first");
-    equal("creating", store.put_if_absent(path, first.clone()).await.map_err(text)?, Put::Created)?;
+    equal("creating", store.put_if_absent(path, first.clone()).await.map_err(text)?, PutOutcome::Created)?;
     let again = store.put_if_absent(path, Bytes::from_static(b"second")).await.map_err(text)?;
-    equal("creating again", again, Put::Exists)?;
+    equal("creating again", again, PutOutcome::Exists)?;
     equal("the first stays", store.get(path).await.map_err(text)?, Some(first))?;
     store.put_if_absent(other, Bytes::from_static(b"x")).await.map_err(text)?;
     let listed = store.list("state/").await.map_err(text)?;
@@ -52,7 +52,7 @@ async fn race(store: &dyn ObjectStore) -> Checked {
         let mut created = Vec::new();
         for answer in answers {
             let (put, bytes) = answer.map_err(|error| error.to_string())?;
-            created.extend((put == Put::Created).then_some(bytes));
+            created.extend((put == PutOutcome::Created).then_some(bytes));
         }
         equal("winners of a race", created.len(), 1)?;
         let found = store.get(&path).await.map_err(|error| error.to_string())?;

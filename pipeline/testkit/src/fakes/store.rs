@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_worker::ports::{Listed, ObjectStore, Put, StoreError};
+use prorata_worker::ports::{ObjectMeta, ObjectStore, PutOutcome, StoreError};
 
 use super::faults::Effect;
 use super::faults::{Failed, Faults};
@@ -56,24 +56,24 @@ impl ObjectStore for FakeStore {
         self.faults.read(found).map_err(|cause| failed("read", path, cause))
     }
 
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         let (objects, name) = (Arc::clone(&self.objects), path.to_owned());
         let create = move || match lock(&objects).entry(name.clone()) {
-            Entry::Occupied(_) => Put::Exists,
+            Entry::Occupied(_) => PutOutcome::Exists,
             Entry::Vacant(free) => {
                 free.insert(bytes.clone());
-                Put::Created
+                PutOutcome::Created
             }
         };
         let put = self.faults.effect(Effect::Write, path, create).await;
         put.map_err(|cause| failed("write", path, cause))
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.faults.look().map_err(|cause| failed("list", folder, cause))?;
         let objects = self.lock();
         let listed = objects.iter().filter(|(path, _)| path.starts_with(folder));
-        Ok(listed.map(|(path, bytes)| Listed { path: path.clone(), bytes: bytes.len() as u64 }).collect())
+        Ok(listed.map(|(path, bytes)| ObjectMeta { path: path.clone(), bytes: bytes.len() as u64 }).collect())
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {

@@ -21,7 +21,7 @@ pub struct FakeTables {
 
 /// One table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct TableLog {
     /// Its newest version.
     pub live: LiveTable,
     /// Latest version of every transaction.
@@ -35,12 +35,12 @@ impl FakeTables {
     }
 
     /// All tables as they are now.
-    pub fn tables(&self) -> BTreeMap<Table, Log> {
+    pub fn tables(&self) -> BTreeMap<Table, TableLog> {
         self.lock().clone()
     }
 
     /// Replaces all logs.
-    pub fn restore(&self, tables: BTreeMap<Table, Log>) {
+    pub fn restore(&self, tables: BTreeMap<Table, TableLog>) {
         *self.lock() = tables;
     }
 
@@ -52,18 +52,18 @@ impl FakeTables {
         log.live.version += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, Log>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, TableLog>> {
         lock(&self.logs)
     }
 }
 
-type Logs = Arc<Mutex<BTreeMap<Table, Log>>>;
+type Logs = Arc<Mutex<BTreeMap<Table, TableLog>>>;
 
-fn lock(logs: &Logs) -> MutexGuard<'_, BTreeMap<Table, Log>> {
+fn lock(logs: &Logs) -> MutexGuard<'_, BTreeMap<Table, TableLog>> {
     logs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Log {
+impl TableLog {
     fn append(&mut self, base: u64, commit: &TableCommit) -> Result<CommitOutcome, String> {
         if self.live.version != base {
             return Ok(CommitOutcome::Conflict);

@@ -11,7 +11,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_worker::ports::{
-    Clock, CommitOutcome, DeadLetter, ObjectStore, Origin, Put, Rejected, TableCommit, TableCommitter,
+    Clock, CommitOutcome, DeadLetter, ObjectStore, Origin, PutOutcome, Rejected, TableCommit, TableCommitter,
 };
 use prorata_worker::source::{
     DeadLetterTopic, DecodeFailure, MessageDecoder, Source, SourceError, SourceEvent, Start,
@@ -251,7 +251,7 @@ fn once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 #[tokio::test]
 async fn a_write_that_waits_is_resumed_or_fails_as_told() {
     let cases = [
-        (Resume::Happen, Ok(Put::Created), true),
+        (Resume::Happen, Ok(PutOutcome::Created), true),
         (Resume::HappenUnanswered, Err("the answer was lost"), true),
         (Resume::Fail, Err("service unavailable"), false),
     ];
@@ -290,7 +290,7 @@ async fn a_write_of_a_dead_process_may_still_happen_and_loses_to_who_was_first()
 #[tokio::test]
 async fn a_retry_inside_the_client_answers_as_if_another_had_been_first() {
     let store = FakeStore::default().with_faults(Faults::with(Fault::Retry(0)));
-    assert_eq!(store.put_if_absent("a", Bytes::from_static(b"x")).await.unwrap(), Put::Exists);
+    assert_eq!(store.put_if_absent("a", Bytes::from_static(b"x")).await.unwrap(), PutOutcome::Exists);
     assert_eq!(store.get("a").await.unwrap().unwrap(), "x");
 
     let tables = FakeTables::default().with_faults(Faults::with(Fault::Retry(0)));

@@ -44,7 +44,7 @@ pub struct Outgoing {
 
 /// The topics that messages go back to.
 #[async_trait]
-pub trait Topics: Send + Sync {
+pub trait MessageSender: Send + Sync {
     /// Sends messages; returns once the brokers have all of them.
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError>;
 }
@@ -83,14 +83,14 @@ pub struct Replayed {
     /// Messages sent back, by topic.
     pub sent: BTreeMap<String, u64>,
     /// Events folded; none where there were none.
-    pub folded: Option<Folded>,
+    pub folded: Option<FoldedEvents>,
     /// What still fails, by the reason that the letter has.
     pub failing: BTreeMap<Reason, Failing>,
 }
 
 /// Events that went through a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldedEvents {
     /// All of them.
     pub events: u64,
     /// Those that the archive did not hold.
@@ -130,7 +130,7 @@ pub struct Replay<'a> {
     /// Decodes messages.
     pub decoder: &'a dyn MessageDecoder,
     /// Where messages go back to.
-    pub topics: &'a dyn Topics,
+    pub topics: &'a dyn MessageSender,
     /// What is asked.
     pub options: ReplayOptions,
 }

@@ -15,7 +15,7 @@ mod tables;
 pub use archive::{Archive, DeadLetter, EachRecord, Origin, Position, Rejected};
 pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
-pub use store::{Input, InputFile, Listed, ObjectStore, Put};
+pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};
 pub use tables::{CommitOutcome, LiveFile, LiveTable, TableCommit, TableCommitter, TableEncoder};
 
 /// What every owner of shards runs on.

@@ -9,7 +9,7 @@ use super::error::StoreError;
 
 /// Answer to a write that may only create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The object is there now, and was not before.
     Created,
     /// An object of that name was there already; it is as it was. A retried write may find its own.
@@ -18,7 +18,7 @@ pub enum Put {
 
 /// An object as listed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
+pub struct ObjectMeta {
     /// Path under the root.
     pub path: String,
     /// Size in bytes.
@@ -33,11 +33,11 @@ pub trait ObjectStore: Send + Sync {
 
     /// Creates the object unless one of that name exists. Of any number of concurrent writers exactly one
     /// creates it, and nobody ever reads a part.
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError>;
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError>;
 
     /// All objects whose path begins with `folder`, which is empty or ends in a slash, in ascending order of
     /// path.
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError>;
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError>;
 
     /// Removes the object; one that is not there is no error.
     async fn delete(&self, path: &str) -> Result<(), StoreError>;

@@ -7,7 +7,7 @@ use prorata_schemas::time::Hour;
 use crate::checkpoint::{ArchivedFile, Checkpoint};
 use crate::error::Result;
 use crate::names::{self, ObjectId, Shard};
-use crate::ports::{Listed, ObjectStore};
+use crate::ports::{ObjectMeta, ObjectStore};
 
 /// An archive file of one shard and hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl ArchiveIndex {
         Ok(())
     }
 
-    fn take(&mut self, listed: Vec<Listed>, checkpoint: &Checkpoint) {
+    fn take(&mut self, listed: Vec<ObjectMeta>, checkpoint: &Checkpoint) {
         for object in listed {
             match names::parse_archive(&object.path) {
                 Some((hour, shard, object_id))

@@ -17,8 +17,8 @@ use prorata_schemas::tables::Table;
 use super::StreamPorts;
 use crate::ports::Ports;
 use crate::ports::{
-    CommitOutcome, ErrorKind, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter,
-    TableError,
+    CommitOutcome, ErrorKind, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit,
+    TableCommitter, TableError,
 };
 use crate::status::{Dependency, Status, Wait};
 
@@ -121,14 +121,14 @@ impl ObjectStore for Observed<dyn ObjectStore> {
         })
     }
 
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         let result = self.port.put_if_absent(path, bytes).await;
         self.reports.store(Request::Write(path.to_owned()), result, |failed, _| {
             matches!(failed, Request::Read | Request::Write(_))
         })
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let result = self.port.list(folder).await;
         self.reports.store(Request::Read, result, |failed, _| *failed == Request::Read)
     }

@@ -126,14 +126,14 @@ impl TopicProgress {
 
 /// All topic partitions of a shard.
 #[derive(Debug)]
-pub struct Topics {
+pub struct ShardTopics {
     progress: BTreeMap<Text, TopicProgress>,
     watermark: Option<Timestamp>,
     /// Whether any has moved since the last checkpoint was sealed.
     moved: bool,
 }
 
-impl Topics {
+impl ShardTopics {
     /// Of a checkpoint, to be read from now on.
     pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: Timestamp) -> Self {
         let progress = offsets.into_iter().map(|(topic, offsets)| (topic, TopicProgress::new(offsets, now)));

@@ -14,7 +14,7 @@ use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::dead_letters::{
-    DeadLetters, Outgoing, Replay, ReplayError, ReplayOptions, Replayed, Topics,
+    DeadLetters, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
 };
 use prorata_worker::error::WorkerError;
 use prorata_worker::log::{self, Decision};
@@ -64,7 +64,7 @@ struct Sent {
 }
 
 #[async_trait]
-impl Topics for Sent {
+impl MessageSender for Sent {
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError> {
         if self.down {
             return Err(SourceError::Unavailable("no broker answers".to_owned()));

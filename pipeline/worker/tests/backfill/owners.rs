@@ -11,7 +11,8 @@ use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind, TopicOffsets};
 use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{
-    CommitOutcome, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter, TableError,
+    CommitOutcome, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit, TableCommitter,
+    TableError,
 };
 use prorata_worker::root::checksum;
 
@@ -39,12 +40,12 @@ impl ObjectStore for Interloper {
         self.lake.store.get(path).await
     }
 
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         self.effect().await;
         self.lake.store.put_if_absent(path, bytes).await
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.lake.store.list(folder).await
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::KafkaProducer;
-use prorata_worker::dead_letters::{Outgoing, Topics};
+use prorata_worker::dead_letters::{MessageSender, Outgoing};
 use prorata_worker::source::SourceError;
 use tokio::sync::OnceCell;
 
@@ -29,7 +29,7 @@ impl<'a> KafkaTopics<'a> {
 }
 
 #[async_trait]
-impl Topics for KafkaTopics<'_> {
+impl MessageSender for KafkaTopics<'_> {
     async fn send(&self, messages: Vec<Outgoing>) -> Result<(), SourceError> {
         let producer = self.producer.get_or_try_init(|| async { connect(self.kafka).map(Arc::new) });
         let producer = Arc::clone(producer.await?);

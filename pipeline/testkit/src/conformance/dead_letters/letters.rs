@@ -6,7 +6,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin, Position, Rejected};
 use prorata_worker::source::{Header, Message};
 
-use super::{Checked, Stage, equal};
+use super::{Checked, LetterStage, equal};
 
 /// What the names of our headers begin with.
 const OURS: &str = "prorata.";
@@ -67,7 +67,7 @@ fn is_letter(message: &Message, letter: &DeadLetter, foreign: &[Header], place: 
     equal("our headers", found, expected)
 }
 
-pub(super) async fn as_they_came(stage: &Stage) -> Checked {
+pub(super) async fn as_they_came(stage: &LetterStage) -> Checked {
     let all_bytes: Vec<u8> = (0..=255).collect();
     let keys: [Option<&[u8]>; 4] = [Some(b"acme"), None, Some(b""), Some(&[0, 255, 0xc3])];
     let values: [&[u8]; 3] = [&all_bytes, b"", b"{}"];
@@ -88,7 +88,7 @@ pub(super) async fn as_they_came(stage: &Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn files(stage: &Stage) -> Checked {
+pub(super) async fn files(stage: &LetterStage) -> Checked {
     let path = ("file", "events/date=2026-11-20/Größe.avro");
     let place = Position { block: 2, byte: 77, record: Some(5) };
     for (position, place) in
@@ -101,7 +101,7 @@ pub(super) async fn files(stage: &Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn again(stage: &Stage) -> Checked {
+pub(super) async fn again(stage: &LetterStage) -> Checked {
     let first = letter(7, Some(b"acme"), b"value", headers());
     let message = stage.sent_alone(&first).await?;
     let mut second = letter(8, Some(b"acme"), b"value", message.headers);

@@ -33,7 +33,7 @@ pub trait DeadLetterPlace {
     async fn set_available(&self, available: bool) -> Result<bool, String>;
 }
 
-type Stage = super::Stage<dyn DeadLetterPlace>;
+type LetterStage = super::Stage<dyn DeadLetterPlace>;
 
 /// Runs the suite, and returns what the harness could not do.
 ///
@@ -67,7 +67,7 @@ pub async fn dead_letter_topic(
     Suite(promises).run(harness).await
 }
 
-impl Stage {
+impl LetterStage {
     /// Sends letters as a new process does, in one call, and returns what the topic then has.
     async fn sent(&self, letters: &[DeadLetter]) -> Result<Vec<Message>, String> {
         let topic = self.place.topic().await?;

@@ -7,7 +7,7 @@ use prorata_worker::ports::DeadLetter;
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
 use super::letters::letter;
-use super::{Checked, Stage, equal};
+use super::{Checked, LetterStage, equal};
 
 /// Letters of these numbers, which are their values, under five keys.
 fn letters(numbers: std::ops::Range<u32>) -> Vec<DeadLetter> {
@@ -40,7 +40,7 @@ async fn send(topic: &dyn DeadLetterTopic, letters: &[DeadLetter]) -> Checked {
     topic.send(letters).await.map_err(|error| error.to_string())
 }
 
-pub(super) async fn once(stage: &Stage) -> Checked {
+pub(super) async fn once(stage: &LetterStage) -> Checked {
     let topic = stage.place.topic().await?;
     let mut all = Vec::new();
     // None, many, one, and some of them again.
@@ -55,7 +55,7 @@ pub(super) async fn once(stage: &Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn at_once(stage: &Stage) -> Checked {
+pub(super) async fn at_once(stage: &LetterStage) -> Checked {
     let (one, other) = (stage.place.topic().await?, stage.place.topic().await?);
     let topics = [&*one, &*other, &*one, &*one];
     let calls = (0..).zip(topics).map(|(call, topic)| async move {
@@ -87,7 +87,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..=length / 8).flat_map(|_| next()).take(length).collect()
 }
 
-pub(super) async fn large(stage: &Stage) -> Checked {
+pub(super) async fn large(stage: &LetterStage) -> Checked {
     let (length, count) = stage.place.large();
     let letters: Vec<DeadLetter> = (0_u32..)
         .take(count)
@@ -100,7 +100,7 @@ pub(super) async fn large(stage: &Stage) -> Checked {
     equal("letters that are not whole", lost, 0)
 }
 
-pub(super) async fn too_large(stage: &mut Stage) -> Checked {
+pub(super) async fn too_large(stage: &mut LetterStage) -> Checked {
     let Some(length) = stage.place.too_large() else {
         stage.left_out.push("letters that are too large");
         return Ok(());
@@ -119,7 +119,7 @@ pub(super) async fn too_large(stage: &mut Stage) -> Checked {
     equal("letters sent after it", stage.place.messages().await?.len(), before + small.len())
 }
 
-pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
+pub(super) async fn unavailable(stage: &mut LetterStage) -> Checked {
     let topic = stage.place.topic().await?;
     let (first, second) = (letters(0..10), letters(10..20));
     send(&*topic, &first).await?;

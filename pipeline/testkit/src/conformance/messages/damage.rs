@@ -4,11 +4,11 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
-use super::{Checked, Stage, Written, decoded, rejected};
+use super::{Checked, MessageStage, Written, decoded, rejected};
 
 /// A message cut at any byte is malformed, whether its schema is known or not. Nobody is asked for another
 /// schema.
-pub(super) async fn cut(stage: &Stage) -> Checked {
+pub(super) async fn cut(stage: &MessageStage) -> Checked {
     let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
     for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {
@@ -35,7 +35,7 @@ fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Option<u32> {
     }
 }
 
-pub(super) async fn longer(stage: &Stage) -> Checked {
+pub(super) async fn longer(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {
@@ -50,7 +50,7 @@ pub(super) async fn longer(stage: &Stage) -> Checked {
     Ok(())
 }
 
-pub(super) fn strange(stage: &Stage) -> Checked {
+pub(super) fn strange(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     let mut strange = stage.place.strange();
     strange.push(Vec::new());
@@ -66,7 +66,7 @@ pub(super) fn strange(stage: &Stage) -> Checked {
 }
 
 /// One wrong bit may make another event, but no half of one, and its body is the canonical one.
-pub(super) async fn bent(stage: &Stage) -> Checked {
+pub(super) async fn bent(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     for record in &stage.all_events() {
         for written in [Written::Newest, Written::Evolved] {

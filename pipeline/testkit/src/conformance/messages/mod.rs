@@ -84,7 +84,7 @@ pub trait MessagePlace {
     fn events(&self) -> Vec<EventRecord>;
 }
 
-type Stage = super::Stage<dyn MessagePlace>;
+type MessageStage = super::Stage<dyn MessagePlace>;
 
 /// Runs the suite, and returns what the harness could not do.
 ///
@@ -179,7 +179,7 @@ fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> C
     }
 }
 
-impl Stage {
+impl MessageStage {
     /// All events to send.
     fn all_events(&self) -> Vec<EventRecord> {
         own_events().into_iter().chain(self.place.events()).collect()

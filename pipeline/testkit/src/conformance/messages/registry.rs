@@ -8,7 +8,9 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use tokio::time::sleep;
 
-use super::{Answering, Checked, Stage, Written, decoded, equal, node_stopped, quota_deleted, rejected};
+use super::{
+    Answering, Checked, MessageStage, Written, decoded, equal, node_stopped, quota_deleted, rejected,
+};
 use crate::wait::Deadline;
 
 /// How long after an error the registry is asked again.
@@ -24,7 +26,7 @@ fn needed(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<u32, String> {
 
 /// Fetches a schema that the registry may not know. It may be asked for a while until that is
 /// certain.
-async fn settle(stage: &Stage, decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
+async fn settle(stage: &MessageStage, decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
     let deadline = Deadline::after(stage.place.settles_within());
     loop {
         match fetch(decoder, schema_id).await {
@@ -36,7 +38,7 @@ async fn settle(stage: &Stage, decoder: &dyn MessageDecoder, schema_id: u32) -> 
 
 /// Decodes a message whose schema the registry may not know.
 async fn settled(
-    stage: &Stage,
+    stage: &MessageStage,
     decoder: &dyn MessageDecoder,
     value: &[u8],
 ) -> Result<Result<EventRecord, Reject>, String> {
@@ -50,7 +52,7 @@ async fn fetch(decoder: &dyn MessageDecoder, schema_id: u32) -> Checked {
     decoder.fetch(schema_id).await.map_err(|error| error.to_string())
 }
 
-pub(super) async fn unknown(stage: &mut Stage) -> Checked {
+pub(super) async fn unknown(stage: &mut MessageStage) -> Checked {
     let record = EventRecord::new(node_stopped("n"));
     let Some(message) = stage.message(&record, Written::Unknown).await? else {
         stage.left_out.push("schemas that nobody knows");
@@ -72,7 +74,7 @@ pub(super) async fn unknown(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn asking(stage: &mut Stage) -> Checked {
+pub(super) async fn asking(stage: &mut MessageStage) -> Checked {
     let record = EventRecord::new(node_stopped("n"));
     let (message, decoder) = (stage.newest(&record).await?, stage.place.decoder()?);
     // No id is an error of the registry for long, whatever number it is.
@@ -102,7 +104,7 @@ pub(super) async fn asking(stage: &mut Stage) -> Checked {
 }
 
 /// Several schemas are fetched at the same time, some of them twice.
-async fn all_at_once(stage: &Stage) -> Checked {
+async fn all_at_once(stage: &MessageStage) -> Checked {
     let decoder = stage.place.decoder()?;
     let (events, mut messages) = (stage.all_events(), Vec::new());
     for record in &events {
@@ -117,7 +119,7 @@ async fn all_at_once(stage: &Stage) -> Checked {
     })
 }
 
-pub(super) async fn unavailable(stage: &mut Stage) -> Checked {
+pub(super) async fn unavailable(stage: &mut MessageStage) -> Checked {
     let (known, record) = (&EventRecord::new(node_stopped("n")), &EventRecord::new(quota_deleted()));
     let (known_message, message) = (stage.newest(known).await?, stage.newest(record).await?);
     let unknown = stage.message(known, Written::Unknown).await?;

@@ -7,7 +7,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::Start;
 
 use super::listener::Listener;
-use super::{Checked, Stage};
+use super::{Checked, SourceStage};
 
 /// Shards of these checks.
 const SHARDS: Shard = 4;
@@ -19,7 +19,7 @@ fn shared(members: &[&mut Listener]) -> bool {
     held == usize::from(SHARDS) && all.len() == held && members.iter().all(|member| !member.held.is_empty())
 }
 
-impl Stage {
+impl SourceStage {
     /// Polls members, which let go of what is revoked, until the shards are shared.
     async fn share(&self, members: &mut [&mut Listener]) -> Checked {
         let mut bound = self.bound();
@@ -44,7 +44,12 @@ impl Stage {
 }
 
 /// All members read all topics of all shards they hold, from the beginning to this end.
-async fn all_is_read(stage: &Stage, members: &mut [&mut Listener], topics: &[Text], end: i64) -> Checked {
+async fn all_is_read(
+    stage: &SourceStage,
+    members: &mut [&mut Listener],
+    topics: &[Text],
+    end: i64,
+) -> Checked {
     for member in &mut *members {
         member.start_all(topics).await?;
     }
@@ -67,7 +72,7 @@ async fn all_is_read(stage: &Stage, members: &mut [&mut Listener], topics: &[Tex
 }
 
 /// One more message in every topic partition.
-async fn one_more(stage: &Stage, topics: &[Text], number: u32) -> Checked {
+async fn one_more(stage: &SourceStage, topics: &[Text], number: u32) -> Checked {
     for topic in topics {
         for partition in 0..SHARDS {
             stage.produce(topic, partition, number..number + 1).await?;
@@ -76,7 +81,7 @@ async fn one_more(stage: &Stage, topics: &[Text], number: u32) -> Checked {
     Ok(())
 }
 
-pub(super) async fn moves(stage: &mut Stage) -> Checked {
+pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;
@@ -120,7 +125,7 @@ pub(super) async fn moves(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn expiry(stage: &mut Stage) -> Checked {
+pub(super) async fn expiry(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     let mut two = stage.listener("worker-1", &topics).await?;
@@ -154,7 +159,7 @@ pub(super) async fn expiry(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn fencing(stage: &mut Stage) -> Checked {
+pub(super) async fn fencing(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(SHARDS, 5).await?;
     let mut one = stage.sole_listener("worker-0", &topics, SHARDS).await?;
     all_is_read(stage, &mut [&mut one], &topics, 5).await?;

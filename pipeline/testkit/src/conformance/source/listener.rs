@@ -7,7 +7,7 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
-use super::{Checked, Stage};
+use super::{Checked, SourceStage};
 use crate::wait::Deadline;
 
 /// How long one poll waits.
@@ -80,7 +80,7 @@ impl Reading {
     }
 }
 
-impl Stage {
+impl SourceStage {
     /// The bound of a wait that begins now.
     pub(super) fn bound(&self) -> Bound {
         self.place.polls_max().map_or_else(|| Bound::Time(Deadline::start()), Bound::Polls)

@@ -50,7 +50,7 @@ pub trait SourcePlace {
     async fn expire(&self, name: &str) -> Result<bool, String>;
 }
 
-type Stage = super::Stage<dyn SourcePlace>;
+type SourceStage = super::Stage<dyn SourcePlace>;
 
 /// Runs the suite, and returns what the harness could not do.
 ///

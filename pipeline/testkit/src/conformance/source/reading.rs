@@ -7,7 +7,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, SourceError, Start};
 
 use super::listener::Listener;
-use super::{Checked, Stage};
+use super::{Checked, SourceStage};
 
 /// A message whose parts all differ from those of other numbers: some have no key, some no value.
 pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
@@ -23,7 +23,7 @@ pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
     }
 }
 
-impl Stage {
+impl SourceStage {
     /// Produces messages of these numbers, and returns them as they must be told.
     pub(super) async fn produce(
         &self,
@@ -55,7 +55,7 @@ impl Stage {
     }
 }
 
-pub(super) async fn partitions(stage: &mut Stage) -> Checked {
+pub(super) async fn partitions(stage: &mut SourceStage) -> Checked {
     let two = stage.place.create_topic("two", 2).await?;
     let three = stage.place.create_topic("three", 3).await?;
     counted(stage, BTreeMap::from([(two.clone(), 2), (three, 3)])).await?;
@@ -72,7 +72,7 @@ pub(super) async fn partitions(stage: &mut Stage) -> Checked {
 }
 
 /// A new member counts the partitions of these topics like this.
-async fn counted(stage: &Stage, expected: BTreeMap<Text, u32>) -> Checked {
+async fn counted(stage: &SourceStage, expected: BTreeMap<Text, u32>) -> Checked {
     let topics: Vec<Text> = expected.keys().cloned().collect();
     let mut source = stage.place.member("a", &topics).await?;
     let mut bound = stage.bound();
@@ -90,7 +90,7 @@ async fn counted(stage: &Stage, expected: BTreeMap<Text, u32>) -> Checked {
     Err("Kafka does not answer".into())
 }
 
-pub(super) async fn nothing_before_start(stage: &mut Stage) -> Checked {
+pub(super) async fn nothing_before_start(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(2, 3).await?;
     let mut listener = stage.sole_listener("a", &topics, 2).await?;
     stage.listen(&mut [&mut listener]).await?;
@@ -101,7 +101,7 @@ pub(super) async fn nothing_before_start(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn every_message(stage: &mut Stage) -> Checked {
+pub(super) async fn every_message(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(2, 0).await?;
     let mut expected = BTreeMap::new();
     for (index, topic) in (1_u32..).zip(&topics) {
@@ -148,7 +148,7 @@ fn first_difference(found: &[Message], expected: &[Message]) -> String {
     }
 }
 
-pub(super) async fn starts(stage: &mut Stage) -> Checked {
+pub(super) async fn starts(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(1, 10).await?;
     let topic = topics.first().cloned().unwrap_or_default();
     let mut listener = stage.sole_listener("a", &topics, 1).await?;
@@ -180,7 +180,7 @@ pub(super) async fn starts(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn offsets_lost(stage: &mut Stage) -> Checked {
+pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(4, 10).await?;
     let [topic, other] = topics.as_slice() else { return Err("two topics are wanted".into()) };
     for partition in 0..4 {
@@ -215,7 +215,7 @@ pub(super) async fn offsets_lost(stage: &mut Stage) -> Checked {
     Ok(())
 }
 
-pub(super) async fn commits(stage: &mut Stage) -> Checked {
+pub(super) async fn commits(stage: &mut SourceStage) -> Checked {
     let topics = stage.topics(1, 5).await?;
     let ended = |one: &[&mut Listener]| {
         one.iter().all(|listener| topics.iter().all(|topic| listener.ends(topic, 0, 5) > 0))

@@ -48,7 +48,7 @@ pub enum Ends {
 
 /// The log of a topic partition.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct PartitionLog {
     pub(super) begin: i64,
     pub(super) end: i64,
     pub(super) messages: BTreeMap<i64, Message>,
@@ -57,7 +57,7 @@ pub(super) struct Log {
 /// What the lock guards.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    pub(super) topics: BTreeMap<Text, Vec<Log>>,
+    pub(super) topics: BTreeMap<Text, Vec<PartitionLog>>,
     pub(super) subscribed: BTreeSet<Text>,
     pub(super) group: Group,
     pub(super) readers: BTreeMap<(MemberId, Text, Shard), Reader>,
@@ -114,7 +114,7 @@ impl FakeBroker {
     /// Creates a topic, or gives it more or fewer partitions; those that remain keep their messages.
     pub fn set_partitions(&self, topic: &str, partitions: Shard) {
         let mut cluster = self.lock();
-        cluster.topics.entry(topic.into()).or_default().resize_with(partitions.into(), Log::default);
+        cluster.topics.entry(topic.into()).or_default().resize_with(partitions.into(), PartitionLog::default);
         cluster.resize();
     }
 
@@ -122,7 +122,7 @@ impl FakeBroker {
     /// show it.
     pub fn recreate(&self, topic: &str) {
         if let Some(logs) = self.lock().topics.get_mut(topic) {
-            logs.iter_mut().for_each(|log| *log = Log::default());
+            logs.iter_mut().for_each(|log| *log = PartitionLog::default());
         }
     }
 
@@ -300,7 +300,7 @@ impl FakeBroker {
 }
 
 impl Cluster {
-    fn log(&mut self, topic: &str, partition: Shard) -> Result<&mut Log, SourceError> {
+    fn log(&mut self, topic: &str, partition: Shard) -> Result<&mut PartitionLog, SourceError> {
         let logs = self.topics.get_mut(topic);
         let log = logs.and_then(|logs| logs.get_mut(usize::from(partition)));
         let missing =

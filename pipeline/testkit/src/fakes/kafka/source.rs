@@ -9,7 +9,7 @@ use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
 
-use super::broker::{Cluster, Ends, FakeBroker, Log};
+use super::broker::{Cluster, Ends, FakeBroker, PartitionLog};
 use super::group::MemberId;
 use crate::fakes::faults::Faults;
 
@@ -48,7 +48,7 @@ impl Reader {
     }
 
     /// The next offset to read, or what Kafka says where it is lost.
-    fn position(&mut self, log: &Log) -> Result<i64, String> {
+    fn position(&mut self, log: &PartitionLog) -> Result<i64, String> {
         let next = self.next.unwrap_or(match self.from {
             Start::Earliest => log.begin,
             Start::At(offset) => offset,

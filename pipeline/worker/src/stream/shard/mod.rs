@@ -20,7 +20,7 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, Timestamp};
 
-use super::watermark::Topics;
+use super::watermark::ShardTopics;
 use crate::backoff::Backoff;
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::retention::HORIZON_HOURS;
@@ -100,7 +100,7 @@ pub(super) struct LiveShard {
     decided_at: Timestamp,
     next: Next,
     buffer: EventBuffer,
-    topics: Topics,
+    topics: ShardTopics,
     archive: ArchiveIndex,
     /// State at the end of the last hour closed; none while it is yet to be recomputed from an older one.
     states: Option<ShardState>,
@@ -148,11 +148,11 @@ impl LiveShard {
         matches!(self.next, Next::Sealed(_))
     }
 
-    pub fn topics(&self) -> &Topics {
+    pub fn topics(&self) -> &ShardTopics {
         &self.topics
     }
 
-    pub fn topics_mut(&mut self) -> &mut Topics {
+    pub fn topics_mut(&mut self) -> &mut ShardTopics {
         &mut self.topics
     }
 

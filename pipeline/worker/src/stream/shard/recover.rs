@@ -19,7 +19,7 @@ use crate::ports::Ports;
 use crate::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
-use crate::stream::watermark::Topics;
+use crate::stream::watermark::ShardTopics;
 
 /// Hours after now whose archive is listed when a shard is taken: those that producers with a clock ahead may
 /// have reached.
@@ -52,7 +52,7 @@ impl Recovery<'_> {
             decided_at: now,
             next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
-            topics: Topics::new(self.offsets(&claimed)?, now),
+            topics: ShardTopics::new(self.offsets(&claimed)?, now),
             archive: ArchiveIndex::default(),
             states: None,
             state_bytes: 0,

@@ -14,8 +14,8 @@ use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::log;
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{
-    CommitOutcome, ErrorKind, Listed, LiveTable, ObjectStore, Put, StoreError, TableCommit, TableCommitter,
-    TableError,
+    CommitOutcome, ErrorKind, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit,
+    TableCommitter, TableError,
 };
 
 use crate::harness::Lake;
@@ -250,14 +250,14 @@ impl ObjectStore for AuditedStore {
         self.inner.get(path).await
     }
 
-    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<Put, StoreError> {
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         self.audit.reach(path)?;
         let put = self.inner.put_if_absent(path, bytes).await;
         self.audit.look_at_object(&mut self.audit.seen.lock().unwrap(), path);
         put
     }
 
-    async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.audit.reach(folder)?;
         self.inner.list(folder).await
     }
