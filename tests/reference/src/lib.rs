@@ -4,23 +4,14 @@
 //! everything anew for each stretch between two of them, and adds up. Nothing is kept from one stretch to the
 //! next but the objects themselves; all numbers are exact rationals until a row is written. It shares the
 //! types of events and rows with the engine, and nothing else. Read in this order: `timeline` (events to
-//! stretches), `reservation`, `quota`, `commitment`, `pool` (the rules at one instant), `split`, `node_rows`,
-//! `rows`, `draft` (rows of one hour), `tables`.
+//! stretches), `rules` (each by itself), `rows` (one hour of `cost_allocation`), `tables` (all others).
 
-mod commitment;
-mod draft;
 mod hour;
-mod node_rows;
-mod pool;
-mod pool_table;
-mod quota;
-mod quota_table;
-mod reservation;
 mod resources;
 pub mod rounding;
 mod rows;
+mod rules;
 pub mod scenario;
-mod split;
 mod tables;
 pub mod text;
 mod timeline;
@@ -44,7 +35,7 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
         records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
     let samples = usage::samples(&events);
     let slices = timeline::slices(&events, rules, through);
-    let mut spend = pool_table::Spend::new();
+    let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
@@ -118,9 +109,9 @@ fn hour_of(slice: &timeline::Slice) -> Hour {
     Timestamp(slice.from).hour()
 }
 
-fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut pool_table::Spend) -> HourTables {
+fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut tables::pools::Spend) -> HourTables {
     let rows = rows::cost_rows(view);
-    pool_table::spend(view, &rows, spend);
+    tables::pools::spend(view, &rows, spend);
     HourTables {
         organization_id: view.organization_id.clone(),
         currency: view.rules.currency_of(view.organization_id).clone(),
@@ -129,8 +120,8 @@ fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut pool_table:
         hour: view.hour,
         reservation_usage: tables::reservation_usage(view, &rows),
         commitment_utilization: tables::commitment_utilization(view, &rows),
-        quota_usage: quota_table::quota_usage(view, &rows),
-        pool_usage: pool_table::pool_usage(view, &rows, spend),
+        quota_usage: tables::quotas::quota_usage(view, &rows),
+        pool_usage: tables::pools::pool_usage(view, &rows, spend),
         totals: tables::totals(view, &rows, records),
         cost_allocation: rows,
     }

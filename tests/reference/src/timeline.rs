@@ -9,9 +9,9 @@ use prorata_schemas::ids::ReservationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 
-use crate::commitment::{self, Cover};
-use crate::quota::{self, Standing};
-use crate::reservation::settle;
+use crate::rules::commitment::{self, Cover};
+use crate::rules::quota::{self, Standing};
+use crate::rules::reservation::settle;
 use crate::world::{Node, Pod, Quota, Reservation, World};
 
 /// A stretch of one hour, longer than 0 µs, in which the world stays as it is.

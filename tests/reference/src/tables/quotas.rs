@@ -8,8 +8,8 @@ use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::hour::HourView;
-use crate::quota::{ResourceStanding, Standing};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, zero};
+use crate::rules::quota::{ResourceStanding, Standing};
 use crate::tables::sum;
 use crate::timeline::Slice;
 use crate::world::QuotaKey;

@@ -11,9 +11,9 @@ use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
 use crate::hour::HourView;
-use crate::pool::limits;
 use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
 use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, ratio, whole};
+use crate::rules::pool::limits;
 use crate::tables::sum;
 use crate::timeline::Slice;
 use crate::world::{Billing, NodeKey};

@@ -1,5 +1,8 @@
 //! Every row of `cost_allocation` of one hour: nodes, pods on no node, reservations and commitments.
 
+pub mod draft;
+mod node;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,22 +12,21 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, ReservationId};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
-use crate::commitment;
-use crate::draft::{Charge, Draft, Label, finish};
+use self::draft::{Charge, Draft, Label, finish};
 use crate::hour::HourView;
-use crate::node_rows;
-use crate::pool;
-use crate::quota;
-use crate::reservation::free_units;
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::rules::commitment;
+use crate::rules::pool;
+use crate::rules::quota;
+use crate::rules::reservation::free_units;
 use crate::timeline::Slice;
 use crate::usage;
 use crate::world::Billing;
 
 /// All rows of the hour, in row order.
 pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
-    let mut drafts = node_rows::drafts(view);
+    let mut drafts = node::drafts(view);
     drafts.extend(pods_on_no_node(view));
     drafts.extend(unused_reservations(view));
     let commitments: BTreeSet<&CommitmentId> =

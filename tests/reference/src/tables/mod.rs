@@ -1,5 +1,8 @@
 //! The tables besides `cost_allocation` for reservations and commitments, and the totals of the hour.
 
+pub mod pools;
+pub mod quotas;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,11 +14,11 @@ use prorata_schemas::rows::{
     ClusterCover, CommitmentState, CommitmentUtilizationRow, CostRow, HourRow, ReservationUsageRow, RowKind,
 };
 
-use crate::commitment;
-use crate::draft::resource_hours;
 use crate::hour::HourView;
 use crate::resources::{Three, add, none};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
+use crate::rows::draft::resource_hours;
+use crate::rules::commitment;
 use crate::world::Reservation;
 
 /// The sum of a column over some rows.

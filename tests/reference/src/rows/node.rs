@@ -8,11 +8,11 @@ use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::RowKind;
 
-use crate::draft::{Charge, Draft};
 use crate::hour::HourView;
 use crate::resources::{Three, none};
 use crate::rounding::{Exact, exact, fraction, larger, whole, zero};
-use crate::split::{Component, NodeHour, Stay, Stays, nodes, stays};
+use crate::rows::draft::{Charge, Draft};
+use crate::rules::split::{Component, NodeHour, Stay, Stays, nodes, stays};
 use crate::world::NodeKey;
 
 /// All rows of nodes and of the pods that name them.

@@ -10,13 +10,13 @@ use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
-use crate::commitment;
-use crate::draft::Label;
 use crate::hour::HourView;
-use crate::pool;
-use crate::quota;
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
+use crate::rows::draft::Label;
+use crate::rules::commitment;
+use crate::rules::pool;
+use crate::rules::quota;
 use crate::timeline::Slice;
 use crate::usage;
 use crate::world::{Billing, NodeKey};
