@@ -8,8 +8,8 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;
-use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
+use prorata_worker::ports::FileEntry;
 use prorata_worker::ports::{CommitOutcome, ErrorKind, ObjectStore, TableCommit, TableCommitter, TableError};
 
 fn open(folder: &tempfile::TempDir) -> (Store, DeltaTables) {

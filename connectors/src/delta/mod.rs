@@ -21,7 +21,7 @@ use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaTable, DeltaTableError};
 use object_store::prefix::PrefixStore;
 use prorata_schemas::tables::Table;
-use prorata_worker::checkpoint::FileEntry;
+use prorata_worker::ports::FileEntry;
 use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 
 /// Some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;

@@ -18,7 +18,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
 use prorata_testkit::wait::Deadline;
 use prorata_worker::checkpoint::OwnerKind;
-use prorata_worker::log::{self, Decision};
+use prorata_worker::checkpoint::log::{self, Decision};
 use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::{DeadLetter, ObjectStore, Origin, Rejected};
 use rdkafka::ClientConfig;

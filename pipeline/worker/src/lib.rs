@@ -4,10 +4,11 @@
 //! order, time of arrival, crashes, restarts, or who ran what.
 //!
 //! Read in this order:
-//! 1. [`ports`] and [`source`]: what the worker needs of the world; [`error`]: what stops it.
-//! 2. [`root`], [`rules`], [`names`]: what lies under a root, and how it is named.
-//! 3. [`checkpoint`]: what a shard's owner decides; `publish`: how tables follow.
-//! 4. [`shard`]: read, fold and emit hours; the core of both shells.
+//! 1. [`ports`] and [`source`]: what the worker needs from the outside; [`WorkerError`]: what stops it;
+//!    [`backoff`]: what it tries again.
+//! 2. [`names`] and [`root`]: what lies under a root, and how it is named.
+//! 3. [`checkpoint`]: what a shard's owner decides, and how the tables follow.
+//! 4. `shard`: read, fold and emit hours; the core of both shells.
 //! 5. The shells: [`stream`] (fed by Kafka) and [`backfill`] (fed by files); [`dead_letters`] replays through
 //!    either.
 //! 6. [`status`]: what a worker reports.
@@ -16,16 +17,15 @@ pub mod backfill;
 pub mod backoff;
 pub mod checkpoint;
 pub mod dead_letters;
-pub mod error;
+mod error;
 pub mod names;
 mod objects;
 pub mod ports;
-mod publish;
 pub mod root;
-pub mod shard;
+mod shard;
 pub mod status;
 pub mod stream;
 
-pub use checkpoint::{log, retention, snapshot};
+pub use error::WorkerError;
 pub use ports::{Ports, source};
-pub use root::rules;
+pub use shard::{archive::ArchiveIndex, fold::Body};

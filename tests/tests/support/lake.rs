@@ -10,7 +10,7 @@ use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_worker::checkpoint::Checkpoint;
-use prorata_worker::log;
+use prorata_worker::checkpoint::log;
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{ObjectStore, TableCommitter};
 use tokio::runtime::Runtime;
@@ -49,7 +49,7 @@ impl Lake {
             for shard in log::latest_seqs(&self.store).await?.into_keys() {
                 found.insert(shard, Checkpoint::clone(&*log::latest(&self.store, shard).await?));
             }
-            Ok::<_, prorata_worker::error::WorkerError>(found)
+            Ok::<_, prorata_worker::WorkerError>(found)
         };
         self.runtime.block_on(all).unwrap()
     }

@@ -43,7 +43,7 @@ pub struct BackfillArgs {
 /// Runs a backfill and prints what it did.
 ///
 /// # Errors
-/// See [`prorata_worker::error::WorkerError`].
+/// See [`prorata_worker::WorkerError`].
 pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let loaded = config::load(args.config.as_deref())?;

@@ -10,7 +10,7 @@ use clap::Args;
 use prorata_connectors::kafka::{KafkaDeadLetters, KafkaSettings, KafkaSource};
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::RegistryFault;
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, WatermarkRule, Worker, WorkerOptions};

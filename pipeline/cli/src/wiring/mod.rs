@@ -13,7 +13,7 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::Text;
 use prorata_worker::Ports;
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;

@@ -7,8 +7,8 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::Timestamp;
+use prorata_worker::Body;
 use prorata_worker::ports::{Archive, DeadLetter, FormatError, Origin, Position, Rejected, TableEncoder};
-use prorata_worker::shard::fold::Body;
 
 use crate::conformance::{Checked, equal};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_worker::checkpoint::FileEntry;
 use prorata_worker::names;
+use prorata_worker::ports::FileEntry;
 use prorata_worker::ports::{CommitOutcome, LiveFile, ObjectStore, PutOutcome, TableCommit, TableCommitter};
 
 use super::{Checked, equal};

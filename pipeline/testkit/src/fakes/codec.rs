@@ -10,10 +10,10 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::Timestamp;
+use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{
     Archive, Clock, DeadLetter, EachRecord, FormatError, Origin, Position, Rejected, TableEncoder,
 };
-use prorata_worker::snapshot::hex;
 use prorata_worker::source::Header;
 use serde::{Deserialize, Serialize};
 

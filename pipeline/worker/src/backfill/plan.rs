@@ -14,7 +14,7 @@ use super::outcome::Ahead;
 use super::shards::OwnedShard;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::rules;
+use crate::root::rules;
 use crate::shard::cursor::Recompute;
 
 /// Most hours without an event that are closed for the sake of an event in the future: 400 days.

@@ -9,12 +9,12 @@ use prorata_schemas::time::Timestamp;
 use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant, LEAD};
 use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::publish;
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::Ports;
-use crate::publish;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used that was not claimed");

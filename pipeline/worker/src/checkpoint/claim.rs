@@ -10,12 +10,12 @@ use prorata_schemas::Text;
 use super::draft::Decided;
 use super::log::{self, Decision};
 use super::model::OwnerKind;
+use super::publish::{self, Published};
 use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::ports::Ports;
-use crate::publish::{self, Published};
 
 /// The shard that is claimed before any other.
 pub const LEAD: Shard = 0;

@@ -284,7 +284,7 @@ mod tests {
     use prorata_schemas::tables::Table;
 
     use super::*;
-    use crate::checkpoint::FileEntry;
+    use crate::ports::FileEntry;
 
     fn entry(path: &str, snapshot: Option<&str>) -> HourEntry {
         let stats = Some("{}".to_owned());

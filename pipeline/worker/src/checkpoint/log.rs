@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 
+use super::checksum;
 use super::draft::{Decided, Sealed};
 use super::model::{Checkpoint, FORMAT};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{FormatError, ObjectStore};
-use crate::root::checksum;
 
 /// How a decision came out.
 #[derive(Clone, Debug, PartialEq, Eq)]

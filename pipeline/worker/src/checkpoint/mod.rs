@@ -11,16 +11,18 @@
 //! Creating `checkpoint-<seq>` is the only decision of the protocol; what it does not admit does not exist.
 //! Only decided checkpoints can be published (`publish.rs`).
 
+pub mod checksum;
 pub(crate) mod claim;
 mod draft;
 mod hours;
 pub mod log;
 mod model;
 mod offsets;
+pub(crate) mod publish;
 pub mod retention;
 pub mod snapshot;
 
 pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
 pub use hours::HourSet;
-pub use model::{Checkpoint, FORMAT, FileEntry, HourEntry, Owner, OwnerKind, RulesFrom};
+pub use model::{Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom};
 pub use offsets::{LastRecord, TopicOffsets};

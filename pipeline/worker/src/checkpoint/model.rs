@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::hours::{HourSet, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
 use crate::names::{ObjectId, Shard};
+use crate::ports::FileEntry;
 
 /// Version of the checkpoint's form.
 pub const FORMAT: u32 = 1;
@@ -104,21 +105,6 @@ pub struct HourEntry {
     /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
     #[serde(skip)]
     pub published: bool,
-}
-
-/// A table file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileEntry {
-    /// Path under the table's folder.
-    pub path: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Digest of what of its content depends on events and rules alone.
-    pub digest: String,
-    /// Statistics for the table's log, until the table holds the file.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub stats: Option<String>,
 }
 
 impl Checkpoint {

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 
 /// What may become of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]

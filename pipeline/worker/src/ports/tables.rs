@@ -6,9 +6,9 @@ use std::error::Error;
 use async_trait::async_trait;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
+use serde::{Deserialize, Serialize};
 
 use super::error::{FormatError, TableError};
-use crate::checkpoint::FileEntry;
 
 /// A live file of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,21 @@ pub struct LiveTable {
     pub version: u64,
     /// Its live files, in ascending order of path.
     pub files: Vec<LiveFile>,
+}
+
+/// A table file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Path under the table's folder.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Digest of what of its content depends on events and rules alone.
+    pub digest: String,
+    /// Statistics for the table's log, until the table holds the file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stats: Option<String>,
 }
 
 /// One commit to a table's log.

@@ -3,12 +3,12 @@
 //!
 //! `root.json` is created by the first writer and never changed; every later writer compares.
 
-pub mod checksum;
 pub mod rules;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::checksum;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::objects;

@@ -15,8 +15,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use serde::{Deserialize, Serialize};
 
-use super::checksum;
-use crate::checkpoint::{Checkpoint, RulesFrom};
+use crate::checkpoint::{Checkpoint, RulesFrom, checksum};
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::objects;

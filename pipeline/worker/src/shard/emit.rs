@@ -14,10 +14,10 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
-use crate::checkpoint::{Checkpoint, Draft, FileEntry, HourEntry, ObjectNamer, snapshot};
+use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{FormatError, TableCommitter, TableEncoder};
+use crate::ports::{FileEntry, FormatError, TableCommitter, TableEncoder};
 
 /// An hour about to be encoded.
 pub struct Job {

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::names;
 use crate::objects;
 use crate::ports::ObjectStore;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 
 /// Hours of one window at most. More would only delay the next checkpoint: four days of a shard with few
 /// events fold in a moment.

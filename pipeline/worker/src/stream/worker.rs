@@ -17,7 +17,7 @@ use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::Root;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 use crate::shard::window::WindowLimits;
 use crate::source::{Message, Source};
 use crate::status::{Counts, Dependency};

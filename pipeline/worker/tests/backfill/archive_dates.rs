@@ -2,10 +2,10 @@
 
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeStore;
+use prorata_worker::ArchiveIndex;
 use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, Owner, OwnerKind};
 use prorata_worker::names::{self, ObjectId};
 use prorata_worker::ports::ObjectStore;
-use prorata_worker::shard::archive::ArchiveIndex;
 
 #[tokio::test]
 async fn a_forgotten_date_is_listed_again_where_it_is_needed() {

@@ -3,7 +3,7 @@
 
 use prorata_schemas::event::EventRecord;
 use prorata_testkit::fakes::{Fault, Faults};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::ports::ErrorKind;
 
 use crate::harness::*;

@@ -11,16 +11,16 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
+use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::checkpoint::OwnerKind;
+use prorata_worker::checkpoint::log::{self, Decision};
 use prorata_worker::dead_letters::{
     DeadLetters, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
 };
-use prorata_worker::error::WorkerError;
-use prorata_worker::log::{self, Decision};
 use prorata_worker::names::{self, ObjectId, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, ObjectStore, Origin, Position, Rejected, Silent};
-use prorata_worker::rules::RuleBook;
+use prorata_worker::root::rules::RuleBook;
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError, SourceError};
 
 use crate::harness::*;

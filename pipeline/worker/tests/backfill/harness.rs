@@ -18,9 +18,9 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
 use prorata_worker::Ports;
+use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
-use prorata_worker::error::WorkerError;
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
 

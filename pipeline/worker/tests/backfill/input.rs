@@ -5,7 +5,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 
 use crate::harness::*;
 

@@ -7,8 +7,8 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::{Allocation, Rules};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_worker::checkpoint::retention::HORIZON_HOURS;
 use prorata_worker::names::TableFile;
-use prorata_worker::retention::HORIZON_HOURS;
 
 use crate::harness::*;
 

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
+use prorata_worker::WorkerError;
+use prorata_worker::checkpoint::checksum;
 use prorata_worker::checkpoint::{Checkpoint, Owner, OwnerKind, TopicOffsets};
-use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{
     CommitOutcome, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit, TableCommitter,
     TableError,
 };
-use prorata_worker::root::checksum;
 
 use crate::harness::*;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
 use prorata_testkit::fakes::{FakeBroker, Faults};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 

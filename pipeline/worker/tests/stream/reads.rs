@@ -2,7 +2,7 @@
 //! loud stop, and never are tables wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 
 use crate::world::script::{LONG, SHORT, Story, check, live};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{Fault, Faults, Resume};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{ErrorKind, ObjectStore};
 use prorata_worker::source::SourceError;

@@ -11,10 +11,10 @@ use prorata_connectors::archive::AvroArchive;
 use prorata_connectors::messages::Times;
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
+use prorata_worker::WorkerError;
 use prorata_worker::backfill::BackfillPorts;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
-use prorata_worker::error::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::{ObjectStore, Silent};
 

@@ -21,7 +21,7 @@ use crate::checkpoint::retention;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::Result;
 use crate::ports::Ports;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 use crate::shard::converge::converged;
 use crate::shard::cursor::Recompute;
 use crate::shard::emit::{self, EncodedHour, Job};

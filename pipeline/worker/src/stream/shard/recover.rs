@@ -16,7 +16,7 @@ use crate::checkpoint::{Decided, OwnerKind, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::Ports;
-use crate::rules::RuleBook;
+use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
 use crate::stream::watermark::ShardTopics;

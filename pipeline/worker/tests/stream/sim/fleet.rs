@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{Faults, Resume};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::source::SourceError;
 use prorata_worker::stream::WorkerOptions;
 

@@ -7,10 +7,10 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
 use prorata_worker::Ports;
+use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
-use prorata_worker::error::WorkerError;
 use prorata_worker::ports::Silent;
 
 use super::coverage::Coverage;

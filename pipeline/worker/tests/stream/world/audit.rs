@@ -11,7 +11,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeStore, FakeTables};
 use prorata_worker::checkpoint::Checkpoint;
-use prorata_worker::log;
+use prorata_worker::checkpoint::log;
 use prorata_worker::names::{self, Shard, TableFile};
 use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit,

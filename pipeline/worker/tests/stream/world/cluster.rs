@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use prorata_testkit::fakes::Faults;
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::stream::WorkerOptions;
 
 use crate::world::World;

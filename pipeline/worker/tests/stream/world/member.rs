@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use prorata_testkit::fakes::{FakeSource, Faults};
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::status::Status;
 use prorata_worker::stream::Worker;
 

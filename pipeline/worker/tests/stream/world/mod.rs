@@ -18,7 +18,7 @@ use prorata_testkit::fakes::{
     Faults, Record, Resume, SteppedClock,
 };
 use prorata_worker::Ports;
-use prorata_worker::error::WorkerError;
+use prorata_worker::WorkerError;
 use prorata_worker::names::Shard;
 use prorata_worker::ports::Clock;
 use prorata_worker::root::{KeyHash, Root};

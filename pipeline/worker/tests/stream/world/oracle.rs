@@ -9,9 +9,9 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeArchive;
 use prorata_worker::checkpoint::Checkpoint;
+use prorata_worker::checkpoint::retention::HORIZON_HOURS;
 use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
-use prorata_worker::retention::HORIZON_HOURS;
 
 use crate::harness::{assert_content, expected};
 use crate::world::{Sent, What, World};

@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::snapshot::hex;
+use super::snapshot::hex;
 
 const FIELD: &[u8] = b"{\"checksum\":\"";
 const LINE: &[u8] = b"# checksum: ";

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 
+use super::draft::Decided;
+use super::model::Checkpoint;
 use crate::backoff;
-use crate::checkpoint::{Checkpoint, Decided};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError};
