@@ -79,6 +79,26 @@ impl Stored {
         said
     }
 
+    /// A worker's root keeps later hours open for its worker, unless `--to` names them; any other is closed
+    /// through its last event.
+    fn later_hours_are_the_workers_to_close(
+        &self,
+        folder: &Path,
+        said: &Value,
+        hours: impl Fn() -> BTreeSet<Hour>,
+    ) {
+        let open = said["not_closed"]["last"].as_str();
+        assert_eq!(open.is_some(), self.by == "worker", "{said}");
+        if let Some(last) = open {
+            let closed = hours();
+            assert!(closed.last().unwrap().to_string().as_str() < last, "{closed:?}");
+            let said = self.backfill(folder, &folder.join("lake/events"), "lake", "", &["--to", last]);
+            assert_eq!(said["events"]["new"], 0, "{said}");
+            assert!(said["not_closed"].is_null(), "{said}");
+            assert_eq!(hours().last().map(Hour::to_string).as_deref(), Some(last));
+        }
+    }
+
     fn goes_on_and_restates(&self, runtime: &Arc<Runtime>) {
         let temporary = TempDir::new().unwrap();
         let folder = temporary.path();
@@ -90,8 +110,9 @@ impl Stored {
         let said = self.backfill(folder, &self.path("-later"), "lake", "", &[]);
         assert!(said["events"]["new"].as_u64() > Some(0), "{said}");
         assert!(said["hours_restated"].as_u64() > Some(0), "{said}");
-        let after = open("lake").files(EVERY_HOUR);
         let hours = |files: &lake::Files| -> BTreeSet<Hour> { files.keys().map(|key| key.2).collect() };
+        self.later_hours_are_the_workers_to_close(folder, &said, || hours(&open("lake").files(EVERY_HOUR)));
+        let after = open("lake").files(EVERY_HOUR);
         assert!(hours(&after).last() > hours(&before).last(), "{}: no hour is new", self.by);
         let kept = before.iter().filter(|(key, file)| after.get(key) == Some(file)).count();
         assert!(kept > 0, "{}: no file of before is kept", self.by);

@@ -79,6 +79,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         rules: config.rules.clone(),
         rewrite_rules: loaded.rules_given,
         take_over: args.take_over,
+        max_clock_skew: config.work.max_clock_skew,
         buffer_bytes: config.backfill.buffer_bytes,
         memory_limit: config.backfill.memory_limit,
         rows_in_flight: config.backfill.rows_in_flight,

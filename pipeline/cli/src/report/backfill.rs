@@ -94,11 +94,11 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
     }
     if let Some(ahead) = &outcome.ahead {
         let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
-        writeln!(
-            out,
-            "Events of {hours} later hours, {first} to {last}, wait in the archive unclosed; --to {last} \
-             closes them."
-        )?;
+        let who = match ahead.worker_closes {
+            true => "unclosed; the worker closes them when its watermark passes them.".to_owned(),
+            false => format!("unclosed; --to {last} closes them."),
+        };
+        writeln!(out, "Events of {hours} later hours, {first} to {last}, wait in the archive {who}")?;
     }
     if outcome.hours_restated > 0 {
         writeln!(

@@ -22,6 +22,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, ObjectId, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
+use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
 use crate::shard::fold::{Body, unknown_events};
 use crate::shard::window::EVENT_OVERHEAD;
@@ -58,6 +59,10 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         root: run.root.clone(),
         files,
         rules: currencies(run)?,
+        clock_limit: run.shards.has_worker().then(|| ClockLimit {
+            now: run.ports.shared.clock.now(),
+            max_clock_skew: run.options.max_clock_skew,
+        }),
         default_rules,
     };
     let mut letters = Letters::load(run).await?;

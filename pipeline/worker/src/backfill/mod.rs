@@ -50,7 +50,8 @@ pub struct BackfillOptions {
     pub shards: Option<Shard>,
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,
-    /// Last hour to close, inclusive; by default that of the last event.
+    /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
+    /// closed it, any other at the hour of the last event.
     pub to: Option<Hour>,
     /// Rules for hours that have none yet.
     pub rules: Rules,
@@ -58,6 +59,8 @@ pub struct BackfillOptions {
     pub rewrite_rules: bool,
     /// Whether shards may be taken from a worker that has not released them.
     pub take_over: bool,
+    /// How far a foreign event may lie in the future, in a root that a worker has owned.
+    pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,
     /// Bytes of memory that folding should stay within.
@@ -83,6 +86,7 @@ impl BackfillOptions {
             rules: Rules::default(),
             rewrite_rules: false,
             take_over: false,
+            max_clock_skew: Duration::from_secs(600),
             buffer_bytes: 64 << 20,
             memory_limit: 1 << 30,
             rows_in_flight: 100_000,
@@ -123,12 +127,11 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         options,
     };
     run.shards.claim_existing(&run.ports.shared, run.root.shards).await?;
+    plan::check_to(&run)?;
     ingest::ingest(&mut run, files).await?;
-    let end = plan::end(&mut run);
-    if let Some(end) = end {
-        plan::prepare(&mut run, end).await?;
-        run::fold_all(&mut run, end).await?;
-    }
+    let ends = plan::ends(&mut run);
+    plan::prepare(&mut run, &ends).await?;
+    run::fold_all(&mut run, &ends).await?;
     let now = run.checkpointed_by();
     run.shards.checkpoint(&run.ports.shared, now).await?;
     run.outcome.commits = run.shards.commits();

@@ -56,6 +56,8 @@ pub struct Ahead {
     pub first: Hour,
     /// The latest.
     pub last: Hour,
+    /// Whether the root has a worker, who closes them when its watermark passes them.
+    pub worker_closes: bool,
 }
 
 /// Sums over hours, exact.

@@ -1,11 +1,16 @@
 //! Which hours a backfill folds: up to where, and from which snapshot.
 //!
-//! It closes every organization through one hour: that of the last event of the archive, or `--to`, or the
-//! last hour closed before, whichever is latest. One exception keeps a wrong clock from making years of empty
-//! hours: an event later than the wall clock that lies more than the horizon behind every event before it,
-//! and whatever follows it, stays in the archive unclosed until time comes near it, or `--to` names it.
+//! A shard that a worker has ever owned ends at its own `closed_through`: hours that a worker has left open
+//! are its to close, when its watermark passes them. In such a root, a shard that no worker has owned ends at
+//! the hour of its own last event; in a root without a worker, every shard ends at the hour of the last event
+//! of the archive, or at the last hour closed before, whichever is later. `--to` says otherwise for all.
+//!
+//! A wrong clock must not close years of empty hours. In a root that a worker has owned, no hour later than
+//! the wall clock's is closed, and `--to` cannot name one. In other roots, an event later than the wall clock
+//! that lies more than the horizon behind every event before it, and whatever follows it, stays in the
+//! archive unclosed until time comes near it, or `--to` names it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::time::Hour;
 
@@ -20,18 +25,68 @@ use crate::shard::cursor::Recompute;
 /// Most hours without an event that are closed for the sake of an event in the future: 400 days.
 const AHEAD_HOURS: i64 = 400 * 24;
 
-/// The last hour to close, none while there is nothing to close; notes what lies behind it.
-pub(super) fn end(run: &mut Run) -> Option<Hour> {
-    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
-    let wanted = run.options.to.or_else(|| last_in_reach(&hours, run.ports.shared.clock.now().hour()));
-    let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
-    let end = wanted.max(closed);
-    let behind = hours.range(end.map_or(Hour(i64::MIN), Hour::next)..);
-    if let (Some(first), Some(last)) = (behind.clone().next(), behind.clone().next_back()) {
-        run.outcome.ahead = Some(Ahead { hours: behind.count() as u64, first: *first, last: *last });
+/// The last hour to close, by shard.
+pub(super) struct Ends {
+    /// In a root without a worker, of every shard; none while there is nothing to close.
+    all: Option<Hour>,
+    /// In a root with a worker, of each shard.
+    each: BTreeMap<Shard, Option<Hour>>,
+}
+
+impl Ends {
+    /// The last hour of a shard to close, none while there is nothing to close.
+    pub fn of(&self, shard: Shard) -> Option<Hour> {
+        self.each.get(&shard).copied().unwrap_or(self.all)
     }
-    run.outcome.closed_through = end;
-    end
+}
+
+/// Refuses a `--to` that would close hours of a worker's root before time has come to them: every live event
+/// of them would be late, and after the horizon too late.
+pub(super) fn check_to(run: &Run) -> Result<()> {
+    let now = run.ports.shared.clock.now().hour();
+    match run.options.to {
+        Some(to) if to > now && run.shards.has_worker() => Err(WorkerError::Configuration(format!(
+            "--to {to} lies in the future, and this root has a worker, whose events of these hours are still \
+             to come; name an hour up to {now}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where every shard ends; notes what lies behind that.
+pub(super) fn ends(run: &mut Run) -> Ends {
+    let now = run.ports.shared.clock.now().hour();
+    let ends = match run.shards.has_worker() {
+        true => ends_with_a_worker(run, now),
+        false => Ends { all: end_without_a_worker(run, now), each: BTreeMap::new() },
+    };
+    let behind = run.shards.iter().flat_map(|(shard, owned)| {
+        let end = ends.of(*shard);
+        owned.archive.hours().filter(move |hour| end.is_none_or(|end| *hour > end))
+    });
+    let behind: BTreeSet<Hour> = behind.collect();
+    if let (Some(first), Some(last)) = (behind.first(), behind.last()) {
+        let worker_closes = run.shards.has_worker();
+        let hours = behind.len() as u64;
+        run.outcome.ahead = Some(Ahead { hours, first: *first, last: *last, worker_closes });
+    }
+    run.outcome.closed_through = run.shards.iter().filter_map(|(shard, _)| ends.of(*shard)).max();
+    ends
+}
+
+fn end_without_a_worker(run: &Run, now: Hour) -> Option<Hour> {
+    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
+    let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
+    run.options.to.or_else(|| last_in_reach(&hours, now)).max(closed)
+}
+
+fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
+    let end = |owned: &OwnedShard| {
+        let last = owned.archive.hours().take_while(|hour| *hour <= now).last();
+        let wanted = run.options.to.or(if owned.has_worker() { None } else { last });
+        wanted.max(owned.draft.closed_through)
+    };
+    Ends { all: None, each: run.shards.iter().map(|(shard, owned)| (*shard, end(owned))).collect() }
 }
 
 /// The last of these hours with events that is not cut off by a wrong clock.
@@ -48,15 +103,18 @@ fn last_in_reach(hours: &BTreeSet<Hour>, now: Hour) -> Option<Hour> {
 
 /// Lists the rules of every shard, and marks the hours that are to be folded again though no event has
 /// changed.
-pub(super) async fn prepare(run: &mut Run, end: Hour) -> Result<()> {
+pub(super) async fn prepare(run: &mut Run, ends: &Ends) -> Result<()> {
     let options = &run.options;
-    let has_events = |owned: &OwnedShard| owned.archive.hours().next().is_some();
-    let unlisted = run.shards.iter().any(|(_, owned)| owned.draft.rules.is_empty() && has_events(owned));
+    let folds =
+        |shard: Shard, owned: &OwnedShard| ends.of(shard).is_some() && owned.archive.hours().next().is_some();
+    let is_unlisted =
+        |(shard, owned): (&Shard, &OwnedShard)| owned.draft.rules.is_empty() && folds(*shard, owned);
+    let unlisted = run.shards.iter().any(is_unlisted);
     if options.rewrite_rules || unlisted {
         run.shards.rules.store(&*run.ports.shared.store, &options.rules).await?;
     }
-    for (_, owned) in run.shards.iter_mut() {
-        let Some(first) = owned.archive.hours().next() else { continue };
+    for (shard, owned) in run.shards.iter_mut() {
+        let (Some(first), Some(end)) = (owned.archive.hours().next(), ends.of(*shard)) else { continue };
         let draft = &mut owned.draft;
         let closed = draft.closed_through.map(|closed| (first, closed));
         if draft.rules.is_empty() {
@@ -76,8 +134,17 @@ pub(super) async fn prepare(run: &mut Run, end: Hour) -> Result<()> {
     Ok(())
 }
 
+/// Hours of a shard to fold.
+pub(super) struct Segment {
+    /// Where folding stands.
+    pub cursor: Recompute,
+    /// The last hour, inclusive.
+    pub end: Hour,
+}
+
 /// Where to fold a shard next, none when it is done.
-pub(super) async fn next_segment(run: &mut Run, shard: Shard, end: Hour) -> Result<Option<Recompute>> {
+pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Result<Option<Segment>> {
+    let Some(end) = ends.of(shard) else { return Ok(None) };
     let owned = run.shards.get_mut(shard)?;
     let draft = &owned.draft;
     let Some(first) = owned.archive.hours().next() else { return Ok(None) };
@@ -87,11 +154,13 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, end: Hour) -> Resu
         return Ok(None);
     }
     let store = &*run.ports.shared.store;
-    Recompute::begin(store, draft, &mut owned.archive, start).await.map(Some)
+    let cursor = Recompute::begin(store, draft, &mut owned.archive, start).await?;
+    Ok(Some(Segment { cursor, end }))
 }
 
 /// Hours between a cursor and the end; more than allowed are taken for a wrong clock.
-pub(super) fn hours_left(run: &Run, shard: Shard, cursor: &Recompute, end: Hour) -> Result<i64> {
+pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
+    let Segment { cursor, end } = segment;
     let hours = end.0 - cursor.next.0 + 1;
     if hours > run.options.hours_max {
         let (next, most) = (cursor.next, run.options.hours_max);

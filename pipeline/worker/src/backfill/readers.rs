@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::names::Shard;
 use crate::ports::{Archive, DeadLetter, Input, InputFile, Origin, Position, Rejected, StoreError};
 use crate::root::Root;
+use crate::shard::clock_limit::ClockLimit;
 
 /// Events in one message of the queue.
 const BATCH_EVENTS: usize = 1_024;
@@ -56,6 +57,9 @@ pub(super) struct Reading {
     /// Rules that say an organization's currency, by shard; `default_rules` for the rest.
     pub rules: BTreeMap<Shard, Arc<Rules>>,
     pub default_rules: Arc<Rules>,
+    /// How late an event may be, in a root that a worker has owned: a worker has rejected what lies further
+    /// ahead, and a copy of its topic must not bring that back.
+    pub clock_limit: Option<ClockLimit>,
 }
 
 /// Starts `threads` readers over all files.
@@ -148,12 +152,14 @@ impl Taker<'_> {
         }
     }
 
-    /// What needs configuration: an organization's prices are in its own currency.
+    /// What needs configuration or the clock: an organization's prices are in its own currency, and in a root
+    /// with a worker no event lies in the future.
     fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
         let EventRecord { event, body } = record;
         let shard = self.reading.root.shard_of(&event.organization_id);
         let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
-        match rules.check_currency(&event) {
+        let in_time = || self.reading.clock_limit.map_or(Ok(()), |limit| limit.check(event.event_time));
+        match rules.check_currency(&event).and_then(|()| in_time()) {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
             Ok(()) => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
         }

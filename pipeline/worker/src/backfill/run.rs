@@ -11,13 +11,13 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinHandle;
 
+use super::Run;
 use super::outcome::Totals;
-use super::{Run, plan};
+use super::plan::{self, Ends, Segment};
 use crate::error::Result;
 use crate::names::Shard;
 use crate::objects::{self, CONCURRENCY};
 use crate::shard::converge::converged;
-use crate::shard::cursor::Recompute;
 use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::window::{HourEvents, WindowLimits, WindowReader, memory_for_events};
@@ -37,6 +37,8 @@ struct ShardWindow {
     /// First and last hour of the window, both inclusive.
     range: (Hour, Hour),
     emit_from: Hour,
+    /// Where the shard ends.
+    end: Hour,
     hours: BTreeMap<Hour, Vec<OrganizationHour>>,
     /// Whether the shard goes on right behind it.
     continues: bool,
@@ -53,10 +55,10 @@ struct StoredWindow {
 
 type Writing = JoinHandle<Result<Vec<StoredWindow>>>;
 
-/// Folds every shard through `end`.
-pub(super) async fn fold_all(run: &mut Run, end: Hour) -> Result<()> {
+/// Folds every shard to its end.
+pub(super) async fn fold_all(run: &mut Run, ends: &Ends) -> Result<()> {
     let mut unplanned: BTreeSet<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
-    let mut cursors: BTreeMap<Shard, Recompute> = BTreeMap::new();
+    let mut segments: BTreeMap<Shard, Segment> = BTreeMap::new();
     let mut writing: Option<Writing> = None;
     let mut progress = Hours::default();
     let mut hours = run.options.rows_in_flight.clamp(1, WINDOW_HOURS_FIRST).cast_signed();
@@ -64,22 +66,22 @@ pub(super) async fn fold_all(run: &mut Run, end: Hour) -> Result<()> {
         if !unplanned.is_empty() {
             settle(run, &mut writing).await?;
             for shard in std::mem::take(&mut unplanned) {
-                if let Some(cursor) = plan::next_segment(run, shard, end).await? {
-                    progress.all += plan::hours_left(run, shard, &cursor, end)?;
-                    cursors.insert(shard, cursor);
+                if let Some(segment) = plan::next_segment(run, shard, ends).await? {
+                    progress.all += plan::hours_left(run, shard, &segment)?;
+                    segments.insert(shard, segment);
                 }
             }
         }
-        if cursors.is_empty() {
+        if segments.is_empty() {
             return Ok(());
         }
-        let mut windows = fold_windows(run, &mut cursors, hours, end).await?;
-        stop_early(run, &mut windows, &mut cursors, &mut unplanned, end)?;
+        let mut windows = fold_windows(run, &mut segments, hours).await?;
+        stop_early(run, &mut windows, &mut segments, &mut unplanned)?;
         settle(run, &mut writing).await?;
         progress.report(run, &windows);
         hours = next_hours(run, &windows);
         let due = run.checkpointed.elapsed() >= run.options.checkpoint_every;
-        let started = start_writing(run, windows, end, due).await?;
+        let started = start_writing(run, windows, due).await?;
         if due {
             apply(run, join(started).await?)?;
             let now = run.checkpointed_by();
@@ -129,17 +131,16 @@ fn next_hours(run: &Run, windows: &[ShardWindow]) -> i64 {
     )
 }
 
-/// Folds the next window of every cursor, and moves it on.
+/// Folds the next window of every segment, and moves its cursor on.
 async fn fold_windows(
     run: &mut Run,
-    cursors: &mut BTreeMap<Shard, Recompute>,
+    segments: &mut BTreeMap<Shard, Segment>,
     hours: i64,
-    end: Hour,
 ) -> Result<Vec<ShardWindow>> {
-    let limits = limits(run, cursors.len());
+    let limits = limits(run, segments.len());
     let (mut windows, mut ranges) = (BTreeMap::new(), BTreeMap::new());
-    for (shard, cursor) in cursors.iter_mut() {
-        let range = (cursor.next, end.min(Hour(cursor.next.0 + hours - 1)));
+    for (shard, Segment { cursor, end }) in segments.iter_mut() {
+        let range = (cursor.next, Hour(cursor.next.0 + hours - 1).min(*end));
         let states = std::mem::take(&mut cursor.states);
         let (rules, owned) = run.shards.with_rules(*shard)?;
         let reader = WindowReader { store: &*run.ports.shared.store, rules, limits };
@@ -153,10 +154,11 @@ async fn fold_windows(
     let folded = fold::fold_aside(&run.ports.shared.archive, windows).await?;
     let mut result = Vec::new();
     for (shard, folded) in folded {
-        let (Some(cursor), Some(range)) = (cursors.get_mut(&shard), ranges.get(&shard)) else { continue };
+        let (Some(segment), Some(range)) = (segments.get_mut(&shard), ranges.get(&shard)) else { continue };
+        let Segment { cursor, end } = segment;
         cursor.states = folded.states;
         let (range, emit_from, hours) = (*range, cursor.emit_from, folded.hours);
-        result.push(ShardWindow { shard, range, emit_from, hours, continues: true });
+        result.push(ShardWindow { shard, range, emit_from, end: *end, hours, continues: true });
     }
     Ok(result)
 }
@@ -165,9 +167,8 @@ async fn fold_windows(
 fn stop_early(
     run: &Run,
     windows: &mut [ShardWindow],
-    cursors: &mut BTreeMap<Shard, Recompute>,
+    segments: &mut BTreeMap<Shard, Segment>,
     unplanned: &mut BTreeSet<Shard>,
-    end: Hour,
 ) -> Result<()> {
     for window in windows {
         let shard = window.shard;
@@ -176,9 +177,9 @@ fn stop_early(
             window.hours.split_off(&stop.next());
             window.range.1 = stop;
         }
-        if stop.is_some() || window.range.1 >= end {
+        if stop.is_some() || window.range.1 >= window.end {
             window.continues = false;
-            cursors.remove(&shard);
+            segments.remove(&shard);
             unplanned.insert(shard);
         }
     }
@@ -187,17 +188,12 @@ fn stop_early(
 
 /// Starts encoding and storing windows. `checkpoint` says that one is due after them, which needs the last
 /// state.
-async fn start_writing(
-    run: &mut Run,
-    windows: Vec<ShardWindow>,
-    end: Hour,
-    checkpoint: bool,
-) -> Result<Writing> {
+async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: bool) -> Result<Writing> {
     let mut stored = BTreeMap::new();
     let mut jobs = Vec::new();
     let now = run.ports.shared.clock.now();
     for window in windows {
-        let ShardWindow { shard, range, emit_from, hours, continues } = window;
+        let ShardWindow { shard, range, emit_from, end, hours, continues } = window;
         stored.insert(shard, StoredWindow { shard, range, emit_from, continues, hours: Vec::new() });
         let namer = run.shards.namer(shard)?;
         for (hour, organizations) in hours.into_iter().filter(|(hour, _)| *hour >= emit_from) {

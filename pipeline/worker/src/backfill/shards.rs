@@ -31,6 +31,11 @@ pub(super) struct OwnedShard {
 }
 
 impl OwnedShard {
+    /// Whether a worker has ever owned it.
+    pub fn has_worker(&self) -> bool {
+        self.draft.owners.iter().any(|owner| owner.kind == OwnerKind::Worker)
+    }
+
     /// Whether an archive file was there before this run.
     pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
         file.object_id.seq <= self.claim_seq
@@ -110,6 +115,11 @@ impl OwnedShards {
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
         self.shards.insert(shard, OwnedShard { draft, archive: ArchiveIndex::empty(), decided, claim_seq });
         Ok(())
+    }
+
+    /// Whether a worker has ever owned any of them.
+    pub fn has_worker(&self) -> bool {
+        self.shards.values().any(OwnedShard::has_worker)
     }
 
     /// Commits made to tables so far.

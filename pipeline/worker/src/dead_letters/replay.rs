@@ -14,7 +14,6 @@ use super::judge::{Currencies, Judge, Verdict, decode_file_letter};
 use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
 use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
-use crate::checkpoint::OwnerKind;
 use crate::error::WorkerError;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
@@ -169,10 +168,10 @@ impl Replay<'_> {
             let read = letters.read(store, &*self.ports.shared.archive, file).await?;
             self.take(&judge, file, read, &mut waiting, done).await?;
             if waiting.bytes >= FOLD_BYTES {
-                self.fold(letters, std::mem::take(&mut waiting), done).await?;
+                self.fold(std::mem::take(&mut waiting), done).await?;
             }
         }
-        self.fold(letters, waiting, done).await
+        self.fold(waiting, done).await
     }
 
     /// Judges the letters of a file, sends back what goes to topics, and lays aside what is to be folded.
@@ -237,28 +236,14 @@ impl Replay<'_> {
         Err(RegistryError("schemas are forgotten as soon as they are fetched".to_owned()))
     }
 
-    async fn fold(
-        &self,
-        letters: &DeadLetters,
-        waiting: Waiting,
-        done: &mut Replayed,
-    ) -> Result<(), ReplayError> {
+    async fn fold(&self, waiting: Waiting, done: &mut Replayed) -> Result<(), ReplayError> {
         if waiting.files.is_empty() {
             return Ok(());
         }
         let events: u64 = waiting.places.iter().map(|(_, places)| places.len() as u64).sum();
         let ports =
             BackfillPorts { input: Arc::new(InMemoryFiles { files: waiting.files }), ..self.ports.clone() };
-        let mut options = self.options.backfill.clone();
-        let checkpoints = || letters.checkpoints.values();
-        let worked = |checkpoint: &crate::checkpoint::Checkpoint| {
-            checkpoint.owners.iter().any(|owner| owner.kind == OwnerKind::Worker)
-        };
-        if checkpoints().any(worked) {
-            // Hours that workers have left open are theirs to close.
-            options.to = checkpoints().filter_map(|checkpoint| checkpoint.closed_through).max();
-        }
-        let outcome = backfill::run(ports, options).await?;
+        let outcome = backfill::run(ports, self.options.backfill.clone()).await?;
         let folded = done.folded.get_or_insert_default();
         folded.events += events;
         folded.new += outcome.events_new;

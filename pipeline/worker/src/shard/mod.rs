@@ -2,9 +2,11 @@
 //!
 //! Read in this order: [`archive`] (which files hold an hour), `cursor` (where a recomputation starts),
 //! `window` (how many hours are read at a time), [`fold`], `converge` (where a recomputation may end),
-//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]), `dead_letters`.
+//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]),
+//! `dead_letters`, `clock_limit`.
 
 pub mod archive;
+pub(crate) mod clock_limit;
 pub(crate) mod converge;
 pub(crate) mod cursor;
 pub(crate) mod dead_letters;

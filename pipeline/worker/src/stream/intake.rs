@@ -5,6 +5,8 @@
 //! never from the clock, with one exception: the first hour of a shard must not lie so far back that closing
 //! all hours since would never end.
 
+use std::time::Duration;
+
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
@@ -14,6 +16,7 @@ use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
 use crate::ports::{DeadLetter, Origin, Rejected};
 use crate::root::Root;
+use crate::shard::clock_limit::ClockLimit;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
 
@@ -35,8 +38,8 @@ pub(super) struct Intake<'a> {
     /// The rules that say an organization's currency.
     pub rules: &'a Rules,
     pub now: Timestamp,
-    /// How far an event may lie in the future, in microseconds.
-    pub max_clock_skew: i64,
+    /// How far an event may lie in the future.
+    pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard that has closed none may begin.
     pub hours_max: i64,
 }
@@ -104,13 +107,7 @@ impl Intake<'_> {
             return Err(Reject::new(Reason::KeyMismatch, sentence));
         }
         self.rules.check_currency(&record.event)?;
-        let ahead = record.event.event_time.0.saturating_sub(self.now.0);
-        if ahead > self.max_clock_skew {
-            let sentence =
-                format!("event_time lies {} s in the future; mend the producer's clock", ahead / 1_000_000);
-            return Err(Reject::new(Reason::InTheFuture, sentence));
-        }
-        Ok(())
+        ClockLimit { now: self.now, max_clock_skew: self.max_clock_skew }.check(record.event.event_time)
     }
 
     fn accept(&self, shard: &mut LiveShard, message: &Message, record: EventRecord, counts: &mut Counts) {

@@ -249,7 +249,7 @@ impl<S: Source> Worker<S> {
             decoder: &*self.ports.decoder,
             rules: listed.as_deref().unwrap_or(&self.options.rules),
             now: self.ports.shared.clock.now(),
-            max_clock_skew: micros(self.options.max_clock_skew),
+            max_clock_skew: self.options.max_clock_skew,
             hours_max: self.options.hours_max,
         };
         Ok(intake.take(live, message, &mut self.ports.status.lock().counts))

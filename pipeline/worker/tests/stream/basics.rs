@@ -1,11 +1,15 @@
-//! One worker that nothing happens to.
+//! One worker that nothing happens to, and backfills of foreign events into its root.
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::Faults;
+use prorata_worker::backfill::BackfillOptions;
+use prorata_worker::names::TableFile;
 
 use crate::harness::*;
+use crate::sim::foreign;
 use crate::world::{What, World};
 
 /// Asserts that the lake is what a plain fold of these events through the trace's end gives.
@@ -98,4 +102,88 @@ async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_hol
     let waiting =
         world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
     assert_eq!(waiting, 0);
+}
+
+/// A root that a worker has read the trace into, and has left by a clean stop.
+async fn read() -> World {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    world
+}
+
+fn options(owner: &str, world: &World) -> BackfillOptions {
+    let mut options = BackfillOptions::new(owner.into());
+    options.shards = Some(world.shards);
+    options.readers = 1;
+    options
+}
+
+/// Hours in the tables that the wall clock has not reached.
+fn published_ahead(world: &World) -> usize {
+    let now = world.now().hour();
+    let files = world.lake.files();
+    let hours = files.get(&Table::Hours).into_iter().flatten().filter_map(|path| TableFile::parse(path));
+    hours.filter(|file| file.hour > now).count()
+}
+
+#[tokio::test]
+async fn one_foreign_event_with_a_clock_ahead_does_not_keep_live_events_from_counting() {
+    let world = read().await;
+    let closed: Vec<Option<Hour>> =
+        world.audit.latest().values().map(|latest| latest.closed_through).collect();
+    // One record of a producer whose clock is 60 days ahead, in a file that is folded into the worker's root.
+    let future = [pod("acme", 60 * 24 * 60, "clock", 1)];
+    let outcome =
+        foreign::run(&world, &future, Faults::default(), options("backfill", &world)).await.unwrap();
+    assert_eq!(outcome.dead_letters.get(&Reason::InTheFuture), Some(&1));
+    let after: Vec<Option<Hour>> =
+        world.audit.latest().values().map(|latest| latest.closed_through).collect();
+    assert_eq!(after, closed, "a backfill closes hours that are the worker's to close");
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    world.set_minutes(8 * 60);
+    world.produce(&[pod("acme", 475, "live", 1), pod("hooli", 476, "live", 1), node("gamma", 477, 3)]);
+    member.settle(&world).await.unwrap();
+    let letters = world.letters.letters();
+    assert!(letters.is_empty(), "live events are dead letters: {letters:?}");
+    assert_eq!(published_ahead(&world), 0);
+}
+
+#[tokio::test]
+async fn foreign_events_of_hours_that_a_worker_has_left_open_are_its_to_close() {
+    let world = read().await;
+    let open = [pod("acme", 6 * 60 + 1, "open", 1)];
+    let outcome = foreign::run(&world, &open, Faults::default(), options("backfill", &world)).await.unwrap();
+    assert_eq!(outcome.events_new, 1);
+    assert!(outcome.ahead.is_some_and(|ahead| ahead.worker_closes && ahead.last == Hour(START + 6)));
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    world.set_minutes(9 * 60);
+    let live =
+        [pod("acme", 8 * 60 + 30, "live", 1), node("hooli", 8 * 60 + 31, 3), node("gamma", 8 * 60 + 31, 3)];
+    world.produce(&live);
+    member.settle(&world).await.unwrap();
+    let all = [trace(), open.to_vec(), live.to_vec()].concat();
+    let latest = world.audit.latest();
+    let shard = world.shard_of("acme");
+    let closed = latest[&shard].closed_through.unwrap();
+    assert!(closed >= Hour(START + 6), "{closed}");
+    let content = expected(&all, closed, shard_of, rules);
+    let of_shard = |content: Content| -> Content {
+        content.into_iter().filter(|((_, hour, of), _)| *of == shard && *hour <= closed).collect()
+    };
+    assert!(of_shard(world.lake.content()) == of_shard(content), "the worker closes it without the event");
+}
+
+#[tokio::test]
+async fn an_end_in_the_future_is_refused_in_a_workers_root() {
+    let world = read().await;
+    let mut options = options("backfill", &world);
+    options.to = Some(Hour(world.now().hour().0 + 1));
+    let error = foreign::run(&world, &trace(), Faults::default(), options).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("lies in the future"), "{error}");
 }

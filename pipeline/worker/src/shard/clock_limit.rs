@@ -1,0 +1,29 @@
+//! How far ahead of the wall clock an event may lie. A worker judges it for messages, a backfill for foreign
+//! files, each once.
+
+use std::time::Duration;
+
+use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::time::Timestamp;
+
+/// The latest event time that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockLimit {
+    /// The wall clock.
+    pub now: Timestamp,
+    /// How far an event may lie behind that.
+    pub max_clock_skew: Duration,
+}
+
+impl ClockLimit {
+    /// Rejects an event that lies too far in the future: it would drag the watermark, or close hours early.
+    pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
+        let ahead = event_time.0.saturating_sub(self.now.0);
+        if ahead <= i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX) {
+            return Ok(());
+        }
+        let message =
+            format!("event_time lies {} s in the future; mend the producer's clock", ahead / 1_000_000);
+        Err(Reject::new(Reason::InTheFuture, message))
+    }
+}
