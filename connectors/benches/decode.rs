@@ -3,18 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 
-#[path = "../../schemas/tests/support/mod.rs"]
-mod support;
-
 use apache_avro::Schema;
 use apache_avro::reader::datum::GenericDatumReader;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use prorata_connectors::archive::{read_events, write_events};
 use prorata_connectors::avro::Decoder;
+use prorata_samples::typical::typical;
 use prorata_schemas::avsc;
 use prorata_schemas::body::{decode, encode};
-use prorata_schemas::event::{Event, EventKind};
+use prorata_schemas::event::EventKind;
 
 const KINDS: [EventKind; 3] = [EventKind::PodStarted, EventKind::PodUsage, EventKind::NodeStarted];
 
@@ -22,16 +20,11 @@ fn main() {
     divan::main();
 }
 
-/// A usual event of a kind: that of the archives, not of the property tests.
-fn event(kind: EventKind) -> Event {
-    support::usual(kind)
-}
-
 /// Our newest schema: typed event and canonical body.
 #[divan::bench(args = KINDS)]
 fn decoder(bencher: Bencher<'_, '_>, kind: EventKind) {
     let decoder = Decoder::compile(avsc(kind)).unwrap();
-    let body = encode(&event(kind));
+    let body = encode(&typical(kind));
     bencher.bench(|| decoder.decode(black_box(&body)).unwrap());
 }
 
@@ -41,14 +34,14 @@ fn decoder_of_another_version(bencher: Bencher<'_, '_>, kind: EventKind) {
     let text = avsc(kind);
     let other = text.replacen("\"fields\": [", "\"fields\": [{\"name\": \"extra\", \"type\": \"int\"},", 1);
     let decoder = Decoder::compile(&other).unwrap();
-    let body = [&[0][..], &encode(&event(kind))].concat();
+    let body = [&[0][..], &encode(&typical(kind))].concat();
     bencher.bench(|| decoder.decode(black_box(&body)).unwrap());
 }
 
 /// The typed event alone.
 #[divan::bench(args = KINDS)]
 fn body(bencher: Bencher<'_, '_>, kind: EventKind) {
-    let body = encode(&event(kind));
+    let body = encode(&typical(kind));
     bencher.bench(|| decode(kind, black_box(&body)).unwrap());
 }
 
@@ -57,14 +50,14 @@ fn body(bencher: Bencher<'_, '_>, kind: EventKind) {
 fn apache_avro(bencher: Bencher<'_, '_>, kind: EventKind) {
     let schema = Schema::parse_str(avsc(kind)).unwrap();
     let reader = GenericDatumReader::builder(&schema).build().unwrap();
-    let body = encode(&event(kind));
+    let body = encode(&typical(kind));
     bencher.bench(|| reader.read_value(&mut black_box(&body[..])).unwrap());
 }
 
 /// Ten thousand events out of an archive file.
 #[divan::bench]
 fn archive_file(bencher: Bencher<'_, '_>) {
-    let bodies: Vec<_> = KINDS.map(|kind| (kind, encode(&event(kind)))).to_vec();
+    let bodies: Vec<_> = KINDS.map(|kind| (kind, encode(&typical(kind)))).to_vec();
     let records: Vec<_> =
         (0..10_000).map(|index| &bodies[index % 3]).map(|(kind, body)| (*kind, &body[..])).collect();
     let file = write_events(&records).unwrap();

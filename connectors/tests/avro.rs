@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-#[path = "../../schemas/tests/support/mod.rs"]
-mod support;
-
 use std::time::Instant;
 
 use apache_avro::Schema;
@@ -15,6 +12,8 @@ use apache_avro::writer::datum::GenericDatumWriter;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use prorata_connectors::avro::{Decoder, SCHEMA_BYTES_MAX, SingleObjects, encode_single_object, fingerprint};
+use prorata_samples::arbitrary::{event, samples};
+use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::body::wire::{put_bytes, put_long};
@@ -22,8 +21,6 @@ use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
 use serde_json::{Value as Json, json};
-
-use support::{dice, event, mutate, samples};
 
 /// Another version of a schema, and the value that its writer would send.
 struct Version {

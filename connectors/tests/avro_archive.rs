@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../schemas/tests/support/mod.rs"]
-mod support;
-
 use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value;
 use apache_avro::{Codec, DeflateSettings, Reader, Schema, Writer, ZstandardSettings};
@@ -13,14 +10,14 @@ use prorata_connectors::archive::{
     BLOCK_BYTES_MAX, DEAD_LETTER_SCHEMA, FileError, Position, Rejected, archive_schema, read_dead_letters,
     read_events, write_dead_letters, write_events,
 };
+use prorata_samples::arbitrary::{records, samples};
+use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin};
-
-use support::{dice, mutate, samples};
 
 type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
 
@@ -40,10 +37,6 @@ fn sorted(told: &Told) -> (Vec<EventRecord>, Vec<Reason>) {
 fn archive(events: &[EventRecord]) -> Vec<u8> {
     let records: Vec<_> = events.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
     write_events(&records).unwrap()
-}
-
-fn records() -> Vec<EventRecord> {
-    samples().into_iter().map(EventRecord::new).collect()
 }
 
 /// Distinct pods that stop.

@@ -2,17 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../schemas/tests/support/mod.rs"]
-mod support;
-
 use prorata_connectors::archive::{FileError, archive_schema, read_events, write_events};
+use prorata_samples::arbitrary;
 use prorata_schemas::body::wire::put_bytes;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::event::EventKind;
 use sha2::{Digest, Sha256};
 
 /// An archive of one event of each kind.
 fn archive() -> Vec<u8> {
-    let events: Vec<EventRecord> = support::samples().into_iter().map(EventRecord::new).collect();
+    let events = arbitrary::records();
     let records: Vec<(EventKind, &[u8])> =
         events.iter().map(|record| (record.event.payload.kind(), &record.body[..])).collect();
     write_events(&records).unwrap()

@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-mod support;
-
 use std::str::FromStr;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use prorata_samples::arbitrary::{TIME_LAST, event, samples};
+use prorata_samples::dice::{dice, mutate};
+use prorata_samples::layout::{layout_of, respell};
 use prorata_schemas::body::wire::{put_bytes, put_decimal, put_long};
 use prorata_schemas::body::{BODY_BYTES_MAX, decode, encode};
 use prorata_schemas::event::{Event, EventKind, Payload};
@@ -15,9 +16,6 @@ use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
-
-use support::layout::{layout_of, respell};
-use support::{dice, event, mutate, samples};
 
 fn sample(kind: EventKind) -> Event {
     samples().into_iter().find(|event| event.payload.kind() == kind).unwrap()
@@ -184,9 +182,7 @@ fn spans_intervals_fractions_and_priorities_are_judged_at_their_edges() {
 
 #[test]
 fn instants_lie_in_the_years_1970_to_9999() {
-    for (micros, valid) in
-        [(-1, false), (0, true), (support::TIME_LAST, true), (support::TIME_LAST + 1, false)]
-    {
+    for (micros, valid) in [(-1, false), (0, true), (TIME_LAST, true), (TIME_LAST + 1, false)] {
         let mut event = sample(EventKind::NodeStopped);
         event.event_time = Timestamp(micros);
         let result = decode(EventKind::NodeStopped, &encode(&event));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
+use prorata_samples::arbitrary;
 use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
@@ -14,17 +15,13 @@ use prorata_worker::source::MessageDecoder;
 use serde_json::json;
 
 use super::fake::{Fake, Reply, Request, registry};
-use super::{client, settings, support, written};
+use super::{client, settings, written};
 
 /// An id that is not registered at first.
 const UNKNOWN: u32 = 9_999;
 
 /// How long a registry that does not answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(3);
-
-fn events() -> Vec<EventRecord> {
-    support::samples().into_iter().map(EventRecord::new).collect()
-}
 
 struct Confluent;
 
@@ -110,7 +107,7 @@ impl MessagePlace for WithRegistry {
     }
 
     fn events(&self) -> Vec<EventRecord> {
-        events()
+        arbitrary::records()
     }
 }
 
@@ -166,7 +163,7 @@ impl MessagePlace for SingleObject {
     }
 
     fn events(&self) -> Vec<EventRecord> {
-        events()
+        arbitrary::records()
     }
 }
 

@@ -6,8 +6,6 @@ mod client;
 mod contract;
 mod fake;
 mod messages;
-#[path = "../../../schemas/tests/support/mod.rs"]
-mod support;
 mod written;
 
 use std::time::Duration;

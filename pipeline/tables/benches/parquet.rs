@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use divan::counter::ItemsCount;
+use prorata_samples::hour::{self, full_hour, pod};
 use prorata_schemas::rows::{HourTables, RowKind};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_tables::encode;
-
-#[path = "../tests/tables/samples.rs"]
-#[expect(dead_code, reason = "the table tests need the rest")]
-mod samples;
 
 fn main() {
     divan::main();
@@ -18,7 +15,7 @@ fn main() {
 
 /// An hour in which `pods` pods share nodes of eight.
 fn shared_nodes(pods: usize) -> HourTables {
-    let mut tables = samples::full_hour("acme", Hour(498_661));
+    let mut tables = full_hour("acme", Hour(498_661));
     let Some(share) =
         tables.cost_allocation.iter().find(|row| row.kind == RowKind::PodNode && row.node.is_some())
     else {
@@ -30,13 +27,9 @@ fn shared_nodes(pods: usize) -> HourTables {
             let mut row = share.clone();
             let uid = format!("9f1c2d3e-0000-4000-8000-{index:012}");
             let node = format!("i-{:017}", index / 8);
-            row.node = Some(Arc::new(samples::node(
-                &node,
-                &node,
-                prorata_schemas::event::CapacityType::OnDemand,
-                "8",
-            )));
-            row.pod = Some(Arc::new(samples::pod(&uid, Some(&node), None)));
+            row.node =
+                Some(Arc::new(hour::node(&node, &node, prorata_schemas::event::CapacityType::OnDemand, "8")));
+            row.pod = Some(Arc::new(pod(&uid, Some(&node), None)));
             row.pod_uid = Some(uid.into());
             row.resource_id = node.into();
             row

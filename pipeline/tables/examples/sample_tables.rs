@@ -7,21 +7,15 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
+use prorata_samples::hour::{empty_hour, full_hour};
 use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::Hour;
 use prorata_tables::encode;
 
-#[path = "../tests/tables/samples.rs"]
-mod samples;
-
 fn main() -> Result<(), Box<dyn Error>> {
     let lake = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_tables FOLDER")?);
     for hour in [Hour(498_685), Hour(498_686)] {
-        let tables = [
-            samples::full_hour("acme", hour),
-            samples::full_hour("bird", hour),
-            samples::empty_hour("calm", hour),
-        ];
+        let tables = [full_hour("acme", hour), full_hour("bird", hour), empty_hour("calm", hour)];
         let clocks = tables.each_ref().map(|tables| HourClock {
             late_events: 0,
             max_event_time_seen: tables.totals.max_event_time,

@@ -5,13 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_connectors::messages::{ConfluentMessages, Times};
 use prorata_connectors::registry::{Registry, Settings};
+use prorata_samples::arbitrary;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
 use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
 use prorata_worker::source::MessageDecoder;
 
 use super::proxy::{Proxy, Weather};
-use super::{registry, settings, support, written};
+use super::{registry, settings, written};
 
 /// An id that nobody registers.
 const UNKNOWN: u32 = i32::MAX as u32 - 7;
@@ -82,7 +83,7 @@ impl MessagePlace for Proxied {
     }
 
     fn events(&self) -> Vec<EventRecord> {
-        support::samples().into_iter().map(EventRecord::new).collect()
+        arbitrary::records()
     }
 }
 

@@ -10,8 +10,6 @@ mod contract;
 #[path = "../support/proxy.rs"]
 #[expect(dead_code, reason = "the stream worker's tests use the rest")]
 mod proxy;
-#[path = "../../../schemas/tests/support/mod.rs"]
-mod support;
 #[path = "../../../connectors/tests/registry/written.rs"]
 mod written;
 

@@ -6,7 +6,7 @@ use prorata_schemas::tables::Table;
 use prorata_tables::schema;
 
 use crate::read::{HOUR, assert_values, file, read, texts};
-use crate::samples::full_hour;
+use prorata_samples::hour::full_hour;
 
 /// The row of `cost_allocation` at an index of the full hour, as text.
 fn cost_row(index: usize) -> BTreeMap<String, String> {

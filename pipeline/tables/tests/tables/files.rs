@@ -10,7 +10,7 @@ use prorata_schemas::time::Timestamp;
 use prorata_tables::{EncodeError, encode, schema, stats_columns};
 
 use crate::read::{HOUR, assert_values, clock, file, read, texts};
-use crate::samples::{dec, empty_hour, full_hour};
+use prorata_samples::hour::{dec, empty_hour, full_hour};
 
 #[test]
 fn own_tables_hold_their_rows() {

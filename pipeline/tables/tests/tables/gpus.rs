@@ -8,7 +8,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 
 use crate::read::{HOUR, assert_values, file, read, texts};
-use crate::samples::pod;
+use prorata_samples::hour::pod;
 
 #[test]
 fn configured_gpu_resources_are_counted_alike_in_hours_and_in_sku_details() {

@@ -4,4 +4,3 @@ mod cost;
 mod files;
 mod gpus;
 mod read;
-mod samples;

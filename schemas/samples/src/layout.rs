@@ -2,14 +2,13 @@
 //! entries, pads integers and sign-extends decimals. Driven by the schemas themselves, so it also holds them
 //! against the reader.
 
-#![expect(clippy::panic, reason = "a schema of another form is a broken test")]
-
 use prorata_schemas::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::event::EventKind;
 use serde_json::Value as Json;
 
 /// The binary form of a type.
+#[expect(missing_docs, reason = "the names are Avro's")]
 pub enum Layout {
     Null,
     Boolean,

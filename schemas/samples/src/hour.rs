@@ -5,8 +5,6 @@
 //! above it; the rest is idle. Spot node `n2` is idle. Pool pod `d` has all of node `n3`. Pod `c` names a
 //! node that does not run.
 
-#![expect(clippy::unwrap_used, reason = "numbers written here are numbers")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,6 +21,7 @@ use prorata_schemas::rows::{
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
+/// A number as it is written.
 pub fn dec(text: &str) -> Decimal12 {
     text.parse().unwrap()
 }
@@ -38,6 +37,7 @@ fn quantities(vcpu: u128, gib: u128, gpus: u128) -> Quantities {
     all
 }
 
+/// A node of this price per hour; `n3` is the pool's.
 pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> NodeStarted {
     NodeStarted {
         cluster_id: "prod".into(),
@@ -57,6 +57,7 @@ pub fn node(id: &str, name: &str, capacity_type: CapacityType, price: &str) -> N
     }
 }
 
+/// A pod on this node or in this pool.
 pub fn pod(uid: &str, node_id: Option<&str>, pool_id: Option<&str>) -> PodStarted {
     PodStarted {
         cluster_id: "prod".into(),

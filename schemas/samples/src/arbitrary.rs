@@ -1,9 +1,4 @@
-//! Arbitrary valid events, for the property tests of every crate that reads or writes them.
-
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(dead_code, reason = "each test binary uses its part")]
-
-pub mod layout;
+//! Arbitrary valid events, for property tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,8 +10,8 @@ use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
-    Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet,
+    QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::money::{DecimalError, Ratio};
 use prorata_schemas::quantity::Quantity;
@@ -30,10 +25,12 @@ pub fn key<K: From<String> + Debug>() -> impl Strategy<Value = K> {
     prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "\\PC{1,6}"].prop_map(K::from)
 }
 
+/// Any text, often one that a cluster would send.
 pub fn text() -> impl Strategy<Value = Text> {
     prop_oneof![4 => "[a-z0-9./-]{0,16}", 1 => "\\PC{0,6}"].prop_map(Text::from)
 }
 
+/// An instant up to the year 9999, mostly one of these years.
 pub fn time() -> impl Strategy<Value = Timestamp> {
     prop_oneof![
         8 => 1_700_000_000_000_000..1_800_000_000_000_000i64,
@@ -56,6 +53,7 @@ pub fn decimal<D: FromStr<Err = DecimalError> + Debug>() -> impl Strategy<Value 
     .prop_map(|atoms| Decimal12::from_atoms(atoms).to_string().parse().unwrap())
 }
 
+/// Amounts by resource name, in any notation.
 pub fn quantities() -> impl Strategy<Value = Quantities> {
     let name = prop_oneof![
         Just("cpu".to_owned()),
@@ -330,107 +328,7 @@ pub fn samples() -> Vec<Event> {
     EventKind::ALL.into_iter().map(&mut sample).collect()
 }
 
-/// A die of a small seeded generator (SplitMix64): numbers below its argument.
-pub fn dice(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |sides| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % sides as u64).unwrap()
-    }
-}
-
-/// Damages `bytes` once or a few times: flips, cuts, insertions, repetitions, hostile numbers.
-pub fn mutate(bytes: &mut Vec<u8>, dice: &mut impl FnMut(usize) -> usize) {
-    for _ in 0..=dice(3) {
-        let at = dice(bytes.len() + 1);
-        match dice(7) {
-            0 | 1 if at < bytes.len() => bytes[at] ^= 1 << dice(8),
-            2 => bytes.truncate(at),
-            3 => bytes.insert(at, dice(256) as u8),
-            4 if at < bytes.len() => drop(bytes.remove(at)),
-            5 => {
-                let hostile: [&[u8]; 4] = [
-                    &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
-                    &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
-                    &[0xfe, 0xff, 0xff, 0xff, 0x0f],
-                    &[0x80],
-                ];
-                bytes.splice(at..at, hostile[dice(4)].iter().copied());
-            }
-            _ => {
-                let end = at + dice(bytes.len() - at + 1);
-                let piece = bytes[at..end].to_vec();
-                bytes.splice(at..at, piece);
-            }
-        }
-    }
-}
-
-/// An event of `kind` as clusters send them: names, labels and quantities of usual length.
-pub fn usual(kind: EventKind) -> Event {
-    fn text<T: for<'a> From<&'a str>>(text: &str) -> T {
-        text.into()
-    }
-    let quantities = |pairs: &[(&str, &str)]| {
-        pairs
-            .iter()
-            .map(|(name, amount)| (text(name), Quantity::parse(name, amount).unwrap()))
-            .collect::<Quantities>()
-    };
-    let requests = quantities(&[("cpu", "12000m"), ("memory", "16384Mi"), ("nvidia.com/gpu", "1")]);
-    let mut event = samples().into_iter().find(|event| event.payload.kind() == kind).unwrap();
-    event.organization_id = text("acme-corporation");
-    event.event_time = Timestamp(1_763_643_600_000_000);
-    match &mut event.payload {
-        Payload::PodStarted(pod) => {
-            let label = |name: &str, value: &str| (text(name), text(value));
-            **pod = PodStarted {
-                cluster_id: text("acme-aws-use1"),
-                namespace: text("machine-learning"),
-                pod_name: text("trainer-7d4b9c6f5-x2x8k"),
-                pod_uid: text("28d1b987-c319-5800-81ab-ecc6976bfc42"),
-                created_at: event.event_time,
-                priority: 0,
-                node_id: Some(text("ip-10-0-12-34.ec2.internal")),
-                region: None,
-                zone: None,
-                pool_id: None,
-                qos: text("default"),
-                gpu_model: Some(text("A100")),
-                limits: requests.clone(),
-                requests,
-                workload_kind: Some(text("Deployment")),
-                workload_name: Some(text("trainer")),
-                labels: [
-                    label("app.kubernetes.io/name", "trainer"),
-                    label("app.kubernetes.io/part-of", "vision"),
-                    label("pod-template-hash", "7d4b9c6f5"),
-                    label("team", "perception"),
-                    label("cost-center", "4711"),
-                ]
-                .into(),
-                eviction_protected_until: None,
-            };
-        }
-        Payload::PodUsage(usage) => {
-            usage.pod_uid = text("28d1b987-c319-5800-81ab-ecc6976bfc42");
-            usage.interval_end = Timestamp(event.event_time.0 + 300_000_000);
-            (usage.cpu_millis, usage.memory_bytes, usage.gpu_millis) = (11_250, 15_032_385_536, 870);
-        }
-        Payload::NodeStarted(node) => {
-            node.cluster_id = text("acme-aws-use1");
-            node.node_id = text("ip-10-0-12-34.ec2.internal");
-            node.node_name = node.node_id.clone().into();
-            (node.provider, node.region, node.zone) =
-                (text("aws"), text("us-east-1"), Some(text("us-east-1b")));
-            (node.instance_type, node.instance_family) = (text("p4d.24xlarge"), text("p4d"));
-            node.capacity = quantities(&[("cpu", "96"), ("memory", "1152Gi"), ("nvidia.com/gpu", "8")]);
-            (node.gpu_model, node.pool_id) = (Some(text("A100")), None);
-            (node.hourly_cost, node.currency) = ("21.957642".parse().unwrap(), text("USD"));
-        }
-        _ => {}
-    }
-    event
+/// The same with their bodies.
+pub fn records() -> Vec<EventRecord> {
+    samples().into_iter().map(EventRecord::new).collect()
 }

@@ -1,0 +1,10 @@
+//! Events and rows for the tests of every crate that reads or writes them. Only tests, benchmarks and
+//! examples depend on it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+pub mod arbitrary;
+pub mod dice;
+pub mod hour;
+pub mod layout;
+pub mod typical;
