@@ -13,6 +13,7 @@ use std::time::Duration;
 use prorata_connectors::archive::write_dead_letters;
 use prorata_connectors::avro::encode_single_object;
 use prorata_connectors::store::Store;
+use prorata_samples::trace::pod;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
@@ -49,7 +50,7 @@ fn value(record: &EventRecord) -> Vec<u8> {
 }
 
 fn late() -> EventRecord {
-    pod(45, "late", "n")
+    pod("acme", 45, "late", 1)
 }
 
 /// A lake of the trace, and a worker that has put these letters in it.

@@ -7,4 +7,5 @@ pub mod arbitrary;
 pub mod dice;
 pub mod hour;
 pub mod layout;
+pub mod trace;
 pub mod typical;

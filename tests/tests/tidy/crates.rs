@@ -18,7 +18,11 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-engine", "pipeline/engine", &["prorata-schemas"]),
     ("prorata-tables", "pipeline/tables", &["prorata-schemas"]),
     ("prorata-worker", "pipeline/worker", &["prorata-schemas", "prorata-engine"]),
-    ("prorata-testkit", "pipeline/testkit", &["prorata-schemas", "prorata-worker"]),
+    (
+        "prorata-testkit",
+        "pipeline/testkit",
+        &["prorata-schemas", "prorata-samples", "prorata-engine", "prorata-worker"],
+    ),
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
     (

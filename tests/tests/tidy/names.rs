@@ -18,7 +18,11 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("pipeline/tables/src/", &["schemas/src/"]),
     ("pipeline/generate/src/", &["schemas/src/"]),
     ("pipeline/worker/src/", &["schemas/src/", "pipeline/engine/src/"]),
-    ("pipeline/testkit/src/", &["schemas/src/", "pipeline/worker/src/"]),
+    ("schemas/samples/src/", &["schemas/src/"]),
+    (
+        "pipeline/testkit/src/",
+        &["schemas/src/", "schemas/samples/src/", "pipeline/engine/src/", "pipeline/worker/src/"],
+    ),
     ("connectors/src/", &["schemas/src/", "pipeline/tables/src/", "pipeline/worker/src/"]),
     (
         "pipeline/cli/src/",

@@ -1,5 +1,7 @@
 //! Bad input: dead letters with file and position, exit code 3, and the rest of the input folded.
 
+use prorata_samples::trace::{node, pod, pod_on, pod_stop};
+
 use crate::harness::*;
 
 /// Runs a backfill that must end with dead letters, and returns its summary.
@@ -50,7 +52,7 @@ fn a_file_that_cannot_be_opened() {
 #[test]
 fn a_truncated_block() {
     let room = with_trace();
-    let bytes = avro(&[node(200, 3), pod(201, "x", "n"), pod_stop(202, "x")]);
+    let bytes = avro(&[node("acme", 200, 3), pod("acme", 201, "x", 1), pod_stop("acme", 202, "x")]);
     room.put("short.avro", &bytes[..bytes.len() - 30]);
     let summary = dead_lettered(&room);
     assert!(summary.contains("malformed 1."), "{summary}");
@@ -78,7 +80,7 @@ fn an_unknown_record() {
 #[test]
 fn a_negative_price() {
     let room = with_trace();
-    room.put_events("price.avro", &[node(60, 4), node(70, -3)]);
+    room.put_events("price.avro", &[node("acme", 60, 4), node("acme", 70, -3)]);
     let summary = dead_lettered(&room);
     assert!(summary.contains("invalid_field 1."), "{summary}");
     assert!(summary.contains("record 1: invalid_field: NodeStarted.hourly_cost"), "{summary}");
@@ -100,7 +102,7 @@ fn the_same_bad_input_again_leaves_one_copy_and_the_same_exit_code() {
 #[test]
 fn a_pod_on_an_unknown_node_is_accepted_and_counted() {
     let room = Room::new();
-    room.put_events("pod.avro", &[pod(0, "a", "nowhere"), pod_stop(90, "a")]);
+    room.put_events("pod.avro", &[pod_on("nowhere", "acme", 0, "a", 1), pod_stop("acme", 90, "a")]);
     let output = room.run("lake", &[]);
     assert_eq!(code(&output), 0, "{}", error(&output));
     let summary = text(&output);
@@ -112,7 +114,7 @@ fn a_pod_on_an_unknown_node_is_accepted_and_counted() {
 fn a_clock_years_ahead_waits_in_the_archive() {
     let room = with_trace();
     let years = 30 * 365 * 24 * 60;
-    room.put_events("ahead.avro", &[pod(years, "z", "n")]);
+    room.put_events("ahead.avro", &[pod("acme", years, "z", 1)]);
     let output = room.run("lake", &[]);
     assert_eq!(code(&output), 0, "{}", error(&output));
     let summary = text(&output);

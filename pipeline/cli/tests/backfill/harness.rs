@@ -5,20 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use prorata_connectors::archive::write_events;
-use prorata_schemas::Text;
-use prorata_schemas::event::{
-    CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, Quantities,
-};
-use prorata_schemas::money::UnitPrice;
-use prorata_schemas::quantity::Quantity;
+use prorata_samples::trace::{node, pod, pod_stop};
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 use prorata_worker::names::TableFile;
 use prorata_worker::ports::TableCommitter;
 use tempfile::TempDir;
-
-/// 2026-11-01T00.
-pub const START: i64 = 498_192;
 
 /// A folder with events and room for lakes.
 pub struct Room {
@@ -158,67 +151,7 @@ pub fn avro(events: &[EventRecord]) -> Vec<u8> {
     write_events(&bodies).unwrap()
 }
 
-fn event(minutes: i64, payload: Payload) -> EventRecord {
-    let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
-    EventRecord::new(Event { organization_id: "acme".into(), event_time, payload })
-}
-
-fn quantities(amounts: &[(&str, &str, u128)]) -> Quantities {
-    let quantity = |text: &str, amount| Quantity { text: text.into(), amount };
-    amounts.iter().map(|(name, text, amount)| (Text::from(*name), quantity(text, *amount))).collect()
-}
-
-pub fn node(minutes: i64, hourly_cost: i64) -> EventRecord {
-    let node = NodeStarted {
-        cluster_id: "c".into(),
-        node_id: "n".into(),
-        node_name: "n".into(),
-        provider: "aws".into(),
-        region: "r".into(),
-        zone: None,
-        instance_type: "m5.xlarge".into(),
-        instance_family: "m5".into(),
-        capacity_type: CapacityType::OnDemand,
-        capacity: quantities(&[("cpu", "4", 4_000), ("memory", "16Gi", 16 << 30)]),
-        gpu_model: None,
-        hourly_cost: UnitPrice::from_nanos(hourly_cost * 1_000_000_000),
-        currency: "USD".into(),
-        pool_id: None,
-    };
-    event(minutes, Payload::NodeStarted(node))
-}
-
-pub fn pod(minutes: i64, uid: &str, node: &str) -> EventRecord {
-    let pod = PodStarted {
-        cluster_id: "c".into(),
-        namespace: "team".into(),
-        pod_name: uid.into(),
-        pod_uid: uid.into(),
-        created_at: Hour(START).start(),
-        priority: 0,
-        node_id: Some(node.into()),
-        region: None,
-        zone: None,
-        pool_id: None,
-        qos: "default".into(),
-        gpu_model: None,
-        requests: quantities(&[("cpu", "1", 1_000), ("memory", "2Gi", 2 << 30)]),
-        limits: Quantities::new(),
-        workload_kind: None,
-        workload_name: None,
-        labels: BTreeMap::new(),
-        eviction_protected_until: None,
-    };
-    event(minutes, Payload::PodStarted(Box::new(pod)))
-}
-
-pub fn pod_stop(minutes: i64, uid: &str) -> EventRecord {
-    let stop =
-        PodStopped { cluster_id: "c".into(), namespace: "team".into(), pod_uid: uid.into(), reason: None };
-    event(minutes, Payload::PodStopped(stop))
-}
-
 /// Three hours of one node.
 pub fn trace() -> Vec<EventRecord> {
-    vec![node(0, 10), pod(30, "a", "n"), pod_stop(150, "a")]
+    vec![node("acme", 0, 10), pod("acme", 30, "a", 1), pod_stop("acme", 150, "a")]
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use prorata_samples::trace::{START, pod, pod_stop};
 use prorata_schemas::tables::Table;
 use prorata_worker::names::TableFile;
 
@@ -54,11 +55,11 @@ fn running_again_writes_no_new_version_of_any_table() {
 fn a_changed_input_replaces_just_the_hours_that_differ() {
     let room = Room::new();
     let mut events = trace();
-    events.push(pod(600, "b", "n"));
+    events.push(pod("acme", 600, "b", 1));
     room.put_events("good.avro", &events);
     room.run("lake", &[]);
     let before = room.files("lake");
-    room.put_events("late.avro", &[pod(200, "late", "n"), pod_stop(250, "late")]);
+    room.put_events("late.avro", &[pod("acme", 200, "late", 1), pod_stop("acme", 250, "late")]);
     let output = room.run("lake", &[]);
     assert_eq!(code(&output), 0, "{}", error(&output));
     assert!(text(&output).contains("2 hours that were published before have changed."), "{}", text(&output));

@@ -1,14 +1,13 @@
 //! The fakes of archive and encoder keep the promises of the real ones.
 
 use prorata_engine::{State, close_hour};
+use prorata_samples::trace::{START, node, trace};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::conformance::files;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder};
-
-use crate::harness::*;
 
 #[test]
 fn the_twin_of_the_archive_keeps_its_promises() {

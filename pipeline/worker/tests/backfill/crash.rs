@@ -1,6 +1,7 @@
 //! Crashes, lost answers and full disks at every single effect: the next run ends where an untouched one
 //! does.
 
+use prorata_samples::trace::{TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
 use prorata_testkit::fakes::{Fault, Faults};
 use prorata_worker::WorkerError;

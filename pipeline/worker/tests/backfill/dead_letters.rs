@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use prorata_samples::trace::{START, TRACE_END, node, pod, trace};
 use prorata_schemas::Text;
 use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord, Payload};

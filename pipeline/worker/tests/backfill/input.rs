@@ -1,6 +1,7 @@
 //! What a backfill makes of bad input and wrong configuration.
 
 use bytes::Bytes;
+use prorata_samples::trace::{START, TRACE_END, node_priced, pod, pod_stop, trace};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;

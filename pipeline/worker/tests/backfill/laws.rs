@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::{Allocation, Rules};

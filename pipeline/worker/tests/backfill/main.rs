@@ -6,7 +6,8 @@ mod archive_dates;
 mod contract;
 mod crash;
 mod dead_letters;
-mod harness;
 mod input;
 mod laws;
 mod owners;
+
+use prorata_testkit::harness;

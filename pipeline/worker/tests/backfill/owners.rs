@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prorata_samples::trace::{TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::tables::Table;
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::checksum;

@@ -1,5 +1,6 @@
 //! One worker that nothing happens to, and backfills of foreign events into its root.
 
+use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::tables::Table;

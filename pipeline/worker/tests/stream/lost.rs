@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use prorata_samples::trace::{node, pod, trace};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
 use prorata_testkit::fakes::{FakeBroker, Faults};

@@ -4,9 +4,6 @@
 
 mod basics;
 mod crash;
-#[path = "../backfill/harness.rs"]
-#[expect(dead_code, reason = "the other tests use the rest")]
-mod harness;
 mod lost;
 mod pace;
 mod reads;
@@ -15,3 +12,5 @@ mod sim;
 mod waits;
 mod world;
 mod zombie;
+
+use prorata_testkit::harness;

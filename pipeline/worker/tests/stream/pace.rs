@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prorata_samples::trace::{TRACE_END, pod, trace};
 use prorata_testkit::fakes::{FakeMessages, Faults};
 
 use crate::harness::*;

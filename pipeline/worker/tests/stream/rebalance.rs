@@ -1,9 +1,9 @@
 //! Shards that come and go at every single step.
 
+use prorata_samples::trace::{pod, trace};
 use prorata_testkit::fakes::{FakeMessages, Faults};
 use prorata_worker::backfill::BackfillOptions;
 
-use crate::harness::{pod, trace};
 use crate::sim::{foreign, producer::LATER};
 use crate::world::cluster::{Cluster, ROUND};
 use crate::world::member::Stepped;

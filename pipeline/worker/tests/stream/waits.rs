@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use prorata_samples::trace::{START, TRACE_END, pod, pod_stop, trace};
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{Fault, Faults, Resume};
 use prorata_worker::WorkerError;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
@@ -17,7 +18,7 @@ use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::Plan;
 use super::producer::something;
-use crate::harness::{START, file};
+use crate::harness::file;
 use crate::world::World;
 use crate::world::audit::{AuditedStore, AuditedTables};
 

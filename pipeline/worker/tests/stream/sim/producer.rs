@@ -1,6 +1,7 @@
 //! Producers, good and bad ones: reordering, duplicates, lateness, clocks in the future, messages that are no
 //! events.
 
+use prorata_samples::trace::{START, node, node_priced, node_stop, pod, pod_stop};
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
@@ -9,7 +10,6 @@ use prorata_worker::names::Shard;
 
 use super::dice::Dice;
 use super::plan::Plan;
-use crate::harness::{START, node, node_priced, node_stop, pod, pod_stop};
 use crate::world::{SCHEMA, What, World};
 
 /// A schema that is registered in the end, and one that never is.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use prorata_samples::trace::START;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -27,7 +28,7 @@ use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
 use self::audit::{Audit, AuditedStore, AuditedTables};
 use self::member::Member;
-use crate::harness::{Lake, START};
+use crate::harness::Lake;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
 

@@ -1,6 +1,7 @@
 //! A short story with everything in it: hours that close one after another, late events, dead letters, a
 //! clean stop.
 
+use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_testkit::fakes::{FakeMessages, Faults};

@@ -1,4 +1,6 @@
-//! A lake in memory, a small trace, and the tables that a plain fold of it gives.
+//! A lake in memory, backfills into it, and the tables that a plain fold of the same events gives.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness stops on a broken assumption")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,39 +8,40 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prorata_engine::{State, close_hour};
-use prorata_schemas::event::{
-    CapacityType, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, Quantities,
-};
+use prorata_samples::trace::START;
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::money::UnitPrice;
-use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
-use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
+use prorata_worker::root::{KeyHash, Root};
 
-/// The first hour of every trace: 2026-11-01T00.
-pub const START: i64 = 498_192;
+use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
 
 /// A root in memory.
 #[derive(Clone, Default)]
 pub struct Lake {
+    /// Its objects.
     pub store: FakeStore,
+    /// The logs of its tables.
     pub tables: FakeTables,
 }
 
 /// What a run may differ in.
 #[derive(Clone)]
 pub struct Run {
+    /// Options of the backfill.
     pub options: BackfillOptions,
+    /// Faults of store and tables.
     pub faults: Faults,
+    /// What its clock shows.
     pub now: Timestamp,
 }
 
@@ -52,18 +55,21 @@ impl Run {
     }
 
     /// With this fault.
+    #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
     /// With other options.
+    #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut BackfillOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
     /// With a checkpoint behind every window of one hour.
+    #[must_use]
     pub fn hurried(self) -> Self {
         self.with(|options| {
             options.checkpoint_every = Duration::ZERO;
@@ -79,6 +85,9 @@ pub type Files = BTreeMap<String, Bytes>;
 
 impl Lake {
     /// Runs a backfill.
+    ///
+    /// # Errors
+    /// Those of the backfill.
     pub async fn run(&self, files: &Files, run: Run) -> Result<Outcome, WorkerError> {
         let store = Arc::new(self.store.with_faults(run.faults.clone()));
         let tables = Arc::new(self.tables.with_faults(run.faults.clone()));
@@ -86,6 +95,9 @@ impl Lake {
     }
 
     /// Runs a backfill on ports of its own.
+    ///
+    /// # Errors
+    /// Those of the backfill.
     pub async fn run_on(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -161,6 +173,7 @@ pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
     assert!(differ.is_empty(), "{context}: {differ:?}");
 }
 
+/// Text of live files.
 pub type Content = BTreeMap<(Table, Hour, Shard), String>;
 
 fn without_clocks(table: Table, text: &str) -> String {
@@ -207,7 +220,6 @@ pub fn expected(
 
 /// The shard of an organization in a root of two.
 pub fn shard_of(organization: &str) -> Shard {
-    use prorata_worker::root::{KeyHash, Root};
     Root { format: 1, shards: 2, key_hash: KeyHash::Murmur2 }.shard_of(organization)
 }
 
@@ -222,98 +234,6 @@ pub fn file(events: &[EventRecord]) -> Bytes {
     let bodies: Vec<_> = events.iter().map(|event| (event.event.payload.kind(), &*event.body)).collect();
     FakeArchive.write(&bodies).unwrap().into()
 }
-
-/// An event `minutes` after the start.
-fn event(organization: &str, minutes: i64, payload: Payload) -> EventRecord {
-    let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
-    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
-}
-
-fn quantities(cpu: u32, gib: u32) -> Quantities {
-    let quantity = |text: String, amount| Quantity { text: text.into(), amount };
-    Quantities::from([
-        ("cpu".into(), quantity(format!("{cpu}"), u128::from(cpu) * 1_000)),
-        ("memory".into(), quantity(format!("{gib}Gi"), u128::from(gib) << 30)),
-    ])
-}
-
-pub fn node(organization: &str, minutes: i64, hourly_cost: i64) -> EventRecord {
-    node_priced(organization, minutes, UnitPrice::from_nanos(hourly_cost * 1_000_000_000))
-}
-
-pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> EventRecord {
-    let node = NodeStarted {
-        cluster_id: "c".into(),
-        node_id: "n".into(),
-        node_name: "n".into(),
-        provider: "aws".into(),
-        region: "r".into(),
-        zone: None,
-        instance_type: "m5.xlarge".into(),
-        instance_family: "m5".into(),
-        capacity_type: CapacityType::OnDemand,
-        capacity: quantities(4, 16),
-        gpu_model: None,
-        hourly_cost,
-        currency: "USD".into(),
-        pool_id: None,
-    };
-    event(organization, minutes, Payload::NodeStarted(node))
-}
-
-pub fn node_stop(organization: &str, minutes: i64) -> EventRecord {
-    let stop = NodeStopped { cluster_id: "c".into(), node_id: "n".into() };
-    event(organization, minutes, Payload::NodeStopped(stop))
-}
-
-pub fn pod(organization: &str, minutes: i64, uid: &str, cpu: u32) -> EventRecord {
-    let pod = PodStarted {
-        cluster_id: "c".into(),
-        namespace: "team".into(),
-        pod_name: uid.into(),
-        pod_uid: uid.into(),
-        created_at: Hour(START).start(),
-        priority: 0,
-        node_id: Some("n".into()),
-        region: None,
-        zone: None,
-        pool_id: None,
-        qos: "default".into(),
-        gpu_model: None,
-        requests: quantities(cpu, 2),
-        limits: Quantities::new(),
-        workload_kind: None,
-        workload_name: None,
-        labels: BTreeMap::new(),
-        eviction_protected_until: None,
-    };
-    event(organization, minutes, Payload::PodStarted(Box::new(pod)))
-}
-
-pub fn pod_stop(organization: &str, minutes: i64, uid: &str) -> EventRecord {
-    let stop =
-        PodStopped { cluster_id: "c".into(), namespace: "team".into(), pod_uid: uid.into(), reason: None };
-    event(organization, minutes, Payload::PodStopped(stop))
-}
-
-/// Six hours of three organizations in two shards, one of them starting late.
-pub fn trace() -> Vec<EventRecord> {
-    vec![
-        node("acme", 0, 10),
-        pod("acme", 10, "a1", 1),
-        pod("acme", 95, "a2", 2),
-        pod_stop("acme", 200, "a1"),
-        node("hooli", 130, 3),
-        pod("hooli", 140, "b1", 1),
-        node_stop("hooli", 250),
-        node("gamma", 30, 7),
-        pod("gamma", 310, "g1", 3),
-        pod_stop("gamma", 355, "g1"),
-    ]
-}
-
-/// The last hour of [`trace`].
-pub const TRACE_END: Hour = Hour(START + 5);
 
 /// Default rules at every hour.
 pub fn rules(_hour: Hour) -> Rules {
