@@ -28,7 +28,7 @@ use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, Record, SteppedClock};
 use prorata_worker::backfill;
 use prorata_worker::names::{Shard, TableFile};
@@ -174,7 +174,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().to_str().unwrap()).unwrap();
     // No more than the last hour with events may close.
-    let clock = SteppedClock::new(load::last_hour().next().end());
+    let clock = SteppedClock::new(WallTime(load::last_hour().next().end().0));
     let status = Arc::new(Status::default());
     let source = broker.source("worker", &TOPICS);
     let watch = Watch::start();

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::Clock;
 
 /// The system's wall clock.
@@ -12,9 +12,9 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
+    fn now(&self) -> WallTime {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        WallTime(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     async fn pause(&self, duration: Duration) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use crate::time::{Timestamp, WallTime};
 
 /// The hourly tables, in the order in which they are published; `hours` is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -67,5 +67,5 @@ pub struct HourClock {
     /// How often the hour's rows have changed since they were first published.
     pub revision: i64,
     /// When they last changed.
-    pub last_updated: Timestamp,
+    pub last_updated: WallTime,
 }

@@ -1,16 +1,26 @@
-//! Event time: microseconds since the Unix epoch, and the UTC hours [h, h+1) that tables are made of.
+//! Event time, wall-clock time, and the UTC hours [h, h+1) that tables are made of.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// Microseconds in one hour.
 pub const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// An instant in microseconds since 1970-01-01T00:00:00Z (Avro `timestamp-micros`).
+/// Event time: an instant in microseconds since 1970-01-01T00:00:00Z (Avro `timestamp-micros`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
+
+/// An instant of the machine's wall clock, in microseconds since 1970-01-01T00:00:00Z.
+///
+/// A type of its own, because only a few rules may compare it with event time: how far an event may lie in
+/// the future, and how long the watermark of a silent topic is held back. They ask for
+/// [`WallTime::event_time`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WallTime(pub i64);
 
 /// A UTC hour, counted from the epoch. It holds the instants from [`Hour::start`] up to, not including,
 /// [`Hour::end`].
@@ -38,6 +48,32 @@ impl Timestamp {
     /// Whole seconds since the epoch, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
+    }
+}
+
+impl WallTime {
+    /// The earliest instant: whatever is due then is due at once.
+    pub const MIN: Self = Self(i64::MIN);
+
+    /// The event time of something that happens at this instant.
+    pub const fn event_time(self) -> Timestamp {
+        Timestamp(self.0)
+    }
+
+    /// The hour that holds this instant.
+    pub const fn hour(self) -> Hour {
+        self.event_time().hour()
+    }
+
+    /// Microseconds since an earlier instant; negative if it is later, as after the clock was set back.
+    pub const fn micros_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The instant so much later.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 }
 
@@ -137,6 +173,13 @@ impl fmt::Display for Hour {
     /// Such as `2026-11-20T13`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}T{:02}", self.date(), self.of_day())
+    }
+}
+
+impl fmt::Display for WallTime {
+    /// As [`Timestamp`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.event_time().fmt(f)
     }
 }
 

@@ -16,7 +16,7 @@ use prorata_connectors::store::Store;
 use prorata_samples::trace::pod;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_testkit::wait::Deadline;
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::checkpoint::log::{self, Decision};
@@ -74,7 +74,7 @@ fn put_letters(lake: &Path, letters: &[DeadLetter], released: bool) {
         let object_id = ObjectId { seq: next.seq, owner: "w1".into(), n: 1 };
         let path = names::dead_letters(SHARD, &object_id, "d1");
         store.put_if_absent(&path, write_dead_letters(letters).unwrap().into()).await.unwrap();
-        let decision = log::decide(&store, &next.seal(Timestamp(0))).await.unwrap();
+        let decision = log::decide(&store, &next.seal(WallTime(0))).await.unwrap();
         assert!(matches!(decision, Decision::Ours(_)), "{decision:?}");
     });
 }

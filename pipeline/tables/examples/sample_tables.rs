@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use prorata_samples::hour::{empty_hour, full_hour};
 use prorata_schemas::tables::{HourClock, Table};
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_tables::encode;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             max_event_time_seen: tables.totals.max_event_time,
             complete: true,
             revision: 1,
-            last_updated: hour.end(),
+            last_updated: WallTime(hour.end().0),
         });
         for table in Table::ALL {
             if let Some(file) = encode(table, &tables, &clocks)? {

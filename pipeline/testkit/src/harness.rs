@@ -14,7 +14,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
@@ -42,7 +42,7 @@ pub struct Run {
     /// Faults of store and tables.
     pub faults: Faults,
     /// What its clock shows.
-    pub now: Timestamp,
+    pub now: WallTime,
 }
 
 impl Run {
@@ -51,7 +51,7 @@ impl Run {
         let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
         options.readers = 1;
-        Self { options, faults: Faults::default(), now: Hour(START + 2_000).start() }
+        Self { options, faults: Faults::default(), now: WallTime(Hour(START + 2_000).start().0) }
     }
 
     /// With this fault.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use sha2::{Digest, Sha256};
 
 /// The answer about one object: whether it was created, and what is there. At once, because the client of the
@@ -103,22 +103,22 @@ impl Policy {
 pub struct Backoff {
     policy: Policy,
     failures: u32,
-    retry_at: Timestamp,
+    retry_at: WallTime,
 }
 
 impl Backoff {
     /// An operation that has not failed and may be tried at any time.
     pub const fn new(policy: Policy) -> Self {
-        Self { policy, failures: 0, retry_at: Timestamp(i64::MIN) }
+        Self { policy, failures: 0, retry_at: WallTime::MIN }
     }
 
     /// An operation that has not failed and may be tried from a time on.
-    pub const fn not_before(policy: Policy, retry_at: Timestamp) -> Self {
+    pub const fn not_before(policy: Policy, retry_at: WallTime) -> Self {
         Self { policy, failures: 0, retry_at }
     }
 
     /// True if the operation may be tried now.
-    pub fn is_due(&self, now: Timestamp) -> bool {
+    pub fn is_due(&self, now: WallTime) -> bool {
         self.retry_at <= now
     }
 
@@ -128,20 +128,15 @@ impl Backoff {
     }
 
     /// The operation has failed: try again after the policy's delay.
-    pub fn fail(&mut self, now: Timestamp) {
+    pub fn fail(&mut self, now: WallTime) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = later(now, self.policy.delay(self.failures));
+        self.retry_at = now.after(self.policy.delay(self.failures));
     }
 
     /// The operation has succeeded.
     pub fn succeed(&mut self) {
         *self = Self::new(self.policy);
     }
-}
-
-/// A time so much later.
-fn later(now: Timestamp, delay: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]
@@ -173,16 +168,16 @@ mod tests {
     #[test]
     fn an_operation_waits_after_failures_and_not_after_success() {
         let mut backoff = Backoff::new(STREAM);
-        let now = Timestamp(5_000_000);
-        assert!(backoff.is_due(Timestamp(i64::MIN)));
+        let now = WallTime(5_000_000);
+        assert!(backoff.is_due(WallTime::MIN));
         backoff.fail(now);
-        assert!(!backoff.is_due(Timestamp(5_099_999)) && backoff.is_due(Timestamp(5_100_000)));
+        assert!(!backoff.is_due(WallTime(5_099_999)) && backoff.is_due(WallTime(5_100_000)));
         backoff.fail(now);
-        assert!(!backoff.is_due(Timestamp(5_199_999)) && backoff.is_due(Timestamp(5_200_000)));
+        assert!(!backoff.is_due(WallTime(5_199_999)) && backoff.is_due(WallTime(5_200_000)));
         assert_eq!(backoff.failures(), 2);
         backoff.succeed();
         assert!(backoff.is_due(now) && backoff.failures() == 0);
-        backoff.fail(Timestamp(i64::MAX));
-        assert!(backoff.is_due(Timestamp(i64::MAX)), "no overflow");
+        backoff.fail(WallTime(i64::MAX));
+        assert!(backoff.is_due(WallTime(i64::MAX)), "no overflow");
     }
 }

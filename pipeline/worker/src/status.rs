@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prorata_schemas::Text;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, Timestamp, WallTime};
 
 use crate::names::Shard;
 use crate::ports::ErrorKind;
@@ -121,9 +121,9 @@ pub struct ShardStatus {
     /// Sequence number of its latest checkpoint.
     pub seq: u64,
     /// When that was decided.
-    pub checkpoint_at: Option<Timestamp>,
+    pub checkpoint_at: Option<WallTime>,
     /// When tables were last known to be equal to it.
-    pub published_at: Option<Timestamp>,
+    pub published_at: Option<WallTime>,
     /// Its watermark, in event time.
     pub watermark: Option<Timestamp>,
     /// The last hour closed.

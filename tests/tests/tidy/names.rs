@@ -9,7 +9,7 @@ use super::{assert_none, sources};
 const SIBLINGS_MAX: usize = 12;
 
 /// Folders that hold more, and how many at most.
-const LARGER: &[(&str, usize)] = &[("pipeline/worker/src", 13), ("schemas/src", 13)];
+const LARGER: &[(&str, usize)] = &[("schemas/src", 13)];
 
 /// Crates by the folder of their source, and the folders of the crates that they import.
 const SOURCES: &[(&str, &[&str])] = &[

@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Timestamp, WallTime};
 use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, ShardStatus};
 
 use super::view::Snapshot;
@@ -86,9 +86,14 @@ impl Snapshot {
         let help = "How far the shard's watermark, in event time, is behind the wall clock";
         out.gauge("watermark_age", help, seconds(), age(|shard| shard.watermark))?;
         let help = "Time since the shard's last checkpoint was decided";
-        out.gauge("checkpoint_age", help, seconds(), age(|shard| shard.checkpoint_at))?;
+        out.gauge(
+            "checkpoint_age",
+            help,
+            seconds(),
+            age(|shard| shard.checkpoint_at.map(WallTime::event_time)),
+        )?;
         let help = "Time since the tables were last known to be equal to the shard's checkpoint";
-        out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at))?;
+        out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at.map(WallTime::event_time)))?;
         let help = "Time since the start of the shard's oldest open hour with events; no sample without one";
         out.gauge(
             "oldest_open_hour_age",

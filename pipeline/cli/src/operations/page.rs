@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::status::{Durations, ShardStatus};
 use serde_json::{Map, Value, json};
 
@@ -148,8 +148,9 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",
     )?;
     for (shard, status) in &snapshot.status.shards {
-        let age =
-            |time: Option<Timestamp>| or_none(time.map(|then| duration(snapshot.age_seconds(then)) + " ago"));
+        let age = |time: Option<WallTime>| {
+            or_none(time.map(|then| duration(snapshot.age_seconds(then.event_time())) + " ago"))
+        };
         let (number, cells) = (Cell::Number, Cell::Text);
         let row = [
             number(shard.to_string()),
@@ -257,7 +258,7 @@ fn hour(hour: Hour) -> String {
 }
 
 /// A time to the second.
-fn second(time: Timestamp) -> String {
+fn second(time: impl Display) -> String {
     let text = time.to_string();
     text.split('.').next().unwrap_or(&text).replace('T', " ")
 }

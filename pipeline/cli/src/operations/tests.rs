@@ -6,7 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
 use prorata_testkit::wait::PATIENCE;
 use prorata_worker::status::{Dependency, ShardStatus, TopicStatus};
@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use super::*;
 
 /// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
-const NOW: Timestamp = Timestamp((498_192 + 12) * 3_600_000_000 + 1_800_000_000);
+const NOW: WallTime = WallTime((498_192 + 12) * 3_600_000_000 + 1_800_000_000);
 
 fn ago(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 - seconds * 1_000_000)
@@ -35,8 +35,8 @@ fn working() -> Arc<Status> {
     let shard = ShardStatus {
         loaded: true,
         seq: 7,
-        checkpoint_at: Some(ago(20)),
-        published_at: Some(ago(15)),
+        checkpoint_at: Some(WallTime(ago(20).0)),
+        published_at: Some(WallTime(ago(15).0)),
         watermark: Some(ago(390)),
         closed_through: Some(Hour(498_192 + 11)),
         oldest_open_hour: Some(Hour(498_192 + 12)),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_worker::status::{TopicStatus, WorkerStatus};
 
 use super::Limits;
@@ -13,7 +13,7 @@ pub(super) struct Snapshot {
     /// The status.
     pub status: WorkerStatus,
     /// The wall clock's time then.
-    pub now: Timestamp,
+    pub now: WallTime,
     /// Time since the last iteration of the loop or response of storage; before the first, since the server
     /// started.
     pub tick_age: Duration,
@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(status: WorkerStatus, now: Timestamp, started: Instant, limits: Limits) -> Self {
+    pub(super) fn new(status: WorkerStatus, now: WallTime, started: Instant, limits: Limits) -> Self {
         let tick_age = status.ticked.unwrap_or(started).elapsed();
         Self { status, now, tick_age, limits }
     }
@@ -64,9 +64,9 @@ impl Snapshot {
         self.status.shards.values().filter(|shard| shard.loaded).count()
     }
 
-    /// Seconds from `then` to now; 0 for times after now.
+    /// Seconds from `then`, an event time, to now; 0 for times after now.
     pub(super) fn age_seconds(&self, then: Timestamp) -> f64 {
-        seconds(self.now.0.saturating_sub(then.0).max(0))
+        seconds(self.now.event_time().0.saturating_sub(then.0).max(0))
     }
 
     /// How far, in event time, a topic partition is behind now: 0 when its end is reached, none while nothing

@@ -179,7 +179,7 @@ pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
         }),
         required("complete", Bool, |line| Cell::Bool(line.clock.complete)),
         required("revision", Int, |line| line.clock.revision.into()),
-        required("last_updated", Time, |line| line.clock.last_updated.into()),
+        required("last_updated", Time, |line| line.clock.last_updated.event_time().into()),
     ]);
     columns
 }

@@ -6,7 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_tables::{EncodeError, encode, schema, stats_columns};
 
 use crate::read::{HOUR, assert_values, clock, file, read, texts};
@@ -108,7 +108,7 @@ fn the_content_of_hours_leaves_the_clock_out() {
         max_event_time_seen: None,
         complete: false,
         revision: 4,
-        last_updated: Timestamp(0),
+        last_updated: WallTime(0),
     };
     let after = with(later, &hours);
     assert_eq!(before.digest, after.digest);

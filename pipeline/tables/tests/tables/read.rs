@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_tables::encode;
 
 /// 2026-11-20T13.
@@ -21,7 +21,7 @@ pub fn clock() -> HourClock {
         max_event_time_seen: Some(Timestamp(HOUR.start().0 + 5)),
         complete: true,
         revision: 3,
-        last_updated: HOUR.end(),
+        last_updated: WallTime(HOUR.end().0),
     }
 }
 

@@ -6,7 +6,7 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_worker::Body;
 use prorata_worker::ports::{Archive, DeadLetter, FormatError, Origin, Position, Rejected, TableEncoder};
 
@@ -129,7 +129,7 @@ pub fn table_encoder(
         max_event_time_seen: None,
         complete: true,
         revision,
-        last_updated: Timestamp(revision * 1_000_000),
+        last_updated: WallTime(revision * 1_000_000),
     };
     let encode = |hour: &HourTables, revision| {
         let file = encoder.encode(table, std::slice::from_ref(hour), &[clock(revision)]).map_err(text)?;

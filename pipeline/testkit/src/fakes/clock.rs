@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::Clock;
 
 /// A clock that the simulation moves. Clones share it.
@@ -15,19 +15,19 @@ pub struct SteppedClock(Arc<Mutex<Hands>>);
 
 #[derive(Debug)]
 struct Hands {
-    now: Timestamp,
+    now: WallTime,
     pauses: Vec<Duration>,
     moved_by_pauses: bool,
 }
 
 impl SteppedClock {
     /// A clock that shows `now` until it is moved.
-    pub fn new(now: Timestamp) -> Self {
+    pub fn new(now: WallTime) -> Self {
         Self(Arc::new(Mutex::new(Hands { now, pauses: Vec::new(), moved_by_pauses: false })))
     }
 
     /// A clock that every pause moves on by the pause's length.
-    pub fn moved_by_pauses(now: Timestamp) -> Self {
+    pub fn moved_by_pauses(now: WallTime) -> Self {
         let clock = Self::new(now);
         clock.lock().moved_by_pauses = true;
         clock
@@ -36,11 +36,11 @@ impl SteppedClock {
     /// Moves it on.
     pub fn advance(&self, by: Duration) {
         let mut hands = self.lock();
-        hands.now = later(hands.now, by);
+        hands.now = hands.now.after(by);
     }
 
     /// Sets it, also back.
-    pub fn set(&self, now: Timestamp) {
+    pub fn set(&self, now: WallTime) {
         self.lock().now = now;
     }
 
@@ -54,13 +54,9 @@ impl SteppedClock {
     }
 }
 
-fn later(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
-}
-
 #[async_trait]
 impl Clock for SteppedClock {
-    fn now(&self) -> Timestamp {
+    fn now(&self) -> WallTime {
         self.lock().now
     }
 
@@ -69,7 +65,7 @@ impl Clock for SteppedClock {
             let mut hands = self.lock();
             hands.pauses.push(duration);
             if hands.moved_by_pauses {
-                hands.now = later(hands.now, duration);
+                hands.now = hands.now.after(duration);
             }
         }
         // A loop that tries again for ever lets the simulation act in between.

@@ -9,7 +9,7 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{
     Archive, Clock, DeadLetter, EachRecord, FormatError, Origin, Position, Rejected, TableEncoder,
@@ -165,11 +165,11 @@ fn lines(table: Table, hour: &HourTables) -> Vec<String> {
 
 /// A clock that stands still.
 #[derive(Clone, Copy, Debug)]
-pub struct StoppedClock(pub Timestamp);
+pub struct StoppedClock(pub WallTime);
 
 #[async_trait]
 impl Clock for StoppedClock {
-    fn now(&self) -> Timestamp {
+    fn now(&self) -> WallTime {
         self.0
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prorata_schemas::event::{Event, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::ports::{
     Clock, CommitOutcome, DeadLetter, ObjectStore, Origin, PutOutcome, Rejected, TableCommit, TableCommitter,
 };
@@ -414,12 +414,12 @@ async fn dead_letters_arrive_in_part_twice_or_without_an_answer() {
 
 #[tokio::test]
 async fn a_stepped_clock_moves_when_told() {
-    let clock = SteppedClock::new(Timestamp(0));
+    let clock = SteppedClock::new(WallTime(0));
     clock.pause(Duration::from_secs(5)).await;
-    assert_eq!((clock.now(), clock.take_pauses()), (Timestamp(0), vec![Duration::from_secs(5)]));
+    assert_eq!((clock.now(), clock.take_pauses()), (WallTime(0), vec![Duration::from_secs(5)]));
     clock.advance(Duration::from_secs(1));
-    assert_eq!((clock.now(), clock.take_pauses()), (Timestamp(1_000_000), vec![]));
-    let clock = SteppedClock::moved_by_pauses(Timestamp(0));
+    assert_eq!((clock.now(), clock.take_pauses()), (WallTime(1_000_000), vec![]));
+    let clock = SteppedClock::moved_by_pauses(WallTime(0));
     clock.pause(Duration::from_secs(5)).await;
-    assert_eq!(clock.now(), Timestamp(5_000_000));
+    assert_eq!(clock.now(), WallTime(5_000_000));
 }

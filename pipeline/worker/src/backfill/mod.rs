@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -139,7 +139,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
 }
 
 impl Run {
-    fn checkpointed_by(&mut self) -> prorata_schemas::time::Timestamp {
+    fn checkpointed_by(&mut self) -> WallTime {
         self.checkpointed = Instant::now();
         self.ports.shared.clock.now()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 
 use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant, LEAD};
@@ -156,7 +156,7 @@ impl OwnedShards {
     }
 
     /// Decides the next checkpoint of every shard that has changed, and publishes them together.
-    pub async fn checkpoint(&mut self, ports: &Ports, now: Timestamp) -> Result<()> {
+    pub async fn checkpoint(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         let (mut replaced, mut decided) = (Vec::new(), Vec::new());
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.draft.is_changed()) {
             let mut draft = std::mem::replace(&mut owned.draft, owned.decided.next_draft());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
 use super::offsets::TopicOffsets;
@@ -227,7 +227,7 @@ impl Draft {
     }
 
     /// Freezes the draft: what it says now is what will be decided.
-    pub fn seal(mut self, now: Timestamp) -> Sealed {
+    pub fn seal(mut self, now: WallTime) -> Sealed {
         self.next.written_at = now;
         let Self { next, objects, archived, replaced, .. } = self;
         Sealed { checkpoint: Arc::new(next), objects, archived, replaced }
@@ -298,7 +298,7 @@ mod tests {
         let mut draft = Decided::unowned(3).next_draft();
         draft.set_hour(Hour(1), entry("a", None));
         draft.set_hour(Hour(2), entry("b", None));
-        let decided = Decided::new(draft.seal(Timestamp(0)).checkpoint);
+        let decided = Decided::new(draft.seal(WallTime(0)).checkpoint);
         let mut draft = decided.next_draft();
         assert_eq!((draft.seq, draft.is_changed()), (2, false));
         draft.set_hour(Hour(2), entry("c", None));
@@ -318,6 +318,6 @@ mod tests {
         draft.set_hour(Hour(2), entry("b", Some("s2")));
         draft.set_hour(Hour(1), entry("c", Some("s1")));
         draft.set_hour(Hour(2), entry("d", None));
-        assert_eq!(draft.seal(Timestamp(0)).replaced(), ["s2"]);
+        assert_eq!(draft.seal(WallTime(0)).replaced(), ["s2"]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
 use super::hours::{HourSet, hour_map, hour_option, hour_text};
@@ -28,7 +28,7 @@ pub struct Checkpoint {
     /// Its sequence number; each is decided once.
     pub seq: u64,
     /// When it was written; decides nothing.
-    pub written_at: Timestamp,
+    pub written_at: WallTime,
     /// All owners so far, each with the first sequence number that is its own.
     pub owners: Vec<Owner>,
     /// How far each topic's partition of this shard is read; a backfill carries it on.
@@ -114,7 +114,7 @@ impl Checkpoint {
             format: FORMAT,
             shard,
             seq: 0,
-            written_at: Timestamp(0),
+            written_at: WallTime(0),
             owners: Vec::new(),
             offsets: BTreeMap::new(),
             closed_through: None,

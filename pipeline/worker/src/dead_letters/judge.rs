@@ -10,7 +10,7 @@ use prorata_schemas::body::wire::put_long;
 use prorata_schemas::event::{Event, EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -96,7 +96,7 @@ pub struct Judge<'a> {
     /// Topics that workers read.
     pub topics: &'a [Text],
     /// The wall clock's time.
-    pub now: Timestamp,
+    pub now: WallTime,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Most hours that a backfill folds of one shard.
@@ -129,7 +129,7 @@ impl Judge<'_> {
         }
         let record = decoded.map_err(|reject| reject.to_string())?;
         if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
-            let ahead = record.event.event_time.0.saturating_sub(self.now.0);
+            let ahead = record.event.event_time.0.saturating_sub(self.now.event_time().0);
             let skew = i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX);
             if ahead > skew {
                 return Err(format!(

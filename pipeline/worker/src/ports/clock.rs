@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 
 /// The wall clock, which decides nothing that reaches the tables but the clock columns of `hours`.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// Now.
-    fn now(&self) -> Timestamp;
+    fn now(&self) -> WallTime;
 
     /// Comes back after `duration`, or sooner where time does not matter.
     async fn pause(&self, duration: Duration);

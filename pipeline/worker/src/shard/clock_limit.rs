@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Timestamp, WallTime};
 
 /// The latest event time that is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockLimit {
     /// The wall clock.
-    pub now: Timestamp,
+    pub now: WallTime,
     /// How far an event may lie behind that.
     pub max_clock_skew: Duration,
 }
@@ -18,7 +18,7 @@ pub(crate) struct ClockLimit {
 impl ClockLimit {
     /// Rejects an event that lies too far in the future: it would drag the watermark, or close hours early.
     pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
-        let ahead = event_time.0.saturating_sub(self.now.0);
+        let ahead = event_time.0.saturating_sub(self.now.event_time().0);
         if ahead <= i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX) {
             return Ok(());
         }

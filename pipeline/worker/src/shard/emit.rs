@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::converge::state_digest;
@@ -34,7 +34,7 @@ pub struct Job {
     /// Gives names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
-    pub now: Timestamp,
+    pub now: WallTime,
 }
 
 /// An encoded hour with the objects that are yet to be stored.

@@ -1,9 +1,9 @@
 //! Shards as they come and go: claimed and loaded, dropped, reloaded, read on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Timestamp;
 
 use super::shard::{LiveShard, Recovery};
 use super::{Slot, Worker};
@@ -14,9 +14,8 @@ use crate::root::Root;
 use crate::source::{Source, SourceError, Start};
 use crate::status::Dependency;
 
-/// How long a shard rests after another owner decided it, in microseconds: the group may be about to take it
-/// away.
-const CONFLICT_MICROS: i64 = 800_000;
+/// How long a shard rests after another owner decided it: the group may be about to take it away.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(800);
 
 impl<S: Source> Worker<S> {
     /// Drops a shard's memory.
@@ -34,7 +33,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn conflict(&mut self, shard: Shard) {
         tracing::warn!(shard, "another owner has decided, the shard is dropped");
         self.ports.status.lock().counts.conflicts += 1;
-        let pause = Timestamp(self.ports.shared.clock.now().0 + CONFLICT_MICROS);
+        let pause = self.ports.shared.clock.now().after(CONFLICT_PAUSE);
         self.load_anew(shard, Backoff::not_before(backoff::STREAM, pause)).await;
     }
 

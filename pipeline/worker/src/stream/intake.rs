@@ -10,7 +10,7 @@ use std::time::Duration;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
@@ -37,7 +37,7 @@ pub(super) struct Intake<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// The rules that say an organization's currency.
     pub rules: &'a Rules,
-    pub now: Timestamp,
+    pub now: WallTime,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard that has closed none may begin.

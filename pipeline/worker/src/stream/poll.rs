@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
@@ -35,16 +35,16 @@ pub(super) struct Contact {
     /// Whether the group has taken all shards away, and has not assigned any since, not even none.
     cut_off: bool,
     /// When the source was last polled.
-    polled_at: Timestamp,
+    polled_at: WallTime,
     /// Since when Kafka has been polled, and has said nothing.
-    silent_since: Option<Timestamp>,
+    silent_since: Option<WallTime>,
     /// When the source last said anything.
-    last_event_at: Timestamp,
+    last_event_at: WallTime,
 }
 
 impl Contact {
     /// None yet.
-    pub fn new(now: Timestamp) -> Self {
+    pub fn new(now: WallTime) -> Self {
         Self { assigned: false, cut_off: false, polled_at: now, silent_since: None, last_event_at: now }
     }
 
@@ -58,7 +58,7 @@ impl<S: Source> Worker<S> {
     /// Handles what the source says.
     pub(super) async fn poll(&mut self, wait: Duration) -> Result<()> {
         let began = self.ports.shared.clock.now();
-        if began.0 - self.contact.polled_at.0 > QUIET_MICROS {
+        if began.micros_since(self.contact.polled_at) > QUIET_MICROS {
             // A source that was not polled has not been silent.
             self.contact.silent_since = None;
         }
@@ -78,7 +78,7 @@ impl<S: Source> Worker<S> {
         self.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = events.iter().any(|event| matches!(event, SourceEvent::Messages(_)));
         let now = self.ports.shared.clock.now();
-        let silent = now.0.saturating_sub(self.contact.last_event_at.0) > micros(self.options.compare_after);
+        let silent = now.micros_since(self.contact.last_event_at) > micros(self.options.compare_after);
         self.contact.last_event_at = now;
         if silent {
             return self.handle_after_silence(events).await;
@@ -127,7 +127,7 @@ impl<S: Source> Worker<S> {
             self.contact.silent_since = None;
             return Ok(());
         }
-        let silence = now.0 - self.contact.silent_since.get_or_insert(now).0;
+        let silence = now.micros_since(*self.contact.silent_since.get_or_insert(now));
         if silence > QUIET_MICROS {
             let cause = format!("no broker has told anything for {} s", silence / 1_000_000);
             let error = SourceError::Unavailable(cause);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 
 use super::Worker;
 use crate::backoff::{self, Backoff};
@@ -47,12 +47,12 @@ pub(super) struct Tasks(BTreeMap<Task, Backoff>);
 
 impl Tasks {
     /// Whether a task may be tried.
-    pub fn is_due(&self, task: Task, now: Timestamp) -> bool {
+    pub fn is_due(&self, task: Task, now: WallTime) -> bool {
         self.0.get(&task).is_none_or(|backoff| backoff.is_due(now))
     }
 
     /// Notes how a task came out.
-    pub fn note(&mut self, task: Task, succeeded: bool, now: Timestamp) {
+    pub fn note(&mut self, task: Task, succeeded: bool, now: WallTime) {
         let backoff = self.0.entry(task).or_insert(Backoff::new(backoff::STREAM));
         if succeeded { backoff.succeed() } else { backoff.fail(now) }
     }
@@ -168,7 +168,7 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
         store.delete(&path).await?;
         shard.garbage_mut().snapshots.pop();
     }
-    if now.0 - shard.garbage_mut().looked_at.0 < COLLECT_MICROS {
+    if now.micros_since(shard.garbage_mut().looked_at) < COLLECT_MICROS {
         return Ok(());
     }
     shard.garbage_mut().looked_at = now;
@@ -178,7 +178,7 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     seqs.sort_unstable();
     for seq in seqs.into_iter().take(COLLECTED_MAX) {
         match log::read(store, shard.shard(), seq).await {
-            Ok(old) if now.0 - old.written_at.0 < KEPT_MICROS => break,
+            Ok(old) if now.micros_since(old.written_at) < KEPT_MICROS => break,
             Ok(_) => {}
             Err(WorkerError::Damaged { object, cause }) => {
                 tracing::warn!(object, cause, "an old checkpoint cannot be read, it stays");

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Timestamp, WallTime};
 
 use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::source::{Message, Start};
@@ -38,14 +38,14 @@ pub struct TopicProgress {
     /// The record with which reading must begin, while nothing has been read.
     pub verify: Option<LastRecord>,
     /// When the largest event time last grew, by the wall clock, or reading began.
-    grown_at: Timestamp,
+    grown_at: WallTime,
     /// The end of the partition, and when a broker last confirmed it.
-    end: Option<(i64, Timestamp)>,
+    end: Option<(i64, WallTime)>,
 }
 
 impl TopicProgress {
     /// Of a checkpoint, to be read from now on.
-    pub fn new(offsets: TopicOffsets, now: Timestamp) -> Self {
+    pub fn new(offsets: TopicOffsets, now: WallTime) -> Self {
         let verify = offsets.last.clone();
         Self { offsets, last: None, verify, grown_at: now, end: None }
     }
@@ -78,7 +78,7 @@ impl TopicProgress {
     }
 
     /// Notes that an event of this time was taken.
-    pub fn saw(&mut self, event_time: Timestamp, now: Timestamp) {
+    pub fn saw(&mut self, event_time: Timestamp, now: WallTime) {
         if self.offsets.max_event_time.is_none_or(|max| event_time > max) {
             self.offsets.max_event_time = Some(event_time);
             self.grown_at = now;
@@ -93,7 +93,7 @@ impl TopicProgress {
 
     /// Notes that a broker has confirmed the end. True if that moves the next offset, which the next
     /// checkpoint then says.
-    pub fn confirm_end(&mut self, offset: i64, now: Timestamp) -> bool {
+    pub fn confirm_end(&mut self, offset: i64, now: WallTime) -> bool {
         self.end = Some((offset, now));
         // All records before the end were handed over: the gap holds offsets without a record.
         let moves = self.offsets.next.is_none_or(|next| offset > next);
@@ -105,21 +105,21 @@ impl TopicProgress {
     }
 
     /// Whether the end is reached, as a broker has lately confirmed.
-    pub fn at_end(&self, now: Timestamp) -> bool {
+    pub fn at_end(&self, now: WallTime) -> bool {
         let read = |end: i64| end == 0 || self.offsets.next.is_some_and(|next| next >= end);
-        self.end.is_some_and(|(end, confirmed)| read(end) && now.0 - confirmed.0 <= CONFIRMED_MICROS)
+        self.end.is_some_and(|(end, confirmed)| read(end) && now.micros_since(confirmed) <= CONFIRMED_MICROS)
     }
 
     /// Whether it does not count for the watermark.
-    pub fn idle(&self, now: Timestamp, rule: &WatermarkRule) -> bool {
-        self.at_end(now) && now.0 - self.grown_at.0 >= rule.idle_after
+    pub fn idle(&self, now: WallTime, rule: &WatermarkRule) -> bool {
+        self.at_end(now) && now.micros_since(self.grown_at) >= rule.idle_after
     }
 
     /// How far this partition has come.
-    fn progress(&self, now: Timestamp, rule: &WatermarkRule) -> Option<Timestamp> {
+    fn progress(&self, now: WallTime, rule: &WatermarkRule) -> Option<Timestamp> {
         let seen =
             self.offsets.max_event_time.map(|max| Timestamp(max.0.saturating_sub(rule.out_of_orderness)));
-        let held = self.at_end(now).then(|| Timestamp(now.0 - rule.max_hold));
+        let held = self.at_end(now).then(|| Timestamp(now.event_time().0.saturating_sub(rule.max_hold)));
         seen.max(held)
     }
 }
@@ -135,7 +135,7 @@ pub struct ShardTopics {
 
 impl ShardTopics {
     /// Of a checkpoint, to be read from now on.
-    pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: Timestamp) -> Self {
+    pub fn new(offsets: BTreeMap<Text, TopicOffsets>, now: WallTime) -> Self {
         let progress = offsets.into_iter().map(|(topic, offsets)| (topic, TopicProgress::new(offsets, now)));
         Self { progress: progress.collect(), watermark: None, moved: false }
     }
@@ -166,7 +166,7 @@ impl ShardTopics {
     }
 
     /// Moves the watermark to where the topic partitions let it be.
-    pub fn move_watermark(&mut self, now: Timestamp, rule: &WatermarkRule) {
+    pub fn move_watermark(&mut self, now: WallTime, rule: &WatermarkRule) {
         self.watermark = self.watermark.max(watermark(self.progress.values(), now, rule));
     }
 
@@ -205,7 +205,7 @@ impl ShardTopics {
 /// The watermark over a shard's topic partitions, none while one of them has not begun.
 fn watermark<'a>(
     topics: impl Iterator<Item = &'a TopicProgress> + Clone,
-    now: Timestamp,
+    now: WallTime,
     rule: &WatermarkRule,
 ) -> Option<Timestamp> {
     let busy = topics.clone().filter(|topic| !topic.idle(now, rule));
@@ -222,12 +222,16 @@ mod tests {
     const RULE: WatermarkRule =
         WatermarkRule { out_of_orderness: 5_000_000, idle_after: 10_000_000, max_hold: 60_000_000 };
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp(seconds * 1_000_000)
+    fn at(seconds: i64) -> WallTime {
+        WallTime(seconds * 1_000_000)
+    }
+
+    fn event_at(seconds: i64) -> Timestamp {
+        at(seconds).event_time()
     }
 
     fn topic(next: i64, seen: Option<i64>) -> TopicProgress {
-        let offsets = TopicOffsets { next: Some(next), last: None, max_event_time: seen.map(at) };
+        let offsets = TopicOffsets { next: Some(next), last: None, max_event_time: seen.map(event_at) };
         TopicProgress::new(offsets, at(1_000))
     }
 
@@ -268,9 +272,9 @@ mod tests {
     fn an_event_that_brings_nothing_newer_does_not_keep_a_topic_awake() {
         let mut quiet = topic(3, Some(500));
         quiet.confirm_end(3, at(1_010));
-        quiet.saw(at(499), at(1_010));
+        quiet.saw(event_at(499), at(1_010));
         assert!(quiet.idle(at(1_010), &RULE));
-        quiet.saw(at(501), at(1_010));
+        quiet.saw(event_at(501), at(1_010));
         assert!(!quiet.idle(at(1_011), &RULE));
     }
 

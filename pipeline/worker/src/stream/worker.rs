@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 
 use super::assignments::check_partitions;
 use super::poll::Contact;
@@ -79,7 +79,7 @@ pub struct Worker<S> {
     /// Whether messages came with the last poll: more may follow at once.
     pub(super) flowing: bool,
     /// Until when messages that flow go before checkpoints that can wait.
-    rests_until: Timestamp,
+    rests_until: WallTime,
     /// Bytes of memory that the process held besides events, before this step.
     pub(super) other_memory: u64,
 }
@@ -197,7 +197,7 @@ impl<S: Source> Worker<S> {
         if !due.is_empty() {
             // As long as that took, messages are taken before it is done again, if they flow.
             let now = self.ports.shared.clock.now();
-            self.rests_until = Timestamp(now.0.saturating_add(now.0 - began.0));
+            self.rests_until = WallTime(now.0.saturating_add(now.micros_since(began)));
         }
         self.publish().await?;
         self.forward_dead_letters().await;
@@ -239,7 +239,7 @@ impl<S: Source> Worker<S> {
         let every = micros(self.options.checkpoint_every);
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
-            let age = now.0 - live.decided_at().0;
+            let age = now.micros_since(live.decided_at());
             let recompute = live.recompute_due(now, self.options.checkpoint_every);
             let waiting = live.closable().is_some() || recompute;
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
@@ -256,7 +256,8 @@ impl<S: Source> Worker<S> {
     /// Makes and decides a shard's next checkpoint.
     async fn checkpoint(&mut self, shard: Shard, release: bool) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let stale = self.live_mut(shard).is_some_and(|live| now.0 - live.decided_at().0 >= STALE_MICROS);
+        let stale =
+            self.live_mut(shard).is_some_and(|live| now.micros_since(live.decided_at()) >= STALE_MICROS);
         if stale && release {
             tracing::info!(shard, "no checkpoint for a day, the shard is let go without one");
             return Ok(());
@@ -293,7 +294,7 @@ impl<S: Source> Worker<S> {
     /// Writes the draft, unless a checkpoint is on its way already, and has it decided; false if another
     /// owner was first. After an error the shard is as it was except for the parts that succeeded, and this
     /// can be called again.
-    async fn try_checkpoint(&mut self, shard: Shard, now: Timestamp, release: bool) -> Result<bool> {
+    async fn try_checkpoint(&mut self, shard: Shard, now: WallTime, release: bool) -> Result<bool> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
         let mut counts = Counts::default();
         let outcome = async {

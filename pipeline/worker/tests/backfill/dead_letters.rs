@@ -10,7 +10,7 @@ use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
@@ -142,7 +142,7 @@ impl World {
         let owner: Text = format!("w{}", next.seq).into();
         next.add_owner(owner.clone(), OwnerKind::Worker);
         next.set_released(released);
-        let next = next.seal(Timestamp(0));
+        let next = next.seal(WallTime(0));
         assert!(matches!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours(_)));
         self.put(shard, next.seq, &owner, letters).await
     }
@@ -370,7 +370,7 @@ async fn a_record_of_a_file_is_folded_once_the_listed_rules_have_its_currency() 
     let mut next = log::latest(world.store(), shard).await.unwrap().next_draft();
     RuleBook::default().store(world.store(), &in_euros("2")).await.unwrap();
     next.list_rules(Hour(START + 100), "2".into());
-    log::decide(world.store(), &next.seal(Timestamp(0))).await.unwrap();
+    log::decide(world.store(), &next.seal(WallTime(0))).await.unwrap();
     let done = world.done().await;
     assert_eq!(done.folded.map(|folded| (folded.events, folded.new)), Some((1, 1)));
     assert_eq!(world.done().await, Replayed::default());

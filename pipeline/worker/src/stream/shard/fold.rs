@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::LiveShard;
 use crate::checkpoint::Draft;
@@ -35,7 +35,7 @@ pub(in crate::stream) struct Folding<'a> {
     pub rules: &'a mut RuleBook,
     /// The configured rules, for a shard that has none yet.
     pub configured: &'a Rules,
-    pub now: Timestamp,
+    pub now: WallTime,
     pub limits: WindowLimits,
     pub counts: &'a mut Counts,
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::watermark::ShardTopics;
 use crate::backoff::Backoff;
@@ -81,7 +81,7 @@ struct Publication {
     /// Whether tables may differ from the last checkpoint decided.
     due: bool,
     /// When tables were last made equal to a checkpoint.
-    at: Option<Timestamp>,
+    at: Option<WallTime>,
 }
 
 /// What no checkpoint names any more.
@@ -90,14 +90,14 @@ pub(super) struct Garbage {
     /// Snapshots.
     pub snapshots: Vec<String>,
     /// When old checkpoints were last looked for.
-    pub looked_at: Timestamp,
+    pub looked_at: WallTime,
 }
 
 /// A held shard.
 pub(super) struct LiveShard {
     claim: Claim,
     decided: Decided,
-    decided_at: Timestamp,
+    decided_at: WallTime,
     next: Next,
     buffer: EventBuffer,
     topics: ShardTopics,
@@ -126,7 +126,7 @@ impl LiveShard {
     }
 
     /// When that was.
-    pub fn decided_at(&self) -> Timestamp {
+    pub fn decided_at(&self) -> WallTime {
         self.decided_at
     }
 
@@ -238,7 +238,7 @@ impl LiveShard {
     }
 
     /// Freezes the draft: what it says is what will be decided.
-    pub fn seal(&mut self, now: Timestamp, release: bool) {
+    pub fn seal(&mut self, now: WallTime, release: bool) {
         let Next::Draft(draft) = &mut self.next else { return };
         let mut draft = std::mem::replace(&mut **draft, self.decided.next_draft());
         draft.set_offsets(self.topics.take_offsets());
@@ -253,7 +253,7 @@ impl LiveShard {
     ///
     /// # Errors
     /// When storage is unavailable: the checkpoint stays sealed.
-    pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> Timestamp) -> Result<bool> {
+    pub async fn decide(&mut self, store: &dyn ObjectStore, now: impl Fn() -> WallTime) -> Result<bool> {
         let Next::Sealed(sealed) = &self.next else { return Ok(true) };
         let Decision::Ours(decided) = log::decide(store, sealed).await? else { return Ok(false) };
         for file in sealed.archived() {
@@ -278,12 +278,12 @@ impl LiveShard {
     }
 
     /// When tables were last known to be equal to the last checkpoint decided.
-    pub fn published_at(&self) -> Option<Timestamp> {
+    pub fn published_at(&self) -> Option<WallTime> {
         if self.publication.due { self.publication.at } else { Some(self.decided_at) }
     }
 
     /// Notes that tables equal this checkpoint.
-    pub fn note_published(&mut self, published: &Decided, now: Timestamp) {
+    pub fn note_published(&mut self, published: &Decided, now: WallTime) {
         if let Some(draft) = self.draft() {
             draft.note_published(published);
         }

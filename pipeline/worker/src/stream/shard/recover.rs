@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
@@ -86,7 +86,7 @@ impl Recovery<'_> {
     }
 
     /// Which open hours have events in the archive.
-    async fn list_archive(&self, live: &mut LiveShard, now: Timestamp) -> Result<()> {
+    async fn list_archive(&self, live: &mut LiveShard, now: WallTime) -> Result<()> {
         let store = &*self.ports.store;
         let ahead = Hour(now.hour().0 + AHEAD_HOURS);
         let first = match live.decided.closed_through {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::{LiveShard, Next};
 use crate::shard::cursor::Recompute;
@@ -17,7 +17,7 @@ pub(super) struct Recomputation {
     /// Where it stands, while it goes on.
     pub cursor: Option<Recompute>,
     /// When it last began at an hour that it had come past before.
-    pub began_at: Option<Timestamp>,
+    pub began_at: Option<WallTime>,
     /// The last hour that was recomputed.
     pub through: Option<Hour>,
     /// Hours of the next window.
@@ -45,8 +45,8 @@ impl LiveShard {
     /// True if a slice of dirty hours is due: a recomputation is in progress, or closing waits for one.
     /// Restarting at an hour that was recomputed before is limited to once per `every`, because late events
     /// arrive in bursts.
-    pub fn recompute_due(&self, now: Timestamp, every: Duration) -> bool {
-        let rested = self.recompute.began_at.is_none_or(|began| now.0 - began.0 >= micros(every));
+    pub fn recompute_due(&self, now: WallTime, every: Duration) -> bool {
+        let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(every));
         let begun = self.recompute.cursor.is_some() || self.states.is_none() || self.recompute_goes_on();
         !self.next().dirty.is_empty() && (begun || rested)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prorata_schemas::rules::{Allocation, Rules};
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::WallTime;
 use prorata_worker::names::Shard;
 
 use super::dice::Dice;
@@ -28,7 +28,7 @@ pub struct Chaos {
     joined: usize,
     rules: u32,
     /// The latest time that the clock ever showed.
-    pub latest: Timestamp,
+    pub latest: WallTime,
 }
 
 impl Chaos {
@@ -141,7 +141,7 @@ impl Chaos {
         }
         if dice.happens(chances.clock_step) {
             let now = world.now();
-            world.clock.set(Timestamp(now.0 + dice.between(-1_800, 3_600) * 1_000_000));
+            world.clock.set(WallTime(now.0 + dice.between(-1_800, 3_600) * 1_000_000));
             fleet.coverage.hit("clock_step");
         }
         if dice.happens(500) {

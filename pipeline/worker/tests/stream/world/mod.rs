@@ -13,7 +13,7 @@ use std::time::Duration;
 use prorata_samples::trace::START;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{
     FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeEncoder, FakeMessages, FakeRegistry, FakeSource,
     Faults, Record, Resume, SteppedClock,
@@ -55,7 +55,7 @@ pub struct Sent {
     pub topic: &'static str,
     pub partition: Shard,
     pub offset: i64,
-    pub sent_at: Timestamp,
+    pub sent_at: WallTime,
     pub what: What,
 }
 
@@ -86,7 +86,7 @@ impl World {
             broker,
             registry: FakeRegistry::with([SCHEMA]),
             letters: FakeDeadLetterTopic::default(),
-            clock: SteppedClock::new(Hour(START + 7).start()),
+            clock: SteppedClock::new(WallTime(Hour(START + 7).start().0)),
             shards,
             sent: Arc::default(),
             processes: Arc::default(),
@@ -207,13 +207,13 @@ impl World {
         self.clock.advance(duration);
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub fn now(&self) -> WallTime {
         self.clock.now()
     }
 
     /// Sets the clock to this many minutes after the start.
     pub fn set_minutes(&self, minutes: i64) {
-        self.clock.set(Timestamp(Hour(START).start().0 + minutes * 60_000_000));
+        self.clock.set(WallTime(Hour(START).start().0 + minutes * 60_000_000));
     }
 }
 
