@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
-#[path = "../../tests/fuzz/src/lib.rs"]
-mod targets;
-
+use prorata_tests::fuzz;
 use std::path::Path;
 
 fn replay(target: &str, run: fn(&[u8])) {
@@ -19,15 +17,15 @@ fn replay(target: &str, run: fn(&[u8])) {
 
 #[test]
 fn the_decoder_holds_over_its_corpus() {
-    replay("decoder", targets::decoder);
+    replay("decoder", fuzz::decoder);
 }
 
 #[test]
 fn the_quantity_parser_holds_over_its_corpus() {
-    replay("quantity", targets::quantity);
+    replay("quantity", fuzz::quantity);
 }
 
 #[test]
 fn the_container_reader_holds_over_its_corpus() {
-    replay("container", targets::container);
+    replay("container", fuzz::container);
 }

@@ -6,9 +6,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "support/admin.rs"]
-mod admin;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,6 +18,7 @@ use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Time
 use prorata_connectors::registry::{Registry, Settings};
 use prorata_schemas::event::{Event, EventRecord};
 use prorata_testkit::wait::{Deadline, PATIENCE};
+use prorata_tests::kafka::admin;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};

@@ -6,10 +6,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "support/program.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod program;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +15,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
+use prorata_tests::program;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;

@@ -3,13 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "support/lake.rs"]
-#[expect(dead_code, reason = "the stream worker's tests need more of it")]
-mod lake;
-#[path = "support/program.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod program;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,11 +10,11 @@ use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_tests::lake::{self, Lake};
+use prorata_tests::program;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-
-use lake::Lake;
 
 /// A root as a version left it.
 struct Stored {

@@ -6,10 +6,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-#[path = "support/program.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod program;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -20,6 +16,7 @@ use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;
+use prorata_tests::program;
 use prorata_worker::ports::ObjectStore;
 use serde_json::Value;
 

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
 use prorata_testkit::conformance::Harness;
 use prorata_testkit::conformance::dead_letters::{DeadLetterPlace, dead_letter_topic};
+use prorata_tests::kafka::topic::all_messages;
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
 
-use super::topic::all_messages;
 use super::{cluster, settings};
 
 /// Brokers in memory, which may not move from their thread.

@@ -5,8 +5,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 mod letters;
-mod support;
-mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +12,7 @@ use std::time::Duration;
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_schemas::Text;
 use prorata_testkit::wait::{Deadline, PATIENCE};
+use prorata_tests::kafka::{assigned, from, hurried, is_end, joined, messages, signals_for, until};
 use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -21,8 +20,6 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-
-use support::{assigned, from, hurried, is_end, joined, messages, signals_for, until};
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
 

@@ -8,9 +8,9 @@ use prorata_connectors::registry::{Lookup, Registry, Settings};
 use prorata_schemas::avsc;
 use prorata_schemas::event::EventKind;
 use prorata_testkit::wait::PATIENCE;
+use prorata_tests::registry::fake::{Fake, Reply};
 use serde_json::{Value, json};
 
-use super::fake::{Fake, Reply};
 use super::{client, misconfigured, settings, unavailable};
 
 /// A registry that answers every question so.

@@ -11,11 +11,12 @@ use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
 use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
+use prorata_tests::registry::fake::{Fake, Reply, Request, registry};
+use prorata_tests::registry::producer;
 use prorata_worker::source::MessageDecoder;
 use serde_json::json;
 
-use super::fake::{Fake, Reply, Request, registry};
-use super::{client, settings, written};
+use super::{client, settings};
 
 /// An id that is not registered at first.
 const UNKNOWN: u32 = 9_999;
@@ -75,17 +76,13 @@ impl MessagePlace for WithRegistry {
         Ok(Box::new(ConfluentMessages::new(registry, times)))
     }
 
-    fn has_registry(&self) -> bool {
-        true
-    }
-
     async fn message(
         &self,
         kind: EventKind,
         body: &[u8],
         written: Written,
     ) -> Result<Option<Vec<u8>>, String> {
-        written::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
+        producer::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
     }
 
     async fn register_unknown(&self) -> Result<bool, String> {
@@ -103,7 +100,7 @@ impl MessagePlace for WithRegistry {
     }
 
     fn strange(&self) -> Vec<Vec<u8>> {
-        written::strange()
+        producer::strange()
     }
 
     fn events(&self) -> Vec<EventRecord> {
@@ -146,20 +143,14 @@ impl MessagePlace for SingleObject {
         })
     }
 
-    async fn register_unknown(&self) -> Result<bool, String> {
-        Ok(false)
-    }
-
-    async fn answer(&self, _: Answering) -> Result<bool, String> {
-        Ok(false)
-    }
-
-    fn asked(&self) -> Option<u64> {
-        None
-    }
-
     fn strange(&self) -> Vec<Vec<u8>> {
-        vec![vec![0], vec![0xc3], vec![0xc3, 1, 2], b"{\"json\": true}".to_vec(), written::framed(1, b"body")]
+        vec![
+            vec![0],
+            vec![0xc3],
+            vec![0xc3, 1, 2],
+            b"{\"json\": true}".to_vec(),
+            producer::framed(1, b"body"),
+        ]
     }
 
     fn events(&self) -> Vec<EventRecord> {

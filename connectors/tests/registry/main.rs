@@ -4,9 +4,7 @@
 
 mod client;
 mod contract;
-mod fake;
 mod messages;
-mod written;
 
 use std::time::Duration;
 

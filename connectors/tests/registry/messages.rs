@@ -12,11 +12,11 @@ use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
 use prorata_testkit::wait::eventually;
+use prorata_tests::registry::fake::{Fake, Reply};
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
 
 use super::client;
-use super::fake::{Fake, Reply};
 
 fn event() -> Event {
     Event {

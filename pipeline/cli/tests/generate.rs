@@ -2,14 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../../connectors/tests/registry/fake.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod fake;
-
 use std::path::Path;
 use std::process::Command;
 
-use fake::{Fake, Reply};
+use prorata_tests::registry::fake::{Fake, Reply};
 
 fn generate(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));

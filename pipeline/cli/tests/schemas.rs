@@ -2,17 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../../connectors/tests/registry/fake.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod fake;
-
 use std::process::{Command, Output};
 
 use prorata_schemas::avsc::full_name;
 use prorata_schemas::event::EventKind;
+use prorata_tests::registry::fake::{Fake, Reply};
 use serde_json::{Value, json};
-
-use fake::{Fake, Reply};
 
 fn schemas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));

@@ -1,5 +1,5 @@
-//! Fuzzes [`prorata_fuzz::container`].
+//! Fuzzes [`prorata_tests::fuzz::container`].
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_fuzz::container(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_tests::fuzz::container(input));

@@ -1,5 +1,5 @@
-//! Fuzzes [`prorata_fuzz::decoder`].
+//! Fuzzes [`prorata_tests::fuzz::decoder`].
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_fuzz::decoder(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_tests::fuzz::decoder(input));

@@ -1,5 +1,5 @@
-//! Fuzzes [`prorata_fuzz::quantity`].
+//! Fuzzes [`prorata_tests::fuzz::quantity`].
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_fuzz::quantity(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_tests::fuzz::quantity(input));

@@ -6,23 +6,19 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
-#[path = "../support/admin.rs"]
-mod admin;
 mod contract;
 mod damage;
 mod members;
 mod reading;
 mod security;
-#[path = "../../../connectors/tests/kafka_mock/support.rs"]
-mod support;
 
 use prorata_connectors::kafka::{Connection, KafkaSettings};
 use prorata_testkit::wait::PATIENCE;
+use prorata_tests::kafka::admin;
+use prorata_tests::kafka::{assigned, from, hurried, is_end, joined, messages, signals_for, until};
 use prorata_worker::source::SourceEvent;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-
-use support::{assigned, from, hurried, is_end, joined, messages, signals_for, until};
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
 use prorata_testkit::conformance::Harness;
 use prorata_testkit::conformance::dead_letters::{DeadLetterPlace, dead_letter_topic};
+use prorata_tests::kafka::topic::all_messages;
 use prorata_worker::source::{DeadLetterTopic, Message};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
-use super::topic::all_messages;
 use super::{BROKERS, brokers, signal, variable};
 
 struct Real {

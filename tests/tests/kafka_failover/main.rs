@@ -6,12 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
-#[path = "../support/admin.rs"]
-mod admin;
 mod letters;
 mod processor;
-#[path = "../../../connectors/tests/kafka_mock/topic.rs"]
-mod topic;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -20,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_testkit::wait::{Deadline, PATIENCE};
+use prorata_tests::kafka::admin;
 use prorata_worker::source::{Source, SourceEvent, Start};
 use serde_json::Value;
 

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_schemas::reject::Reject;
+use prorata_tests::kafka::admin;
 use prorata_worker::ports::{DeadLetter, Origin, Rejected};
 use prorata_worker::source::{DeadLetterTopic, Source, Start};
 
-use super::{BROKERS, PATIENCE, admin, brokers, restart, signal, variable};
+use super::{BROKERS, PATIENCE, brokers, restart, signal, variable};
 
 /// Messages a second: few, so that the floor is mostly what a client costs by itself.
 const RATE: u32 = 173;

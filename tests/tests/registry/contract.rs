@@ -9,10 +9,11 @@ use prorata_samples::arbitrary;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
 use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
+use prorata_tests::proxy::{Proxy, Weather};
+use prorata_tests::registry::producer;
 use prorata_worker::source::MessageDecoder;
 
-use super::proxy::{Proxy, Weather};
-use super::{registry, settings, written};
+use super::{registry, settings};
 
 /// An id that nobody registers.
 const UNKNOWN: u32 = i32::MAX as u32 - 7;
@@ -47,22 +48,13 @@ impl MessagePlace for Proxied {
         Ok(Box::new(ConfluentMessages::new(registry, Times::PATIENT)))
     }
 
-    fn has_registry(&self) -> bool {
-        true
-    }
-
     async fn message(
         &self,
         kind: EventKind,
         body: &[u8],
         written: Written,
     ) -> Result<Option<Vec<u8>>, String> {
-        written::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
-    }
-
-    async fn register_unknown(&self) -> Result<bool, String> {
-        // It gives the ids.
-        Ok(false)
+        producer::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
     }
 
     async fn answer(&self, how: Answering) -> Result<bool, String> {
@@ -74,12 +66,8 @@ impl MessagePlace for Proxied {
         Ok(true)
     }
 
-    fn asked(&self) -> Option<u64> {
-        None
-    }
-
     fn strange(&self) -> Vec<Vec<u8>> {
-        written::strange()
+        producer::strange()
     }
 
     fn events(&self) -> Vec<EventRecord> {

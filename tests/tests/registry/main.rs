@@ -7,11 +7,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod contract;
-#[path = "../support/proxy.rs"]
-#[expect(dead_code, reason = "the stream worker's tests use the rest")]
-mod proxy;
-#[path = "../../../connectors/tests/registry/written.rs"]
-mod written;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -41,7 +41,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     (
         "prorata-tests",
         "tests",
-        &["prorata-schemas", "prorata-engine", "prorata-worker", "prorata-connectors", "prorata-reference"],
+        &["prorata-schemas", "prorata-testkit", "prorata-worker", "prorata-connectors"],
     ),
 ];
 
@@ -126,7 +126,7 @@ fn the_engine_stands_on_nothing_that_could_make_it_impure() {
 }
 
 /// Crates that only tests use, and each other.
-const TEST_CRATES: &[&str] = &["prorata-samples", "prorata-testkit"];
+const TEST_CRATES: &[&str] = &["prorata-samples", "prorata-testkit", "prorata-tests"];
 
 #[test]
 fn only_tests_depend_on_test_crates() {

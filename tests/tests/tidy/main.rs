@@ -5,6 +5,7 @@
 
 mod crates;
 mod documents;
+mod modules;
 mod names;
 mod rulebook;
 mod text;

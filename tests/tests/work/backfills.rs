@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::time::Hour;
+use prorata_tests::lake::Lake;
+use prorata_tests::program::Ended;
 use serde_json::{Value, json};
 
-use super::lake::Lake;
-use super::program::Ended;
 use super::world::{Load, World};
 
 /// Runs a backfill of load into a lake.

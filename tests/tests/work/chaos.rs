@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prorata_testkit::wait::eventually;
+use prorata_tests::program::Program;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use super::program::Program;
 use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use prorata_testkit::wait::eventually;
+use prorata_tests::program::send;
+use prorata_tests::proxy::{Proxy, Weather};
 use serde_json::{Value, json};
 
 use super::chaos::Dice;
-use super::program::send;
-use super::proxy::{Proxy, Weather};
 use super::world::worker::Worker;
 use super::world::{BROKERS, Load, World, rounds, sent, variable};
 

@@ -8,21 +8,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "../support/admin.rs"]
-mod admin;
 mod backfills;
 mod chaos;
 mod dead_letters;
 mod faults;
-#[path = "../support/lake.rs"]
-mod lake;
 mod loss;
 mod memory;
 mod plain;
-#[path = "../support/program.rs"]
-mod program;
-#[path = "../support/proxy.rs"]
-mod proxy;
 mod refusals;
 mod replays;
 mod roots;

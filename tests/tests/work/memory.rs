@@ -13,11 +13,11 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::wait::eventually;
+use prorata_tests::proxy::{Proxy, Weather};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use super::proxy::{Proxy, Weather};
 use super::world::{World, tuned, variable};
 
 const MIB: u64 = 1 << 20;

@@ -3,9 +3,9 @@
 
 use std::net::TcpListener;
 
+use prorata_tests::program::Ended;
 use serde_json::json;
 
-use super::program::Ended;
 use super::world::{Load, World, variable};
 
 /// A world whose worker is to be refused.

@@ -13,12 +13,12 @@ use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
 use prorata_testkit::wait::PATIENCE;
+use prorata_tests::program::Ended;
 use prorata_worker::root::{KeyHash, Root};
 use rdkafka::message::{Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
 
-use super::program::Ended;
 use super::world::registry;
 use super::world::topics::{Admin, client};
 use super::world::worker::Worker;
@@ -226,7 +226,7 @@ fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, withou
     let mut command =
         world.command(&["dead-letters", "--replay", "--json", "--config", config.to_str().unwrap()]);
     command.env("PRORATA_REGISTRY__URL", without);
-    let replay = super::program::Program::start(command, "dead-letters", world.folder.path()).wait();
+    let replay = prorata_tests::program::Program::start(command, "dead-letters", world.folder.path()).wait();
     let replay = document(&replay, LEFT);
     assert_eq!(replay["replay"]["sent"], json!({}), "{replay}");
     assert_eq!(counts(&replay["replay"]["failing"], "letters"), *letters);

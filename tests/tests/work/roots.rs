@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
+use prorata_tests::lake::Lake;
 use serde_json::{Value, json};
 
-use super::lake::Lake;
 use super::refusals::told;
 use super::world::{Load, World};
 

@@ -13,14 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prorata_schemas::time::Hour;
 use prorata_testkit::wait::eventually;
+use prorata_tests::kafka::admin::create_topics;
+use prorata_tests::lake::{Goal, Lake};
+use prorata_tests::program::{Ended, Program, prorata};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use self::worker::Worker;
-use crate::admin::create_topics;
-use crate::lake::{Goal, Lake};
-use crate::program::{Ended, Program, prorata};
 
 /// Partitions of every topic.
 pub const SHARDS: u16 = 4;

@@ -6,9 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use prorata_testkit::wait::eventually;
+use prorata_tests::program::{Ended, Program};
 use serde_json::Value;
-
-use crate::program::{Ended, Program};
 
 /// A worker.
 #[derive(Debug)]

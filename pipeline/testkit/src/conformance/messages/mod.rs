@@ -52,7 +52,9 @@ pub trait MessagePlace {
     fn decoder(&self) -> Result<Box<dyn MessageDecoder>, String>;
 
     /// Whether messages name schemas of a registry.
-    fn has_registry(&self) -> bool;
+    fn has_registry(&self) -> bool {
+        true
+    }
 
     /// The message of this body of our newest schema. None: the format has no message that is so written.
     async fn message(
@@ -63,13 +65,19 @@ pub trait MessagePlace {
     ) -> Result<Option<Vec<u8>>, String>;
 
     /// Registers the schema of [`Written::Unknown`]. False: it cannot.
-    async fn register_unknown(&self) -> Result<bool, String>;
+    async fn register_unknown(&self) -> Result<bool, String> {
+        Ok(false)
+    }
 
     /// From now on the registry answers so. False: it cannot.
-    async fn answer(&self, how: Answering) -> Result<bool, String>;
+    async fn answer(&self, _how: Answering) -> Result<bool, String> {
+        Ok(false)
+    }
 
     /// How often the registry has been asked for a schema. None: that cannot be told.
-    fn asked(&self) -> Option<u64>;
+    fn asked(&self) -> Option<u64> {
+        None
+    }
 
     /// Bytes that are no message of this format, such as those of another one.
     fn strange(&self) -> Vec<Vec<u8>>;

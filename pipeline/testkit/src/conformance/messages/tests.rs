@@ -46,10 +46,6 @@ impl MessagePlace for FakeMessagePlace {
         })
     }
 
-    fn has_registry(&self) -> bool {
-        true
-    }
-
     async fn message(
         &self,
         kind: EventKind,

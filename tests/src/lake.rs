@@ -90,6 +90,9 @@ impl Lake {
 
     /// What is missing until the goal is reached: everything taken, closed and folded, and the tables equal
     /// to that.
+    ///
+    /// # Errors
+    /// What is missing.
     pub fn reached(&self, goal: Goal) -> Result<(), String> {
         let checkpoints = self.checkpoints();
         let taken: i64 = checkpoints.values().map(taken).sum();

@@ -1,4 +1,4 @@
-//! Messages with a registry, as producers of several versions and of other programs write them.
+//! Producers with a registry, of several versions and of other programs.
 
 use prorata_connectors::messages::MessageEncoder;
 use prorata_connectors::registry::Registry;
@@ -14,8 +14,11 @@ pub fn framed(id: u32, body: &[u8]) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), body].concat()
 }
 
-/// Writes a message of this body of our newest schema. Its schema is registered, except for the unknown one,
+/// A message of this body of our newest schema. Its schema is registered, except for the unknown one,
 /// which has the id named.
+///
+/// # Errors
+/// The registry refuses the schema.
 pub async fn message(
     registry: &Registry,
     unknown: u32,

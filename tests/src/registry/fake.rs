@@ -11,40 +11,50 @@ use std::time::Duration;
 /// What a client asked.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// Such as `GET`.
     pub method: String,
+    /// Path and query.
     pub path: String,
     /// By names in lower case.
     pub headers: BTreeMap<String, String>,
+    /// Its text.
     pub body: String,
 }
 
 /// What it is answered.
 #[derive(Clone, Debug)]
 pub struct Reply {
+    /// The status code.
     pub status: u16,
+    /// Besides those of every reply.
     pub headers: Vec<(String, String)>,
+    /// Its bytes.
     pub body: Vec<u8>,
-    /// Waited for before the answer.
+    /// A registry that is slow by this much. It is not waited for by any test.
     pub delay: Duration,
     /// Bytes of the body that are sent before the connection is cut.
     pub cut: Option<usize>,
 }
 
 impl Reply {
+    /// As a registry replies.
     pub fn json(status: u16, body: impl ToString) -> Self {
         Self::typed(status, "application/vnd.schemaregistry.v1+json", body)
     }
 
+    /// With this content type.
     pub fn typed(status: u16, kind: &str, body: impl ToString) -> Self {
         let headers = vec![("content-type".to_owned(), kind.to_owned())];
         let body = body.to_string().into_bytes();
         Self { status, headers, body, delay: Duration::ZERO, cut: None }
     }
 
+    /// An error as a registry tells it.
     pub fn error(status: u16, code: u32, message: &str) -> Self {
         Self::json(status, serde_json::json!({ "error_code": code, "message": message }))
     }
 
+    /// Another place to ask.
     pub fn redirect(status: u16, to: &str) -> Self {
         let headers = vec![("location".to_owned(), to.to_owned())];
         Self { headers, ..Self::json(status, "") }

@@ -1,5 +1,8 @@
 //! Listening to sources, on brokers in memory and on real ones.
 
+pub mod admin;
+pub mod topic;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -18,7 +21,7 @@ pub fn hurried(connection: Connection, topics: &[&str], group: impl Into<String>
     settings
 }
 
-/// Signals until the wish is granted.
+/// Events until the wish is granted.
 pub async fn until(
     source: &mut KafkaSource,
     mut granted: impl FnMut(&SourceEvent) -> bool,
@@ -46,22 +49,26 @@ pub async fn signals_for(source: &mut KafkaSource, time: Duration) -> Vec<Source
     seen
 }
 
+/// Waits for an assignment; its shards.
 pub async fn assigned(source: &mut KafkaSource) -> BTreeSet<u16> {
     let seen = until(source, |signal| matches!(signal, SourceEvent::Assigned(_))).await;
     let Some(SourceEvent::Assigned(shards)) = seen.last() else { panic!("{seen:?}") };
     shards.iter().copied().collect()
 }
 
+/// A member of the group that has been assigned shards.
 pub async fn joined(settings: KafkaSettings) -> KafkaSource {
     let mut source = KafkaSource::connect(settings).await.unwrap();
     assigned(&mut source).await;
     source
 }
 
+/// Where to start in these topics.
 pub fn from(topics: &[&str], start: Start) -> BTreeMap<Text, Start> {
     topics.iter().map(|&topic| (topic.into(), start)).collect()
 }
 
+/// The messages among these events.
 pub fn messages(signals: &[SourceEvent]) -> Vec<&Message> {
     fn of(signal: &SourceEvent) -> &[Message] {
         if let SourceEvent::Messages(messages) = signal { messages } else { &[] }
@@ -69,6 +76,7 @@ pub fn messages(signals: &[SourceEvent]) -> Vec<&Message> {
     signals.iter().flat_map(of).collect()
 }
 
+/// Whether it tells that a topic ends here.
 pub fn is_end(signal: &SourceEvent, at: i64) -> bool {
     matches!(signal, SourceEvent::End { offset, .. } if *offset == at)
 }

@@ -11,6 +11,9 @@ use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 /// All messages that a topic has now, those of each partition in their order.
+///
+/// # Errors
+/// The brokers do not answer.
 pub async fn all_messages(brokers: String, topic: String) -> Result<Vec<Message>, String> {
     let read = move || read(&brokers, &topic).map_err(|error| error.to_string());
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
