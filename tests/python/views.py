@@ -1,0 +1,54 @@
+"""The views of deploy/sql, and what must hold of them in every engine."""
+
+from pathlib import Path
+
+SQL = Path(__file__).resolve().parent.parent.parent / "deploy" / "sql"
+
+# Sums over a whole view that must equal a sum over `cost_allocation` or `commitment_utilization`.
+COST = "SELECT sum(EffectiveCost) FROM cost_allocation WHERE ChargeCategory = 'Usage'"
+EXACT = {
+    "showback_daily": ("SELECT sum(cost) FROM showback_daily", COST),
+    "team_daily": ("SELECT sum(cost) FROM team_daily", COST),
+    "gpu_daily": (
+        "SELECT sum(gpu_cost) FROM gpu_daily",
+        "SELECT sum(x_GpuCost) FROM cost_allocation WHERE x_GpuModel IS NOT NULL",
+    ),
+    "commitment_daily": (
+        "SELECT sum(used_cost) + sum(unused_cost) FROM commitment_daily",
+        "SELECT sum(BilledCost) FROM cost_allocation WHERE ChargeCategory = 'Purchase'",
+    ),
+    "commitment_coverage_daily": (
+        "SELECT sum(covered_list_cost) FROM commitment_coverage_daily",
+        "SELECT sum(list_cost_avoided) FROM commitment_utilization",
+    ),
+    "quota_ledger_daily": (
+        "SELECT sum(borrowed_hours) FROM quota_ledger_daily",
+        "SELECT sum(borrowed_hours) FROM quota_usage",
+    ),
+}
+# The one view of costs in floating point: its sum is that of the exact costs but for rounding.
+SPREAD = "SELECT sum(cost) FROM showback_spread_daily"
+NAMES = (*EXACT, "showback_spread_daily")
+
+
+def statements(dialect: str) -> list[str]:
+    """The statements that create the views, for one of the dialects in the folder."""
+    texts = [(SQL / name).read_text() for name in ("views.sql", f"teams-{dialect}.sql")]
+    found = [statement for text in texts for statement in text.split(";\n") if statement.strip()]
+    created = {statement.split("CREATE OR REPLACE VIEW ")[1].split()[0] for statement in found}
+    if created != set(NAMES):
+        raise SystemExit(f"deploy/sql creates {sorted(created)}, this check knows {sorted(NAMES)}")
+    return found
+
+
+def faults(value) -> list[str]:
+    """Views that do not add up; `value` runs a query of one value."""
+    found = []
+    for name, (query, expected) in EXACT.items():
+        ours, theirs = value(query), value(expected)
+        if ours is None or ours != theirs:
+            found.append(f"{name}: {ours} is not {theirs}")
+    spread, exact = value(SPREAD), value(COST)
+    if abs(spread - float(exact)) > 1e-9 * float(exact):
+        found.append(f"showback_spread_daily: {spread} is not {exact}")
+    return found
