@@ -3,6 +3,8 @@
 
 use std::io::Read;
 
+use super::error::UnpackError;
+
 /// Most bytes of one block as stored.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -37,8 +39,8 @@ impl Codec {
     /// Unpacks a block into `out`, which is cleared first.
     ///
     /// # Errors
-    /// What is wrong with the block.
-    pub fn unpack(self, block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    /// See [`UnpackError`].
+    pub fn unpack(self, block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
         out.clear();
         match self {
             Self::Null => {
@@ -47,7 +49,7 @@ impl Codec {
             }
             Self::Deflate => {
                 let unpacked = miniz_oxide::inflate::decompress_to_vec_with_limit(block, UNPACKED_BYTES_MAX);
-                *out = unpacked.map_err(|error| format!("it does not unpack: {error}"))?;
+                *out = unpacked.map_err(UnpackError::Deflate)?;
                 Ok(())
             }
             Self::Snappy => unpack_snappy(block, out),
@@ -56,29 +58,27 @@ impl Codec {
     }
 }
 
-fn unpack_snappy(block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    let (packed, sum) = block.split_last_chunk::<4>().ok_or("it is too short for its checksum")?;
-    let wrong = |error: snap::Error| format!("it does not unpack: {error}");
-    let length = snap::raw::decompress_len(packed).map_err(wrong)?;
+fn unpack_snappy(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
+    let (packed, sum) = block.split_last_chunk::<4>().ok_or(UnpackError::TooShort)?;
+    let length = snap::raw::decompress_len(packed)?;
     // Three bytes of Snappy stand for at most 64, so a larger claim is a lie and not worth its memory.
     if length > UNPACKED_BYTES_MAX || length / 64 > packed.len() {
-        return Err(format!("it claims to unpack to {length} bytes"));
+        return Err(UnpackError::Claim(length));
     }
     out.resize(length, 0);
-    let written = snap::raw::Decoder::new().decompress(packed, out).map_err(wrong)?;
+    let written = snap::raw::Decoder::new().decompress(packed, out)?;
     out.truncate(written);
     if crc32fast::hash(out) != u32::from_be_bytes(*sum) {
-        return Err("its checksum is wrong".to_owned());
+        return Err(UnpackError::Checksum);
     }
     Ok(())
 }
 
-fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = |error: std::io::Error| format!("it does not unpack: {error}");
-    let decoder = zstd::stream::read::Decoder::with_buffer(block).map_err(wrong)?;
-    decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_end(out).map_err(wrong)?;
+fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
+    let decoder = zstd::stream::read::Decoder::with_buffer(block)?;
+    decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_end(out)?;
     if out.len() > UNPACKED_BYTES_MAX {
-        return Err(format!("it unpacks to more than {UNPACKED_BYTES_MAX} bytes"));
+        return Err(UnpackError::TooLong);
     }
     Ok(())
 }

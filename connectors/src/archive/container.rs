@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use sha2::{Digest, Sha256};
 
 use super::codec::{BLOCK_BYTES_MAX, Codec};
+use super::error::{BlockFault, FileError, FileFault};
 use super::source::Source;
 
 /// Key of the schema's SHA-256 in the header of our own files, in hexadecimal: readers such as fastavro take
@@ -29,20 +31,6 @@ const LOST_BYTES_MAX: usize = 16 << 20;
 /// Most bytes of a block's record count and size.
 const BLOCK_HEAD_MAX: usize = 20;
 
-/// A whole file cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// Not an Avro object container file: dead-letter it.
-    #[error("not an Avro object container file: {0}")]
-    NotAvro(String),
-    /// A codec that is not supported: dead-letter it.
-    #[error("its codec is {0}; null, deflate, snappy and zstandard are supported")]
-    Codec(String),
-    /// Reading failed; the file may be fine.
-    #[error("reading failed")]
-    Io(#[from] io::Error),
-}
-
 /// A file with its header read.
 pub(super) struct Container<R> {
     source: Source<R>,
@@ -50,7 +38,7 @@ pub(super) struct Container<R> {
     schema: String,
     sync: [u8; SYNC],
     blocks: u64,
-    damage: Option<String>,
+    damage: Option<Arc<BlockFault>>,
 }
 
 /// What comes next in a file.
@@ -76,7 +64,7 @@ pub(super) struct Block {
 pub(super) struct Lost {
     pub(super) block: Block,
     pub(super) bytes: Vec<u8>,
-    pub(super) why: String,
+    pub(super) why: Arc<BlockFault>,
     /// Where the records begin in `bytes`, if these are an uncompressed block that the end of the file cuts
     /// off.
     pub(super) cut_at: Option<usize>,
@@ -84,7 +72,7 @@ pub(super) struct Lost {
 
 enum Framing {
     Whole { records: u64, head: usize, size: usize },
-    Damaged { why: String, records: u64, cut_at: Option<usize> },
+    Damaged { why: BlockFault, records: u64, cut_at: Option<usize> },
 }
 
 impl<R: Read> Container<R> {
@@ -96,15 +84,15 @@ impl<R: Read> Container<R> {
         let mut source = Source::new(reader);
         source.fill(MAGIC.len())?;
         if source.at_hand().is_empty() {
-            return Err(FileError::NotAvro("it is empty".to_owned()));
+            return Err(FileFault::Empty.into());
         }
         if !source.at_hand().starts_with(MAGIC) {
-            return Err(FileError::NotAvro("it does not begin with Obj 01".to_owned()));
+            return Err(FileFault::NoMagic.into());
         }
         source.fill(HEADER_BYTES_MAX)?;
         let header = source.at_hand();
         let mut wire = Wire::new(header.get(MAGIC.len()..).unwrap_or_default());
-        let (metadata, sync) = read_header(&mut wire).map_err(FileError::NotAvro)?;
+        let (metadata, sync) = read_header(&mut wire)?;
         let length = header.len() - wire.rest().len();
         source.consume(length);
         let codec = metadata.get(&b"avro.codec"[..]).map_or(&b"null"[..], Vec::as_slice);
@@ -112,15 +100,14 @@ impl<R: Read> Container<R> {
             FileError::Codec(String::from_utf8_lossy(codec.get(..64).unwrap_or(codec)).into_owned())
         })?;
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
-        let schema = schema.ok_or_else(|| FileError::NotAvro("its header has no schema".to_owned()))?;
+        let schema = schema.ok_or(FileFault::NoSchema)?;
         // Ours alone have it: a flipped bit in the schema would make other events of good blocks.
         let digest = Sha256::digest(&schema);
         let differs = |key: &[u8], expected: &[u8]| metadata.get(key).is_some_and(|found| found != expected);
         if differs(SCHEMA_DIGEST, format!("{digest:x}").as_bytes()) || differs(SCHEMA_DIGEST_BYTES, &digest) {
-            return Err(FileError::NotAvro("its schema does not have the checksum in its header".to_owned()));
+            return Err(FileFault::SchemaChecksum.into());
         }
-        let schema = String::from_utf8(schema);
-        let schema = schema.map_err(|_| FileError::NotAvro("its schema is not UTF-8".to_owned()))?;
+        let schema = String::from_utf8(schema).map_err(|_| FileFault::SchemaNotUtf8)?;
         Ok(Self { source, codec, schema, sync, blocks: 0, damage: None })
     }
 
@@ -141,14 +128,17 @@ impl<R: Read> Container<R> {
             return self.lose(why, 0, None).map(Some);
         }
         match self.framing()? {
-            Framing::Damaged { why, records, cut_at } => self.lose(why, records, cut_at).map(Some),
+            Framing::Damaged { why, records, cut_at } => self.lose(why.into(), records, cut_at).map(Some),
             Framing::Whole { records, head, size } => {
                 let block = self.block(records);
                 let packed = self.source.at_hand().get(head..head + size).unwrap_or_default();
                 let unpacked = self.codec.unpack(packed, out);
                 let next = match unpacked {
                     Ok(()) => Next::Block(block),
-                    Err(why) => Next::Lost(Lost { block, bytes: packed.to_vec(), why, cut_at: None }),
+                    Err(error) => {
+                        let why = Arc::new(BlockFault::Unpack(error));
+                        Next::Lost(Lost { block, bytes: packed.to_vec(), why, cut_at: None })
+                    }
                 };
                 self.source.consume(head + size + SYNC);
                 Ok(Some(next))
@@ -167,30 +157,28 @@ impl<R: Read> Container<R> {
         let at_hand = self.source.at_hand();
         let mut wire = Wire::new(at_hand.get(..BLOCK_HEAD_MAX).unwrap_or(at_hand));
         let window = wire.rest().len();
-        let damaged = |why: String| Ok(Framing::Damaged { why, records: 0, cut_at: None });
+        let damaged = |why| Ok(Framing::Damaged { why, records: 0, cut_at: None });
         let (Ok(records), Ok(size)) = (wire.long(), wire.long()) else {
-            return damaged("its head is cut off or no number".to_owned());
+            return damaged(BlockFault::Head);
         };
         let head = window - wire.rest().len();
-        let Ok(records) = u64::try_from(records) else {
-            return damaged(format!("it says it holds {records} records"));
-        };
+        let Ok(records) = u64::try_from(records) else { return damaged(BlockFault::Records(records)) };
         let size = match usize::try_from(size) {
             Ok(size) if size <= BLOCK_BYTES_MAX => size,
-            _ => return damaged(format!("it says it has {size} bytes; at most {BLOCK_BYTES_MAX} are read")),
+            _ => return damaged(BlockFault::Size(size)),
         };
         if !self.source.fill(head + size + SYNC)? {
             let cut_at = (self.codec == Codec::Null).then_some(head);
-            return Ok(Framing::Damaged { why: "the file ends inside it".to_owned(), records, cut_at });
+            return Ok(Framing::Damaged { why: BlockFault::CutOff, records, cut_at });
         }
         if self.source.at_hand().get(head + size..head + size + SYNC) != Some(&self.sync[..]) {
-            return damaged("it does not end in the file's sync marker".to_owned());
+            return damaged(BlockFault::NoSyncMarker);
         }
         Ok(Framing::Whole { records, head, size })
     }
 
     /// Gives out what lies before the end of the next sync marker, or a piece of it.
-    fn lose(&mut self, why: String, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
+    fn lose(&mut self, why: Arc<BlockFault>, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
         let mut searched = 0;
         loop {
             let at_hand = self.source.at_hand();
@@ -201,7 +189,7 @@ impl<R: Read> Container<R> {
             // A marker may lie across the end of what is at hand.
             searched = at_hand.len().saturating_sub(SYNC - 1);
             if searched >= LOST_BYTES_MAX {
-                self.damage = Some(why.clone());
+                self.damage = Some(Arc::clone(&why));
                 return Ok(self.lost(searched, why, records, None));
             }
             let length = at_hand.len();
@@ -211,7 +199,7 @@ impl<R: Read> Container<R> {
         }
     }
 
-    fn lost(&mut self, length: usize, why: String, records: u64, cut_at: Option<usize>) -> Next {
+    fn lost(&mut self, length: usize, why: Arc<BlockFault>, records: u64, cut_at: Option<usize>) -> Next {
         let block = self.block(records);
         let bytes = self.source.at_hand().get(..length).unwrap_or_default().to_vec();
         self.source.consume(length);
@@ -221,22 +209,20 @@ impl<R: Read> Container<R> {
 
 type Header = (BTreeMap<Vec<u8>, Vec<u8>>, [u8; SYNC]);
 
-fn read_header(wire: &mut Wire<'_>) -> Result<Header, String> {
-    let wrong =
-        |reject: prorata_schemas::reject::Reject| format!("its header is damaged: {}", reject.sentence);
+fn read_header(wire: &mut Wire<'_>) -> Result<Header, FileFault> {
     let mut metadata = BTreeMap::new();
     loop {
-        let entries = wire.block().map_err(wrong)?;
+        let entries = wire.block().map_err(FileFault::Header)?;
         if entries == 0 {
             break;
         }
         for _ in 0..entries {
-            let key = wire.bytes().map_err(wrong)?.to_vec();
-            metadata.insert(key, wire.bytes().map_err(wrong)?.to_vec());
+            let key = wire.bytes().map_err(FileFault::Header)?.to_vec();
+            metadata.insert(key, wire.bytes().map_err(FileFault::Header)?.to_vec());
         }
     }
-    let sync = wire.take(SYNC).map_err(wrong)?;
-    let sync = sync.first_chunk::<SYNC>().ok_or("its header has no sync marker")?;
+    let sync = wire.take(SYNC).map_err(FileFault::Header)?;
+    let sync = sync.first_chunk::<SYNC>().ok_or(FileFault::NoSyncMarker)?;
     Ok((metadata, *sync))
 }
 

@@ -10,7 +10,8 @@ use prorata_worker::ports::{DeadLetter, Origin, Position, Rejected};
 use prorata_worker::source::Header;
 use sha2::{Digest, Sha256};
 
-use super::container::{Container, ContainerWriter, FileError, Next};
+use super::container::{Container, ContainerWriter, Next};
+use super::error::{FileError, FileFault};
 use super::write::{compact, marker};
 use crate::avro::Converter;
 
@@ -98,25 +99,23 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
 /// The file is damaged or holds something else. Dead letters are our own files: nothing in them is skipped.
 pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> {
     static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse_str(DEAD_LETTER_SCHEMA).ok());
-    let wrong = |what: String| FileError::NotAvro(what);
     let mut container = Container::open(file)?;
     // A test parses the schema, so it is always there.
-    let schema = SCHEMA.as_ref().ok_or_else(|| wrong("the schema of dead letters is invalid".to_owned()))?;
-    let converter =
-        Converter::compile(schema, container.schema()).map_err(|error| wrong(error.to_string()))?;
+    let schema = SCHEMA.as_ref().ok_or(FileFault::DeadLetterSchema)?;
+    let converter = Converter::compile(schema, container.schema()).map_err(FileFault::Schema)?;
     let (mut letters, mut unpacked) = (Vec::new(), Vec::new());
     while let Some(next) = container.next(&mut unpacked)? {
         let block = match next {
             Next::Block(block) => block,
-            Next::Lost(lost) => return Err(wrong(format!("a block is damaged: {}", lost.why))),
+            Next::Lost(lost) => return Err(FileFault::Block(lost.why).into()),
         };
         let mut wire = Wire::new(&unpacked);
         for _ in 0..block.records {
-            let record = converter.next(&mut wire).map_err(|reject| wrong(reject.sentence))?;
-            letters.push(decode(&mut Wire::new(&record)).map_err(|reject| wrong(reject.sentence))?);
+            let record = converter.next(&mut wire).map_err(FileFault::Record)?;
+            letters.push(decode(&mut Wire::new(&record)).map_err(FileFault::Record)?);
         }
         if !wire.rest().is_empty() {
-            return Err(wrong(format!("{} bytes follow a block's last record", wire.rest().len())));
+            return Err(FileFault::TrailingBytes(wire.rest().len()).into());
         }
     }
     Ok(letters)

@@ -7,7 +7,8 @@ use prorata_schemas::body::wire::Wire;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 
-use super::container::{Block, Container, FileError, Lost, Next};
+use super::container::{Block, Container, Lost, Next};
+use super::error::{FileError, FileFault};
 use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
@@ -24,7 +25,7 @@ static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 /// The file as a whole cannot be read: see [`FileError`].
 pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileError> {
     let mut container = Container::open(file)?;
-    let decoder = DECODERS.get(container.schema()).map_err(|error| FileError::NotAvro(error.to_string()))?;
+    let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
     let mut unpacked = Vec::new();
     while let Some(next) = container.next(&mut unpacked)? {
         match next {

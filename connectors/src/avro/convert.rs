@@ -2,9 +2,12 @@
 //!
 //! As in `prorata_schemas::body`, a value that does not resolve is noted and the record walked to its end.
 
+use std::fmt::Display;
+
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::reject::{Reason, Reject};
 
+use super::error::shortened;
 use super::plan::{Node, RecordPlan, Step};
 use super::skip::{Skips, branch};
 
@@ -36,7 +39,7 @@ impl Convert<'_> {
             Node::Bytes => put_bytes(&mut self.out, wire.bytes()?),
             Node::Enum(indexes) => match branch(indexes, wire)? {
                 Ok(index) => put_long(&mut self.out, *index),
-                Err(symbol) => self.unresolved(format!("its enum's symbol {symbol} is not ours")),
+                Err(unknown) => self.unresolved(unknown),
             },
             Node::EnumText(symbols) => {
                 let text = wire.bytes()?;
@@ -44,7 +47,7 @@ impl Convert<'_> {
                     Some((index, _)) => put_long(&mut self.out, index),
                     None => {
                         let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text)).into_owned();
-                        self.unresolved(format!("its enum's symbol '{text}' is not ours"));
+                        self.unresolved(format_args!("its enum's symbol '{text}' is not ours"));
                     }
                 }
             }
@@ -58,7 +61,7 @@ impl Convert<'_> {
             Node::Branches(branches) => match branch(branches, wire)? {
                 Ok(node) => self.node(node, wire)?,
                 Err((why, skip)) => {
-                    self.unresolved(why.clone());
+                    self.unresolved(why);
                     self.skips.pass(skip, wire)?;
                 }
             },
@@ -66,8 +69,8 @@ impl Convert<'_> {
         Ok(())
     }
 
-    fn unresolved(&mut self, why: String) {
-        self.fault.get_or_insert_with(|| Reject::new(Reason::UnknownEvent, super::shortened(why)));
+    fn unresolved(&mut self, why: impl Display) {
+        self.fault.get_or_insert_with(|| Reject::new(Reason::UnknownEvent, shortened(why.to_string())));
     }
 
     fn blocks(&mut self, item: &Node, keys: bool, wire: &mut Wire<'_>) -> Result<(), Reject> {

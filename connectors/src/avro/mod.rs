@@ -21,13 +21,13 @@
 //! validates schemas, and is the oracle that tests hold this decoder against. `benches/decode.rs` measures.
 
 mod convert;
+mod error;
 mod names;
 mod plan;
 mod single_object;
 mod skip;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -38,31 +38,15 @@ use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 
+pub use error::SchemaError;
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
 
+use error::{SchemaFault, shortened};
 use plan::{Node, Resolver};
 use skip::{Skip, Skipper, Skips};
 
 /// Longest text of a writer's schema, in bytes; ours together have 25,000.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
-
-/// Longest sentence about a schema, in characters: names and defaults in it may be as long as they like.
-const SENTENCE_CHARS_MAX: usize = 400;
-
-/// A text is no Avro schema.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not an Avro schema: {0}")]
-pub struct SchemaError(String);
-
-impl SchemaError {
-    fn new(why: impl fmt::Display) -> Self {
-        Self(shortened(why.to_string()))
-    }
-}
-
-fn shortened(sentence: String) -> String {
-    crate::text::shortened(sentence, SENTENCE_CHARS_MAX)
-}
 
 /// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its
 /// branches.
@@ -110,7 +94,7 @@ impl Decoder {
         };
         let mut branches = Vec::with_capacity(variants.len());
         for variant in variants {
-            let skip = skipper.skip(variant).map_err(SchemaError::new)?;
+            let skip = skipper.skip(variant)?;
             let reading = reading_of(variant, &mut Resolver { names: &names, skipper: &mut skipper });
             branches.push(Branch { reading, skip });
         }
@@ -195,7 +179,7 @@ impl Converter {
         names::collect(&writer, &mut names);
         let mut skipper = Skipper::new(&names);
         let node = Resolver { names: &names, skipper: &mut skipper }.node(ours, &writer);
-        Ok(Self { node: node.map_err(SchemaError::new)?, skips: skipper.finish() })
+        Ok(Self { node: node?, skips: skipper.finish() })
     }
 
     /// The next record of `wire` in the form of our schema.
@@ -241,15 +225,12 @@ fn is_alias(ours: &Schema, name: &str) -> bool {
 /// Parses a schema. The library is guarded: hostile text must not take the process with it.
 fn parse(text: &str) -> Result<Schema, SchemaError> {
     if text.len() > SCHEMA_BYTES_MAX {
-        return Err(SchemaError::new(format_args!(
-            "{} bytes, and {SCHEMA_BYTES_MAX} are the most",
-            text.len()
-        )));
+        return Err(SchemaFault::TooLong(text.len()).into());
     }
     match catch_unwind(|| Schema::parse_str(text)) {
         Ok(Ok(schema)) => Ok(schema),
-        Ok(Err(error)) => Err(SchemaError::new(error)),
-        Err(_) => Err(SchemaError::new("the schema library failed on it")),
+        Ok(Err(error)) => Err(SchemaFault::Avro(Box::new(error)).into()),
+        Err(_) => Err(SchemaFault::Panic.into()),
     }
 }
 

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use apache_avro::Schema;
 use apache_avro::schema::Name;
 
+use super::error::ResolveError;
+
 /// The definition of a named type.
-pub(super) fn named<'s>(names: &HashMap<Name, &'s Schema>, name: &Name) -> Result<&'s Schema, String> {
-    names.get(name).copied().ok_or_else(|| format!("type {name} is not defined"))
+pub(super) fn named<'s>(names: &HashMap<Name, &'s Schema>, name: &Name) -> Result<&'s Schema, ResolveError> {
+    names.get(name).copied().ok_or_else(|| ResolveError::Undefined(name.to_string()))
 }
 
 /// Collects the definitions of all named types.

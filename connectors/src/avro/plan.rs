@@ -15,6 +15,7 @@ use apache_avro::schema::{EnumSchema, InnerDecimalSchema, Name, RecordField, Rec
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use serde_json::Value as Json;
 
+use super::error::{ResolveError, UnknownSymbol};
 use super::names::named;
 use super::skip::{Skip, Skipper};
 
@@ -28,7 +29,7 @@ pub(super) enum Node {
     /// Bytes or text: their form is the same, and text is checked where it is read.
     Bytes,
     /// Our index of each of the writer's symbols, or the symbol that we do not have.
-    Enum(Box<[Result<i64, String>]>),
+    Enum(Box<[Result<i64, UnknownSymbol>]>),
     /// Our symbols, as the writer sends them.
     EnumText(Box<[String]>),
     Array(Box<Node>),
@@ -37,7 +38,7 @@ pub(super) enum Node {
     /// The branch of our union that takes a writer's datum which is none.
     Into(i64, Box<Node>),
     /// The writer's union: each branch resolved, or why it is not and how to pass it.
-    Branches(Box<[Result<Node, (String, Skip)>]>),
+    Branches(Box<[Result<Node, (ResolveError, Skip)>]>),
 }
 
 /// How a record of the writer becomes one of ours.
@@ -68,7 +69,7 @@ pub(super) struct Resolver<'s, 'k> {
 
 impl<'s> Resolver<'s, '_> {
     /// The plan from `writer` to `reader`, or why there is none.
-    pub(super) fn node(&mut self, reader: &Schema, writer: &'s Schema) -> Result<Node, String> {
+    pub(super) fn node(&mut self, reader: &Schema, writer: &'s Schema) -> Result<Node, ResolveError> {
         Ok(match (reader, writer) {
             (_, Schema::Ref { name }) => self.node(reader, named(self.names, name)?)?,
             (_, Schema::Union(union)) => self.branches(reader, union.variants())?,
@@ -98,11 +99,11 @@ impl<'s> Resolver<'s, '_> {
             (Schema::Record(ours), Schema::Record(theirs)) => {
                 Node::Record(Box::new(self.record(ours, theirs)?))
             }
-            _ => return Err(format!("{} cannot be read as {}", describe(writer), describe(reader))),
+            _ => return Err(ResolveError::Mismatch { writer: describe(writer), ours: describe(reader) }),
         })
     }
 
-    fn branches(&mut self, reader: &Schema, variants: &'s [Schema]) -> Result<Node, String> {
+    fn branches(&mut self, reader: &Schema, variants: &'s [Schema]) -> Result<Node, ResolveError> {
         let mut branches = Vec::with_capacity(variants.len());
         for variant in variants {
             branches.push(match self.node(reader, variant) {
@@ -116,8 +117,8 @@ impl<'s> Resolver<'s, '_> {
         }
     }
 
-    fn branch_of(&mut self, variants: &[Schema], writer: &'s Schema) -> Result<Node, String> {
-        let mut last = "our union is empty".to_owned();
+    fn branch_of(&mut self, variants: &[Schema], writer: &'s Schema) -> Result<Node, ResolveError> {
+        let mut last = ResolveError::EmptyUnion;
         for (index, variant) in (0..).zip(variants) {
             match self.node(variant, writer) {
                 Ok(node) => return Ok(Node::Into(index, Box::new(node))),
@@ -127,7 +128,7 @@ impl<'s> Resolver<'s, '_> {
         Err(last)
     }
 
-    fn record(&mut self, ours: &RecordSchema, theirs: &'s RecordSchema) -> Result<RecordPlan, String> {
+    fn record(&mut self, ours: &RecordSchema, theirs: &'s RecordSchema) -> Result<RecordPlan, ResolveError> {
         let mut place_of = HashMap::new();
         let mut defaults = Vec::with_capacity(ours.fields.len());
         for (place, field) in ours.fields.iter().enumerate() {
@@ -146,7 +147,11 @@ impl<'s> Resolver<'s, '_> {
             steps.push(match kept {
                 Some((place, our_field)) => {
                     let node = self.node(&our_field.schema, &field.schema);
-                    Step::Keep(place, node.map_err(|why| format!("field {}: {why}", our_field.name))?)
+                    let in_field = |source| ResolveError::Field {
+                        name: our_field.name.clone(),
+                        source: Box::new(source),
+                    };
+                    Step::Keep(place, node.map_err(in_field)?)
                 }
                 None => Step::Pass(self.skipper.skip(&field.schema)?),
             });
@@ -199,16 +204,16 @@ fn written_name<'s>(field: &RecordField, theirs: &'s RecordSchema) -> Option<&'s
         .map(|theirs| theirs.name.as_str())
 }
 
-fn index_of(ours: &EnumSchema, symbol: &str) -> Result<i64, String> {
+fn index_of(ours: &EnumSchema, symbol: &str) -> Result<i64, UnknownSymbol> {
     let find =
         |symbol: &str| (0..).zip(&ours.symbols).find(|(_, ours)| *ours == symbol).map(|(index, _)| index);
-    find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| symbol.to_owned())
+    find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| UnknownSymbol(symbol.to_owned()))
 }
 
 /// The bytes of a field that the writer does not have.
-fn default_of(field: &RecordField) -> Result<Vec<u8>, String> {
+fn default_of(field: &RecordField) -> Result<Vec<u8>, ResolveError> {
     let mut out = Vec::new();
-    let missing = || format!("field {} is required, and the writer does not have it", field.name);
+    let missing = || ResolveError::Required(field.name.clone());
     let default = field.default.as_ref().ok_or_else(missing)?;
     put_default(&field.schema, default, &mut out).ok_or_else(missing)?;
     Ok(out)
@@ -249,7 +254,7 @@ fn describe(schema: &Schema) -> String {
 mod tests {
     use super::*;
 
-    fn plan(reader: &str, writer: &str) -> Result<(bool, Node), String> {
+    fn plan(reader: &str, writer: &str) -> Result<(bool, Node), ResolveError> {
         let [reader, writer] = [reader, writer].map(|text| Schema::parse_str(text).unwrap());
         let mut names = HashMap::new();
         super::super::names::collect(&writer, &mut names);
@@ -307,6 +312,6 @@ mod tests {
     #[test]
     fn a_default_that_does_not_fit_leaves_its_field_required() {
         let ours = record(r#"{"name": "d", "type": "double", "default": 1.5}"#);
-        assert!(plan(&ours, &record("")).unwrap_err().contains("field d is required"));
+        assert!(plan(&ours, &record("")).unwrap_err() == ResolveError::Required("d".to_owned()));
     }
 }

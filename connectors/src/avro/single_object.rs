@@ -83,7 +83,7 @@ pub fn fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
 
 /// The same of a text that is an Avro schema.
 fn canonical_fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
-    let json: Json = serde_json::from_str(schema).map_err(SchemaError::new)?;
+    let json: Json = serde_json::from_str(schema)?;
     Ok(crc_64_avro(canonical_form(&json).as_bytes()).to_le_bytes())
 }
 

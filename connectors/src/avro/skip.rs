@@ -8,6 +8,7 @@ use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
+use super::error::ResolveError;
 use super::names::named;
 
 /// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may
@@ -53,7 +54,7 @@ impl<'s> Skipper<'s> {
     }
 
     /// The walk past a datum of `schema`, or the name that it leaves undefined.
-    pub(super) fn skip(&mut self, schema: &'s Schema) -> Result<Skip, String> {
+    pub(super) fn skip(&mut self, schema: &'s Schema) -> Result<Skip, ResolveError> {
         Ok(match schema {
             Schema::Null => Skip::Exact(0),
             Schema::Boolean => Skip::Exact(1),

@@ -88,7 +88,7 @@ impl Connection {
             config.set("sasl.username", user).set("sasl.password", password.reveal());
         }
         if let Login::Token { file } = &security.login {
-            super::token::read(file).map_err(wrong)?;
+            super::token::read(file).map_err(|error| wrong(error.to_string()))?;
         }
         if security.encrypted {
             self.certificates(config)?;

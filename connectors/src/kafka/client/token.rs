@@ -1,9 +1,9 @@
 //! The token of OAUTHBEARER, read from a file whenever the client library asks for one. No network is
 //! involved.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,39 +22,60 @@ struct Claims {
     sub: Option<String>,
 }
 
+/// Why a file gives no token. It names the file, never the token.
+#[derive(Debug, thiserror::Error)]
+#[error("kafka.sasl_token_file: the file '{}' {source}", file.display())]
+pub(crate) struct TokenFileError {
+    file: PathBuf,
+    source: TokenError,
+}
+
+/// What is wrong with the file.
+#[derive(Debug, thiserror::Error)]
+enum TokenError {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    #[error("is empty: it must hold the token")]
+    Empty,
+    #[error("holds more than one bearer token: it has spaces, line breaks or other characters")]
+    Characters,
+    #[error("holds a token without a valid exp")]
+    Expiry,
+    #[error("holds a token that expired {0} seconds ago: renew it")]
+    Expired(u64),
+    #[error("holds a token whose sub has a null character")]
+    Subject,
+}
+
 /// Reads the token in a file.
 ///
 /// # Errors
-/// A sentence that names the file, never the token.
-pub(crate) fn read(file: &Path) -> Result<OAuthToken, String> {
-    let name = format!("kafka.sasl_token_file: the file '{}'", file.display());
-    let text = fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))?;
+/// See [`TokenFileError`].
+pub(crate) fn read(file: &Path) -> Result<OAuthToken, TokenFileError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    parse(text.trim(), now).map_err(|what| format!("{name} {what}"))
+    let token = fs::read_to_string(file).map_err(TokenError::from).and_then(|text| parse(text.trim(), now));
+    token.map_err(|source| TokenFileError { file: file.to_owned(), source })
 }
 
-fn parse(token: &str, now: Duration) -> Result<OAuthToken, String> {
+fn parse(token: &str, now: Duration) -> Result<OAuthToken, TokenError> {
     if token.is_empty() {
-        return Err("is empty: it must hold the token".into());
+        return Err(TokenError::Empty);
     }
     // The characters that the SASL mechanism takes over from RFC 6750.
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)) {
-        return Err("holds more than one bearer token: it has spaces, line breaks or other characters".into());
+        return Err(TokenError::Characters);
     }
     let claims = claims(token);
     let ends = match claims.as_ref().and_then(|claims| claims.exp) {
-        Some(seconds) => {
-            Duration::try_from_secs_f64(seconds).map_err(|_| "holds a token without a valid exp")?
-        }
+        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| TokenError::Expiry)?,
         None => now.saturating_add(OPAQUE_LIFE),
     };
     if ends <= now {
-        let seconds = (now - ends).as_secs();
-        return Err(format!("holds a token that expired {seconds} seconds ago: renew it"));
+        return Err(TokenError::Expired((now - ends).as_secs()));
     }
     let principal_name = claims.and_then(|claims| claims.sub).unwrap_or_else(|| "prorata".into());
     if principal_name.contains('\0') {
-        return Err("holds a token whose sub has a null character".into());
+        return Err(TokenError::Subject);
     }
     let lifetime_ms = i64::try_from(ends.as_millis()).unwrap_or(i64::MAX);
     Ok(OAuthToken { token: token.into(), principal_name, lifetime_ms })
@@ -80,7 +101,7 @@ mod tests {
     }
 
     fn failure(token: &str) -> String {
-        parse(token, NOW).map(|token| token.lifetime_ms).unwrap_err()
+        parse(token, NOW).map(|token| token.lifetime_ms).unwrap_err().to_string()
     }
 
     #[test]
@@ -113,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let failure = read(Path::new("/nowhere/token")).map(|token| token.lifetime_ms).unwrap_err();
+        let failure =
+            read(Path::new("/nowhere/token")).map(|token| token.lifetime_ms).unwrap_err().to_string();
         assert!(
             failure.starts_with("kafka.sasl_token_file: the file '/nowhere/token' cannot be read"),
             "{failure}"

@@ -1,0 +1,91 @@
+//! Why a file of the archive, or a block of one, cannot be read.
+
+use std::io;
+use std::sync::Arc;
+
+use prorata_schemas::reject::Reject;
+
+use super::codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX};
+use crate::avro::SchemaError;
+
+/// A whole file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Not an Avro object container file: dead-letter it.
+    #[error("not an Avro object container file: {0}")]
+    NotAvro(#[from] FileFault),
+    /// A codec that is not supported: dead-letter it.
+    #[error("its codec is {0}; null, deflate, snappy and zstandard are supported")]
+    Codec(String),
+    /// Reading failed; the file may be fine.
+    #[error("reading failed")]
+    Io(#[from] io::Error),
+}
+
+/// What makes a file unreadable as a whole.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant says what it means")]
+pub enum FileFault {
+    #[error("it is empty")]
+    Empty,
+    #[error("it does not begin with Obj 01")]
+    NoMagic,
+    #[error("its header is damaged: {}", .0.sentence)]
+    Header(Reject),
+    #[error("its header has no sync marker")]
+    NoSyncMarker,
+    #[error("its header has no schema")]
+    NoSchema,
+    #[error("its schema does not have the checksum in its header")]
+    SchemaChecksum,
+    #[error("its schema is not UTF-8")]
+    SchemaNotUtf8,
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error("the schema of dead letters is invalid")]
+    DeadLetterSchema,
+    #[error("a block is damaged: {0}")]
+    Block(#[source] Arc<BlockFault>),
+    #[error("{}", .0.sentence)]
+    Record(Reject),
+    #[error("{0} bytes follow a block's last record")]
+    TrailingBytes(usize),
+}
+
+/// What is wrong with a block.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant says what it means")]
+pub enum BlockFault {
+    #[error("its head is cut off or no number")]
+    Head,
+    #[error("it says it holds {0} records")]
+    Records(i64),
+    #[error("it says it has {0} bytes; at most {BLOCK_BYTES_MAX} are read")]
+    Size(i64),
+    #[error("the file ends inside it")]
+    CutOff,
+    #[error("it does not end in the file's sync marker")]
+    NoSyncMarker,
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+}
+
+/// Why a block does not unpack.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant says what it means")]
+pub enum UnpackError {
+    #[error("it does not unpack: {0}")]
+    Deflate(miniz_oxide::inflate::DecompressError),
+    #[error("it does not unpack: {0}")]
+    Snappy(#[from] snap::Error),
+    #[error("it does not unpack: {0}")]
+    Zstandard(#[from] io::Error),
+    #[error("it is too short for its checksum")]
+    TooShort,
+    #[error("it claims to unpack to {0} bytes")]
+    Claim(usize),
+    #[error("it unpacks to more than {UNPACKED_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("its checksum is wrong")]
+    Checksum,
+}

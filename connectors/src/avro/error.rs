@@ -1,0 +1,69 @@
+//! Why a text is no schema of use, and why one schema does not resolve to another.
+
+use std::fmt;
+
+use super::SCHEMA_BYTES_MAX;
+
+/// Longest message about a schema, in characters: names and defaults in it may be as long as they like.
+const MESSAGE_CHARS_MAX: usize = 400;
+
+pub(super) fn shortened(message: String) -> String {
+    crate::text::shortened(message, MESSAGE_CHARS_MAX)
+}
+
+/// A text is no Avro schema.
+#[derive(Debug)]
+pub struct SchemaError(SchemaFault);
+
+/// What is wrong with it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaFault {
+    #[error("{0} bytes, and {SCHEMA_BYTES_MAX} are the most")]
+    TooLong(usize),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Avro(#[from] Box<apache_avro::Error>),
+    #[error("the schema library failed on it")]
+    Panic,
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+}
+
+impl<F: Into<SchemaFault>> From<F> for SchemaError {
+    fn from(fault: F) -> Self {
+        Self(fault.into())
+    }
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not an Avro schema: {}", shortened(self.0.to_string()))
+    }
+}
+
+impl std::error::Error for SchemaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Why a writer's schema does not resolve to ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ResolveError {
+    #[error("type {0} is not defined")]
+    Undefined(String),
+    #[error("{writer} cannot be read as {ours}")]
+    Mismatch { writer: String, ours: String },
+    #[error("field {name}: {source}")]
+    Field { name: String, source: Box<ResolveError> },
+    #[error("field {0} is required, and the writer does not have it")]
+    Required(String),
+    #[error("our union is empty")]
+    EmptyUnion,
+}
+
+/// A symbol of the writer's enum that ours does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its enum's symbol {0} is not ours")]
+pub(super) struct UnknownSymbol(pub(super) String);
