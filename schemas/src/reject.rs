@@ -1,6 +1,7 @@
 //! Why a message cannot become an event: one closed list of reason codes, each with a sentence for people.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,20 @@ impl Reason {
             Self::InTheFuture => "in_the_future",
             Self::TooLate => "too_late",
         }
+    }
+}
+
+/// A text is no reason code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no reason of dead letters; they are {}", Reason::ALL.map(Reason::code).join(", "))]
+pub struct ParseReasonError;
+
+impl FromStr for Reason {
+    type Err = ParseReasonError;
+
+    /// Reads a [`Reason::code`].
+    fn from_str(code: &str) -> Result<Self, ParseReasonError> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code).ok_or(ParseReasonError)
     }
 }
 

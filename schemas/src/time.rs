@@ -1,6 +1,7 @@
 //! Event time, wall-clock time, and the UTC hours [h, h+1) that tables are made of.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -176,6 +177,56 @@ impl fmt::Display for Hour {
     }
 }
 
+/// A text is no hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not an hour in UTC such as 2026-11-20T13")]
+pub struct ParseHourError;
+
+impl FromStr for Hour {
+    type Err = ParseHourError;
+
+    /// Reads what [`Hour`] displays, such as `2026-11-20T13`.
+    fn from_str(text: &str) -> Result<Self, ParseHourError> {
+        let (date, hour) = text.rsplit_once('T').ok_or(ParseHourError)?;
+        let of_day = digits(hour, 2).filter(|hour| *hour < 24).ok_or(ParseHourError)?;
+        Ok(Self(date.parse::<Date>().map_err(|_| ParseHourError)?.days() * 24 + of_day))
+    }
+}
+
+/// A text is no date of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a date such as 2026-11-20")]
+pub struct ParseDateError;
+
+impl FromStr for Date {
+    type Err = ParseDateError;
+
+    /// Reads what [`Date`] displays, such as `2026-11-20`; only dates of the calendar.
+    fn from_str(text: &str) -> Result<Self, ParseDateError> {
+        parse_date(text).ok_or(ParseDateError)
+    }
+}
+
+fn parse_date(text: &str) -> Option<Date> {
+    let (rest, day) = text.rsplit_once('-')?;
+    let (year, month) = rest.rsplit_once('-')?;
+    let (sign, year) = year.strip_prefix('-').map_or((1, year), |digits| (-1, digits));
+    if year.is_empty() || year.len() > 6 {
+        return None;
+    }
+    let date = Date {
+        year: sign * digits(year, year.len())?,
+        month: u8::try_from(digits(month, 2)?).ok().filter(|month| (1..=12).contains(month))?,
+        day: u8::try_from(digits(day, 2)?).ok()?,
+    };
+    (Date::from_days(date.days()) == date).then_some(date)
+}
+
+/// The number that so many digits are.
+fn digits(text: &str, length: usize) -> Option<i64> {
+    (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
 impl fmt::Display for WallTime {
     /// As [`Timestamp`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,5 +265,29 @@ mod tests {
         assert_eq!(hour.end().hour(), hour.next());
         assert_eq!(Timestamp(hour.end().0 - 1).hour(), hour);
         assert_eq!(Timestamp(-1).hour(), Hour(-1));
+    }
+
+    #[test]
+    fn hours_are_read_back_also_far_from_now() {
+        for hour in [Hour(-1), Hour(498_199), Hour(-800_000_000), Hour(2_000_000_000)] {
+            assert_eq!(hour.to_string().parse(), Ok(hour), "{hour}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hour_of_the_calendar_is_refused() {
+        let wrong = [
+            "2026-11-01",
+            "2026-11-01T24",
+            "2026-02-30T00",
+            "2026-13-20T07",
+            "2026-1-1T00",
+            "x",
+            "2026-11-01T1",
+        ];
+        for wrong in wrong {
+            assert_eq!(wrong.parse::<Hour>(), Err(ParseHourError), "{wrong}");
+        }
+        assert_eq!("2026-02-29".parse::<Date>(), Err(ParseDateError));
     }
 }

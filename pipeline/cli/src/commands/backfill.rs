@@ -8,7 +8,6 @@ use clap::Args;
 use prorata_connectors::store::open_input;
 use prorata_schemas::time::Hour;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
-use prorata_worker::names;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
@@ -24,10 +23,10 @@ pub struct BackfillArgs {
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
     /// First hour to fold again though no event has changed, such as 2026-11-20T13; included
-    #[arg(long, value_name = "HOUR", value_parser = parse_hour)]
+    #[arg(long, value_name = "HOUR")]
     pub from: Option<Hour>,
     /// Last hour to close, such as 2026-11-20T17; included. By default the hour of the last event
-    #[arg(long, value_name = "HOUR", value_parser = parse_hour)]
+    #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
     /// Configuration file; without one every setting has its default
     #[arg(long, value_name = "FILE")]
@@ -88,8 +87,4 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
     }
-}
-
-fn parse_hour(text: &str) -> Result<Hour, String> {
-    names::parse_hour(text).ok_or_else(|| "not an hour in UTC such as 2026-11-20T13".into())
 }

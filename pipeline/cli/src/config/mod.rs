@@ -91,7 +91,6 @@ fn load_from(file: Option<&Path>, environment: Environment) -> Result<Loaded, Fa
 fn read(file: &Path) -> Result<Yaml, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("--config '{}' cannot be read: {error}", file.display())))?;
-    Yaml::parse(&text).map_err(|message| {
-        Failure::usage(format!("--config '{}' is not valid YAML: {message}", file.display()))
-    })
+    Yaml::parse(&text)
+        .map_err(|error| Failure::usage(format!("--config '{}' is not valid YAML: {error}", file.display())))
 }

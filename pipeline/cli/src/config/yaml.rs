@@ -14,6 +14,17 @@ const DEPTH_MAX: usize = 32;
 /// Most values, each counted as often as aliases repeat it.
 const VALUES_MAX: usize = 100_000;
 
+/// The text of a file is not one YAML mapping, or exceeds a limit.
+#[derive(Debug, thiserror::Error)]
+pub enum YamlError {
+    /// More bytes than a configuration has.
+    #[error("the file has {0} bytes, {BYTES_MAX} at most")]
+    TooLarge(usize),
+    /// With line and column, and without a snippet: a line may hold a secret.
+    #[error("{}", .0.without_snippet())]
+    Syntax(serde_saphyr::Error),
+}
+
 /// A parsed YAML file.
 pub struct Yaml(Dict);
 
@@ -21,13 +32,14 @@ impl Yaml {
     /// Parses the text of a file. An empty file has no values.
     ///
     /// # Errors
-    /// A message with line and column, when the text is not one YAML mapping or exceeds a limit.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// See [`YamlError`].
+    pub fn parse(text: &str) -> Result<Self, YamlError> {
         if text.len() > BYTES_MAX {
-            return Err(format!("the file has {} bytes, {BYTES_MAX} at most", text.len()));
+            return Err(YamlError::TooLarge(text.len()));
         }
-        let parsed: Result<Option<Dict>, _> = serde_saphyr::from_str_with_options(text, limits());
-        parsed.map(|dict| Self(dict.unwrap_or_default())).map_err(|error| error.without_snippet().to_string())
+        let parsed: Option<Dict> =
+            serde_saphyr::from_str_with_options(text, limits()).map_err(YamlError::Syntax)?;
+        Ok(Self(parsed.unwrap_or_default()))
     }
 }
 
@@ -68,7 +80,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        Yaml::parse(text).err().unwrap_or_default()
+        Yaml::parse(text).err().map_or(String::new(), |error| error.to_string())
     }
 
     #[test]

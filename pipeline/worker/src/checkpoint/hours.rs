@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use prorata_schemas::time::Hour;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::names;
-
 /// A set of hours, written as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HourSet(BTreeSet<Hour>);
@@ -84,11 +82,10 @@ impl<'de> Deserialize<'de> for HourSet {
 
 /// Hours as text such as `2026-11-20T13`.
 pub(super) mod hour_text {
-    use super::{Deserialize, Deserializer, Hour, Serializer, names};
+    use super::{Deserialize, Deserializer, Hour, Serializer};
 
     pub fn parse<E: serde::de::Error>(text: &str) -> Result<Hour, E> {
-        names::parse_hour(text)
-            .ok_or_else(|| E::custom(format!("'{text}' is not an hour such as 2026-11-20T13")))
+        text.parse().map_err(|_| E::custom(format!("'{text}' is not an hour such as 2026-11-20T13")))
     }
 
     pub fn serialize<S: Serializer>(hour: &Hour, serializer: S) -> Result<S::Ok, S::Error> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use prorata_schemas::Text;
 use prorata_schemas::body;
 use prorata_schemas::body::wire::put_long;
-use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
@@ -26,8 +27,48 @@ pub enum Verdict {
     Send,
     /// Its event goes through a backfill.
     Fold(Box<EventRecord>),
-    /// It would be rejected again; why.
-    Fails(String),
+    /// It would be rejected again.
+    Fails(Refusal),
+}
+
+/// Why a dead letter would be rejected again. The messages say what to do first.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its bytes are still no event.
+    #[error(transparent)]
+    Reject(#[from] Reject),
+    /// Its producer sent it with another organization's key; the field repeats the letter's own message.
+    #[error("{0}; mend the producer, and let it send the event again")]
+    KeyMismatch(String),
+    /// It lies further in the future than the clock skew allows.
+    #[error(
+        "event_time still lies {seconds} s in the future; mend the producer's clock, and let it send the \
+         event again"
+    )]
+    InTheFuture {
+        /// Seconds until its event time.
+        seconds: i64,
+    },
+    /// It lies further back than a backfill folds.
+    #[error(
+        "event_time lies {hours} hours back, more than backfill.hours_max: {hours_max}; mend the producer's \
+         clock, and let it send the event again, or raise backfill.hours_max"
+    )]
+    TooOld {
+        /// Hours since its event time.
+        hours: i64,
+        /// Most hours that a backfill folds of one shard.
+        hours_max: i64,
+    },
+    /// No worker reads its topic.
+    #[error(
+        "topic '{0}' is none of kafka.topics, so nobody would read it; name it in the configuration, and the \
+         configuration with --config"
+    )]
+    TopicNotRead(String),
+    /// Its key is not its organization, so that it may lie on another organization's partition.
+    #[error("its key is not its organization_id '{0}'; mend the producer, and let it send the event again")]
+    WrongKey(OrganizationId),
 }
 
 /// Which currency an organization's prices must have.
@@ -107,9 +148,7 @@ impl Judge<'_> {
     /// What may become of a letter whose bytes decode so.
     pub fn judge(&self, letter: &DeadLetter, decoded: Result<EventRecord, Reject>) -> Verdict {
         let verdict = match &letter.origin {
-            Origin::File { .. } => {
-                decoded.map_err(|reject| reject.to_string()).and_then(|record| self.fold(record))
-            }
+            Origin::File { .. } => decoded.map_err(Refusal::from).and_then(|record| self.fold(record)),
             Origin::Message { topic, key, .. } => self.message(letter, topic, key.as_deref(), decoded),
         };
         verdict.unwrap_or_else(Verdict::Fails)
@@ -121,60 +160,41 @@ impl Judge<'_> {
         topic: &str,
         key: Option<&[u8]>,
         decoded: Result<EventRecord, Reject>,
-    ) -> Result<Verdict, String> {
+    ) -> Result<Verdict, Refusal> {
         let reason = letter.rejected.reject.reason;
         if reason == Reason::KeyMismatch {
-            let sentence = &letter.rejected.reject.sentence;
-            return Err(format!("{sentence}; mend the producer, and let it send the event again"));
+            return Err(Refusal::KeyMismatch(letter.rejected.reject.sentence.clone()));
         }
-        let record = decoded.map_err(|reject| reject.to_string())?;
+        let record = decoded?;
         if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
             let ahead = record.event.event_time.0.saturating_sub(self.now.event_time().0);
             let skew = i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX);
             if ahead > skew {
-                return Err(format!(
-                    "event_time still lies {} s in the future; mend the producer's clock, and let it send \
-                     the event again",
-                    ahead / 1_000_000
-                ));
+                return Err(Refusal::InTheFuture { seconds: ahead / 1_000_000 });
             }
             let back = self.now.hour().0.saturating_sub(record.event.event_time.hour().0);
             if back > self.hours_max {
-                return Err(format!(
-                    "event_time lies {back} hours back, more than backfill.hours_max: {}; mend the \
-                     producer's clock, and let it send the event again, or raise backfill.hours_max",
-                    self.hours_max
-                ));
+                return Err(Refusal::TooOld { hours: back, hours_max: self.hours_max });
             }
             return self.fold(record);
         }
         if !self.topics.iter().any(|read| &**read == topic) {
-            return Err(format!(
-                "topic '{topic}' is none of kafka.topics, so nobody would read it; name it in the \
-                 configuration, and the configuration with --config"
-            ));
+            return Err(Refusal::TopicNotRead(topic.to_owned()));
         }
-        let organization = &*record.event.organization_id;
+        let organization = &record.event.organization_id;
         if key != Some(organization.as_bytes()) {
-            return Err(format!(
-                "its key is not its organization_id '{organization}'; mend the producer, and let it send the \
-                 event again"
-            ));
+            return Err(Refusal::WrongKey(organization.clone()));
         }
         let rules = self.currencies.of_worker(self.root.shard_of(organization));
-        check_currency(rules, &record.event)?;
+        rules.check_currency(&record.event)?;
         Ok(Verdict::Send)
     }
 
-    fn fold(&self, record: EventRecord) -> Result<Verdict, String> {
+    fn fold(&self, record: EventRecord) -> Result<Verdict, Refusal> {
         let rules = self.currencies.of_backfill(self.root.shard_of(&record.event.organization_id));
-        check_currency(rules, &record.event)?;
+        rules.check_currency(&record.event)?;
         Ok(Verdict::Fold(Box::new(record)))
     }
-}
-
-fn check_currency(rules: &Rules, event: &Event) -> Result<(), String> {
-    rules.check_currency(event).map_err(|reject| reject.to_string())
 }
 
 /// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts

@@ -10,7 +10,7 @@ mod letters;
 mod message;
 mod replay;
 
-pub use judge::{Currencies, Judge, Verdict, decode_file_letter};
+pub use judge::{Currencies, Judge, Refusal, Verdict, decode_file_letter};
 pub use letters::{DeadLetters, Letter, LetterFile};
 pub use message::{message_headers, message_key};
 pub use replay::{

@@ -200,7 +200,7 @@ impl Replay<'_> {
                     folds.push(*record);
                     folded.push(index);
                 }
-                Verdict::Fails(why) => done.fail(reason, letter.origin, why),
+                Verdict::Fails(refusal) => done.fail(reason, letter.origin, refusal.to_string()),
             }
         }
         if !folds.is_empty() {

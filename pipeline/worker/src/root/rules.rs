@@ -119,12 +119,11 @@ async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
 fn parse(object: &str, bytes: &[u8]) -> Result<Rules> {
     let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
     let text = checksum::check_text(bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
-    let stored: Result<Stored, String> = if text.starts_with(b"{") {
-        serde_json::from_slice(text).map_err(|error| error.to_string())
+    let stored: Stored = if text.starts_with(b"{") {
+        serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?
     } else {
-        serde_saphyr::from_slice(text).map_err(|error| error.to_string())
+        serde_saphyr::from_slice(text).map_err(|error| damaged(error.to_string()))?
     };
-    let stored = stored.map_err(damaged)?;
     if stored.meaning != RULES_ENGINE_VERSION {
         let meaning = stored.meaning;
         return Err(WorkerError::Configuration(format!(

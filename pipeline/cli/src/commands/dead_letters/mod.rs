@@ -36,7 +36,7 @@ pub struct DeadLettersArgs {
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: Option<String>,
     /// Only letters with this reason, such as too_late
-    #[arg(long, value_name = "REASON", value_parser = parse_reason)]
+    #[arg(long, value_name = "REASON")]
     pub reason: Option<Reason>,
     /// Print one JSON document instead of lines for people
     #[arg(long)]
@@ -141,12 +141,5 @@ async fn replay(
         ReplayError::Worker(error) => error.into(),
         ReplayError::Registry(error) => Failure::storage(error).into(),
         ReplayError::Topics(error) => topics::failure(&error).into(),
-    })
-}
-
-fn parse_reason(text: &str) -> Result<Reason, String> {
-    Reason::ALL.into_iter().find(|reason| reason.code() == text).ok_or_else(|| {
-        let codes = Reason::ALL.map(Reason::code);
-        format!("no reason of dead letters; they are {}", codes.join(", "))
     })
 }

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use prorata_generate::Load;
-use prorata_schemas::decimal::{Decimal12, ONE};
+use prorata_schemas::decimal::ONE;
+use prorata_schemas::money::Ratio;
 use prorata_schemas::time::Hour;
-use prorata_worker::names;
 
 use crate::failure::Failure;
 use files::FilesError;
@@ -48,7 +48,128 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "FOLDER|kafka")]
     pub to: PathBuf,
     /// First hour, in UTC
-    #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00", value_parser = parse_hour)]
+    #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00")]
+    pub start: Hour,
+    /// Share of the events that arrive a minute to six hours late, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
+    pub late_rate: u32,
+    /// Share of the events that arrive twice, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
+    pub duplicate_rate: u32,
+    /// Most events in one file
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub events_per_file: u32,
+    /// Where to send, and how fast.
+    #[command(flatten)]
+    pub kafka: KafkaArgs,
+}
+
+impl GenerateArgs {
+    /// The load that these arguments describe.
+    const fn load(&self) -> Load {
+        Load {
+            organizations: self.organizations,
+            pods: self.pods,
+            hours: self.hours,
+            start: self.start,
+            seed: self.seed,
+            late_per_million: self.late_rate,
+            duplicates_per_million: self.duplicate_rate,
+        }
+    }
+}
+
+/// Writes or sends the events and prints how many there are.
+///
+/// # Errors
+/// A folder that is not empty is an error of usage; a file that cannot be written is an error of storage. For
+/// those of Kafka see [`kafka::run`].
+pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
+    if args.to.as_os_str() == KAFKA {
+        return kafka::run(args);
+    }
+    if args.kafka != KafkaArgs::default() {
+        let message =
+            "--config, --bootstrap-servers, --topic and --rate are for --to kafka; leave them out for files";
+        return Err(Failure::usage(message).into());
+    }
+    let encode = &prorata_connectors::archive::write_events;
+    let written = files::generate(&args.load(), &args.to, args.events_per_file, encode);
+    let written = written.map_err(|error| match error {
+        FilesError::FolderNotEmpty(_) => Failure::usage(error),
+        FilesError::Write { .. } | FilesError::Encode { .. } => Failure::storage(error),
+    })?;
+    let (events, files, bytes) = (written.events, written.files, written.bytes);
+    println!("{events} events in {files} files, {bytes} bytes, in {}", args.to.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A progress bar of hours, on a terminal only.
+fn progress_bar(hours: u64) -> ProgressBar {
+    let bar = ProgressBar::new(hours);
+    if let Ok(style) = ProgressStyle::with_template("generating {bar:40} {pos}/{len} hours, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// A text is no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a decimal from 0 to 1, such as 0.01")]
+struct ParseShareError;
+
+/// A share from 0 to 1, as events in a million; what is beyond the sixth decimal is cut off.
+fn parse_share(text: &str) -> Result<u32, ParseShareError> {
+    let share = text.parse::<Ratio>().map_err(|_| ParseShareError)?;
+    let per_million = u32::try_from(share.atoms() / (ONE / 1_000_000)).map_err(|_| ParseShareError)?;
+    if per_million <= 1_000_000 { Ok(per_million) } else { Err(ParseShareError) }
+}
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use prorata_generate::Load;
+use prorata_schemas::decimal::ONE;
+use prorata_schemas::money::Ratio;
+use prorata_schemas::time::Hour;
+
+use crate::failure::Failure;
+use files::FilesError;
+use kafka::KafkaArgs;
+
+/// The value of `--to` that means Kafka instead of a folder.
+const KAFKA: &str = "kafka";
+
+/// Most pods that may run at once in one organization.
+const PODS_MAX: u64 = 10_000_000;
+/// Most hours of one run: ten years.
+const HOURS_MAX: u64 = 87_600;
+
+/// Arguments of `prorata generate`.
+#[derive(Clone, Debug, Args)]
+pub struct GenerateArgs {
+    /// Number of organizations
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub organizations: u64,
+    /// Pods that run at once in each organization, on average over a day
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=PODS_MAX))]
+    pub pods: u64,
+    /// Length of the run in hours
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=HOURS_MAX))]
+    pub hours: u64,
+    /// Seed of everything random: equal arguments make equal files
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the files (empty or missing), or `kafka`; a folder with that name is ./kafka
+    #[arg(long, value_name = "FOLDER|kafka")]
+    pub to: PathBuf,
+    /// First hour, in UTC
+    #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00")]
     pub start: Hour,
     /// Share of the events that arrive a minute to six hours late, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
