@@ -52,8 +52,21 @@ impl Stored {
 
     /// Runs a backfill of these events into a lake below `folder`; what it says.
     fn backfill(&self, folder: &Path, events: &Path, lake: &str, rules: &str, args: &[&str]) -> Value {
+        self.backfill_in_format(0, folder, events, lake, (rules, args))
+    }
+
+    /// Does so once the format of the root is raised.
+    fn backfill_in_format(
+        &self,
+        format: u32,
+        folder: &Path,
+        events: &Path,
+        lake: &str,
+        (rules, args): (&str, &[&str]),
+    ) -> Value {
         let config = folder.join("prorata.yaml");
-        std::fs::write(&config, format!("root:\n  shards: {}\n{rules}", self.shards)).unwrap();
+        let root = format!("root:\n  shards: {}\n  format: {format}\n", self.shards);
+        std::fs::write(&config, format!("{root}{rules}")).unwrap();
         let mut command = program::prorata();
         command.args(["backfill", "--json", "--config"]).arg(config).arg("--events").arg(events);
         command.arg("--lake").arg(folder.join(lake)).args(args);
@@ -92,7 +105,7 @@ impl Stored {
         }
     }
 
-    fn goes_on_and_restates(&self, runtime: &Arc<Runtime>) {
+    fn goes_on_and_restates(&self, runtime: &Arc<Runtime>, format: u32) {
         let temporary = TempDir::new().unwrap();
         let folder = temporary.path();
         self.unpack(folder);
@@ -100,7 +113,11 @@ impl Stored {
         let before = open("lake").files(EVERY_HOUR);
         assert!(self.dead_letters(folder).contains("malformed"), "{}", self.by);
 
-        let said = self.backfill(folder, &self.path("-later"), "lake", "", &[]);
+        let said = self.backfill_in_format(format, folder, &self.path("-later"), "lake", ("", &[]));
+        let by_shard = std::fs::read_dir(folder.join("lake/events"))
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("shard="));
+        assert_eq!(by_shard, format == 2, "{}: new archive files have the layout of the format", self.by);
         assert!(said["events"]["new"].as_u64() > Some(0), "{said}");
         assert!(said["hours_restated"].as_u64() > Some(0), "{said}");
         let hours = |files: &lake::Files| -> BTreeSet<Hour> { files.keys().map(|key| key.2).collect() };
@@ -125,5 +142,11 @@ impl Stored {
 #[test]
 fn stored_roots_go_on_and_restate() {
     let runtime = Arc::new(Runtime::new().unwrap());
-    STORED.iter().for_each(|stored| stored.goes_on_and_restates(&runtime));
+    STORED.iter().for_each(|stored| stored.goes_on_and_restates(&runtime, 0));
+}
+
+#[test]
+fn stored_roots_go_on_and_restate_once_their_format_is_raised() {
+    let runtime = Arc::new(Runtime::new().unwrap());
+    STORED.iter().for_each(|stored| stored.goes_on_and_restates(&runtime, 2));
 }

@@ -16,6 +16,9 @@ pub type Shard = u16;
 /// Where the root's fixed choices stand.
 pub const ROOT: &str = "root.json";
 
+/// The same choices once the format of a root was raised to 2; see [`crate::root::Root::raise`].
+pub const ROOT_RAISED: &str = "root-2.json";
+
 /// Folder of the events' archive.
 pub const EVENTS: &str = "events/";
 
@@ -104,24 +107,77 @@ pub fn snapshot(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
     format!("{}{hour}-{object_id}.snapshot", state_folder(shard))
 }
 
-/// An archive file: events of one hour and shard.
-pub fn archive(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
-    format!("{EVENTS}date={}/hour={:02}/shard={shard:04}/{object_id}.avro", hour.date(), hour.of_day())
+/// Which folder comes first in the path of an archive file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ArchiveLayout {
+    /// The date, as in roots of format 1: a listing of a date has the files of all shards.
+    DateFirst,
+    /// The shard: a shard's files are listed alone.
+    ShardFirst,
 }
 
-/// Folder of the archive files of an hour's date, all shards.
-pub fn archive_date(hour: Hour) -> String {
+/// What the path of an archive file says: events of one hour and shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivePath {
+    /// The order of its folders.
+    pub layout: ArchiveLayout,
+    /// Its shard.
+    pub shard: Shard,
+    /// Its hour.
+    pub hour: Hour,
+    /// Who wrote it.
+    pub object_id: ObjectId,
+}
+
+impl ArchivePath {
+    /// The path under the root.
+    pub fn path(&self) -> String {
+        let Self { layout, shard, hour, object_id } = self;
+        let (date, of_day) = (hour.date(), hour.of_day());
+        match layout {
+            ArchiveLayout::DateFirst => {
+                format!("{EVENTS}date={date}/hour={of_day:02}/shard={shard:04}/{object_id}.avro")
+            }
+            ArchiveLayout::ShardFirst => {
+                format!("{EVENTS}shard={shard:04}/date={date}/hour={of_day:02}/{object_id}.avro")
+            }
+        }
+    }
+
+    /// Reads a path under the root.
+    pub fn parse(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix(EVENTS)?.split('/').collect();
+        let (layout, [date, hour, shard, file]) = match *parts.as_slice() {
+            [first, second, third, file] if first.starts_with("shard=") => {
+                (ArchiveLayout::ShardFirst, [second, third, first, file])
+            }
+            [first, second, third, file] => (ArchiveLayout::DateFirst, [first, second, third, file]),
+            _ => return None,
+        };
+        let date = parse_date(date.strip_prefix("date=")?)?;
+        let of_day = parse_digits(hour.strip_prefix("hour=")?, 2).filter(|hour| *hour < 24)?;
+        Some(Self {
+            layout,
+            shard: parse_shard(shard)?,
+            hour: Hour(date.days() * 24 + of_day),
+            object_id: ObjectId::parse(file.strip_suffix(".avro")?)?,
+        })
+    }
+}
+
+/// Folder of a shard's archive files, but for those by date first.
+pub fn archive_folder(shard: Shard) -> String {
+    format!("{EVENTS}shard={shard:04}/")
+}
+
+/// Folder of a shard's archive files of an hour's date, but for those by date first.
+pub fn archive_date(shard: Shard, hour: Hour) -> String {
+    format!("{}date={}/", archive_folder(shard), hour.date())
+}
+
+/// Folder of the archive files by date first of an hour's date, all shards.
+pub fn dated_archive(hour: Hour) -> String {
     format!("{EVENTS}date={}/", hour.date())
-}
-
-/// Hour, shard and object_id of an archive file's name.
-pub fn parse_archive(path: &str) -> Option<(Hour, Shard, ObjectId)> {
-    let mut parts = path.strip_prefix(EVENTS)?.split('/');
-    let date = parse_date(parts.next()?.strip_prefix("date=")?)?;
-    let hour = parse_digits(parts.next()?.strip_prefix("hour=")?, 2).filter(|hour| *hour < 24)?;
-    let shard = parse_shard(parts.next()?)?;
-    let object_id = ObjectId::parse(parts.next()?.strip_suffix(".avro")?)?;
-    parts.next().is_none().then_some((Hour(date.days() * 24 + hour), shard, object_id))
 }
 
 /// Folder of a shard's dead letters.
@@ -218,9 +274,16 @@ mod tests {
     fn every_name_is_read_back() {
         let hour = parse_hour("2026-11-20T07").unwrap();
         assert_eq!(hour.to_string(), "2026-11-20T07");
-        let name = archive(7, hour, &object_id());
-        assert_eq!(name, "events/date=2026-11-20/hour=07/shard=0007/0000000012-a1b2-3.avro");
-        assert_eq!(parse_archive(&name), Some((hour, 7, object_id())));
+        let archive = |layout| ArchivePath { layout, shard: 7, hour, object_id: object_id() };
+        let by_date = archive(ArchiveLayout::DateFirst);
+        assert_eq!(by_date.path(), "events/date=2026-11-20/hour=07/shard=0007/0000000012-a1b2-3.avro");
+        let by_shard = archive(ArchiveLayout::ShardFirst);
+        assert_eq!(by_shard.path(), "events/shard=0007/date=2026-11-20/hour=07/0000000012-a1b2-3.avro");
+        assert!(by_shard.path().starts_with(&archive_date(7, hour)));
+        assert!(by_date.path().starts_with(&dated_archive(hour)));
+        for path in [by_date, by_shard] {
+            assert_eq!(ArchivePath::parse(&path.path()), Some(path));
+        }
         assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
         let file = TableFile { hour, shard: 7, object_id: object_id(), digest: "ff00".into() };
         assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
@@ -240,8 +303,14 @@ mod tests {
         ] {
             assert_eq!(TableFile::parse(path), None, "{path}");
         }
-        assert_eq!(parse_archive("events/date=2026-11-20/hour=24/shard=0007/1-a-1.avro"), None);
-        assert_eq!(parse_archive("events/topic+0+0.avro"), None);
+        for path in [
+            "events/date=2026-11-20/hour=24/shard=0007/1-a-1.avro",
+            "events/shard=0007/date=2026-11-20/hour=24/1-a-1.avro",
+            "events/shard=0007/hour=20/date=2026-11-20/1-a-1.avro",
+            "events/topic+0+0.avro",
+        ] {
+            assert_eq!(ArchivePath::parse(path), None, "{path}");
+        }
         assert_eq!(parse_checkpoint("state/shard=0007/2026-11-20T07-1-a-1.snapshot"), None);
         assert_eq!(parse_hour("2026-11-20T24"), None);
         assert_eq!(parse_hour("2026-13-20T07"), None);

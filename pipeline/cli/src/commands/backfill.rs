@@ -73,6 +73,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
     let config = &loaded.config;
     BackfillOptions {
         shards: loaded.shards_given.then_some(config.root.shards),
+        root_format: config.root.format,
         from: args.from,
         to: args.to,
         rules: config.rules.clone(),

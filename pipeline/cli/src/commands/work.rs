@@ -131,6 +131,7 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
     let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     WorkerOptions {
         shards: shards_given.then_some(config.root.shards),
+        root_format: config.root.format,
         rules: config.rules.clone(),
         watermark: WatermarkRule {
             out_of_orderness: micros(work.out_of_orderness),

@@ -18,6 +18,8 @@ pub struct RootConfig {
     pub url: String,
     /// Number of shards.
     pub shards: u16,
+    /// Format to raise the root to. 0: as it is.
+    pub format: u32,
 }
 
 /// How a backfill runs.
@@ -103,7 +105,7 @@ pub enum LogFormat {
 
 impl Default for RootConfig {
     fn default() -> Self {
-        Self { url: String::new(), shards: SHARDS_DEFAULT }
+        Self { url: String::new(), shards: SHARDS_DEFAULT, format: 0 }
     }
 }
 

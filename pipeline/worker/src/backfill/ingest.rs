@@ -19,7 +19,7 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
 use crate::checkpoint::claim::LEAD;
 use crate::error::{Result, WorkerError};
-use crate::names::{self, ObjectId, Shard};
+use crate::names::{self, ArchivePath, Shard};
 use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
 use crate::shard::clock_limit::ClockLimit;
@@ -120,12 +120,10 @@ impl Buffer {
 
 /// One shard's hour on its way to the archive.
 struct Bucket {
-    shard: Shard,
-    hour: Hour,
+    path: ArchivePath,
     events: Vec<Body>,
     /// Archive files of before this run, which may hold some of the events.
     earlier: Vec<Bytes>,
-    object_id: ObjectId,
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
@@ -141,9 +139,10 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
             let object_id = run.shards.namer(shard)?.next();
             let owned = run.shards.get(shard)?;
             let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
-            let earlier = earlier.map(|file| names::archive(shard, hour, &file.object_id));
+            let earlier = earlier.map(|file| file.path(shard, hour));
+            let layout = owned.draft.archive_layout();
             let earlier = objects::get_all(&*run.ports.shared.store, earlier.collect()).await?;
-            buckets.push(Bucket { shard, hour, events, earlier, object_id });
+            buckets.push(Bucket { path: ArchivePath { layout, shard, hour, object_id }, events, earlier });
         }
         archive(run, buckets).await?;
     }
@@ -160,10 +159,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let encoded: Vec<Encoded> = encoded.into_iter().collect::<Result<_>>()?;
     let store = &run.ports.shared.store;
     let new = encoded.iter().filter(|file| file.new > 0);
-    let puts = new.map(|file| {
-        let path = names::archive(file.shard, file.hour, &file.object_id);
-        objects::put(&**store, path, file.bytes.clone())
-    });
+    let puts = new.map(|file| objects::put(&**store, file.path.path(), file.bytes.clone()));
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
     for file in encoded {
         run.outcome.events_new += file.new;
@@ -171,9 +167,10 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         if file.new == 0 {
             continue;
         }
-        let Encoded { shard, hour, object_id, bytes, .. } = file;
+        let Encoded { path: ArchivePath { layout, shard, hour, object_id }, bytes, .. } = file;
         let owned = run.shards.get_mut(shard)?;
-        owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
+        owned.archive.add(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
+        owned.draft.note_archived(hour);
         owned.draft.touch();
         if owned.draft.closed_through.is_some_and(|closed| hour <= closed) {
             owned.draft.mark_dirty(hour);
@@ -183,18 +180,16 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
 }
 
 struct Encoded {
-    shard: Shard,
-    hour: Hour,
-    object_id: ObjectId,
+    path: ArchivePath,
     bytes: Bytes,
     new: u64,
     known: u64,
 }
 
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
-    let Bucket { shard, hour, events, earlier, object_id } = bucket;
+    let Bucket { path, events, earlier } = bucket;
     let all = events.len() as u64;
-    let events = unknown_events(archive, (shard, hour), &earlier, events)?;
+    let events = unknown_events(archive, (path.shard, path.hour), &earlier, events)?;
     let new = events.len() as u64;
     let bytes = if events.is_empty() {
         Vec::new()
@@ -202,7 +197,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
         archive.write(&bodies)?
     };
-    Ok(Encoded { shard, hour, object_id, bytes: bytes.into(), new, known: all - new })
+    Ok(Encoded { path, bytes: bytes.into(), new, known: all - new })
 }
 
 /// Dead letters, and the digests of those that the root holds already.

@@ -48,6 +48,8 @@ pub struct BackfillOptions {
     pub owner: Text,
     /// Shards of the root, where configured.
     pub shards: Option<Shard>,
+    /// Format to raise the root to; see [`Root::raise`]. 0: as it is.
+    pub root_format: u32,
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,
     /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
@@ -81,6 +83,7 @@ impl BackfillOptions {
         Self {
             owner,
             shards: None,
+            root_format: 0,
             from: None,
             to: None,
             rules: Rules::default(),
@@ -117,8 +120,9 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
     let root = Root::open(&*ports.shared.store, options.shards).await?;
+    let root = root.raise(&*ports.shared.store, options.root_format).await?;
     let mut run = Run {
-        shards: OwnedShards::new(&options),
+        shards: OwnedShards::new(&options, root.format),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
         live: None,

@@ -40,6 +40,13 @@ impl OwnedShard {
     pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
         file.object_id.seq <= self.claim_seq
     }
+
+    /// Takes the whole archive as it was listed.
+    fn take_archive(&mut self, archive: ArchiveIndex) {
+        let (first, dated) = archive.extent();
+        self.draft.note_archive_listed(first, dated);
+        self.archive = archive;
+    }
 }
 
 /// All shards that this run owns.
@@ -54,12 +61,13 @@ pub(super) struct OwnedShards {
 
 impl OwnedShards {
     /// Owns none yet.
-    pub fn new(options: &BackfillOptions) -> Self {
+    pub fn new(options: &BackfillOptions, format: u32) -> Self {
         Self {
             claimant: Claimant {
                 owner: options.owner.clone(),
                 kind: OwnerKind::Backfill,
                 take_over: options.take_over,
+                format,
             },
             shards: BTreeMap::new(),
             counter: Arc::default(),
@@ -84,7 +92,7 @@ impl OwnedShards {
         // An owner before could add files until it was claimed from, so this comes after the claims.
         let decided = self.shards.values().map(|owned| -> &Checkpoint { &owned.decided });
         for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
-            self.get_mut(shard)?.archive = archive;
+            self.get_mut(shard)?.take_archive(archive);
         }
         Ok(())
     }
@@ -98,8 +106,9 @@ impl OwnedShards {
         let owned = self.get_mut(shard)?;
         // A shard that nobody owned before has no archive.
         if owned.decided.owners.len() > 1 {
-            owned.archive = ArchiveIndex::default();
-            owned.archive.ensure_all(&*ports.store, &owned.decided).await?;
+            let mut archive = ArchiveIndex::default();
+            archive.ensure_all(&*ports.store, &owned.decided).await?;
+            owned.take_archive(archive);
         }
         Ok(())
     }

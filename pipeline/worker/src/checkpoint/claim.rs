@@ -29,6 +29,8 @@ pub struct Claimant {
     pub kind: OwnerKind,
     /// Whether a shard may be taken from a worker that has not released it.
     pub take_over: bool,
+    /// Format of the root.
+    pub format: u32,
 }
 
 /// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead
@@ -55,6 +57,7 @@ pub async fn claim(
         }
         let mut next = latest.next_draft();
         next.note_published(&latest);
+        next.raise_format(claimant.format);
         next.add_owner(claimant.owner.clone(), claimant.kind);
         if let Decision::Ours(claimed) = log::decide(store, &next.seal(ports.clock.now())).await? {
             return Ok(claimed);

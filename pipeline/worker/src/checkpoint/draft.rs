@@ -10,10 +10,10 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
+use super::model::{ArchiveBegin, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
 use super::offsets::TopicOffsets;
 use super::retention;
-use crate::names::{ObjectId, Shard};
+use crate::names::{ArchiveLayout, ArchivePath, ObjectId, Shard};
 
 /// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
 /// clone.
@@ -57,6 +57,8 @@ impl Decided {
 pub struct ArchivedFile {
     /// The hour of its events.
     pub hour: Hour,
+    /// How its path is built.
+    pub layout: ArchiveLayout,
     /// Who wrote it.
     pub object_id: ObjectId,
     /// Size in bytes.
@@ -99,6 +101,17 @@ impl Draft {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
     }
 
+    /// Raises the format to that of the root. It never goes down.
+    pub fn raise_format(&mut self, format: u32) {
+        let next = &mut self.next;
+        if next.owners.is_empty() {
+            next.format = format;
+        } else if next.format < format {
+            next.dated_archive = next.may_hold_dated();
+            next.format = format;
+        }
+    }
+
     /// Adds an owner, whose claim this checkpoint is.
     pub fn add_owner(&mut self, owner: Text, kind: OwnerKind) {
         self.next.owners.push(Owner { owner, seq: self.next.seq, kind, released: false });
@@ -136,9 +149,33 @@ impl Draft {
     }
 
     /// Adds an archive file, to be stored before the checkpoint is decided.
-    pub fn add_archive_file(&mut self, path: String, file: ArchivedFile, bytes: Bytes) {
-        self.archived.push(file);
+    pub fn add_archive_file(&mut self, hour: Hour, object_id: ObjectId, bytes: Bytes) {
+        let (layout, shard) = (self.next.archive_layout(), self.next.shard);
+        self.note_archived(hour);
+        let path = ArchivePath { layout, shard, hour, object_id: object_id.clone() }.path();
+        self.archived.push(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
         self.add_object(path, bytes);
+    }
+
+    /// Notes that the archive holds events of an hour from this checkpoint on.
+    pub fn note_archived(&mut self, hour: Hour) {
+        match self.next.archive_begin() {
+            ArchiveBegin::At(first) if first <= hour => {}
+            ArchiveBegin::At(_) | ArchiveBegin::Empty if self.next.format >= 2 => {
+                self.next.archive_from = Some(hour);
+                self.changed = true;
+            }
+            ArchiveBegin::Unknown | ArchiveBegin::At(_) | ArchiveBegin::Empty => {}
+        }
+    }
+
+    /// Notes what a listing of the whole archive has shown: the first hour with events, and whether files
+    /// are by date first. The next owner need not list it again.
+    pub fn note_archive_listed(&mut self, first: Option<Hour>, dated: bool) {
+        if self.next.format >= 2 && self.next.archive_begin() == ArchiveBegin::Unknown {
+            (self.next.archive_from, self.next.dated_archive) = (first, dated);
+            self.changed = true;
+        }
     }
 
     /// Archive files that are not admitted before this checkpoint is decided.

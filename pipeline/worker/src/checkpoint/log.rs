@@ -70,10 +70,10 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     let json = checksum::check_json(&bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
     // The format comes first and alone: a later one may have fields that this release does not know.
     let Form { format } = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-    if format != FORMAT {
+    if !(1..=FORMAT).contains(&format) {
         return Err(WorkerError::Configuration(format!(
-            "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, or \
-             a newer one"
+            "'{object}' has format {format}, this program knows 1 to {FORMAT}; use the release that wrote \
+             it, or a newer one"
         )));
     }
     let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;

@@ -24,5 +24,5 @@ pub mod snapshot;
 
 pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
 pub use hours::HourSet;
-pub use model::{Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom};
+pub use model::{ArchiveBegin, Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom};
 pub use offsets::{LastRecord, TopicOffsets};

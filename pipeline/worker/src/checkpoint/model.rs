@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::hours::{HourSet, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
-use crate::names::{ObjectId, Shard};
+use crate::names::{ArchiveLayout, ObjectId, Shard};
 use crate::ports::FileEntry;
 
-/// Version of the checkpoint's form.
-pub const FORMAT: u32 = 1;
+/// Newest version of the checkpoint's form. A shard's checkpoints have the form of its root's format; see
+/// [`crate::root`].
+pub const FORMAT: u32 = 2;
 
 /// Everything a shard's next owner needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,29 @@ pub struct Checkpoint {
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
+    /// The first hour with events in the archive, where known. From format 2 on.
+    #[serde(with = "hour_option", skip_serializing_if = "Option::is_none", default)]
+    pub archive_from: Option<Hour>,
+    /// Whether the archive may hold files by date first, which owners before format 2 wrote.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub dated_archive: bool,
+}
+
+/// Serde asks by reference.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Where a shard's archive begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveBegin {
+    /// Only a listing of everything can tell.
+    Unknown,
+    /// It holds nothing.
+    Empty,
+    /// It holds nothing before this hour.
+    At(Hour),
 }
 
 /// One owner of a shard.
@@ -123,7 +147,28 @@ impl Checkpoint {
             hours: BTreeMap::new(),
             dead_letters: Vec::new(),
             revisions: BTreeMap::new(),
+            archive_from: None,
+            dated_archive: false,
         }
+    }
+
+    /// Where the shard's archive begins.
+    pub fn archive_begin(&self) -> ArchiveBegin {
+        match self.archive_from {
+            Some(first) => ArchiveBegin::At(first),
+            None if self.may_hold_dated() => ArchiveBegin::Unknown,
+            None => ArchiveBegin::Empty,
+        }
+    }
+
+    /// Whether the archive may hold files by date first.
+    pub fn may_hold_dated(&self) -> bool {
+        self.dated_archive || (self.format < 2 && !self.owners.is_empty())
+    }
+
+    /// How paths of new archive files are built.
+    pub fn archive_layout(&self) -> ArchiveLayout {
+        if self.format < 2 { ArchiveLayout::DateFirst } else { ArchiveLayout::ShardFirst }
     }
 
     /// Whether a file with this object_id counts: its sequence number is decided and was its owner's.

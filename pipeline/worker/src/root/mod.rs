@@ -2,6 +2,15 @@
 //! stored once for all of its shards: [`rules`].
 //!
 //! `root.json` is created by the first writer and never changed; every later writer compares.
+//!
+//! It also says the format in which everything else of the root is written. A release reads its own format
+//! and the one before, and writes that of the root. So workers of two releases share a root, and an upgrade
+//! can be rolled back, until `root.format` is raised: [`Root::raise`].
+//!
+//! | format | what it brings |
+//! |---|---|
+//! | 1 | archive files by date first |
+//! | 2 | archive files by shard first; checkpoints know where the archive begins |
 
 pub mod rules;
 
@@ -20,7 +29,14 @@ pub const SHARDS_DEFAULT: Shard = 16;
 /// Most shards a root may have: names have four digits.
 pub const SHARDS_MAX: Shard = 9_999;
 
-const FORMAT: u32 = 1;
+/// Format of new roots, and the newest that this release knows.
+pub const FORMAT: u32 = 2;
+
+/// What all formats of `root.json` have in common.
+#[derive(Deserialize)]
+struct RootForm {
+    format: u32,
+}
 
 /// What is fixed for a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,11 +74,52 @@ impl Root {
             Some(found) => found,
             None => objects::create(store, names::ROOT, &wanted.to_json()?).await?,
         };
-        let damaged = |cause: String| WorkerError::Damaged { object: names::ROOT.to_owned(), cause };
-        let json = checksum::check_json(&found).map_err(|mismatch| damaged(mismatch.to_string()))?;
-        let root: Self = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
+        let root = Self::parse(names::ROOT, &found)?;
         root.check(shards)?;
-        Ok(root)
+        if root.format == FORMAT {
+            return Ok(root);
+        }
+        match store.get(names::ROOT_RAISED).await? {
+            Some(raised) => Self::parse(names::ROOT_RAISED, &raised),
+            None => Ok(root),
+        }
+    }
+
+    /// Raises the format of the root: from then on its shards are written in that format, each from its next
+    /// claim on. Releases that know only older formats refuse such shards, loudly. A format that the root has
+    /// already, or has passed, changes nothing.
+    ///
+    /// # Errors
+    /// When this release does not know the format, or storage is unavailable.
+    pub async fn raise(self, store: &dyn ObjectStore, format: u32) -> Result<Self> {
+        if format > FORMAT {
+            return Err(WorkerError::Configuration(format!(
+                "root.format is {format}, this program knows formats up to {FORMAT}; correct it in the \
+                 configuration, or use a newer release"
+            )));
+        }
+        if format <= self.format {
+            return Ok(self);
+        }
+        let raised = Self { format, ..self };
+        let found = objects::create(store, names::ROOT_RAISED, &raised.to_json()?).await?;
+        tracing::info!(format, "the format of the root is raised");
+        Self::parse(names::ROOT_RAISED, &found)
+    }
+
+    fn parse(object: &str, found: &[u8]) -> Result<Self> {
+        let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
+        let json = checksum::check_json(found).map_err(|mismatch| damaged(mismatch.to_string()))?;
+        // The format comes first and alone: a later one may have fields that this release does not know.
+        let RootForm { format } =
+            serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
+        if !(1..=FORMAT).contains(&format) {
+            return Err(WorkerError::Configuration(format!(
+                "{object} has format {format}, this program knows 1 to {FORMAT}; use the release that wrote \
+                 it, or a newer one"
+            )));
+        }
+        serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
     }
 
     /// The shard of an organization.
@@ -72,13 +129,6 @@ impl Root {
     }
 
     fn check(&self, shards: Option<Shard>) -> Result<()> {
-        if self.format != FORMAT {
-            let format = self.format;
-            return Err(WorkerError::Configuration(format!(
-                "root.json has format {format}, this program knows {FORMAT}; \
-                 use the release that wrote it, or a newer one"
-            )));
-        }
         if self.shards == 0 || self.shards > SHARDS_MAX {
             let cause = format!("{} is not a number of shards", self.shards);
             return Err(WorkerError::Damaged { object: names::ROOT.to_owned(), cause });
@@ -93,7 +143,11 @@ impl Root {
         }
     }
 
-    fn to_json(&self) -> Result<Bytes> {
+    /// As it is stored.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn to_json(&self) -> Result<Bytes> {
         let json = serde_json::to_vec(self).map_err(|error| FormatError::new("encode root.json", error))?;
         Ok(checksum::add_to_json(&json).into())
     }

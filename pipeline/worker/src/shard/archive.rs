@@ -2,20 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::Hour;
 
-use crate::checkpoint::{ArchivedFile, Checkpoint};
+use crate::checkpoint::{ArchiveBegin, ArchivedFile, Checkpoint};
 use crate::error::Result;
-use crate::names::{self, ObjectId, Shard};
-use crate::ports::{ObjectMeta, ObjectStore};
+use crate::names::{self, ArchiveLayout, ArchivePath, ObjectId, Shard};
+use crate::objects::CONCURRENCY;
+use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 
 /// An archive file of one shard and hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
+    /// How its path is built.
+    pub layout: ArchiveLayout,
     /// Who wrote it.
     pub object_id: ObjectId,
     /// Size in bytes, compressed.
     pub bytes: u64,
+}
+
+impl ArchiveFile {
+    /// Its path under the root.
+    pub fn path(&self, shard: Shard, hour: Hour) -> String {
+        ArchivePath { layout: self.layout, shard, hour, object_id: self.object_id.clone() }.path()
+    }
 }
 
 /// A shard's admitted archive files: listed date by date as they are needed, or all at once.
@@ -27,7 +38,8 @@ pub struct ArchiveIndex {
     all: bool,
 }
 
-/// The whole archive of several shards, from one listing.
+/// The whole archive of several shards. Each lists its own folder; only those that may hold files by date
+/// first share a listing of everything.
 ///
 /// # Errors
 /// When storage is unavailable.
@@ -35,27 +47,43 @@ pub async fn list_all<'a>(
     store: &dyn ObjectStore,
     shards: impl Iterator<Item = &'a Checkpoint>,
 ) -> Result<BTreeMap<Shard, ArchiveIndex>> {
-    let checkpoints: BTreeMap<Shard, &Checkpoint> =
-        shards.map(|checkpoint| (checkpoint.shard, checkpoint)).collect();
-    let mut archives: BTreeMap<Shard, ArchiveIndex> = checkpoints
-        .keys()
-        .map(|shard| (*shard, ArchiveIndex { all: true, ..ArchiveIndex::default() }))
-        .collect();
-    for object in store.list(names::EVENTS).await? {
-        let Some((hour, shard, object_id)) = names::parse_archive(&object.path) else { continue };
-        if let (Some(checkpoint), Some(archive)) = (checkpoints.get(&shard), archives.get_mut(&shard))
-            && checkpoint.admits(&object_id)
-        {
-            archive.add(ArchivedFile { hour, object_id, bytes: object.bytes });
-        }
+    let (dated, others): (Vec<&Checkpoint>, Vec<&Checkpoint>) =
+        shards.partition(|checkpoint| checkpoint.may_hold_dated());
+    let lists = others.into_iter().map(|checkpoint| async move {
+        let listed = list_own(store, checkpoint).await?;
+        Ok::<_, StoreError>((checkpoint.shard, ArchiveIndex::of(&listed, checkpoint)))
+    });
+    let lists = stream::iter(lists.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
+    let mut archives: BTreeMap<Shard, ArchiveIndex> = lists.try_collect().await?;
+    if !dated.is_empty() {
+        let everything = store.list(names::EVENTS).await?;
+        archives.extend(dated.into_iter().map(|of| (of.shard, ArchiveIndex::of(&everything, of))));
     }
     Ok(archives)
+}
+
+/// Everything that the archive holds of a shard, and of others where it may hold files by date first.
+async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Vec<ObjectMeta>, StoreError> {
+    match checkpoint.archive_begin() {
+        ArchiveBegin::Empty => Ok(Vec::new()),
+        _ if checkpoint.may_hold_dated() => store.list(names::EVENTS).await,
+        ArchiveBegin::At(_) | ArchiveBegin::Unknown => {
+            store.list(&names::archive_folder(checkpoint.shard)).await
+        }
+    }
 }
 
 impl ArchiveIndex {
     /// Of a shard that has no archive yet.
     pub fn empty() -> Self {
         Self { all: true, ..Self::default() }
+    }
+
+    /// Everything that was listed of a shard.
+    fn of(listed: &[ObjectMeta], checkpoint: &Checkpoint) -> Self {
+        let mut archive = Self::empty();
+        archive.take(listed, checkpoint);
+        archive
     }
 
     /// Lists the dates of these hours, both inclusive, where not done yet.
@@ -72,8 +100,11 @@ impl ArchiveIndex {
             if self.all || self.dates.contains(&days) {
                 continue;
             }
-            let listed = store.list(&names::archive_date(Hour(days * 24))).await?;
-            self.take(listed, checkpoint);
+            let date = Hour(days * 24);
+            self.take(&store.list(&names::archive_date(checkpoint.shard, date)).await?, checkpoint);
+            if checkpoint.may_hold_dated() {
+                self.take(&store.list(&names::dated_archive(date)).await?, checkpoint);
+            }
             self.dates.insert(days);
         }
         Ok(())
@@ -85,21 +116,21 @@ impl ArchiveIndex {
     /// When storage is unavailable.
     pub async fn ensure_all(&mut self, store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<()> {
         if !self.all {
-            let listed = store.list(names::EVENTS).await?;
+            let listed = list_own(store, checkpoint).await?;
             self.hours.clear();
-            self.take(listed, checkpoint);
+            self.take(&listed, checkpoint);
             self.all = true;
         }
         Ok(())
     }
 
-    fn take(&mut self, listed: Vec<ObjectMeta>, checkpoint: &Checkpoint) {
+    fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
-            match names::parse_archive(&object.path) {
-                Some((hour, shard, object_id))
+            match ArchivePath::parse(&object.path) {
+                Some(ArchivePath { layout, shard, hour, object_id })
                     if shard == checkpoint.shard && checkpoint.admits(&object_id) =>
                 {
-                    self.add(ArchivedFile { hour, object_id, bytes: object.bytes });
+                    self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
                 }
                 _ => {}
             }
@@ -108,11 +139,17 @@ impl ArchiveIndex {
 
     /// Adds a file that is stored.
     pub fn add(&mut self, file: ArchivedFile) {
-        let ArchivedFile { hour, object_id, bytes } = file;
+        let ArchivedFile { hour, layout, object_id, bytes } = file;
         let files = self.hours.entry(hour).or_default();
         if !files.iter().any(|file| file.object_id == object_id) {
-            files.push(ArchiveFile { object_id, bytes });
+            files.push(ArchiveFile { layout, object_id, bytes });
         }
+    }
+
+    /// The first hour with files, and whether any file is by date first: of all files, once all are listed.
+    pub fn extent(&self) -> (Option<Hour>, bool) {
+        let mut files = self.hours.values().flatten();
+        (self.hours.keys().next().copied(), files.any(|file| file.layout == ArchiveLayout::DateFirst))
     }
 
     /// Forgets the dates before an hour's; they are listed again where they are needed.

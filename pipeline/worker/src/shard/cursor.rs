@@ -3,8 +3,8 @@
 use prorata_schemas::time::Hour;
 
 use super::archive::ArchiveIndex;
-use crate::checkpoint::Checkpoint;
 use crate::checkpoint::snapshot::{self, ShardState};
+use crate::checkpoint::{ArchiveBegin, Checkpoint};
 use crate::error::Result;
 use crate::ports::ObjectStore;
 
@@ -33,8 +33,15 @@ impl Recompute {
         if let Some((base, states)) = nearest_base(store, checkpoint, hour).await? {
             return Ok(Self { next: base.next(), emit_from: hour, states });
         }
-        archive.ensure_all(store, checkpoint).await?;
-        let next = archive.hours().next().map_or(hour, |first| first.min(hour));
+        let first = match checkpoint.archive_begin() {
+            ArchiveBegin::At(first) => Some(first),
+            ArchiveBegin::Empty => None,
+            ArchiveBegin::Unknown => {
+                archive.ensure_all(store, checkpoint).await?;
+                archive.hours().next()
+            }
+        };
+        let next = first.map_or(hour, |first| first.min(hour));
         Ok(Self { next, emit_from: hour, states: ShardState::new() })
     }
 }

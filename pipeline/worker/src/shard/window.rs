@@ -14,7 +14,6 @@ use super::fold::{Body, Window};
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::Result;
-use crate::names;
 use crate::objects;
 use crate::ports::ObjectStore;
 use crate::root::rules::RuleBook;
@@ -122,7 +121,7 @@ impl WindowReader<'_> {
             bodies.extend(events.bodies.map(|bodies| (hour, bodies)));
             for file in files {
                 file_hours.push(hour);
-                paths.push(names::archive(checkpoint.shard, hour, &file.object_id));
+                paths.push(file.path(checkpoint.shard, hour));
             }
         }
         let files = objects::get_all(self.store, paths).await?;

@@ -81,6 +81,7 @@ impl<S: Source> Worker<S> {
                 rules: &mut self.rules,
                 configured: &self.options.rules,
                 topics: &self.topics,
+                format: self.root.format,
             };
             let loaded = match recovery.take(shard).await {
                 Ok(live) => self

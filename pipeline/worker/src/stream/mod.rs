@@ -55,6 +55,8 @@ pub struct WorkerOptions {
     pub owner: Text,
     /// Shards of the root, where configured.
     pub shards: Option<Shard>,
+    /// Format to raise the root to; see [`crate::root::Root::raise`]. 0: as it is.
+    pub root_format: u32,
     /// Rules for hours that have none yet.
     pub rules: Rules,
     /// How the watermark is found.
@@ -92,6 +94,7 @@ impl WorkerOptions {
         Self {
             owner,
             shards: None,
+            root_format: 0,
             rules: Rules::default(),
             watermark,
             max_clock_skew: Duration::from_secs(600),

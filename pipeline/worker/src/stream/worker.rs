@@ -95,6 +95,7 @@ impl<S: Source> Worker<S> {
         let topics = source.partitions().await?;
         let root = Root::open(&*ports.shared.store, options.shards).await?;
         check_partitions(&topics, &root)?;
+        let root = root.raise(&*ports.shared.store, options.root_format).await?;
         let mut rules = RuleBook::default();
         rules.store(&*ports.shared.store, &options.rules).await?;
         let now = ports.shared.clock.now();

@@ -4,25 +4,33 @@ use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::ArchiveIndex;
 use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, Owner, OwnerKind};
-use prorata_worker::names::{self, ObjectId};
+use prorata_worker::names::{ArchiveLayout, ArchivePath, ObjectId};
 use prorata_worker::ports::ObjectStore;
 
 #[tokio::test]
 async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
+    for format in [1, 2] {
+        list_forget_and_list_again(format).await;
+    }
+}
+
+async fn list_forget_and_list_again(format: u32) {
     let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));
-    checkpoint.seq = 1;
+    (checkpoint.seq, checkpoint.format, checkpoint.archive_from) = (1, format, Some(Hour(30)));
+    let layout = checkpoint.archive_layout();
+    assert_eq!(layout == ArchiveLayout::DateFirst, format == 1);
     let (seq, owner) = (1, "a".into());
     let kind = OwnerKind::Worker;
     checkpoint.owners.push(Owner { seq, owner, kind, released: false });
     let object_id = ObjectId { seq, owner: "a".into(), n: 0 };
     let hours = [Hour(30), Hour(50)];
     for hour in hours {
-        let path = names::archive(0, hour, &object_id);
+        let path = ArchivePath { layout, shard: 0, hour, object_id: object_id.clone() }.path();
         store.put_if_absent(&path, vec![0; 7].into()).await.unwrap();
     }
     let mut archive = ArchiveIndex::default();
     archive.ensure_all(&store, &checkpoint).await.unwrap();
-    archive.add(ArchivedFile { hour: Hour(51), object_id, bytes: 7 });
+    archive.add(ArchivedFile { hour: Hour(51), layout, object_id, bytes: 7 });
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
     archive.forget_before(Hour(60));
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(50), Hour(51)]);

@@ -8,6 +8,7 @@ mod lost;
 mod pace;
 mod reads;
 mod rebalance;
+mod review_growth;
 mod sim;
 mod waits;
 mod world;

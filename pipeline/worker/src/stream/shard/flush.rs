@@ -8,9 +8,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Hour;
 
 use super::{LateCounts, LiveShard};
-use crate::checkpoint::ArchivedFile;
 use crate::error::Result;
-use crate::names;
 use crate::objects;
 use crate::ports::Archive;
 use crate::shard::dead_letters::DeadLetterFile;
@@ -58,7 +56,7 @@ impl LiveShard {
             let files = self.archive.files(hour);
             read += files.iter().map(|file| file.bytes).sum::<u64>();
             let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
-                let paths = files.iter().map(|file| names::archive(self.shard(), hour, &file.object_id));
+                let paths = files.iter().map(|file| file.path(self.shard(), hour));
                 objects::get_all(store, paths.collect()).await?
             } else {
                 Vec::new()
@@ -93,12 +91,9 @@ impl LiveShard {
     }
 
     fn add_archive_file(&mut self, hour: Hour, bytes: Vec<u8>) {
-        let (shard, namer) = (self.shard(), self.namer());
+        let namer = self.namer();
         if let (Some(namer), Some(draft)) = (namer, self.draft()) {
-            let object_id = namer.next();
-            let path = names::archive(shard, hour, &object_id);
-            let file = ArchivedFile { hour, object_id, bytes: bytes.len() as u64 };
-            draft.add_archive_file(path, file, bytes.into());
+            draft.add_archive_file(hour, namer.next(), bytes.into());
         }
     }
 

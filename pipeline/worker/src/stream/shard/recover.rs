@@ -37,12 +37,15 @@ pub(in crate::stream) struct Recovery<'a> {
     pub configured: &'a Rules,
     /// The configured topics.
     pub topics: &'a [Text],
+    /// Format of the root.
+    pub format: u32,
 }
 
 impl Recovery<'_> {
     /// Claims a shard and loads it. Nothing is read from Kafka yet.
     pub async fn take(&mut self, shard: Shard) -> Result<LiveShard> {
-        let claimant = Claimant { owner: self.owner.clone(), kind: OwnerKind::Worker, take_over: true };
+        let (owner, format) = (self.owner.clone(), self.format);
+        let claimant = Claimant { owner, kind: OwnerKind::Worker, take_over: true, format };
         let claimed = claim::claim(self.ports, &claimant, shard, None).await?;
         self.rules.load(&*self.ports.store, &claimed.rules).await?;
         let now = self.ports.clock.now();
@@ -98,6 +101,10 @@ impl Recovery<'_> {
             // Nothing is closed: the first hour may be any.
             None if live.decided.owners.len() > 1 => {
                 live.archive.ensure_all(store, &live.decided).await?;
+                let (first, dated) = live.archive.extent();
+                if let Some(draft) = live.draft() {
+                    draft.note_archive_listed(first, dated);
+                }
                 Hour(i64::MIN)
             }
             None => return Ok(()),

@@ -12,7 +12,7 @@ use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeStore, FakeTables};
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::checkpoint::log;
-use prorata_worker::names::{self, Shard, TableFile};
+use prorata_worker::names::{self, ArchivePath, Shard, TableFile};
 use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit,
     TableCommitter, TableError,
@@ -80,7 +80,7 @@ impl Audit {
     }
 
     fn note_read(&self, path: &str) {
-        let Some((hour, shard, _)) = names::parse_archive(path) else { return };
+        let Some(ArchivePath { hour, shard, .. }) = ArchivePath::parse(path) else { return };
         let mut seen = self.seen.lock().unwrap();
         let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
         let closed = of_shard.last().and_then(|(_, checkpoint)| checkpoint.closed_through);

@@ -10,7 +10,7 @@ use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeArchive;
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::checkpoint::retention::HORIZON_HOURS;
-use prorata_worker::names::{self, Shard};
+use prorata_worker::names::{self, ArchivePath, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
 
 use crate::harness::{assert_content, expected};
@@ -39,7 +39,7 @@ pub fn held(world: &World) -> Held {
     let latest = world.audit.latest();
     let mut held = Held { events: BTreeSet::new(), letters: BTreeMap::new() };
     for (path, bytes) in world.lake.store.objects() {
-        if let Some((_, shard, object_id)) = names::parse_archive(&path) {
+        if let Some(ArchivePath { shard, object_id, .. }) = ArchivePath::parse(&path) {
             if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
                 continue;
             }

@@ -1,0 +1,4 @@
+//! Everything that grows has an end: what the review of the protocol found growing, asserted.
+
+mod claims;
+mod watched;

@@ -1,0 +1,92 @@
+//! A store that notes what is asked of it, and a worker on it.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeSource, FakeStore};
+use prorata_worker::Ports;
+use prorata_worker::ports::{ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_worker::status::Status;
+use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
+
+use crate::world::{TOPICS, World};
+
+/// What was asked of a store.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Folders that were listed, each with the number of objects that came back.
+    pub lists: Vec<(String, usize)>,
+    pub gets: Vec<String>,
+    /// Objects that were written, with their sizes in bytes.
+    pub puts: Vec<(String, usize)>,
+    pub deletes: Vec<String>,
+}
+
+/// A store that notes what is asked of it.
+#[derive(Clone)]
+pub struct WatchedStore {
+    inner: FakeStore,
+    asked: Arc<Mutex<Asked>>,
+}
+
+impl WatchedStore {
+    pub fn of(world: &World) -> Self {
+        Self { inner: world.lake.store.clone(), asked: Arc::default() }
+    }
+
+    /// What was asked since the last time.
+    pub fn take(&self) -> Asked {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for WatchedStore {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
+        self.asked.lock().unwrap().gets.push(path.to_owned());
+        self.inner.get(path).await
+    }
+
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
+        self.asked.lock().unwrap().puts.push((path.to_owned(), bytes.len()));
+        self.inner.put_if_absent(path, bytes).await
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        let listed = self.inner.list(folder).await?;
+        self.asked.lock().unwrap().lists.push((folder.to_owned(), listed.len()));
+        Ok(listed)
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), StoreError> {
+        self.asked.lock().unwrap().deletes.push(path.to_owned());
+        self.inner.delete(path).await
+    }
+}
+
+/// A worker on a watched store, and what it reports.
+pub async fn worker(
+    world: &World,
+    store: &WatchedStore,
+    name: &str,
+    change: impl FnOnce(&mut WorkerOptions),
+) -> (Worker<FakeSource>, Arc<Status>) {
+    let status = Arc::new(Status::default());
+    let ports = StreamPorts {
+        shared: Ports {
+            store: Arc::new(store.clone()),
+            tables: Arc::new(world.lake.tables.clone()),
+            archive: Arc::new(FakeArchive),
+            encoder: Arc::new(FakeEncoder),
+            clock: Arc::new(world.clock.clone()),
+        },
+        decoder: Arc::new(world.registry.decoder()),
+        letters: Some(Arc::new(world.letters.clone())),
+        status: Arc::clone(&status),
+    };
+    let mut options = WorkerOptions::new(name.into());
+    options.shards = Some(world.shards);
+    change(&mut options);
+    (Worker::open(world.broker.source(name, &TOPICS), ports, options).await.unwrap(), status)
+}
