@@ -3,8 +3,13 @@
 //!
 //! Nothing here does I/O. The Avro schemas in `events/` are the source of truth for what producers send;
 //! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.
+//!
+//! Read in this order:
+//! 1. What comes in: [`event`] with its schemas ([`avsc`](mod@avsc)), [`body`] (bytes and back), [`reject`] (why not).
+//! 2. What it is judged by: [`rules`].
+//! 3. What goes out: [`rows`] and [`tables`].
+//! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
-pub mod avsc;
 pub mod body;
 pub mod decimal;
 pub mod event;
@@ -18,7 +23,7 @@ pub mod size;
 pub mod tables;
 pub mod time;
 
-pub use avsc::avsc;
+pub use event::avsc::{self, avsc};
 
 /// Shared immutable text: identifiers and names that many rows repeat.
 pub type Text = std::sync::Arc<str>;

@@ -1,11 +1,10 @@
-//! Kubernetes quantities: the text as delivered, and its amount in whole bytes or thousandths.
-//!
-//! `memory`, `ephemeral-storage` and `tensor-fusion.ai/vram` count bytes, every other resource thousandths of
-//! a unit. Both round up, as Kubernetes does (`k8s.io/apimachinery`, `resource.Quantity`).
+//! Kubernetes quantities: the text as delivered, and its amount as a whole number of the resource's
+//! [`AmountUnit`], rounded up as Kubernetes does (`k8s.io/apimachinery`, `resource.Quantity`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
+use crate::reject::excerpt;
 
 /// Resource name of CPU time.
 pub const CPU: &str = "cpu";
@@ -22,15 +21,47 @@ pub const VRAM: &str = "tensor-fusion.ai/vram";
 /// Resource name of GPU memory in GB, computed by the engine and never read from requests.
 pub const GPU_MEMORY: &str = "nos.nebuly.com/gpu-memory";
 
-/// Largest amount in units of the resource, as in Kubernetes: 2^63 - 1.
-pub const UNITS_MAX: u128 = i64::MAX as u128;
+/// Largest quantity, as in Kubernetes: 2^63 - 1 bytes, vCPUs, GPUs.
+pub const QUANTITY_MAX: u128 = i64::MAX as u128;
+
+/// What the amounts of a resource count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AmountUnit {
+    /// Bytes: memory, ephemeral storage, VRAM.
+    Bytes,
+    /// Thousandths of what the resource is counted in: of a vCPU, a GPU, a TFLOP.
+    Thousandths,
+}
+
+impl AmountUnit {
+    /// The unit of a resource's amounts.
+    pub fn of(resource: &str) -> Self {
+        match resource {
+            MEMORY | EPHEMERAL_STORAGE | VRAM => Self::Bytes,
+            _ => Self::Thousandths,
+        }
+    }
+
+    /// How many of it are a quantity of 1.
+    pub const fn per_one(self) -> u32 {
+        10_u32.pow(self.decimals())
+    }
+
+    /// Decimals of a quantity that an amount keeps.
+    const fn decimals(self) -> u32 {
+        match self {
+            Self::Bytes => 0,
+            Self::Thousandths => 3,
+        }
+    }
+}
 
 /// A quantity as delivered, with its amount. Never negative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantity {
     /// As the producer wrote it; part of the canonical body.
     pub text: Text,
-    /// Whole bytes, or thousandths of a unit, by the resource's name; rounded up.
+    /// A whole number of the resource's [`AmountUnit`], rounded up.
     pub amount: u128,
 }
 
@@ -43,7 +74,7 @@ pub enum QuantityError {
     /// Below zero.
     #[error("'{0}' is negative; quantities are zero or more")]
     Negative(String),
-    /// Above 2^63 - 1 units.
+    /// Above [`QUANTITY_MAX`].
     #[error("'{0}' is above 2^63 - 1 units, the largest Kubernetes quantity")]
     TooLarge(String),
 }
@@ -66,8 +97,9 @@ impl Quantity {
     /// whatever its exponent.
     pub fn amount_of(resource: &str, text: &str) -> Result<u128, QuantityError> {
         let number = Number::parse(text).ok_or_else(|| QuantityError::Syntax(excerpt(text)))?;
-        let places = if counts_bytes(resource) { 0 } else { 3 };
-        let amount = number.rounded_up(places).filter(|amount| *amount <= UNITS_MAX * 10u128.pow(places));
+        let unit = AmountUnit::of(resource);
+        let largest = QUANTITY_MAX * u128::from(unit.per_one());
+        let amount = number.rounded_up(unit.decimals()).filter(|amount| *amount <= largest);
         match amount {
             Some(0) => Ok(0),
             _ if number.negative => Err(QuantityError::Negative(excerpt(text))),
@@ -106,7 +138,7 @@ impl<'t> Number<'t> {
         Some(Self { negative, whole: without_leading_zeros(whole), fraction, exponent, shift })
     }
 
-    /// The magnitude in units of 10^-places, rounded up; none when it passes 128 bits.
+    /// The magnitude as a number of 10^-places, rounded up; none when it passes 128 bits.
     fn rounded_up(&self, places: u32) -> Option<u128> {
         let point = i128::from(self.exponent) + i128::from(places);
         let digits = || self.whole.iter().chain(self.fraction).copied();
@@ -178,18 +210,4 @@ fn digits(bytes: &[u8]) -> (&[u8], &[u8]) {
 fn without_leading_zeros(digits: &[u8]) -> &[u8] {
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     digits.get(zeros..).unwrap_or_default()
-}
-
-/// A text short enough for a sentence.
-pub fn excerpt(text: &str) -> String {
-    const CHARS_MAX: usize = 64;
-    match text.char_indices().nth(CHARS_MAX) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}... ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
-    }
-}
-
-/// Whether amounts of this resource are whole bytes; all others are thousandths.
-pub fn counts_bytes(resource: &str) -> bool {
-    matches!(resource, MEMORY | EPHEMERAL_STORAGE | VRAM)
 }

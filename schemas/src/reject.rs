@@ -101,3 +101,12 @@ impl Reject {
         Self::new(Reason::InvalidField, format!("{record}.{field}: {what}"))
     }
 }
+
+/// A text cut short enough to be repeated in a message.
+pub fn excerpt(text: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}... ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
+    }
+}

@@ -8,8 +8,7 @@ use crate::Text;
 use crate::event::Event;
 use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
-use crate::quantity::excerpt;
-use crate::reject::{Reason, Reject};
+use crate::reject::{Reason, Reject, excerpt};
 
 /// What the rules leave to choice. Rules are data: an hour is always folded under the version listed for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 use dashu_int::UBig;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use prorata_schemas::quantity::{Quantity, QuantityError, UNITS_MAX};
+use prorata_schemas::quantity::{QUANTITY_MAX, Quantity, QuantityError};
 
 fn amount(resource: &str, text: &str) -> u128 {
     let quantity = Quantity::parse(resource, text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
@@ -59,9 +59,9 @@ fn every_form_has_its_amount() {
         ("100m", 1, 100),
         ("1000m", 1, 1_000),
         ("1001m", 2, 1_001),
-        ("9223372036854775807", UNITS_MAX, UNITS_MAX * 1_000),
-        ("9.223372036854775807E", UNITS_MAX, UNITS_MAX * 1_000),
-        ("9.223372036854775807e18", UNITS_MAX, UNITS_MAX * 1_000),
+        ("9223372036854775807", QUANTITY_MAX, QUANTITY_MAX * 1_000),
+        ("9.223372036854775807E", QUANTITY_MAX, QUANTITY_MAX * 1_000),
+        ("9.223372036854775807e18", QUANTITY_MAX, QUANTITY_MAX * 1_000),
         ("1e-999999999", 1, 1),
         ("0e999999999", 0, 0),
     ];
@@ -164,7 +164,7 @@ proptest! {
         let (resource, places) = if bytes { ("memory", 0) } else { ("cpu", 3) };
         let exponent = exponent - fraction.len() as i32;
         let slow = slow_amount(&format!("{whole}{fraction}"), exponent, shift, places);
-        let largest = UBig::from(UNITS_MAX) * UBig::from(10u8).pow(places as usize);
+        let largest = UBig::from(QUANTITY_MAX) * UBig::from(10u8).pow(places as usize);
         match Quantity::parse(resource, &text) {
             Ok(quantity) => prop_assert_eq!(UBig::from(quantity.amount), slow),
             Err(QuantityError::TooLarge(_)) => prop_assert!(slow > largest),

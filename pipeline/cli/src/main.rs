@@ -22,10 +22,11 @@ use commands::{backfill, dead_letters, generate, schemas, work};
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// From Kubernetes and cloud events to the hourly cost of every pod.
+/// Turns Kubernetes and cloud events into the hourly cost of every pod.
 ///
-/// Exit codes: 0 done, 1 stopped for a reason that it names, or an internal error, 2 wrong usage or
-/// configuration, 3 done but some input was dead-lettered, 4 storage, Kafka or registry unavailable.
+/// Exit codes: 0 done; 1 stopped for the reason printed, or an internal error; 2 usage, configuration or
+/// permissions are wrong; 3 done, but some input was dead-lettered; 4 storage, Kafka or the registry is
+/// unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {
@@ -35,15 +36,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Folds archived events into hourly tables
+    /// Builds hourly tables from files of events
     Backfill(backfill::BackfillArgs),
-    /// Lists dead letters, and replays them after their cause is mended
+    /// Lists dead letters, and replays them once their cause is fixed
     DeadLetters(dead_letters::DeadLettersArgs),
-    /// Writes synthetic load to files or Kafka, the same for the same seed
+    /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
-    /// Folds events from Kafka into hourly tables, until it is stopped
+    /// Builds hourly tables from Kafka, until it is stopped
     Work(work::WorkArgs),
 }
 

@@ -1,7 +1,7 @@
 //! Kubernetes quantities, in the many forms in which people write them.
 
 use prorata_schemas::event::Quantities;
-use prorata_schemas::quantity::{Quantity, counts_bytes};
+use prorata_schemas::quantity::{AmountUnit, Quantity};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
@@ -27,7 +27,7 @@ fn put(quantities: &mut Quantities, resource: &str, text: &str, amount: u64) {
 
 /// Adds vCPU in one of the forms that people use.
 pub fn put_cpu_as_written(rng: &mut ChaCha8Rng, quantities: &mut Quantities, resource: &str, millis: u64) {
-    debug_assert!(!counts_bytes(resource));
+    debug_assert_eq!(AmountUnit::of(resource), AmountUnit::Thousandths);
     match rng.random_range(0..8_u32) {
         0 => put(quantities, resource, &format!("{}.{:03}", millis / 1000, millis % 1000), millis),
         1 if millis.is_multiple_of(100) => {
@@ -40,7 +40,7 @@ pub fn put_cpu_as_written(rng: &mut ChaCha8Rng, quantities: &mut Quantities, res
 
 /// Adds memory in one of the forms that people use.
 pub fn put_memory_as_written(rng: &mut ChaCha8Rng, quantities: &mut Quantities, resource: &str, mib: u64) {
-    debug_assert!(counts_bytes(resource));
+    debug_assert_eq!(AmountUnit::of(resource), AmountUnit::Bytes);
     match rng.random_range(0..8_u32) {
         0 => put(quantities, resource, &(mib * MIB).to_string(), mib * MIB),
         1 if mib.is_multiple_of(512) => {

@@ -14,8 +14,8 @@ use crate::decimal::Decimal12;
 use crate::event::Quantities;
 use crate::ids::OrganizationId;
 use crate::money::Ratio;
-use crate::quantity::{Quantity, excerpt};
-use crate::reject::{Reason, Reject};
+use crate::quantity::Quantity;
+use crate::reject::{Reason, Reject, excerpt};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
 
 /// Event times lie in the years 1970 to 9999.

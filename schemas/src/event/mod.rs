@@ -9,6 +9,7 @@
 //! A `...Set` or `...Started` event describes its object in full, from `event_time` until the next one.
 
 mod agreement;
+pub mod avsc;
 mod node;
 mod pod;
 mod price;

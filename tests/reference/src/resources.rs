@@ -1,7 +1,7 @@
 //! Amounts of resources: vCPU, GiB, GPUs, GB of GPU memory, and those of quotas.
 
 use prorata_schemas::event::Quantities;
-use prorata_schemas::quantity::{CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, TFLOPS, VRAM, counts_bytes};
+use prorata_schemas::quantity::{CPU, EPHEMERAL_STORAGE, GPU_MEMORY, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
 use prorata_schemas::rules::Rules;
 
 use crate::rounding::{Exact, nearest, ratio, whole, zero};
@@ -89,7 +89,7 @@ pub fn requested(requests: &Quantities, resource: &str, rules: &Rules) -> Exact 
 
 /// Bytes, or thousandths made whole.
 pub fn units(amount: u128, resource: &str) -> Exact {
-    if counts_bytes(resource) { whole(amount) } else { ratio(amount, 1000) }
+    if matches!(resource, EPHEMERAL_STORAGE | MEMORY | VRAM) { whole(amount) } else { ratio(amount, 1000) }
 }
 
 /// GPUs that multiply a pool pod's prices, requests and limits: 1 when missing or zero.

@@ -19,13 +19,13 @@ pub struct BackfillArgs {
     /// Folder or URL of Avro object container files with events, in any layout
     #[arg(long, value_name = "FOLDER|URL")]
     pub events: String,
-    /// Folder or URL of the lake: tables, archive and state (s3://, gs://, az://, file://); made if missing
+    /// Folder or URL of the lake: tables, archive and state (s3://, gs://, az://, file://); created if missing
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// First hour to fold again though no event has changed, such as 2026-11-20T13; included
+    /// First hour to recompute even if no event has changed, such as 2026-11-20T13; inclusive
     #[arg(long, value_name = "HOUR")]
     pub from: Option<Hour>,
-    /// Last hour to close, such as 2026-11-20T17; included. By default the hour of the last event
+    /// Last hour to close, such as 2026-11-20T17; inclusive. By default the hour of the last event
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
     /// Configuration file; without one every setting has its default
@@ -34,7 +34,7 @@ pub struct BackfillArgs {
     /// Print one JSON document instead of the summary for people
     #[arg(long)]
     pub json: bool,
-    /// Take shards from a worker that holds them and has not released them
+    /// Take over shards that a worker holds and has not released
     #[arg(long)]
     pub take_over: bool,
 }

@@ -125,10 +125,10 @@ fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::
     let rest = namespaces.split_off(namespaces.len().min(NAMESPACES_MAX));
     lines.extend(namespaces.into_iter().map(|(name, cost)| (format!("namespace {name}"), *cost)));
     if !rest.is_empty() {
-        let units = rest.iter().map(|(_, cost)| cost.atoms()).sum();
+        let atoms = rest.iter().map(|(_, cost)| cost.atoms()).sum();
         lines.push((
             format!("{} more namespaces", thousands(rest.len() as u64)),
-            Decimal12::from_atoms(units),
+            Decimal12::from_atoms(atoms),
         ));
     }
     lines.push(("idle".into(), totals.idle));
@@ -171,11 +171,12 @@ fn write_dead_letters(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     Ok(())
 }
 
-/// Rounded half to even to two places, with separators. Exact amounts are in the tables and in `--json`.
+/// Rounded half to even to two places, with separators. Exact amounts are in the tables and in `--json`. Sums
+/// of columns have up to 38 digits, more than a `rust_decimal::Decimal` has.
 fn amount(value: Decimal12) -> String {
     const CENT: u128 = 10_000_000_000;
-    let units = value.atoms().unsigned_abs();
-    let (cents, rest) = (units / CENT, units % CENT);
+    let atoms = value.atoms().unsigned_abs();
+    let (cents, rest) = (atoms / CENT, atoms % CENT);
     let up = rest > CENT / 2 || (rest == CENT / 2 && cents % 2 == 1);
     let cents = cents + u128::from(up);
     let sign = if value.is_negative() && cents > 0 { "-" } else { "" };

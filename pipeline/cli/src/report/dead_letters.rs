@@ -5,12 +5,9 @@ use std::fmt::{self, Write};
 
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::dead_letters::{Letter, Replayed};
+use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Letter, Replayed};
 use prorata_worker::ports::Origin;
 use serde_json::{Map, Value, json};
-
-/// Most examples of one reason.
-const EXAMPLES_MAX: usize = 5;
 
 /// Dead letters of a lake, counted.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +37,7 @@ impl Listing {
         counted.letters += 1;
         counted.replayed += u64::from(letter.replayed);
         // Examples are of letters that were not replayed yet.
-        if !letter.replayed && counted.examples.len() < EXAMPLES_MAX {
+        if !letter.replayed && counted.examples.len() < EXAMPLES_PER_REASON_MAX {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
                 time: time(&letter.letter.origin),

@@ -19,7 +19,7 @@ use dashu_int::UBig;
 use prorata_schemas::Text;
 use prorata_schemas::event::QuotaSet;
 use prorata_schemas::ids::QuotaId;
-use prorata_schemas::quantity::{CPU, counts_bytes};
+use prorata_schemas::quantity::{AmountUnit, CPU};
 use prorata_schemas::time::Timestamp;
 
 use crate::timeline::span::Span;
@@ -205,7 +205,7 @@ fn guaranteed(total: ClusterTotal, min: u128, step: u128) -> u128 {
 
 /// The smallest part of a resource that a guaranteed amount is floored to: millicore, byte, or whole unit.
 fn quota_step(resource: &str) -> u128 {
-    if resource == CPU || counts_bytes(resource) { 1 } else { 1000 }
+    if resource == CPU { 1 } else { AmountUnit::of(resource).per_one().into() }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{ClusterId, PodUid};
-use prorata_schemas::quantity::counts_bytes;
+use prorata_schemas::quantity::AmountUnit;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
@@ -120,7 +120,7 @@ fn row(
     costs: &Costs<'_>,
     preemptible_cost: Decimal12,
 ) -> Result<QuotaUsageRow, EngineError> {
-    let scale = UBig::from(if counts_bytes(resource) { 1_u32 } else { 1000 });
+    let scale = UBig::from(AmountUnit::of(resource).per_one());
     let over = |amount: &UBig, micros: &UBig| round(&ratio(amount.clone(), &scale * micros));
     let hour = UBig::from(HOUR_MICROS);
     let mean = |amount: &UBig| over(amount, &hour);

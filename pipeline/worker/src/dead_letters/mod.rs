@@ -14,5 +14,6 @@ pub use judge::{Currencies, Judge, Refusal, Verdict, decode_file_letter};
 pub use letters::{DeadLetters, Letter, LetterFile};
 pub use message::{message_headers, message_key};
 pub use replay::{
-    Failing, FoldedEvents, MessageSender, Outgoing, Replay, ReplayError, ReplayOptions, Replayed,
+    EXAMPLES_PER_REASON_MAX, Failing, FoldedEvents, MessageSender, Outgoing, Replay, ReplayError,
+    ReplayOptions, Replayed,
 };

@@ -22,8 +22,8 @@ use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, Source
 /// Bytes of events, as files in memory, that are folded at once.
 const FOLD_BYTES: u64 = 128 << 20;
 
-/// Letters that still fail kept for people, by reason.
-const EXAMPLES_MAX: usize = 5;
+/// Most letters of one reason that a report shows.
+pub const EXAMPLES_PER_REASON_MAX: usize = 5;
 
 /// How often a schema is fetched for one message.
 const FETCHES_MAX: usize = 3;
@@ -111,7 +111,7 @@ impl Replayed {
     fn fail(&mut self, reason: Reason, origin: impl ToString, why: String) {
         let failing = self.failing.entry(reason).or_default();
         failing.letters += 1;
-        if failing.examples.len() < EXAMPLES_MAX {
+        if failing.examples.len() < EXAMPLES_PER_REASON_MAX {
             failing.examples.push((origin.to_string(), why));
         }
     }

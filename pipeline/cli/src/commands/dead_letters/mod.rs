@@ -41,11 +41,11 @@ pub struct DeadLettersArgs {
     /// Print one JSON document instead of lines for people
     #[arg(long)]
     pub json: bool,
-    /// Replay what can count now: messages go back to their topics, events that came too late and records of
-    /// files through a backfill. What was replayed is noted in the lake and not replayed again
+    /// Replay letters that would be accepted now: messages go back to their topics; late events and records
+    /// of files go through a backfill. Replayed letters are recorded in the lake and not replayed again
     #[arg(long)]
     pub replay: bool,
-    /// Take shards from a worker that holds them and has not released them, where events are folded
+    /// Take over shards that a worker holds and has not released, if events go through a backfill
     #[arg(long, requires = "replay")]
     pub take_over: bool,
 }

@@ -1,6 +1,6 @@
-//! The Avro schemas of the events as text: `events/*.avsc`, the source of truth for what producers send.
+//! The Avro schemas of the events as text: `schemas/events/*.avsc`, the source of truth for what producers send.
 
-use crate::event::EventKind;
+use super::EventKind;
 
 /// Namespace of every event record.
 pub const NAMESPACE: &str = "prorata.events";
@@ -8,20 +8,20 @@ pub const NAMESPACE: &str = "prorata.events";
 /// Our newest schema of `kind`, as JSON.
 pub const fn avsc(kind: EventKind) -> &'static str {
     match kind {
-        EventKind::NodeStarted => include_str!("../events/node_started.avsc"),
-        EventKind::NodeStopped => include_str!("../events/node_stopped.avsc"),
-        EventKind::PodStarted => include_str!("../events/pod_started.avsc"),
-        EventKind::PodStopped => include_str!("../events/pod_stopped.avsc"),
-        EventKind::PodUsage => include_str!("../events/pod_usage.avsc"),
-        EventKind::ReservationSet => include_str!("../events/reservation_set.avsc"),
-        EventKind::ReservationReleased => include_str!("../events/reservation_released.avsc"),
-        EventKind::CommitmentSet => include_str!("../events/commitment_set.avsc"),
-        EventKind::CommitmentDeleted => include_str!("../events/commitment_deleted.avsc"),
-        EventKind::QuotaSet => include_str!("../events/quota_set.avsc"),
-        EventKind::QuotaDeleted => include_str!("../events/quota_deleted.avsc"),
-        EventKind::PoolSet => include_str!("../events/pool_set.avsc"),
-        EventKind::PoolDeleted => include_str!("../events/pool_deleted.avsc"),
-        EventKind::RateSet => include_str!("../events/rate_set.avsc"),
+        EventKind::NodeStarted => include_str!("../../events/node_started.avsc"),
+        EventKind::NodeStopped => include_str!("../../events/node_stopped.avsc"),
+        EventKind::PodStarted => include_str!("../../events/pod_started.avsc"),
+        EventKind::PodStopped => include_str!("../../events/pod_stopped.avsc"),
+        EventKind::PodUsage => include_str!("../../events/pod_usage.avsc"),
+        EventKind::ReservationSet => include_str!("../../events/reservation_set.avsc"),
+        EventKind::ReservationReleased => include_str!("../../events/reservation_released.avsc"),
+        EventKind::CommitmentSet => include_str!("../../events/commitment_set.avsc"),
+        EventKind::CommitmentDeleted => include_str!("../../events/commitment_deleted.avsc"),
+        EventKind::QuotaSet => include_str!("../../events/quota_set.avsc"),
+        EventKind::QuotaDeleted => include_str!("../../events/quota_deleted.avsc"),
+        EventKind::PoolSet => include_str!("../../events/pool_set.avsc"),
+        EventKind::PoolDeleted => include_str!("../../events/pool_deleted.avsc"),
+        EventKind::RateSet => include_str!("../../events/rate_set.avsc"),
     }
 }
 

@@ -1,0 +1,215 @@
+//! Rows of `cost_allocation`: what each pod, idle node, unused reservation and commitment cost in an hour.
+//! RULES.md, section 10 says which rows there are, section 8 what is rounded.
+
+use std::sync::Arc;
+
+use crate::Text;
+use crate::decimal::Decimal12;
+use crate::event::{CommitmentSet, NodeStarted, PodStarted, PoolSet, RateSet, ReservationSet};
+use crate::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
+
+/// Kind of a `cost_allocation` row (`x_RowKind`), in table order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKind {
+    /// A pod's share of its node.
+    PodNode,
+    /// What of a node no pod was allocated.
+    NodeIdle,
+    /// A pod on no node, at its own rate.
+    PodServerless,
+    /// A pool pod on no node, at its charge.
+    PodPool,
+    /// Unused units of a reservation.
+    ReservationUnused,
+    /// What of a commitment reached no node.
+    CommitmentUnused,
+    /// The recurring purchase of a commitment.
+    CommitmentPurchase,
+}
+
+impl RowKind {
+    /// Its name in column `x_RowKind`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PodNode => "pod_node",
+            Self::NodeIdle => "node_idle",
+            Self::PodServerless => "pod_serverless",
+            Self::PodPool => "pod_pool",
+            Self::ReservationUnused => "reservation_unused",
+            Self::CommitmentUnused => "commitment_unused",
+            Self::CommitmentPurchase => "commitment_purchase",
+        }
+    }
+}
+
+/// Label of a pod under a quota (`x_QuotaState`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuotaState {
+    /// Within the guaranteed amounts.
+    InQuota,
+    /// Above them.
+    OverQuota,
+}
+
+impl QuotaState {
+    /// Its name in column `x_QuotaState`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InQuota => "in-quota",
+            Self::OverQuota => "over-quota",
+        }
+    }
+}
+
+/// Why a row has no price (`x_Unpriced`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unpriced {
+    /// The node that the pod names is not running.
+    UnknownNode,
+    /// The pool that the pod names is not set.
+    UnknownPool,
+    /// The pool has no price for the pod's quality of service.
+    NoQosPrice,
+    /// No rate matches yet.
+    NoRate,
+}
+
+impl Unpriced {
+    /// Its name in column `x_Unpriced`. Rows sort by this text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnknownNode => "unknown_node",
+            Self::UnknownPool => "unknown_pool",
+            Self::NoQosPrice => "no_qos_price",
+            Self::NoRate => "no_rate",
+        }
+    }
+}
+
+/// One row of `cost_allocation`. Its grain, after organization and hour, is the first eleven fields in this
+/// order, null first; a file is sorted by it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostRow {
+    /// Kind of row.
+    pub kind: RowKind,
+    /// The cluster (`SubAccountId`); none for reservations and commitments.
+    pub cluster_id: Option<ClusterId>,
+    /// Node id, pod uid, reservation id or commitment id (`ResourceId`).
+    pub resource_id: Text,
+    /// The pod that bears the cost.
+    pub pod_uid: Option<PodUid>,
+    /// The commitment that pays (`CommitmentDiscountId`).
+    pub commitment_id: Option<CommitmentId>,
+    /// The reservation matched or unused (`CapacityReservationId`).
+    pub reservation_id: Option<ReservationId>,
+    /// Quota that governs the pod (`x_QuotaId`).
+    pub quota_id: Option<QuotaId>,
+    /// The pod's label under it.
+    pub quota_state: Option<QuotaState>,
+    /// Price per hour (`ListUnitPrice`); for a commitment's rows its hourly cost, on nodes the node's.
+    pub list_unit_price: Decimal12,
+    /// Why there is no price.
+    pub unpriced: Option<Unpriced>,
+
+    /// Who bills it; `unknown` where there is no price.
+    pub provider: Text,
+    /// Hours of the resource that the row stands for (`PricingQuantity`).
+    pub pricing_quantity: Decimal12,
+    /// `BilledCost`.
+    pub billed_cost: Decimal12,
+    /// `EffectiveCost`.
+    pub effective_cost: Decimal12,
+    /// `ListCost`: price times quantity before rounding either.
+    pub list_cost: Decimal12,
+    /// `CommitmentDiscountQuantity`: hours of the commitment.
+    pub commitment_quantity: Option<Decimal12>,
+    /// The row's part of its origin (node, hour, commitment, unit price): on `pod_node` and `node_idle` of a
+    /// running node. The ratios of one origin sum to exactly 1.
+    pub allocated_ratio: Option<Decimal12>,
+
+    /// `x_SplitCost`, on `pod_node`.
+    pub split_cost: Option<Decimal12>,
+    /// `x_UnusedCost`, on `pod_node`.
+    pub unused_cost: Option<Decimal12>,
+    /// `x_CpuCost`, on `pod_node` and `pod_serverless`.
+    pub cpu_cost: Option<Decimal12>,
+    /// `x_MemoryCost`, likewise.
+    pub memory_cost: Option<Decimal12>,
+    /// `x_GpuCost`, likewise.
+    pub gpu_cost: Option<Decimal12>,
+    /// Allocated `x_CpuCoreHours`, `x_MemoryGibHours`, `x_GpuHours`, on pod rows.
+    pub allocated: Option<ResourceHours>,
+    /// Requested hours, on pod rows.
+    pub requested: Option<ResourceHours>,
+    /// Used hours; none when no usage came.
+    pub used: Option<ResourceHours>,
+    /// `x_RunningSeconds`, on pod rows.
+    pub running_seconds: Option<Decimal12>,
+    /// `x_PoolCharge`, on every pool pod's rows that have a price in the pool.
+    pub pool_charge: Option<Decimal12>,
+
+    /// The node as last described inside the hour.
+    pub node: Option<Arc<NodeStarted>>,
+    /// The pod as last described inside the hour.
+    pub pod: Option<Arc<PodStarted>>,
+    /// The reservation, on `reservation_unused`.
+    pub reservation: Option<Arc<ReservationSet>>,
+    /// The commitment, on every row that has one.
+    pub commitment: Option<Arc<CommitmentSet>>,
+    /// The pool, on priced `pod_pool` rows.
+    pub pool: Option<Arc<PoolSet>>,
+    /// The rate, on priced `pod_serverless` rows.
+    pub rate: Option<Arc<RateSet>>,
+}
+
+impl CostRow {
+    /// A row of a kind with nothing else filled in.
+    pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {
+        Self {
+            kind,
+            cluster_id: None,
+            resource_id,
+            pod_uid: None,
+            commitment_id: None,
+            reservation_id: None,
+            quota_id: None,
+            quota_state: None,
+            list_unit_price: Decimal12::ZERO,
+            unpriced: None,
+            provider,
+            pricing_quantity: Decimal12::ZERO,
+            billed_cost: Decimal12::ZERO,
+            effective_cost: Decimal12::ZERO,
+            list_cost: Decimal12::ZERO,
+            commitment_quantity: None,
+            allocated_ratio: None,
+            split_cost: None,
+            unused_cost: None,
+            cpu_cost: None,
+            memory_cost: None,
+            gpu_cost: None,
+            allocated: None,
+            requested: None,
+            used: None,
+            running_seconds: None,
+            pool_charge: None,
+            node: None,
+            pod: None,
+            reservation: None,
+            commitment: None,
+            pool: None,
+            rate: None,
+        }
+    }
+}
+
+/// Hours of the three resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceHours {
+    /// vCPU-hours.
+    pub cpu_core_hours: Decimal12,
+    /// GiB-hours.
+    pub memory_gib_hours: Decimal12,
+    /// GPU-hours.
+    pub gpu_hours: Decimal12,
+}

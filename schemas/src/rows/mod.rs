@@ -1,0 +1,44 @@
+//! Rows of the hourly tables, as the engine makes them: rounded, complete, in table order.
+//!
+//! `cost_allocation` carries the descriptions that its text columns are taken from; turning rows into columns
+//! is the table writer's work. Costs and quantities are [`crate::decimal::Decimal12`]; `None` is SQL null.
+
+mod cost;
+mod usage;
+
+pub use cost::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
+pub use usage::{
+    ClusterCover, CommitmentState, CommitmentUtilizationRow, HourRow, PoolUsageRow, QuotaUsageRow,
+    ReservationUsageRow,
+};
+
+use crate::Text;
+use crate::ids::OrganizationId;
+use crate::time::Hour;
+
+/// All rows of one organization and hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HourTables {
+    /// The organization.
+    pub organization_id: OrganizationId,
+    /// Its currency.
+    pub currency: Text,
+    /// Version of the rules it was folded under.
+    pub rules_version: Text,
+    /// Resources that these rules count as GPUs, for the sizes that `cost_allocation` tells.
+    pub gpu_resources: Vec<Text>,
+    /// The hour.
+    pub hour: Hour,
+    /// `cost_allocation`, sorted by grain.
+    pub cost_allocation: Vec<CostRow>,
+    /// `reservation_usage`, by reservation.
+    pub reservation_usage: Vec<ReservationUsageRow>,
+    /// `commitment_utilization`, by commitment.
+    pub commitment_utilization: Vec<CommitmentUtilizationRow>,
+    /// `quota_usage`, by cluster, quota and resource.
+    pub quota_usage: Vec<QuotaUsageRow>,
+    /// `pool_usage`, by pool.
+    pub pool_usage: Vec<PoolUsageRow>,
+    /// `hours`.
+    pub totals: HourRow,
+}
