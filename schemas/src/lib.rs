@@ -5,7 +5,7 @@
 //! [`body`] reads and writes exactly those records, and every value is checked once, on the way in.
 //!
 //! Read in this order:
-//! 1. What comes in: [`event`] with its schemas ([`avsc`](mod@avsc)), [`body`] (bytes and back), [`reject`] (why not).
+//! 1. What comes in: [`event`] and its Avro schemas, [`body`] (bytes and back), [`reject`] (why not).
 //! 2. What it is judged by: [`rules`].
 //! 3. What goes out: [`rows`] and [`tables`].
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].

@@ -1,4 +1,5 @@
-//! The Avro schemas of the events as text: `schemas/events/*.avsc`, the source of truth for what producers send.
+//! The Avro schemas of the events as text: the files of `schemas/events`, the source of truth for what
+//! producers send.
 
 use super::EventKind;
 

@@ -19,7 +19,7 @@ pub struct BackfillArgs {
     /// Folder or URL of Avro object container files with events, in any layout
     #[arg(long, value_name = "FOLDER|URL")]
     pub events: String,
-    /// Folder or URL of the lake: tables, archive and state (s3://, gs://, az://, file://); created if missing
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake: tables, archive, state; created if missing
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
     /// First hour to recompute even if no event has changed, such as 2026-11-20T13; inclusive
