@@ -1,4 +1,4 @@
-//! The real things behind the worker's ports. `README.md` says which port, which crate behind it, and which
+//! The real systems behind the worker's ports. `README.md` says which port, which crate behind it, and which
 //! guarantee.
 //!
 //! Reading order:

@@ -26,8 +26,8 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 thread_local! {
     /// A thread's own copies: no other thread counts references to them while it reads.
     static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
-    /// Where a body grows, so that what is kept is allocated once at its size. At most [`BODY_BYTES_MAX`] or
-    /// so.
+    /// A body grows here, so that the copy that is kept is allocated once, at its size. It has about
+    /// [`BODY_BYTES_MAX`] at most.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };
 }
 

@@ -10,7 +10,8 @@ use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
 
-/// What the rules leave to choice. Rules are data: an hour is always folded under the version listed for it.
+/// What can be configured of the rules. Rules are data: an hour is always folded under the version listed for
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
@@ -18,7 +19,7 @@ pub struct Rules {
     pub version: Text,
     /// Weights of the resources of a node.
     pub weights: Weights,
-    /// What a pod is allocated of its node.
+    /// How much of its node a pod is allocated.
     pub allocation: Allocation,
     /// Resource names that count as whole GPUs.
     pub gpu_resources: Vec<Text>,
@@ -45,7 +46,7 @@ pub struct Weights {
     pub memory: Weight,
 }
 
-/// What a pod is allocated of its node.
+/// How much of its node a pod is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Allocation {

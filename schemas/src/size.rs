@@ -1,5 +1,5 @@
 //! Sizes: how much CPU, memory and GPU a map of quantities stands for. Nodes, pods and units of reservations
-//! are all counted here, and so is what tables say of them.
+//! are all counted here, and so are the sizes in the tables.
 
 use std::ops::Bound;
 

@@ -222,7 +222,7 @@ fn parse_date(text: &str) -> Option<Date> {
     (Date::from_days(date.days()) == date).then_some(date)
 }
 
-/// The number that so many digits are.
+/// The number in a text of exactly `length` digits.
 fn digits(text: &str, length: usize) -> Option<i64> {
     (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }

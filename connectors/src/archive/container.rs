@@ -1,7 +1,7 @@
-//! Avro object container files as they lie on disk: header, blocks, sync markers.
+//! Avro object container files as they are stored: header, blocks, sync markers.
 //!
-//! Of a file that is cut or damaged, as little as possible is lost. If a block does not end in the sync
-//! marker, reading continues behind the next marker, and what lies between is handed out as it is.
+//! As little as possible of a cut or damaged file is lost. If a block does not end in the sync marker,
+//! reading continues behind the next marker, and what lies between is handed out as it is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
 /// Most bytes of a header: room for the longest schema and other metadata.
 const HEADER_BYTES_MAX: usize = 2 << 20;
-/// Damaged bytes are given out in pieces of at most about this size.
+/// Damaged bytes are returned in pieces of at most about this size.
 const LOST_BYTES_MAX: usize = 16 << 20;
 /// Most bytes of a block's record count and size.
 const BLOCK_HEAD_MAX: usize = 20;
@@ -101,7 +101,7 @@ impl<R: Read> Container<R> {
         })?;
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or(FileFault::NoSchema)?;
-        // Ours alone have it: a flipped bit in the schema would make other events of good blocks.
+        // Only our own files have it: a flipped bit in the schema would make other events of good blocks.
         let digest = Sha256::digest(&schema);
         let differs = |key: &[u8], expected: &[u8]| metadata.get(key).is_some_and(|found| found != expected);
         if differs(SCHEMA_DIGEST, format!("{digest:x}").as_bytes()) || differs(SCHEMA_DIGEST_BYTES, &digest) {
@@ -177,7 +177,7 @@ impl<R: Read> Container<R> {
         Ok(Framing::Whole { records, head, size })
     }
 
-    /// Gives out what lies before the end of the next sync marker, or a piece of it.
+    /// Returns what lies before the end of the next sync marker, or a piece of it.
     fn lose(&mut self, why: Arc<BlockFault>, records: u64, cut_at: Option<usize>) -> io::Result<Next> {
         let mut searched = 0;
         loop {
@@ -186,7 +186,7 @@ impl<R: Read> Container<R> {
             if let Some(at) = found.windows(SYNC).position(|window| window == self.sync) {
                 return Ok(self.lost(searched + at + SYNC, why, records, None));
             }
-            // A marker may lie across the end of what is at hand.
+            // A marker may cross the end of the buffered bytes.
             searched = at_hand.len().saturating_sub(SYNC - 1);
             if searched >= LOST_BYTES_MAX {
                 self.damage = Some(Arc::clone(&why));
@@ -259,7 +259,7 @@ impl ContainerWriter {
     /// Appends one record, which `write` writes.
     ///
     /// # Errors
-    /// Compression failed, for want of memory.
+    /// Compression failed because memory ran out.
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         write(&mut self.block);
         self.records += 1;
@@ -269,7 +269,7 @@ impl ContainerWriter {
     /// The file.
     ///
     /// # Errors
-    /// Compression failed, for want of memory.
+    /// Compression failed because memory ran out.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
         self.end_block()?;
         Ok(self.out)

@@ -27,7 +27,7 @@ pub const DEAD_LETTER_SCHEMA: &str = include_str!("dead_letter.avsc");
 /// A file of dead letters, in the order given. Equal input gives equal bytes.
 ///
 /// # Errors
-/// Compression failed, for want of memory.
+/// Compression failed because memory ran out.
 pub fn write_dead_letters(letters: &[DeadLetter]) -> io::Result<Vec<u8>> {
     let records: Vec<Vec<u8>> = letters.iter().map(encode).collect();
     let mut digest = Sha256::new();

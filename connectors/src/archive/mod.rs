@@ -1,8 +1,8 @@
 //! The archive: events in Avro object container files, ours and any others with our records, and dead
 //! letters.
 //!
-//! Reading never stops at a bad record and never hides one: what is told for a file is every record in it, as
-//! an event or as rejected with its place and bytes.
+//! Reading never stops at a bad record and never hides one: every record of a file is reported, as an event
+//! or as rejected with its place and bytes.
 
 mod codec;
 mod container;

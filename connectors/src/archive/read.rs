@@ -1,4 +1,4 @@
-//! Events out of archived files, and what cannot become one, each with its place.
+//! Events from archived files, and what cannot become one, each with its place.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -12,14 +12,14 @@ use super::error::{FileError, FileFault};
 use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
-/// What is told of each record.
+/// Called with each record.
 pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
 /// Reads an Avro object container file: records of one of our types or a union of records, in any supported
-/// codec. Every record is told to `on`, in file order, as an event or as rejected. Damage costs the block it
-/// lies in: its bytes are rejected as `malformed` and reading goes on behind the next sync marker.
+/// codec. `on` gets every record, in file order, as an event or as rejected. Damage costs only its block: its
+/// bytes are rejected as `malformed` and reading goes on behind the next sync marker.
 ///
 /// # Errors
 /// The file as a whole cannot be read: see [`FileError`].

@@ -1,8 +1,8 @@
-//! A look-ahead over any reader: as many bytes as a block needs, and no more than were really there.
+//! A look-ahead over any reader: it buffers as many bytes as a block needs, and no more than the file has.
 
 use std::io::{self, Read};
 
-/// Bytes asked of the reader at once.
+/// Bytes requested from the reader at once.
 const CHUNK: usize = 256 << 10;
 
 /// A reader with the bytes that were read and not yet consumed.
@@ -19,18 +19,18 @@ impl<R: Read> Source<R> {
         Self { inner, buffer: Vec::new(), start: 0, offset: 0, ended: false }
     }
 
-    /// The bytes at hand.
+    /// The buffered bytes.
     pub(super) fn at_hand(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Offset in the file of the first byte at hand.
+    /// Offset in the file of the first buffered byte.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are at hand or the file ends; says whether they are. A hostile length costs
-    /// no memory: the buffer grows with what the file really holds.
+    /// Reads until `wanted` bytes are buffered or the file ends. Returns whether they are. A hostile length
+    /// costs no memory: the buffer grows with what the file really holds.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.at_hand().len() < wanted && !self.ended {
             if self.start > 0 {
@@ -44,7 +44,7 @@ impl<R: Read> Source<R> {
         Ok(self.at_hand().len() >= wanted)
     }
 
-    /// Moves past `count` of the bytes at hand.
+    /// Moves past `count` of the buffered bytes.
     pub(super) fn consume(&mut self, count: usize) {
         let count = count.min(self.at_hand().len());
         self.start += count;

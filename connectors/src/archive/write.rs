@@ -24,7 +24,7 @@ pub fn archive_schema() -> &'static str {
 /// An archive file of canonical bodies, in the order given. Equal input gives equal bytes.
 ///
 /// # Errors
-/// Compression failed, for want of memory.
+/// Compression failed because memory ran out.
 pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     let mut digest = Sha256::new();
     for (kind, body) in records {
@@ -43,13 +43,13 @@ pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     file.finish()
 }
 
-/// A sync marker out of the content's digest.
+/// A sync marker made from the content's digest.
 pub(super) fn marker(digest: Sha256) -> [u8; 16] {
     let digest = digest.finalize();
     std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default())
 }
 
-/// A schema's text without docs and blanks, its keys in one order whatever the JSON library keeps.
+/// A schema's text without docs and blanks, its keys in one order, whatever order the JSON library keeps.
 pub(super) fn compact(schema: &str) -> String {
     let json: Json = serde_json::from_str(schema).unwrap_or_default();
     let mut out = String::new();

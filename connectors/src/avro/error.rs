@@ -1,4 +1,4 @@
-//! Why a text is no schema of use, and why one schema does not resolve to another.
+//! Why a text is not a usable schema, and why one schema does not resolve to another.
 
 use std::fmt;
 

@@ -135,7 +135,7 @@ impl Decoder {
             },
             Reading::Refused(reject) => reject.clone(),
         };
-        // What is told of bytes whose end is lost is what was wrong with them first.
+        // For bytes whose end is lost, the first fault is the one to report.
         let lost = if reject.reason == Reason::Malformed { Some(reject.clone()) } else { None };
         self.skips.pass(&branch.skip, &mut end).map_err(|malformed| lost.unwrap_or(malformed))?;
         *wire = end;
@@ -222,7 +222,7 @@ fn is_alias(ours: &Schema, name: &str) -> bool {
     ours.aliases().is_some_and(|aliases| aliases.iter().any(|alias| alias.fullname(None) == name))
 }
 
-/// Parses a schema. The library is guarded: hostile text must not take the process with it.
+/// Parses a schema. The library is guarded: hostile text must not crash the process.
 fn parse(text: &str) -> Result<Schema, SchemaError> {
     if text.len() > SCHEMA_BYTES_MAX {
         return Err(SchemaFault::TooLong(text.len()).into());

@@ -18,11 +18,11 @@ const DEPTH_MAX: usize = 64;
 /// The form of a datum, as far as its length goes.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
-    /// So many bytes, perhaps none.
+    /// A fixed number of bytes, which may be 0.
     Exact(usize),
     /// An int, a long, an enum's index.
     Varint,
-    /// A length and so many bytes.
+    /// A length and that many bytes.
     Bytes,
     Array(Box<Skip>),
     Map(Box<Skip>),
@@ -112,7 +112,7 @@ impl Skips {
     /// Moves `wire` past a datum of this form.
     ///
     /// # Errors
-    /// `malformed` when the bytes are no such datum, as far as can be told from lengths and indexes.
+    /// `malformed` when the bytes are no such datum, as far as lengths and indexes show.
     pub(super) fn pass(&self, skip: &Skip, wire: &mut Wire<'_>) -> Result<(), Reject> {
         self.pass_at(skip, wire, 0)
     }

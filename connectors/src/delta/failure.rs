@@ -1,4 +1,4 @@
-//! Errors of the Delta library by kind: what a person must fix is told apart from an outage.
+//! Errors of the Delta library by kind: what a person must fix is distinguished from an outage.
 
 use delta_kernel::Error as Kernel;
 use delta_kernel::arrow::error::ArrowError as Arrow;

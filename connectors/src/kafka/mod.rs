@@ -1,6 +1,6 @@
 //! Kafka: events of the shards that a consumer group assigns, a producer, and the topic of dead letters.
 //!
-//! `README.md` in this folder tells which thread calls what. Reading order:
+//! `README.md` in this folder says which thread calls what. Reading order:
 //! - `client`: settings, the client library's configuration, what it calls back, and what its errors mean;
 //! - `admin`: questions to the brokers about topics and offsets, asked on a thread of their own;
 //! - `member`: the consumer ([`KafkaSource`]), owned by one thread;

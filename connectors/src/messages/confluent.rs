@@ -1,7 +1,7 @@
 //! Confluent's wire format, with schemas fetched from a registry once and kept.
 //!
-//! If the registry does not know an id, its messages are rejected. But a registry has several nodes, and one
-//! may learn of a schema later than another. So a worker lets such messages wait until it has asked for some
+//! If the registry does not know an id, its messages are rejected. But a registry has several nodes, and a
+//! schema may reach one later than another. So a worker lets such messages wait until it has asked for some
 //! seconds ([`Times::settle`]). Other messages wait with them, so it waits only once in a while: a producer
 //! that sends one unknown id after another does not stop the rest.
 
@@ -20,7 +20,7 @@ use crate::registry::{Lookup, Registry};
 
 /// Most schemas to keep. When one more comes, all are dropped, and fetched again as messages need them.
 const KEPT_MAX: usize = 1024;
-/// Most bytes of their texts; beyond it, likewise.
+/// Most bytes of their texts; beyond that, all are dropped too.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Most ids to keep that the registry does not know.
 const MISSING_MAX: usize = 16 * 1024;
@@ -47,7 +47,7 @@ impl Times {
     /// Those of a worker.
     pub const PATIENT: Self = Self { settle: Duration::from_secs(5), ..Self::AT_ONCE };
 
-    /// Those of a command that somebody waits for.
+    /// Those of a command that a person waits for.
     pub const AT_ONCE: Self =
         Self { settle: Duration::ZERO, unknown: Duration::from_secs(30), hurry: Duration::from_secs(300) };
 }
@@ -119,7 +119,7 @@ impl ConfluentMessages {
             }
             let asked = cache.settling.entry(id).or_insert(now);
             if now > *asked + SETTLING_FOR {
-                // Nobody has asked on: its messages went to another worker.
+                // It was not asked for again: its messages went to another worker.
                 *asked = now;
             }
             let since = *asked;

@@ -9,7 +9,7 @@ use crate::avro::SCHEMA_BYTES_MAX;
 
 /// Longest answer in bytes: a schema's text within JSON, every quote of it escaped.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * SCHEMA_BYTES_MAX;
-/// Longest text of the registry's own that a sentence repeats, in characters; messages may be as long as they
+/// Longest text of the registry's own that a message repeats, in characters; messages may be as long as they
 /// like.
 const TEXT_CHARS_MAX: usize = 300;
 
@@ -83,7 +83,7 @@ impl Answer {
         serde_json::from_slice(self.body.as_deref().unwrap_or_default()).unwrap_or_default()
     }
 
-    /// What the registry says of its refusal, after a colon; nothing where it says nothing.
+    /// What the registry says of its refusal, after a colon; empty if it says nothing.
     pub(super) fn message(&self) -> String {
         match self.error().message {
             Some(message) if !message.trim().is_empty() => format!(": {}", shortened(&message)),

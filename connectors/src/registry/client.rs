@@ -29,7 +29,7 @@ const SENT: &str = "application/vnd.schemaregistry.v1+json";
 pub enum Lookup {
     /// The text of an Avro schema.
     Avro(String),
-    /// Something that is no schema of ours, whatever it holds; why.
+    /// Something that cannot be one of our schemas, and why.
     Unusable(String),
     /// Nothing.
     Missing,
@@ -114,14 +114,13 @@ impl Registry {
         })
     }
 
-    /// Registers an Avro schema under a subject and answers its id: the same id however often it is
-    /// registered.
+    /// Registers an Avro schema under a subject and returns its id, which is the same every time.
     ///
     /// # Errors
     /// See [`RegistryFault`]; a schema that breaks the subject's compatibility is an error of configuration.
     pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, RegistryFault> {
         let url = self.url(&["subjects", subject, "versions"]);
-        // Registries from before other schema types refuse to be told the type; Avro is the default of all.
+        // Old registries, which know only Avro, refuse the field; Avro is the default of all.
         let body = json!({ "schema": schema }).to_string();
         let answer = self.ask(self.http.post(url).header(CONTENT_TYPE, SENT).body(body)).await?;
         if matches!(answer.status, StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) {
@@ -207,7 +206,7 @@ impl Registry {
 }
 
 fn base_url(text: &str) -> Result<Url, RegistryFault> {
-    // What may hold a login or a token is not repeated: of text that is no URL nobody knows what it holds.
+    // What may hold a login or a token is not repeated: a text that is no URL may hold anything.
     let shown = match Url::parse(text) {
         Ok(_) if !text.contains(['@', '?']) => format!("registry.url '{text}'"),
         _ => "registry.url".to_owned(),

@@ -1,7 +1,7 @@
 //! Schemas of writers, in a registry that speaks Confluent's API: Confluent's own, Apicurio (its base URL
 //! ends in `/apis/ccompat/v7`), Karapace, Redpanda.
 //!
-//! [`Registry`] asks once and says what it learned; waiting and asking again is the caller's. Whatever a
+//! [`Registry`] asks once and says what it learned; waiting and asking again is up to the caller. Whatever a
 //! registry sends is bounded: the time it may take, the bytes it may send, the redirects it may ask for.
 
 mod answer;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::Secret;
 pub use client::{Lookup, Registry};
 
-/// How to reach a registry. Names in sentences are those of the configuration's section `registry`.
+/// How to reach a registry. Messages name the keys of the configuration's section `registry`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Base URL of Confluent's API, with or without a slash at its end.
@@ -46,7 +46,7 @@ pub enum RegistryFault {
     /// It is down, slow or overloaded: ask again later.
     #[error("the schema registry is unavailable: {0}")]
     Unavailable(String),
-    /// It answers, and asking again changes nothing. The sentence says what to change.
+    /// It answers, and asking again changes nothing. The message says what to change.
     #[error("the schema registry cannot be used: {0}")]
     Configuration(String),
 }

@@ -1,4 +1,4 @@
-//! Store errors: their kind, and a sentence that says first what to fix, then what the server said, without
+//! Store errors: their kind, and a message that says first what to fix, then what the server said, without
 //! markup.
 
 use std::error::Error;
@@ -21,7 +21,7 @@ pub(super) fn failure(operation: &'static str, path: &str, error: object_store::
     StoreError::new(kind, operation, path, Explained::new(kind, error))
 }
 
-/// An error of an object store or table log, told in one line, after what to fix.
+/// An error of an object store or table log, in one line, after what to fix.
 #[derive(Debug)]
 pub(crate) struct Explained {
     advice: Option<&'static str>,
@@ -66,7 +66,7 @@ impl Error for Explained {
 }
 
 /// The kind of an object store's error. `NotFound` of a single object is not an error of the port: callers
-/// tell it apart first.
+/// handle it first.
 pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
     use object_store::Error as Store;
     match error {
@@ -125,7 +125,7 @@ fn has_code(error: &object_store::Error, codes: &[&str]) -> bool {
     codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// The error and its causes, each told once, in one line and without XML.
+/// The error and its causes, each once, in one line and without XML.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -150,7 +150,7 @@ fn without_markup(text: &str) -> String {
         rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
     };
     let said = [of("Code"), of("Message")].into_iter().flatten().collect::<Vec<_>>();
-    // Other markup stays: it may be a proxy's page, and nothing else is known.
+    // Other markup stays: it may be a proxy's page, and then it is all that is known.
     if said.is_empty() { text.to_owned() } else { format!("{before}{}", said.join(": ")) }
 }
 

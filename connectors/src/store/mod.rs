@@ -37,7 +37,7 @@ pub struct Store {
     url: Url,
 }
 
-/// A location cannot be used. The sentence says what, where and how to mend it.
+/// A location cannot be used. The message says what, where and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LocationError(pub String);
@@ -107,7 +107,7 @@ impl Store {
         Err(StoreError::new(ErrorKind::Invalid, "probe", self.url.as_str(), cause))
     }
 
-    /// The path of an object of any writer's, as listing it told.
+    /// The path of any writer's object, as listed.
     ///
     /// # Errors
     /// When no object can be at it.

@@ -1,4 +1,4 @@
-//! Whether a store keeps the promise that everything stands on: of several writers, one creates an object.
+//! Whether a store keeps the promise that everything depends on: of several writers, one creates an object.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,15 +8,15 @@ use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
 const FIRST: &[u8] = b"first";
 const SECOND: &[u8] = b"second";
 
-/// Creates an object twice, and answers whether the second time changed nothing. The object is removed.
+/// Creates an object twice, and returns whether the second time changed nothing. The object is removed.
 ///
 /// # Errors
 /// When the store cannot be written or read.
 pub(super) async fn creates_once(store: &dyn ObjectStore) -> Result<bool, StoreError> {
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let path = format!("probe-{}-{nanoseconds}", std::process::id());
-    // Whether it was created or existed is not asked: where the answer was lost, the client has tried again,
-    // and met what it had created itself.
+    // The answers "created" and "exists" are ignored: if an answer was lost, the client has tried again, and
+    // met what it had created itself.
     store.put_if_absent(&path, Bytes::from_static(FIRST)).await?;
     let second = store.put_if_absent(&path, Bytes::from_static(SECOND)).await?;
     let held = store.get(&path).await?;

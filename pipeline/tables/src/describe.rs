@@ -1,5 +1,4 @@
-//! `ChargeDescription`: one sentence that tells finance what a row is for, without a look at any other
-//! column.
+//! `ChargeDescription`: one sentence that tells finance what a row is for, without any other column.
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted};

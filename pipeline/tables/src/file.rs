@@ -29,8 +29,8 @@ const ROW_GROUP_ROWS: usize = 1_000_000;
 /// Rows turned into columns at a time: bounds the memory of a large hour.
 const BATCH_ROWS: usize = 65_536;
 
-/// In the form that readers parse, else some distrust the statistics of text columns. The number is that of
-/// our layout, not of a release: a new release writes the same bytes.
+/// In the form that readers parse, because some readers otherwise distrust the statistics of text columns.
+/// The number is that of our layout, not of a release: a new release writes the same bytes.
 const CREATED_BY: &str = "prorata version 1";
 
 const ZSTD_LEVEL: i32 = 3;
@@ -122,7 +122,7 @@ fn properties(schema: &Schema, uncompressed: &[String]) -> Result<WriterProperti
 }
 
 /// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the
-/// writer would lay down in no certain order.
+/// writer would store in an arbitrary order.
 fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     let plain = |field: &Field| Field::new(field.name(), field.data_type().clone(), field.is_nullable());
     let json = schema
@@ -133,7 +133,8 @@ fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
     json.then(|| KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&plain)))
 }
 
-/// The first 128 bits of a SHA-256 in hexadecimal: enough to tell contents apart, and file names stay short.
+/// The first 128 bits of a SHA-256 in hexadecimal: enough to tell files apart, and short enough for a file
+/// name.
 pub fn short_digest(digest: Sha256) -> String {
     let mut text = format!("{:x}", digest.finalize());
     text.truncate(32);

@@ -1,5 +1,4 @@
-//! Statistics of a file as the Delta log carries them: least and greatest value and number of nulls of a
-//! column.
+//! Statistics of a file as the Delta log carries them: minimum, maximum and number of nulls of a column.
 
 use std::cmp::Ordering;
 
@@ -17,7 +16,7 @@ pub struct ColumnStats {
 }
 
 impl ColumnStats {
-    /// Takes a value in.
+    /// Adds a value.
     pub fn add(&mut self, cell: Cell<'_>) {
         if cell == Cell::Null {
             self.nulls += 1;

@@ -39,7 +39,7 @@ pub const STREAM: Policy = Policy {
     attempts: None,
 };
 
-/// A Kafka partition that cannot be read and is assigned anew. All partitions are assigned together, which
+/// A Kafka partition that cannot be read and is assigned again. All partitions are assigned together, which
 /// breaks off their fetches: so not before 1 s.
 pub const KAFKA_PARTITION: Policy = Policy {
     first: Duration::from_secs(1),
@@ -65,7 +65,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// So many attempts without a delay.
+    /// This many attempts without a delay.
     pub const fn immediate(attempts: u32) -> Self {
         Self {
             first: Duration::ZERO,
@@ -76,14 +76,14 @@ impl Policy {
         }
     }
 
-    /// The delay after so many failures in a row, without jitter. None after no failure.
+    /// The delay after this many failures in a row, without jitter; zero after none.
     pub fn delay(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
         let factor = self.factor.saturating_pow(doublings);
         self.first.saturating_mul(factor).min(self.cap)
     }
 
-    /// The delay after so many failures in a row, with jitter. The same seed gives the same delay.
+    /// The delay after this many failures in a row, with jitter. The same seed gives the same delay.
     pub fn delay_jittered(&self, failures: u32, seed: &str) -> Duration {
         let delay = self.delay(failures);
         let digest = Sha256::digest(format!("{seed}/{failures}"));

@@ -1,8 +1,7 @@
 //! Names of everything under the root, built and read in one place.
 //!
-//! Whatever is written before a checkpoint decides carries a [`ObjectId`] - sequence number, owner, counter -
-//! so that two owners never write one name, and a reader can tell from the owner list alone whether a file
-//! counts.
+//! Whatever is written before a checkpoint decides carries an [`ObjectId`] (sequence number, owner, counter):
+//! two owners never write one name, and a reader can tell from the owner list alone whether a file counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,13 +24,13 @@ pub const EVENTS: &str = "events/";
 /// Folder of checkpoints and snapshots.
 pub const STATE: &str = "state/";
 
-/// Folder of dead letters of all shards, and of what is known to be replayed of them.
+/// Folder of dead letters of all shards, and of the records of what was replayed.
 pub const DEAD_LETTERS: &str = "dead-letter/";
 
 /// Folder of records of what was replayed.
 pub const REPLAYED: &str = "dead-letter/replayed/";
 
-/// Who wrote an object, and which one of its own it is.
+/// Who wrote an object, and its number among that owner's objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// Sequence number of the checkpoint that the object waits for.
@@ -248,7 +247,7 @@ pub fn partition(hour: Hour) -> String {
     format!("date={}/", hour.date())
 }
 
-/// Folder of a table, without a slash behind.
+/// Folder of a table, without a trailing slash.
 pub fn table(table: Table) -> &'static str {
     table.name()
 }

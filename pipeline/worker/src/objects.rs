@@ -1,4 +1,4 @@
-//! Objects created once: an answer of "exists", or none, is settled by reading what is there.
+//! Objects created once: an answer of "exists", or a lost one, is settled by reading what is there.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -35,7 +35,7 @@ pub async fn create(store: &dyn ObjectStore, path: &str, bytes: &Bytes) -> Resul
     }))
 }
 
-/// Stores an object whose name nobody else gives.
+/// Stores an object under a name that only this owner gives.
 ///
 /// # Errors
 /// When storage is unavailable.

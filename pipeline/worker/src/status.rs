@@ -27,7 +27,7 @@ impl Status {
 /// All of it at one time.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerStatus {
-    /// When the loop last came round, or storage last answered it; none before the first time.
+    /// When the loop last iterated, or storage last answered; none before the first time.
     pub ticked: Option<Instant>,
     /// Whether the group has assigned, and every assigned shard is loaded.
     pub ready: bool,
@@ -130,7 +130,7 @@ pub struct ShardStatus {
     pub closed_through: Option<Hour>,
     /// The oldest hour with events that is not closed.
     pub oldest_open_hour: Option<Hour>,
-    /// The first hour that waits to be folded again.
+    /// The first hour that waits to be recomputed.
     pub dirty_from: Option<Hour>,
     /// Number of organizations in its state.
     pub organizations: u64,
@@ -168,7 +168,7 @@ pub struct Counts {
     pub late_duplicates: u64,
     /// Hours closed, once per shard.
     pub closed_hours: u64,
-    /// Hours folded again whose rows changed, once per shard.
+    /// Hours whose rows changed when they were recomputed, once per shard.
     pub restated_hours: u64,
     /// Checkpoints decided.
     pub checkpoints: u64,

@@ -40,7 +40,7 @@ impl<'w, 'a> Fields<'w, 'a> {
         self.fault
     }
 
-    /// Notes an invalid value; the first one is told.
+    /// Notes an invalid value; only the first one is reported.
     pub fn invalid(&mut self, field: &str, what: impl fmt::Display) {
         if self.fault.is_none() {
             self.fault = Some(Reject::invalid(self.record, field, what));

@@ -47,7 +47,7 @@ pub struct PodStarted {
     /// What it requests. The producer has already folded its containers and init containers. In a pool,
     /// TFLOPs and VRAM are per GPU.
     pub requests: Quantities,
-    /// Its limits, folded likewise; only those on TFLOPs and VRAM (per GPU) cost anything.
+    /// Its limits, folded in the same way; only those on TFLOPs and VRAM (per GPU) cost anything.
     pub limits: Quantities,
     /// Kind of the workload that owns it, such as `Deployment`; null: none. Reported only.
     pub workload_kind: Option<Text>,

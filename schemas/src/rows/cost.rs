@@ -13,7 +13,7 @@ use crate::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 pub enum RowKind {
     /// A pod's share of its node.
     PodNode,
-    /// What of a node no pod was allocated.
+    /// The part of a node that no pod was allocated.
     NodeIdle,
     /// A pod on no node, at its own rate.
     PodServerless,
@@ -21,7 +21,7 @@ pub enum RowKind {
     PodPool,
     /// Unused units of a reservation.
     ReservationUnused,
-    /// What of a commitment reached no node.
+    /// The part of a commitment that covered no node.
     CommitmentUnused,
     /// The recurring purchase of a commitment.
     CommitmentPurchase,
@@ -133,9 +133,9 @@ pub struct CostRow {
     pub unused_cost: Option<Decimal12>,
     /// `x_CpuCost`, on `pod_node` and `pod_serverless`.
     pub cpu_cost: Option<Decimal12>,
-    /// `x_MemoryCost`, likewise.
+    /// `x_MemoryCost`, on the same rows.
     pub memory_cost: Option<Decimal12>,
-    /// `x_GpuCost`, likewise.
+    /// `x_GpuCost`, on the same rows.
     pub gpu_cost: Option<Decimal12>,
     /// Allocated `x_CpuCoreHours`, `x_MemoryGibHours`, `x_GpuHours`, on pod rows.
     pub allocated: Option<ResourceHours>,

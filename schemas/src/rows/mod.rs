@@ -25,7 +25,7 @@ pub struct HourTables {
     pub currency: Text,
     /// Version of the rules it was folded under.
     pub rules_version: Text,
-    /// Resources that these rules count as GPUs, for the sizes that `cost_allocation` tells.
+    /// Resources that these rules count as GPUs, for the sizes in `cost_allocation`.
     pub gpu_resources: Vec<Text>,
     /// The hour.
     pub hour: Hour,

@@ -18,7 +18,7 @@ use crate::kafka::client::settings::{Connection, wrong};
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How often to look again for a missing topic: brokers learn of new topics one after another.
+/// How often to look again for a missing topic: a new topic reaches the brokers one after another.
 const LOOKS: u32 = 3;
 
 /// Events that one round takes from the library; looking for one costs next to nothing.
@@ -161,7 +161,7 @@ impl MetadataClient {
         })
     }
 
-    /// Ends of topic partitions, those that the brokers tell in time.
+    /// Ends of topic partitions, those that the brokers report in time.
     pub(crate) fn ends(&self, of: &[(Text, i32)]) -> Vec<Option<i64>> {
         self.serve();
         let timeout = self.connection.timeout.min(5 * ATTEMPT);

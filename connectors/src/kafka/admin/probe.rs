@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::metadata::MetadataClient;
 use crate::kafka::client::settings::Connection;
 
-/// How often the client is polled while nobody asks, so that it logs and renews its token.
+/// How often the idle client is polled, so that it logs and renews its token.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// For how many answers, each as slow as the connection allows, a query waits.
@@ -58,8 +58,8 @@ impl Probe {
         self.queries.try_send(Box::new(query)).is_ok()
     }
 
-    /// Hands over a query whose answer somebody waits for, if there is room. Returns whether there was. It
-    /// is not asked if nobody waits any more when its turn comes.
+    /// Hands over a query whose answer somebody waits for, if there is room. Returns whether there was. The
+    /// query is skipped if its caller has given up by then.
     pub(crate) fn submit_for<T: Send + 'static>(
         &self,
         answer: oneshot::Sender<Result<T, SourceError>>,
@@ -67,13 +67,13 @@ impl Probe {
     ) -> bool {
         self.submit(move |client| {
             if !answer.is_closed() {
-                // Perhaps nobody waits any more.
+                // The caller may have given up.
                 let _ = answer.send(query(client));
             }
         })
     }
 
-    /// Asks, and waits for the answer a few times as long as one answer may take.
+    /// Sends a query, and waits for its answer a few times as long as one answer may take.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&MetadataClient) -> Result<T, SourceError> + Send + 'static,

@@ -90,7 +90,7 @@ pub struct Connection {
     pub client_id: String,
     /// Encryption and authentication.
     pub security: Security,
-    /// How long to wait for an answer before Kafka is called unavailable.
+    /// How long to wait for an answer before Kafka counts as unavailable.
     pub timeout: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! What the client library calls back on behalf of a group member: rebalances besides what every client is
-//! told. They are only noted here, for the thread that polls to act on.
+//! What the client library calls back on behalf of a group member: rebalances, and what every client is
+//! notified of. They are only noted here, for the thread that polls to act on.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -21,7 +21,7 @@ use crate::kafka::client::settings::Connection;
 pub(super) enum Rebalance {
     /// Exactly these topic partitions.
     Assign(Vec<(String, i32)>),
-    /// Nothing any more.
+    /// Nothing.
     Revoke,
 }
 
@@ -38,12 +38,12 @@ impl Member {
         Self { watch: Watch::new(connection), rebalances: Mutex::default(), closing: AtomicBool::new(false) }
     }
 
-    /// The oldest rebalance that nobody has acted on.
+    /// The oldest rebalance that is not handled yet.
     pub(super) fn rebalance(&self) -> Option<Rebalance> {
         lock(&self.rebalances).pop_front()
     }
 
-    /// From now on revocations are answered at once: nobody acts on rebalances any more.
+    /// From now on revocations are answered at once, because nothing handles rebalances any longer.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }

@@ -209,8 +209,8 @@ impl<'c> Group<'c> {
     /// Takes the library's events.
     fn events(&mut self) {
         for _ in 0..EVENTS {
-            // Messages arrive in batches only, because partitions are forwarded before they are assigned.
-            // Should one arrive here nevertheless, it is read again. The context has noted the errors.
+            // Messages arrive in batches only, because partitions are forwarded before they are assigned. If
+            // one arrives here anyway, it is read again. The context has noted the errors.
             if let Some(Ok(message)) = self.consumer.poll(Duration::ZERO)
                 && let Some((_, track)) = self.tracks.get_mut(message.topic(), message.partition())
             {
@@ -250,7 +250,7 @@ impl<'c> Group<'c> {
 
     /// Asks the group whether a shard is ours: it accepts commits only from its members.
     fn check(&self, shard: Shard, answer: Reply) {
-        // Where an answer is sent, nobody may wait for it any more.
+        // The caller may have given up on the answer.
         if !self.holds(shard) || self.consumer.assignment_lost() {
             let _ = answer.send(Ok(false));
             return;

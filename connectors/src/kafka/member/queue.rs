@@ -35,7 +35,7 @@ struct State {
     ends: BTreeSet<(Shard, Text)>,
     /// Why Kafka does not answer at the moment.
     unavailable: Option<SourceError>,
-    /// Why nothing more will come.
+    /// Why there will be no more.
     failed: Option<SourceError>,
 }
 
@@ -109,7 +109,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Nothing more will come: once everything else is polled, every poll returns this error. The first one
+    /// There will be no more: once everything else is polled, every poll returns this error. The first one
     /// counts.
     pub(super) fn fail(&self, error: SourceError) {
         lock(&self.state).failed.get_or_insert(error);

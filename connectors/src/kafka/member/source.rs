@@ -79,7 +79,7 @@ impl KafkaSource {
         let (to, asked) = (Arc::clone(&queue), probe.clone());
         let run = move || {
             let consumer = Arc::new(consumer);
-            // However the thread ends, the worker is told.
+            // The worker is notified however the thread ends.
             let ending = Ending(Arc::clone(&to));
             match Group::new(&settings, &consumer, to, received, asked) {
                 Some(group) => group.run(),
@@ -87,7 +87,7 @@ impl KafkaSource {
             }
             drop(ending);
             drop(consumer);
-            // Perhaps nobody waits for it.
+            // The caller may have given up.
             let _ = end.send(());
         };
         let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
@@ -95,7 +95,7 @@ impl KafkaSource {
         Ok(Self { topics, queue, commands, probe, patience, ended: Some(ended) })
     }
 
-    /// Sends a command to the thread. If it has ended, polling says so.
+    /// Sends a command to the thread. If it has ended, polling reports that.
     fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::debug!("the thread that reads Kafka has ended");

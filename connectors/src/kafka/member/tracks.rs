@@ -82,7 +82,7 @@ impl Tracks {
         self.0.clear();
     }
 
-    /// Whether nothing is read.
+    /// Whether no partition is read.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -46,7 +46,7 @@ impl Delivery {
         self.waiting.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One of them was never sent.
+    /// One of them was not sent.
     fn forget(&self) {
         self.answered(None);
     }

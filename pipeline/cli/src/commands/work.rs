@@ -152,8 +152,7 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
     }
 }
 
-/// Bytes of memory of this process, without mapped files. 0 where the system does not tell (it does on
-/// Linux).
+/// Bytes of memory of this process, without mapped files. 0 where the system does not report it (Linux does).
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status

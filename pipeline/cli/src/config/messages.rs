@@ -1,4 +1,4 @@
-//! What is wrong with the configuration, where, and how to mend it.
+//! What is wrong with the configuration, where, and how to fix it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Sections of the configuration, but for Kafka and the registry.
+//! Sections of the configuration, except Kafka and the registry.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ const LIVE_WITHIN: Duration = Duration::from_secs(300);
 /// When a worker counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most time between two rounds of its loop, or answers of storage, and before the first.
+    /// Longest time between two iterations of its loop or responses of storage, and before the first one.
     pub live_within: Duration,
 }
 
@@ -61,8 +61,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Waits, once the server was told to stop, until the last answer is sent. A client that does not take
-    /// its answer is cut off after `within`.
+    /// Once the server was asked to stop, waits until the last response is sent. A client that does not read
+    /// its response is cut off after `within`.
     pub async fn finish(mut self, within: Duration) {
         if tokio::time::timeout(within, &mut self.task).await.is_err() {
             self.task.abort();
@@ -70,10 +70,10 @@ impl Serving {
     }
 }
 
-/// Listens at `listen`, and answers until `stop` comes back.
+/// Listens at `listen`, and serves until `stop` resolves.
 ///
 /// # Errors
-/// When nothing can listen there; the sentence says how to mend `http.listen`.
+/// When nothing can listen there; the message says how to fix `http.listen`.
 pub async fn serve(
     listen: &str,
     status: Arc<Status>,
@@ -168,7 +168,7 @@ async fn status_page(
         return answer(StatusCode::OK, JSON, format!("{:#}\n", page::json(&snapshot)));
     }
     let mut response = answer(StatusCode::OK, HTML, page::html(&snapshot));
-    // The page has no scripts, and none that might be slipped in would run.
+    // The page has no scripts, and no injected script would run.
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     if let Ok(policy) = policy.parse() {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
@@ -176,7 +176,7 @@ async fn status_page(
     response
 }
 
-/// The query decides where it says a format; otherwise whichever of the two types `Accept` names first.
+/// A format in the query decides; otherwise the type that `Accept` names first.
 fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
     let format = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("format="));
     if let Some(format) = format {

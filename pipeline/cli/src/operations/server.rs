@@ -1,4 +1,4 @@
-//! Connections: few at a time, and none for ever, so that clients that went away without a word cost nothing.
+//! Connections: few at a time, and none forever, so that clients that disappear cost nothing.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,7 +31,7 @@ impl Default for Bounds {
     }
 }
 
-/// How long to wait after the system gave no connection, such as for want of file descriptors.
+/// How long to wait after the system gave no connection, for example because file descriptors ran out.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Answers until `stop` comes back, and then what was asked already.

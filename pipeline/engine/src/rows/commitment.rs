@@ -1,5 +1,4 @@
-//! Rows of a commitment itself (RULES.md, section 3): what it is bought for, and what of that reached no
-//! node.
+//! Rows of a commitment itself (RULES.md, section 3): its purchase, and the part of it that covered no node.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +21,8 @@ struct AtPrice<'a> {
     last: &'a CommitmentSlice,
 }
 
-/// Drafts a commitment's purchase rows and its unused rows, one of each for every price; `totals` learns its
-/// charge. A price at which nothing was unused has no unused row.
+/// Drafts a commitment's purchase rows and its unused rows, one of each for every price, and adds its
+/// charge to `totals`. A price at which nothing was unused has no unused row.
 ///
 /// # Errors
 /// When an amount passes its column.

@@ -41,7 +41,7 @@ impl Parts {
         Self { numerators, denominator }
     }
 
-    /// What of them a pod bears.
+    /// The part of them that a pod bears.
     fn of_pod(&self, pod: &PerResource<UBig>, shares: &Shares) -> Self {
         let pairs = self.numerators.as_ref().zip(pod.as_ref());
         let numerators = pairs.map(|(numerator, part)| numerator * part);

@@ -61,7 +61,7 @@ pub(crate) struct Commitments {
 }
 
 impl Commitments {
-    /// Takes up the commitments of a state at the hour's start.
+    /// Starts from the commitments of a state at the hour's start.
     pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
         let mut commitments = Self { hour_start, live: BTreeMap::new(), hours: BTreeMap::new() };
         for description in states.into_values() {
@@ -115,7 +115,7 @@ impl Commitments {
         }
     }
 
-    /// Decides all coverage anew and returns it by node; nodes without any are left out.
+    /// Recomputes all coverage and returns it by node; nodes without any are left out.
     pub(crate) fn cover(
         &mut self,
         nodes: &[CandidateNode<'_>],

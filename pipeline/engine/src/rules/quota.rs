@@ -45,7 +45,7 @@ pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
     pods: BTreeMap<Namespace, BTreeMap<PodRank, Arc<PodSpec>>>,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
-    /// Clusters whose quotas have changed in this instant: who governs what is decided anew at its end.
+    /// Clusters whose quotas have changed in this instant: who governs what is recomputed at its end.
     stale: BTreeSet<ClusterId>,
     /// Clusters whose use has changed in this instant.
     moved: BTreeSet<ClusterId>,
@@ -54,7 +54,7 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Takes up the quotas of a state. Pods are added after by [`Self::pod_started`].
+    /// Starts from the quotas of a state. Pods are added after by [`Self::pod_started`].
     pub(crate) fn restore(states: Vec<(QuotaKey, SavedQuota)>) -> Self {
         let stale = states.iter().map(|((cluster, _), _)| cluster.clone()).collect();
         Self { saved: states.into_iter().collect(), stale, ..Self::default() }
@@ -97,7 +97,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// A pod ends, or is about to be described anew.
+    /// A pod ends, or is about to be described again.
     pub(crate) fn pod_ended(&mut self, spec: &Arc<PodSpec>) {
         let namespace = namespace_of(spec);
         let rank = PodRank::of(spec);
@@ -161,7 +161,7 @@ impl Quotas {
         cluster.governing.get_mut(quota)
     }
 
-    /// Decides anew which quotas of a cluster govern which namespaces, and labels all their pods.
+    /// Recomputes which quotas of a cluster govern which namespaces, and labels all their pods.
     fn rebuild(&mut self, cluster_id: &ClusterId) -> Result<(), EngineError> {
         let (by_namespace, governing) = self.decide_governing(cluster_id);
         let cluster = self.clusters.entry(cluster_id.clone()).or_default();

@@ -87,7 +87,7 @@ impl LiveReservation {
 }
 
 impl Reservations {
-    /// Takes up the reservations of a state at the hour's start. Pods are added after by
+    /// Starts from the reservations of a state at the hour's start. Pods are added after by
     /// [`Self::restore_pod`].
     pub(crate) fn restore(
         states: BTreeMap<ReservationId, SavedReservation>,
@@ -167,7 +167,7 @@ impl Reservations {
         self.apply(id, now);
     }
 
-    /// A scheduled end, unless the reservation has been described anew.
+    /// A scheduled end, unless the reservation has been described again.
     pub(crate) fn end(&mut self, id: &ReservationId, now: Timestamp) {
         if self.live.get(id).is_some_and(|live| live.active && live.description.ends_at == Some(now)) {
             self.close_slice(id, now);
@@ -202,7 +202,7 @@ impl Reservations {
         }
     }
 
-    /// A running pod is described anew: a match that still satisfies the conditions stays.
+    /// A running pod is described again: a match that still satisfies the conditions stays.
     pub(crate) fn pod_described(
         &mut self,
         uid: &PodUid,

@@ -2,8 +2,9 @@
 //! commitments, reservations, then ends, then starts, then usage; ties by natural key, field by field as
 //! UTF-8 bytes, null first.
 //!
-//! Duplicates go here. The same event twice is one event; of two different events with one natural key and
-//! one event time, the one whose canonical body sorts last stands. So the order of arrival decides nothing.
+//! Duplicates are removed here. The same event twice is one event; of two different events with one natural
+//! key and one event time, the one whose canonical body sorts last stands. So the order of arrival decides
+//! nothing.
 
 use std::cmp::Ordering;
 
@@ -69,7 +70,7 @@ pub(crate) fn natural_key(payload: &Payload) -> [Option<&str>; 3] {
     }
 }
 
-/// What the hour's events are, duplicates apart.
+/// The hour's events without duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventCounts {
     /// Distinct events, losers of a natural key included.

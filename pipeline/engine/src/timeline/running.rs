@@ -78,7 +78,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Takes up a state at the hour's start.
+    /// Starts from a state at the hour's start.
     pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules) -> Result<Self, EngineError> {
         let now = hour.start();
         let pools = state.pools.into_iter();

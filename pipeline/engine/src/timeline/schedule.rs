@@ -49,7 +49,7 @@ impl Schedule {
         step.into_iter().chain(self.coverage_cuts.first().copied()).min()
     }
 
-    /// Adds a step, unless it is in the next hour or later: that hour schedules it anew from the state.
+    /// Adds a step, unless it is in the next hour or later: that hour schedules it again, from the state.
     pub(super) fn add_step(&mut self, at: Timestamp, step: ReservationStep) {
         if at < self.hour_end {
             self.steps.insert((at, step));

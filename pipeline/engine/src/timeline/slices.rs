@@ -48,7 +48,7 @@ pub(crate) struct Label {
     pub(crate) state: QuotaState,
 }
 
-/// What of a pod can change while it runs under one description.
+/// What can change of a pod while it runs under one description.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodStatus {
     /// Whether the node that it names is running.

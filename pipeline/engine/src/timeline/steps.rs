@@ -16,7 +16,7 @@ use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, Sample};
 
 /// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those
-/// that were running end and start anew.
+/// that were running end and start again.
 #[derive(Debug, Default)]
 pub(super) struct NeverRan {
     nodes: BTreeSet<NodeKey>,
@@ -92,7 +92,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Applies a scheduled step, likewise.
+    /// Applies a scheduled step, in the same way.
     pub(super) fn apply_scheduled(&mut self, step: &ReservationStep) {
         match step {
             ReservationStep::Start(id) => self.reservations.start(id, self.now),
@@ -139,7 +139,7 @@ impl Running<'_> {
         }
     }
 
-    /// A node starts, or a running one is described anew: its start and its pods stay.
+    /// A node starts, or a running one is described again: its start and its pods stay.
     fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
         let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
         self.coverage_is_stale = true;
@@ -168,7 +168,7 @@ impl Running<'_> {
         }
     }
 
-    /// A pod starts, or a running one is described anew: its start stays, and its match if the description
+    /// A pod starts, or a running one is described again: its start stays, and its match if the description
     /// allows.
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();

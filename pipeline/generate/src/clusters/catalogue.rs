@@ -217,7 +217,7 @@ pub fn price_before_cut(name: &str) -> Option<UnitPrice> {
     PRICE_CUTS.iter().find(|cut| cut.instance == name).map(|cut| cut.before)
 }
 
-/// A price of so many 10^-12, at most the largest there is.
+/// A price in atoms of 10^-12, at most the largest one.
 pub const fn price(atoms: i128) -> UnitPrice {
     match UnitPrice::from_atoms(atoms) {
         Some(price) => price,

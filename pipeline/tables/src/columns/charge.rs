@@ -144,7 +144,7 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// Zone of the resource, likewise; a commitment has none.
+    /// Zone of the resource; for a pod on an unknown node the pod's; a commitment has none.
     pub fn zone(&self) -> Option<&str> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle if self.row.node.is_some() => {

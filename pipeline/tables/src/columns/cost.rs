@@ -24,7 +24,7 @@ type Grain<'a> = (
     Option<&'static str>,
 );
 
-/// What orders and tells apart the rows of one organization's hour.
+/// The grain: it orders the rows of one organization's hour, and no two rows share it.
 pub fn grain(row: &CostRow) -> Grain<'_> {
     (
         row.kind,

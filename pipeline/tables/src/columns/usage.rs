@@ -184,7 +184,7 @@ pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     columns
 }
 
-/// What of `hours` depends on the events alone.
+/// The part of `hours` that depends on the events alone.
 fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     with_hour(vec![
         required("node_cost", Decimal, |line: &HourLine<'_>| line.tables.totals.node_cost.into()),
@@ -204,7 +204,7 @@ fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
 }
 
 /// SHA-256 over the rows of `hours` without the clock columns. It hashes values, not a file, so that a new
-/// release of the Parquet writer is no new revision of an hour.
+/// release of the Parquet writer does not make a new revision of an hour.
 pub fn content_digest<'a>(lines: impl Iterator<Item = HourLine<'a>>) -> String {
     let columns = total_columns();
     let mut digest = Sha256::new();

@@ -1,4 +1,4 @@
-//! What may become of a dead letter now: pure, given what its bytes decode to.
+//! What can be done with a dead letter now: a pure function of what its bytes decode to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
 use crate::root::rules::RuleBook;
 
-/// What may become of a dead letter.
+/// What can be done with a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its message goes back to its topic as it came: the worker will take it.
@@ -82,8 +82,8 @@ pub struct Currencies {
 }
 
 impl Currencies {
-    /// Reads the last rules of every shard. `given` says whether `configured` was said, and is not just the
-    /// default.
+    /// Reads the last rules of every shard. `given` says whether `configured` comes from the configuration,
+    /// and is not just the default.
     ///
     /// # Errors
     /// When storage is unavailable, or rules cannot be read.
@@ -145,7 +145,7 @@ pub struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What may become of a letter whose bytes decode so.
+    /// What can be done with a letter whose bytes decode to this.
     pub fn judge(&self, letter: &DeadLetter, decoded: Result<EventRecord, Reject>) -> Verdict {
         let verdict = match &letter.origin {
             Origin::File { .. } => decoded.map_err(Refusal::from).and_then(|record| self.fold(record)),
@@ -202,7 +202,7 @@ impl Judge<'_> {
 /// of the archive's union.
 ///
 /// # Errors
-/// Why it is none, and how to mend the file instead.
+/// Why it is none, and how to fix the file instead.
 pub fn decode_file_letter(letter: &DeadLetter) -> Result<EventRecord, Reject> {
     let reject = &letter.rejected.reject;
     let again = || {

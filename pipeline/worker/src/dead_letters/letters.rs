@@ -31,18 +31,18 @@ pub struct LetterFile {
     pub path: String,
 }
 
-/// A dead letter and where it stands.
+/// A dead letter, its place, and whether it was replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     /// Its place in its file, from 0.
     pub index: u64,
-    /// Itself.
+    /// The letter.
     pub letter: DeadLetter,
     /// Whether it was replayed before.
     pub replayed: bool,
 }
 
-/// What a root holds of dead letters, without the letters.
+/// The files of dead letters in a root, without the letters.
 #[derive(Clone, Debug)]
 pub struct DeadLetters {
     /// The objects that count, in ascending order of path.
@@ -63,7 +63,7 @@ struct Record {
 }
 
 impl DeadLetters {
-    /// Looks what there is.
+    /// Lists them.
     ///
     /// # Errors
     /// When storage is unavailable, or an object of ours cannot be read.

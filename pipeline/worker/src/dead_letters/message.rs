@@ -8,7 +8,7 @@ use crate::source::Header;
 /// more.
 const OURS: &str = "prorata.";
 
-/// The message's key; a letter out of a file has none.
+/// The message's key; a letter from a file has none.
 pub fn message_key(letter: &DeadLetter) -> Option<&[u8]> {
     match &letter.origin {
         Origin::Message { key, .. } => key.as_deref(),

@@ -56,7 +56,7 @@ pub struct ReplayOptions {
     pub topics: Vec<Text>,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
-    /// Whether the rules of `backfill` were said, and are not just the default.
+    /// Whether the rules of `backfill` were configured, and are not just the default.
     pub rules_given: bool,
     /// How events are folded.
     pub backfill: BackfillOptions,
@@ -130,7 +130,7 @@ pub struct Replay<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// Where messages go back to.
     pub topics: &'a dyn MessageSender,
-    /// What is asked.
+    /// The options.
     pub options: ReplayOptions,
 }
 
@@ -143,10 +143,10 @@ struct Waiting {
 }
 
 impl Replay<'_> {
-    /// Replays what can be; `done` is told as it happens, and holds after an error too.
+    /// Replays what can count now. `done` is kept up to date, so that it also holds after an error.
     ///
     /// # Errors
-    /// See [`ReplayError`]; run it again once that is mended.
+    /// See [`ReplayError`]; run it again once that is fixed.
     pub async fn run(&self, letters: &DeadLetters, done: &mut Replayed) -> Result<(), ReplayError> {
         let store = &*self.ports.shared.store;
         if letters.files.is_empty() {
@@ -174,7 +174,7 @@ impl Replay<'_> {
         self.fold(waiting, done).await
     }
 
-    /// Judges the letters of a file, sends back what goes to topics, and lays aside what is to be folded.
+    /// Judges the letters of a file, sends back what goes to topics, and collects what is to be folded.
     async fn take(
         &self,
         judge: &Judge<'_>,
@@ -248,8 +248,7 @@ impl Replay<'_> {
         folded.events += events;
         folded.new += outcome.events_new;
         folded.hours_restated += outcome.hours_restated;
-        // Judged by the same rules a moment ago; what is rejected all the same is a new dead letter of the
-        // root.
+        // Judged by the same rules a moment ago; what is rejected anyway is a new dead letter of the root.
         for (reason, count) in &outcome.dead_letters {
             done.failing.entry(*reason).or_default().letters += count;
         }

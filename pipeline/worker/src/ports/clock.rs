@@ -5,17 +5,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 
-/// The wall clock, which decides nothing that reaches the tables but the clock columns of `hours`.
+/// The wall clock. Of the tables, only the clock columns of `hours` depend on it.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> WallTime;
 
-    /// Comes back after `duration`, or sooner where time does not matter.
+    /// Returns after `duration`, or sooner where time does not matter.
     async fn pause(&self, duration: Duration);
 }
 
-/// Is told how far a long run has come.
+/// Receives the progress of a long run.
 pub trait Progress: Send + Sync {
     /// Foreign files are being read.
     fn reading(&self, files: u64, files_all: u64, events: u64);
@@ -24,7 +24,7 @@ pub trait Progress: Send + Sync {
     fn folding(&self, hours: u64, hours_all: u64);
 }
 
-/// Tells nobody.
+/// Reports to nobody.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

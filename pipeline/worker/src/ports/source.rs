@@ -129,7 +129,7 @@ pub trait Source: Send {
     /// may be started again.
     async fn release(&mut self, shards: &[Shard]);
 
-    /// Whether the group, asked anew, still assigns the shard to this member.
+    /// Whether the group, asked again, still assigns the shard to this member.
     async fn assigned(&mut self, shard: Shard) -> Result<bool, SourceError>;
 
     /// Tells the group how far topic partitions are read: next offsets. For lag monitors alone, never read

@@ -36,7 +36,7 @@ pub struct FileEntry {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Digest of what of its content depends on events and rules alone.
+    /// Digest of the part of its content that depends on events and rules alone.
     pub digest: String,
     /// Statistics for the table's log, until the table holds the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]

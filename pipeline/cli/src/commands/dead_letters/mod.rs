@@ -1,4 +1,4 @@
-//! `prorata dead-letters`: lists dead letters by reason, and replays them after their cause is mended.
+//! `prorata dead-letters`: lists dead letters by reason, and replays them once their cause is fixed.
 
 mod topics;
 
@@ -50,7 +50,7 @@ pub struct DeadLettersArgs {
     pub take_over: bool,
 }
 
-/// Lists or replays, and prints what there is and what was done.
+/// Lists or replays, and prints the result.
 ///
 /// # Errors
 /// When there is no lake, or something that is needed is wrong or unavailable.

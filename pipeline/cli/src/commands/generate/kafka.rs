@@ -114,8 +114,9 @@ fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     Ok(topics)
 }
 
-/// Checks what a producer learns only after its messages have waited: that brokers accept the login and have
-/// the topics. Also that an organization has the same partition number in all topics, which readers require.
+/// Checks what a producer would find out only after its messages have timed out: that brokers accept the
+/// login and have the topics. Also that an organization has the same partition number in all topics, which
+/// readers require.
 fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
     let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
     let partitions = prorata_connectors::kafka::partitions(connection, &names).map_err(kafka::failure)?;
