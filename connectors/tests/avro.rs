@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-use std::time::Instant;
-
 use apache_avro::Schema;
 use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value;
@@ -321,9 +319,9 @@ fn values_are_judged_after_resolution_as_before() {
     assert_eq!(decoder.decode(&[&body[..], &[0]].concat()).unwrap_err().reason, Reason::Malformed);
 }
 
+/// Who counted to them would never come back.
 #[test]
 fn hostile_counts_and_depths_cost_nothing() {
-    let start = Instant::now();
     let list = json!({"type": "record", "name": "prorata.events.NodeStopped", "fields": [
         {"name": "list", "type":
             {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}},
@@ -356,7 +354,6 @@ fn hostile_counts_and_depths_cost_nothing() {
     }
     assert!(Decoder::compile(&deep).is_err());
     assert!(Decoder::compile(&" ".repeat(SCHEMA_BYTES_MAX + 1)).is_err());
-    assert!(start.elapsed().as_secs() < 20);
 }
 
 #[test]

@@ -18,6 +18,9 @@ use tokio::runtime::Runtime;
 /// The columns of `hours` that depend on when events arrived.
 const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "revision", "last_updated"];
 
+/// After the last hour of all.
+pub const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
+
 /// Live files by table, shard and hour.
 pub type Files = BTreeMap<(Table, Shard, Hour), TableFile>;
 

@@ -127,6 +127,7 @@ async fn pass(
         }
     };
     if let Weather::Slow(pause) = weather {
+        // The network that is under test is this slow.
         sleep(pause).await;
     }
     let passed = bytes.min(*left);

@@ -1,6 +1,5 @@
-//! The consumer group's ways, on the client library's own broker in memory: what is assigned, started, taken
-//! back, lost, kept. It knows no isolation, so that what real brokers do is tested separately, in
-//! `tests/tests/kafka`.
+//! The consumer group, on librdkafka's in-memory broker: shards that are assigned, started, revoked, lost, or
+//! kept. This broker has no transactions; `tests/tests/kafka` tests those on real ones.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
@@ -207,6 +206,7 @@ async fn a_full_queue_stops_reading_and_keeps_membership() {
     small.queue_bytes = 100_000;
     let mut source = joined(small).await;
     source.start(0, from(&["a"], Start::Earliest)).await.unwrap();
+    // Longer than a session: membership is kept though nobody polls.
     tokio::time::sleep(Duration::from_secs(9)).await;
     let waited = source.poll(Duration::ZERO).await.unwrap();
     let bytes: u64 = messages(&waited).iter().map(|message| message.bytes()).sum();

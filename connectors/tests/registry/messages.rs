@@ -11,7 +11,7 @@ use prorata_schemas::body::encode;
 use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
-use prorata_testkit::wait::eventually;
+use prorata_testkit::wait::{eventually, eventually_async};
 use prorata_tests::registry::fake::{Fake, Reply};
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
@@ -130,24 +130,21 @@ async fn what_is_waited_for_in_vain_is_unknown_and_stops_the_others_once_in_a_wh
     let known = Arc::new(AtomicBool::new(false));
     let fake = late(9, &known);
     let millis = Duration::from_millis;
-    let times = Times { settle: millis(300), unknown: millis(1), hurry: Duration::from_secs(600) };
+    let times = Times { settle: millis(300), unknown: Duration::ZERO, hurry: Duration::from_secs(600) };
     let messages = ConfluentMessages::new(client(&fake.url()), times);
     messages.fetch(7).await.unwrap_err();
-    tokio::time::sleep(millis(400)).await;
-    messages.fetch(7).await.unwrap();
+    eventually_async("7 is waited for in vain", async || messages.fetch(7).await).await;
     for id in [8, 9] {
         assert_eq!(messages.fetch(id).await, Ok(()), "{id} is not waited for");
     }
     known.store(true, Ordering::SeqCst);
-    tokio::time::sleep(millis(10)).await;
     assert_eq!(decoded(&messages, &message(9)).await.unwrap().event, event());
 
-    let rested = Times { unknown: Duration::from_secs(30), hurry: millis(1), ..times };
+    let rested = Times { unknown: Duration::from_secs(30), hurry: Duration::ZERO, ..times };
     let messages = ConfluentMessages::new(client(&fake.url()), rested);
     messages.fetch(7).await.unwrap_err();
-    tokio::time::sleep(millis(400)).await;
+    eventually_async("7 is waited for in vain", async || messages.fetch(7).await).await;
     assert_eq!(reject(decoded(&messages, &message(7)).await).reason, Reason::UnknownSchema);
-    tokio::time::sleep(millis(10)).await;
     messages.fetch(8).await.unwrap_err();
 }
 

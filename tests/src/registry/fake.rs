@@ -148,6 +148,7 @@ fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Request>>, answer: &Answer) ->
     let request = read(&mut stream)?;
     asked.lock().unwrap().push(request.clone());
     let reply = answer(&request);
+    // The delay is under test: clients give up before.
     std::thread::sleep(reply.delay);
     let mut head = format!("HTTP/1.1 {} Status\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters, KafkaProducer, KafkaSettings, KafkaSource};
 use prorata_schemas::reject::Reject;
+use prorata_testkit::wait::Deadline;
 use prorata_tests::kafka::admin;
 use prorata_worker::ports::{DeadLetter, Origin, Rejected};
 use prorata_worker::source::{DeadLetterTopic, Source, Start};
@@ -48,7 +49,8 @@ fn processor_ticks() -> u64 {
     fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Kills all brokers, waits, and starts them again; they take seconds until they answer.
+/// Kills all brokers, waits, and starts them again; they take seconds until they answer. The pause is the
+/// outage: what clients do in it is under test.
 fn restart_all(pause: Duration) {
     let brokers = brokers();
     brokers.iter().for_each(|broker| signal(broker, "-KILL"));
@@ -75,6 +77,7 @@ fn send_with_a_new_producer() -> u64 {
         if due >= SPAN {
             break;
         }
+        // The rate of sending.
         std::thread::sleep(due.saturating_sub(watch.elapsed()));
         producer.send("processor", &number.to_be_bytes(), b"value").unwrap();
     }
@@ -105,11 +108,12 @@ async fn send_dead_letters(topic: &KafkaDeadLetters) -> u64 {
         origin: Origin::File { path: "file".into(), position: None },
         rejected: Rejected { reject: Reject::malformed("no event"), bytes: b"no event".to_vec() },
     };
-    let watch = Watch::start();
+    let (watch, deadline) = (Watch::start(), Deadline::start());
     let mut delivered = false;
     while watch.elapsed() < SPAN || !delivered {
-        assert!(watch.elapsed() < PATIENCE, "no dead letter is delivered");
+        assert!(!deadline.passed(), "no dead letter is delivered");
         delivered = topic.send(std::slice::from_ref(&letter)).await.is_ok();
+        // The rate of sending.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     watch.hourly_ticks()
@@ -127,9 +131,9 @@ async fn poll_for(source: &mut KafkaSource, span: Duration) -> u64 {
 
 /// Polls until something comes that is no error.
 async fn poll_until_answered(source: &mut KafkaSource) {
-    let begun = Instant::now();
+    let deadline = Deadline::start();
     while !source.poll(Duration::from_millis(100)).await.is_ok_and(|signals| !signals.is_empty()) {
-        assert!(begun.elapsed() < PATIENCE, "the source brings nothing");
+        assert!(!deadline.passed(), "the source brings nothing");
     }
 }
 

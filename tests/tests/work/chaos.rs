@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
+use super::world::topics::Admin;
 use super::world::worker::Worker;
 use super::world::{Load, SHARDS, World, rounds, sent, tuned};
 
@@ -34,7 +35,7 @@ impl Dice {
         self.0.random_range(0..count)
     }
 
-    /// Sleeps for some milliseconds.
+    /// Sleeps for some milliseconds. The moment is the subject: faults strike whatever goes on just then.
     pub fn sleep(&mut self, milliseconds: Range<u64>) {
         let time = self.0.random_range(milliseconds);
         println!("{time} ms");
@@ -53,16 +54,19 @@ impl Dice {
 }
 
 /// Waits until these workers hold all shards among them, each at least one, and for good.
-fn settled(workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
+fn settled(world: &World, workers: &mut [Worker]) -> Vec<BTreeSet<u64>> {
     workers.iter_mut().for_each(Worker::ready);
+    let admin = Admin::new(world);
     eventually("all shards are held", || {
-        let before: Vec<u64> = workers.iter_mut().map(|worker| worker.counter("rebalances")).collect();
-        thread::sleep(Duration::from_secs(2));
         let held: Vec<BTreeSet<u64>> = workers.iter_mut().map(Worker::shards).collect();
-        let after: Vec<u64> = workers.iter_mut().map(|worker| worker.counter("rebalances")).collect();
         let all: BTreeSet<u64> = held.iter().flatten().copied().collect();
         let whole = all.len() == usize::from(SHARDS) && held.iter().all(|held| !held.is_empty());
-        if whole && before == after { Ok(held) } else { Err(format!("they hold {held:?}")) }
+        // The group as its members see it, and as its coordinator does, which may be about to move shards.
+        let (state, members) = admin.group(&world.name);
+        if whole && state == "Stable" && members == held.len() {
+            return Ok(held);
+        }
+        Err(format!("they hold {held:?}, and the group of {members} is {state}"))
     })
 }
 
@@ -95,7 +99,7 @@ fn frozen_workers_that_wake_up_without_their_shards_let_go() {
     let mut world = World::new("freeze");
     world.set("kafka.session_timeout", json!("2s"));
     let mut workers: Vec<Worker> = (0..3).map(|_| world.worker()).collect();
-    settled(&mut workers);
+    settled(&world, &mut workers);
     let (mut loads, mut messages, mut conflicts) = (Vec::new(), 0, 0_u64);
     // Chance may have it that the frozen one had nothing to decide.
     while conflicts == 0 {
@@ -129,7 +133,7 @@ fn a_rolling_restart_with_static_membership_moves_no_shard() {
         world.worker_with(&[("PRORATA_KAFKA__GROUP_INSTANCE_ID", &name)])
     };
     let mut workers: Vec<Worker> = (0..3).map(member).collect();
-    let held = settled(&mut workers);
+    let held = settled(&world, &mut workers);
     let (load, generator) = dice.start_sending(&world, 12);
     for index in 0..workers.len() {
         dice.sleep(500..1_500);

@@ -144,7 +144,8 @@ fn what_retention_takes_before_a_running_worker_is_a_loud_stop() {
     assert_law(&world, &[first], &admin.events(&world.topics));
 }
 
-/// Stops a worker where it is. What the brokers had to answer it they have answered.
+/// Stops a worker where it is. What the brokers had to answer it they have answered: they hold a request for
+/// records for half a second at most, and nothing tells when they have let go of the last one.
 fn freeze(worker: &Worker) {
     worker.program.signal("STOP");
     thread::sleep(Duration::from_secs(2));
@@ -231,6 +232,8 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     freeze(&worker);
     let (old, new) = made_anew(&mut world, &admin, &topic, second);
     assert!(old.iter().any(|(partition, end)| new[partition] > *end), "it is not longer than it was");
+    // Longer than the silence after which a worker compares once more what it read last: nothing tells that a
+    // frozen one would.
     thread::sleep(Duration::from_secs(20).saturating_sub(frozen.elapsed()));
     worker.program.signal("CONT");
     says_so(worker, &[&topic]);

@@ -84,6 +84,7 @@ fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
         let mut most = 0;
         while !stop.load(Ordering::Relaxed) {
             most = most.max(bytes().unwrap_or(0));
+            // Samples; a peak between two of them is missed.
             thread::sleep(Duration::from_millis(10));
         }
         most

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use prorata_connectors::archive::write_events;
 use prorata_samples::trace::{node, pod, pod_stop};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
+use prorata_tests::lake::{EVERY_HOUR, Files, Lake};
 use prorata_worker::names::TableFile;
-use prorata_worker::ports::TableCommitter;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 /// A folder with events and room for lakes.
 pub struct Room {
@@ -65,35 +67,29 @@ impl Room {
 
     /// Digests of the live files by table, hour and shard.
     pub fn content(&self, lake: &str) -> BTreeMap<(Table, Hour, u16), String> {
-        let mut content = BTreeMap::new();
-        for (table, paths) in self.files(lake) {
-            for path in paths {
-                assert!(self.path(lake).join(table.name()).join(&path).is_file(), "{path}");
-                let file = TableFile::parse(&path).unwrap();
-                let before = content.insert((table, file.hour, file.shard), file.digest);
-                assert_eq!(before, None, "two files of one hour: {path}");
-            }
-        }
-        content
+        let digest = |((table, shard, hour), file): ((Table, u16, Hour), TableFile)| {
+            let path = self.path(lake).join(table.name()).join(file.path());
+            assert!(path.is_file(), "{}", path.display());
+            ((table, hour, shard), file.digest)
+        };
+        self.live_files(lake).into_iter().map(digest).collect()
     }
 
     /// Live files by table.
     pub fn files(&self, lake: &str) -> BTreeMap<Table, Vec<String>> {
-        let store = prorata_connectors::store::Store::open(self.path(lake).to_str().unwrap()).unwrap();
-        let tables = prorata_connectors::delta::DeltaTables::new(store);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async {
-            let mut files = BTreeMap::new();
-            for table in Table::ALL {
-                let live = tables.load(table).await.unwrap();
-                files.insert(table, live.files.into_iter().map(|file| file.path).collect());
-            }
-            files
-        })
+        let mut files = BTreeMap::from(Table::ALL.map(|table| (table, Vec::new())));
+        for ((table, ..), file) in self.live_files(lake) {
+            files.entry(table).or_default().push(file.path());
+        }
+        files
     }
 
-    /// Names of all files of a lake.
+    fn live_files(&self, lake: &str) -> Files {
+        let runtime = Arc::new(Runtime::new().unwrap());
+        Lake::open(self.path(lake).to_str().unwrap(), runtime).files(EVERY_HOUR)
+    }
+
+    /// Names of all files of a lake, which a run may just be changing.
     pub fn objects(&self, lake: &str) -> Vec<String> {
         let mut names = Vec::new();
         walk(&self.path(lake), "", &mut names);
@@ -103,7 +99,7 @@ impl Room {
 }
 
 fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let entry = entry.unwrap();
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         if entry.file_type().unwrap().is_dir() {

@@ -49,6 +49,13 @@ impl Admin {
         AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
     }
 
+    /// The state of a consumer group, as its coordinator names it, and how many members it has.
+    pub fn group(&self, name: &str) -> (String, usize) {
+        let groups = self.consumer.fetch_group_list(Some(name), PATIENCE).unwrap();
+        let group = groups.groups().iter().find(|group| group.name() == name);
+        group.map_or_else(Default::default, |group| (group.state().to_owned(), group.members().len()))
+    }
+
     /// The earliest offsets of topics, and their ends.
     pub fn ranges(&self, topics: &[String]) -> (Offsets, Offsets) {
         let (mut earliest, mut ends) = (Offsets::new(), Offsets::new());

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod worker;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use prorata_tests::lake::{self, Lake};
+use prorata_tests::lake::{self, EVERY_HOUR, Lake};
 use prorata_tests::program;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,9 +36,6 @@ const STORED: [Stored; 2] = [
 ];
 
 const SECOND_RULES: &str = "rules:\n  version: \"2\"\n  weights:\n    cpu: \"0.5\"\n  allocation: requests\n";
-
-/// After the last hour of all.
-const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
 
 impl Stored {
     fn path(&self, what: &str) -> PathBuf {
