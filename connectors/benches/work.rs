@@ -21,9 +21,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prorata_connectors::DeltaTables;
+use prorata_connectors::SystemClock;
 use prorata_connectors::archive::{AvroArchive, write_events};
-use prorata_connectors::clock::SystemClock;
-use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::event::EventKind;

@@ -2,16 +2,16 @@
 //! guarantee.
 //!
 //! Reading order:
-//! - [`store`]: objects in a folder, S3, GCS or Azure; [`delta`]: the logs of the tables on top of it.
+//! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the logs of the tables on top of it.
 //! - [`avro`]: one record of any writer's schema; [`archive`]: files of them; [`registry`] and [`messages`]:
 //!   messages whose schema has a number or a fingerprint.
 //! - [`kafka`]: the source of events, the producer, and the topic of dead letters.
-//! - [`clock`]: the system's clock.
+//! - [`SystemClock`]: the system's clock.
 
 pub mod archive;
 pub mod avro;
-pub mod clock;
-pub mod delta;
+mod clock;
+mod delta;
 pub mod kafka;
 pub mod messages;
 pub mod registry;
@@ -19,4 +19,6 @@ mod secret;
 pub mod store;
 mod text;
 
+pub use clock::SystemClock;
+pub use delta::DeltaTables;
 pub use secret::Secret;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;

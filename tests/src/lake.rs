@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use bytes::Bytes;
-use prorata_connectors::delta::DeltaTables;
+use prorata_connectors::DeltaTables;
 use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::tables::Table;
 use prorata_testkit::conformance;

@@ -22,7 +22,7 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prorata_connectors::clock::SystemClock;
+use prorata_connectors::SystemClock;
 use prorata_worker::ports::Clock;
 use prorata_worker::status::Status;
 use tokio::net::TcpListener;

@@ -7,9 +7,9 @@ pub mod registry;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use prorata_connectors::DeltaTables;
+use prorata_connectors::SystemClock;
 use prorata_connectors::archive::AvroArchive;
-use prorata_connectors::clock::SystemClock;
-use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::store::Store;
 use prorata_schemas::Text;
 use prorata_worker::Ports;
