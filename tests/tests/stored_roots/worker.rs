@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prorata_connectors::DeltaTables;
 use prorata_connectors::archive::{AvroArchive, read_events};
-use prorata_connectors::delta::DeltaTables;
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::Store;
 use prorata_schemas::event::{EventRecord, Payload};
