@@ -25,6 +25,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
+    ("prorata-collector", "pipeline/collector", &["prorata-schemas"]),
     (
         "prorata",
         "pipeline/cli",

@@ -14,6 +14,7 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("pipeline/engine/src/", &["schemas/src/"]),
     ("pipeline/tables/src/", &["schemas/src/"]),
     ("pipeline/generate/src/", &["schemas/src/"]),
+    ("pipeline/collector/src/", &["schemas/src/"]),
     ("pipeline/worker/src/", &["schemas/src/", "pipeline/engine/src/"]),
     ("schemas/samples/src/", &["schemas/src/"]),
     (

@@ -1,0 +1,148 @@
+//! Sends each description once, at times that rise for each object.
+
+use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::time::Timestamp;
+use prorata_schemas::{Text, body};
+use sha2::{Digest, Sha256};
+
+use super::Collector;
+use crate::state::{Announced, Key, Phase};
+
+/// When a description is true.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    /// The instant of the first announcement.
+    pub start: Timestamp,
+    /// The instant of a change of what was announced.
+    pub change: Timestamp,
+}
+
+/// What is stored of an object, and what is sent of it in this batch.
+#[derive(Debug)]
+pub(super) struct Intent {
+    stored: Option<Announced>,
+    latest_start: Option<Timestamp>,
+    latest_stop: Option<Timestamp>,
+}
+
+impl Intent {
+    /// The entry to store before the batch is sent; `now` is the one to store behind it.
+    pub(super) fn entry(self, now: Option<&Announced>) -> Announced {
+        let announcing = |known: &Announced| Announced { phase: Phase::Announcing, ..known.clone() };
+        let known = self.stored.or_else(|| now.map(announcing)).unwrap_or_else(|| Announced {
+            phase: Phase::Announcing,
+            last: self.latest_start.or(self.latest_stop).unwrap_or_default(),
+            hash: 0,
+            subject: Text::default(),
+            namespace: Text::default(),
+            intended_start: None,
+            intended_stop: None,
+        });
+        Announced {
+            intended_start: known.intended_start.max(self.latest_start),
+            intended_stop: known.intended_stop.max(self.latest_stop),
+            ..known
+        }
+    }
+}
+
+impl Collector {
+    /// Announces an object, or its new description; nothing if it is as announced. A stopped one starts
+    /// anew, if its key can: later than it stopped.
+    pub(super) fn announce(&mut self, key: Key, texts: (Text, Text), payload: Payload, since: Since) {
+        let known = self.state.announced.get(&key);
+        let hash = self.hash(&payload);
+        let (at, phase) = match known.map(|known| (known.phase, known.last, known.hash)) {
+            None | Some((Phase::Announcing, ..)) => (since.start, Phase::Started),
+            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => return,
+            Some((Phase::Started | Phase::Changed, last, _)) => {
+                (since.change.max(after(last)), Phase::Changed)
+            }
+            Some((Phase::EndedByNode | Phase::Stopped, last, _)) => {
+                (since.start.max(after(last)), Phase::Changed)
+            }
+        };
+        let intended_start = known.and_then(|known| known.intended_start).filter(|intended| *intended > at);
+        let (subject, namespace) = texts;
+        let announced =
+            Announced { phase, last: at, hash, subject, namespace, intended_start, intended_stop: None };
+        self.intend(&key).latest_start = Some(at);
+        self.state.announced.insert(key.clone(), announced);
+        self.changed.insert(key);
+        self.send(at, payload);
+    }
+
+    /// Announces a stop of what runs, never before its last event: at the same instant it never ran, which
+    /// only a start that nothing has followed may say.
+    pub(super) fn announce_stop(&mut self, key: &Key, at: Timestamp, payload: Payload) {
+        let Some(known) = self.state.announced.get(key).filter(|known| known.phase.is_running()) else {
+            return;
+        };
+        let least = if known.phase == Phase::Changed { after(known.last) } else { known.last };
+        let at = match known.intended_start.filter(|intended| *intended >= at) {
+            Some(intended) => after(intended).max(least),
+            None => at.max(least),
+        };
+        self.intend(key).latest_stop = Some(at);
+        if let Some(known) = self.state.announced.get_mut(key) {
+            known.phase = Phase::Stopped;
+            known.last = at;
+            (known.intended_start, known.intended_stop) = (None, None);
+        }
+        self.changed.insert(key.clone());
+        self.send(at, payload);
+    }
+
+    /// What is sent of an object in this batch, next to what is stored of it.
+    fn intend(&mut self, key: &Key) -> &mut Intent {
+        let announced = &self.state.announced;
+        self.intents.entry(key.clone()).or_insert_with(|| Intent {
+            stored: announced.get(key).cloned(),
+            latest_start: None,
+            latest_stop: None,
+        })
+    }
+
+    /// Keeps that an object ended, so that it never starts.
+    pub(super) fn mark_stopped(&mut self, key: Key, at: Timestamp) {
+        let (subject, namespace) = Default::default();
+        let phase = Phase::Stopped;
+        let (intended_start, intended_stop) = (None, None);
+        let announced =
+            Announced { phase, last: at, hash: 0, subject, namespace, intended_start, intended_stop };
+        self.state.announced.insert(key.clone(), announced);
+        self.changed.insert(key);
+    }
+
+    pub(super) fn forget(&mut self, key: &Key) {
+        if self.state.announced.remove(key).is_some() {
+            self.changed.insert(key.clone());
+        }
+    }
+
+    fn send(&mut self, at: Timestamp, payload: Payload) {
+        let organization_id = self.options.organization_id.clone();
+        self.events.push(Event { organization_id, event_time: at, payload });
+    }
+
+    /// What a description says, whenever it is true.
+    pub(super) fn hash(&self, payload: &Payload) -> u64 {
+        let event = Event {
+            organization_id: self.options.organization_id.clone(),
+            event_time: Timestamp(0),
+            payload: payload.clone(),
+        };
+        let digest = Sha256::digest(body::encode(&event));
+        digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+    }
+
+    /// The first instant of which anything is sent.
+    pub(super) fn since(&self) -> Timestamp {
+        self.state.since.unwrap_or(Timestamp(0))
+    }
+}
+
+/// The first instant after another.
+pub(super) const fn after(instant: Timestamp) -> Timestamp {
+    Timestamp(instant.0.saturating_add(1))
+}

@@ -1,0 +1,162 @@
+//! What a complete list says of what it lacks.
+//!
+//! An announced object that a complete list lacks has ended between the instant up to which all was known and
+//! the beginning of the list. A list is not believed at once if it lacks very much, or has no node at all: a
+//! truncated cache must not end the world. A list that does not end says nothing of what it lacks.
+
+use std::collections::BTreeSet;
+
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+
+use super::announce::after;
+use super::{Collector, Notice, pods};
+use crate::describe::pod::PodEnd;
+use crate::object::ObjectKind;
+use crate::options::LostStop;
+use crate::state::{Key, Phase};
+
+/// Fewer stops than this are believed at once.
+const MASS_STOPS_MIN: usize = 10;
+
+/// A list that has begun.
+#[derive(Debug)]
+pub(super) struct ListInProgress {
+    began: Timestamp,
+    /// Up to where all was known before.
+    caught_up: Option<Timestamp>,
+    /// Ids that it has shown.
+    seen: BTreeSet<Text>,
+}
+
+impl Collector {
+    pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp) {
+        let known = |kind| self.state.caught_up.get(&kind).copied();
+        // Pods that were seen on a node show that it was there: it is said to end behind all of them.
+        let of_pods = known(ObjectKind::Pod).filter(|_| kind == ObjectKind::Node);
+        let caught_up = known(kind).max(of_pods);
+        if kind == ObjectKind::Pod {
+            self.pods_version = None;
+        }
+        self.lists.insert(kind, ListInProgress { began: now, caught_up, seen: BTreeSet::new() });
+    }
+
+    /// Remembers that a list, if one is in progress, has shown an object.
+    pub(super) fn note_seen(&mut self, kind: ObjectKind, id: &str) {
+        if let Some(list) = self.lists.get_mut(&kind) {
+            list.seen.insert(id.into());
+        }
+    }
+
+    /// When an object that no longer is there ended, seen or not.
+    pub(super) fn unseen_end(&self, key: &Key, now: Timestamp) -> Timestamp {
+        match self.lists.get(&key.kind) {
+            None => now,
+            Some(list) => self.lost_of(key, list),
+        }
+    }
+
+    /// When an object ended unseen: behind all that may have been sent of it.
+    fn lost_of(&self, key: &Key, list: &ListInProgress) -> Timestamp {
+        let known = self.state.announced.get(key);
+        let intended = known.and_then(|known| known.intended_start.max(known.intended_stop));
+        self.lost(list).max(intended.map_or(Timestamp(0), after))
+    }
+
+    fn lost(&self, list: &ListInProgress) -> Timestamp {
+        match self.options.lost_stop {
+            LostStop::Earliest => list.caught_up.unwrap_or(list.began).min(list.began),
+            LostStop::Latest => list.began,
+        }
+    }
+
+    pub(super) fn list_ends(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
+        // Without its beginning, a list is not known to be complete.
+        let Some(list) = self.lists.remove(&kind) else { return };
+        self.drop_unlisted(kind, &list, now);
+        if self.is_believed(kind, &list) {
+            self.doubts.remove(&kind);
+            self.end_unlisted(kind, &list);
+            self.caught_up_to(kind, version, list.began);
+        } else if kind == ObjectKind::Pod {
+            // The watch goes on from here; `caught_up` stays, and so does the bound of what is held.
+            self.pods_version = None;
+        }
+    }
+
+    /// Whether what the list lacks has ended.
+    fn is_believed(&mut self, kind: ObjectKind, list: &ListInProgress) -> bool {
+        let running = || self.state.announced.iter().filter(|(key, _)| key.kind == kind);
+        let (mut all, mut stops) = (0, 0);
+        for (key, _) in running().filter(|(_, known)| known.phase.is_running()) {
+            all += 1;
+            stops += usize::from(!list.seen.contains(&key.id));
+        }
+        let percent = self.options.mass_stop_percent as usize;
+        let is_mass = stops >= MASS_STOPS_MIN && stops * 100 > all * percent;
+        let lacks_all_nodes = kind == ObjectKind::Node && stops > 0 && list.seen.is_empty();
+        if !is_mass && !lacks_all_nodes {
+            return true;
+        }
+        let doubts = self.doubts.entry(kind).or_default();
+        *doubts += 1;
+        if *doubts >= self.options.confirmations {
+            return true;
+        }
+        self.notices.push(Notice::ListHeld { kind, stops, running: all });
+        false
+    }
+
+    /// Ends what is announced and not in the list.
+    fn end_unlisted(&mut self, kind: ObjectKind, list: &ListInProgress) {
+        let missing =
+            self.state.announced.iter().filter(|(key, _)| key.kind == kind && !list.seen.contains(&key.id));
+        let missing: Vec<(Key, bool)> =
+            missing.map(|(key, known)| (key.clone(), known.phase.is_running())).collect();
+        for (key, is_running) in missing {
+            if is_running {
+                self.notices.push(Notice::LostStop {
+                    kind,
+                    id: key.id.clone(),
+                    earliest: list.caught_up.unwrap_or(list.began).min(list.began),
+                    latest: list.began,
+                });
+            }
+            let at = self.lost_of(&key, list);
+            match kind {
+                ObjectKind::Node => {
+                    self.nodes.retain(|_, node| node.node_id != key.id);
+                    self.stop_node(&key, at);
+                }
+                ObjectKind::Pod => {
+                    self.stop_pod(&key, at, Some("lost".into()));
+                    self.forget(&key);
+                }
+                _ => self.stop_set(&key, at),
+            }
+        }
+    }
+
+    /// Forgets what was only kept in memory and is not in the list. Pods that waited have lived until then.
+    fn drop_unlisted(&mut self, kind: ObjectKind, list: &ListInProgress, now: Timestamp) {
+        let is_seen = |id: &Text| list.seen.contains(id);
+        match kind {
+            ObjectKind::Pod => {
+                let gone = self.kept.extract_if(.., |uid, _| !is_seen(uid)).collect::<Vec<_>>();
+                for (uid, mut facts) in gone {
+                    let known = self.state.announced.get(&pods::key(&uid));
+                    if known.is_none_or(|known| known.phase == Phase::Announcing) {
+                        facts.ended = Some(PodEnd { at: Some(self.lost(list)), reason: Some("lost".into()) });
+                        self.pod(facts, now);
+                    }
+                }
+            }
+            ObjectKind::Node => self.nodes.retain(|_, node| node.is_announced || is_seen(&node.node_id)),
+            ObjectKind::GpuNode => self.retain_gpu_nodes(is_seen, now),
+            ObjectKind::ResourceClaim | ObjectKind::ResourceSlice | ObjectKind::DeviceClass => {
+                self.devices.retain(kind, is_seen);
+            }
+            ObjectKind::ElasticQuota | ObjectKind::CompositeElasticQuota | ObjectKind::GpuPool => {}
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The collector: changes of objects in, events and the state to store out.
+//!
+//! Reading order: [`Collector::apply`] here, `pods` and `nodes` for what one object becomes, `lists` for what
+//! a complete list says of what it lacks, `sets` for quotas and pools, `announce` for times and repeats.
+
+mod announce;
+mod lists;
+mod nodes;
+mod pods;
+mod sets;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::Event;
+use prorata_schemas::time::{HOUR_MICROS, Timestamp};
+
+use crate::describe::devices::{Devices, claim_name};
+use crate::describe::node::GpuNodeFacts;
+use crate::describe::pod::PodFacts;
+use crate::object::{KubeObject, ObjectKind};
+use crate::options::CollectorOptions;
+use crate::prices::PriceBook;
+use crate::state::{Announced, CollectorState, Key, Phase};
+
+use announce::Intent;
+use lists::ListInProgress;
+use nodes::KnownNode;
+
+/// A change that the collector is told.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A list of this kind begins. What an earlier one that did not end has shown stays valid; what it lacks
+    /// says nothing.
+    ListBegins(ObjectKind),
+    /// An object as it is now, from a list or a watch.
+    Seen(KubeObject),
+    /// An object's last revision: it is gone.
+    Gone(KubeObject),
+    /// The list of this kind that began last is complete, as of this resource version.
+    ListEnds(ObjectKind, Text),
+    /// Nothing of this kind has happened up to this resource version that was not told.
+    Bookmark(ObjectKind, Text),
+    /// Other prices.
+    Prices(Arc<PriceBook>),
+    /// Time has passed: prices may change, and what was kept for a while is dropped.
+    Tick,
+}
+
+/// What people and metrics should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Something of an object could not be read, and counts as absent.
+    Unreadable {
+        /// Its kind.
+        kind: ObjectKind,
+        /// Its namespace and name.
+        name: String,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A node has no price: it is held back, and its pods have no price either.
+    NodeHeld {
+        /// Its name.
+        name: Text,
+        /// Provider, region, instance type, operating system and capacity type, as a price list has them.
+        wanted: String,
+    },
+    /// Devices of a pod have no resource name.
+    UnmappedDevices {
+        /// The pod's namespace and name.
+        pod: String,
+        /// Driver and device of each.
+        devices: Vec<String>,
+    },
+    /// An object ended unseen, between these instants.
+    LostStop {
+        /// Its kind.
+        kind: ObjectKind,
+        /// Its id.
+        id: Text,
+        /// From.
+        earliest: Timestamp,
+        /// To.
+        latest: Timestamp,
+    },
+    /// A list would end very much at once. It is not believed yet: list again in a minute.
+    ListHeld {
+        /// Its kind.
+        kind: ObjectKind,
+        /// How many it would end.
+        stops: usize,
+        /// Of how many that run.
+        running: usize,
+    },
+    /// What a new node brings back must be listed again.
+    Relist(ObjectKind),
+}
+
+/// Events to send, and what to store before and after. See [`CollectorState`] for the order.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// What to store before anything is sent: starts that may be sent from now on.
+    pub intents: Vec<(Key, Announced)>,
+    /// Events, in the order in which they happened.
+    pub events: Vec<Event>,
+    /// What to store once the events are acknowledged; none: to be removed.
+    pub changes: Vec<(Key, Option<Announced>)>,
+    /// Since when is collected: to be stored with the intents.
+    pub since: Option<Timestamp>,
+    /// How far each kind is known: to be stored with the changes.
+    pub caught_up: BTreeMap<ObjectKind, Timestamp>,
+    /// From where a watch of pods goes on: to be stored with the changes. None: list first.
+    pub pods_version: Option<Text>,
+    /// What people and metrics should know.
+    pub notices: Vec<Notice>,
+}
+
+/// Turns changes of one cluster's objects into events.
+#[derive(Debug)]
+pub struct Collector {
+    options: CollectorOptions,
+    prices: Arc<PriceBook>,
+    state: CollectorState,
+    /// By name.
+    nodes: BTreeMap<Text, KnownNode>,
+    gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
+    devices: Devices,
+    /// Pods that wait for their node or their claims, and all that have claims.
+    kept: BTreeMap<Text, PodFacts>,
+    lists: BTreeMap<ObjectKind, ListInProgress>,
+    /// How many lists in a row were not believed.
+    doubts: BTreeMap<ObjectKind, u32>,
+    /// Where the watch of pods is.
+    pods_version: Option<Text>,
+    changed: BTreeSet<Key>,
+    intents: BTreeMap<Key, Intent>,
+    events: Vec<Event>,
+    notices: Vec<Notice>,
+}
+
+impl Collector {
+    /// A collector that goes on from a stored state. Nodes, and every kind but pods, must be listed first;
+    /// pods only if [`CollectorState::pods_version`] is none or too old.
+    pub fn new(options: CollectorOptions, prices: Arc<PriceBook>, state: CollectorState) -> Self {
+        Self {
+            options,
+            prices,
+            pods_version: state.pods_version.clone(),
+            state,
+            nodes: BTreeMap::new(),
+            gpu_nodes: BTreeMap::new(),
+            devices: Devices::default(),
+            kept: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            doubts: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            intents: BTreeMap::new(),
+            events: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// Takes one change; `now` is the API server's time at which it came. Call [`Self::take_batch`] after any
+    /// number of changes.
+    pub fn apply(&mut self, change: Change, now: Timestamp) {
+        if self.state.since.is_none() {
+            self.state.since = Some(self.options.since.unwrap_or(Timestamp(now.seconds() * 1_000_000)));
+        }
+        match change {
+            Change::ListBegins(kind) => self.list_begins(kind, now),
+            Change::Seen(object) => {
+                self.catch_up(&object, now);
+                self.seen(object, now);
+            }
+            Change::Gone(object) => {
+                self.catch_up(&object, now);
+                self.gone(object, now);
+            }
+            Change::ListEnds(kind, version) => self.list_ends(kind, version, now),
+            Change::Bookmark(kind, version) => {
+                if !self.lists.contains_key(&kind) {
+                    self.caught_up_to(kind, version, now);
+                }
+            }
+            Change::Prices(prices) => self.set_prices(prices, now),
+            Change::Tick => self.tick(now),
+        }
+    }
+
+    /// What has come up since the last batch.
+    pub fn take_batch(&mut self) -> Batch {
+        // A pod that waits was seen before the version, and would not be seen again by a watch from there.
+        let waits = self.waiting_pods() > 0;
+        let pods_version = self.pods_version.clone().filter(|_| !waits);
+        self.state.pods_version.clone_from(&pods_version);
+        let announced = &self.state.announced;
+        let intent = |(key, intent): (Key, Intent)| {
+            let entry = intent.entry(announced.get(&key));
+            (key, entry)
+        };
+        let change = |key: Key| {
+            let announced = announced.get(&key).cloned();
+            (key, announced)
+        };
+        Batch {
+            intents: mem::take(&mut self.intents).into_iter().map(intent).collect(),
+            changes: mem::take(&mut self.changed).into_iter().map(change).collect(),
+            events: mem::take(&mut self.events),
+            since: self.state.since,
+            caught_up: self.state.caught_up.clone(),
+            pods_version,
+            notices: mem::take(&mut self.notices),
+        }
+    }
+
+    /// What is announced, and how far each kind is known.
+    pub const fn state(&self) -> &CollectorState {
+        &self.state
+    }
+
+    /// Nodes that are held back because they have no price.
+    pub fn held_nodes(&self) -> usize {
+        self.nodes.values().filter(|node| node.is_held()).count()
+    }
+
+    /// Pods that wait for their node or their claims.
+    pub fn waiting_pods(&self) -> usize {
+        let is_sent = |known: &Announced| known.phase != Phase::Announcing;
+        let waits = |uid: &&Text| !self.state.announced.get(&pods::key(uid)).is_some_and(is_sent);
+        self.kept.keys().filter(waits).count()
+    }
+
+    fn seen(&mut self, object: KubeObject, now: Timestamp) {
+        match object {
+            KubeObject::Node(node) => self.node_seen(&node, now),
+            KubeObject::Pod(pod) => self.pod_seen(&pod, now),
+            KubeObject::ElasticQuota(quota) => self.quota_seen(&quota, false, now),
+            KubeObject::CompositeElasticQuota(quota) => self.quota_seen(&quota, true, now),
+            KubeObject::GpuPool(pool) => self.pool_seen(&pool, now),
+            KubeObject::GpuNode(node) => self.gpu_node_seen(&node, now),
+            KubeObject::ResourceClaim(claim) => {
+                self.note_seen(ObjectKind::ResourceClaim, &claim_name(&claim));
+                self.devices.set_claim(&claim);
+                self.look_again_at_claims(now);
+            }
+            KubeObject::ResourceSlice(slice) => {
+                self.note_seen(ObjectKind::ResourceSlice, &slice.metadata.name);
+                self.devices.set_slice(&slice);
+                self.look_again_at_claims(now);
+            }
+            KubeObject::DeviceClass(class) => {
+                self.note_seen(ObjectKind::DeviceClass, &class.metadata.name);
+                self.devices.set_class(&class);
+                self.look_again_at_claims(now);
+            }
+        }
+    }
+
+    fn gone(&mut self, object: KubeObject, now: Timestamp) {
+        match object {
+            KubeObject::Node(node) => self.node_gone(&node, now),
+            KubeObject::Pod(pod) => self.pod_gone(&pod, now),
+            KubeObject::ElasticQuota(quota) => self.quota_gone(&quota, ObjectKind::ElasticQuota, now),
+            KubeObject::CompositeElasticQuota(quota) => {
+                self.quota_gone(&quota, ObjectKind::CompositeElasticQuota, now);
+            }
+            KubeObject::GpuPool(pool) => self.pool_gone(&pool, now),
+            KubeObject::GpuNode(node) => self.gpu_node_gone(&node.metadata.name, now),
+            // A pod keeps what its claim gave it: the claim goes after the pod.
+            KubeObject::ResourceClaim(claim) => self.devices.drop_claim(&claim_name(&claim)),
+            KubeObject::ResourceSlice(slice) => self.devices.drop_slice(&slice.metadata.name),
+            KubeObject::DeviceClass(class) => self.devices.drop_class(&class.metadata.name),
+        }
+    }
+
+    /// A change from a watch says how far its kind is known; one from a list says nothing before its end.
+    fn catch_up(&mut self, object: &KubeObject, now: Timestamp) {
+        let kind = object.kind();
+        if !self.lists.contains_key(&kind) {
+            let version = Text::from(object.metadata().resource_version.as_str());
+            self.caught_up_to(kind, version, now);
+        }
+    }
+
+    fn caught_up_to(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
+        self.state.caught_up.insert(kind, now);
+        if kind == ObjectKind::Pod && !version.is_empty() {
+            self.pods_version = Some(version);
+        }
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.look_again_at_prices(now);
+        let announced = &self.state.announced;
+        let old = |announced: &Announced| {
+            announced.phase == Phase::Stopped && announced.last.0 < now.0.saturating_sub(HOUR_MICROS)
+        };
+        // A stopped pod stays until its object is gone; all others are gone.
+        let dropped = announced.iter().filter(|(key, entry)| key.kind != ObjectKind::Pod && old(entry));
+        for key in dropped.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.forget(&key);
+        }
+    }
+
+    fn unreadable(&mut self, kind: ObjectKind, name: String, faults: Vec<String>) {
+        let notices = faults.into_iter().map(|fault| Notice::Unreadable { kind, name: name.clone(), fault });
+        self.notices.extend(notices);
+    }
+}

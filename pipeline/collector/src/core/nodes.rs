@@ -1,0 +1,248 @@
+//! What a node becomes, and what it costs.
+
+use std::sync::Arc;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{NodeStarted, NodeStopped, Payload};
+use prorata_schemas::ids::NodeId;
+use prorata_schemas::time::Timestamp;
+
+use super::announce::{Since, after};
+use super::{Collector, Notice};
+use crate::describe::node::{GpuNodeFacts, NodeFacts};
+use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
+use crate::prices::PriceBook;
+use crate::state::{Key, Phase};
+
+/// A node that is there.
+#[derive(Debug)]
+pub(super) struct KnownNode {
+    pub facts: NodeFacts,
+    /// Its id in events, which stays what was announced.
+    pub node_id: Text,
+    /// It was announced.
+    pub is_announced: bool,
+    /// People know that it is held.
+    pub is_told: bool,
+    /// None of its pods started before: another node of this id was there until then.
+    pub least: Timestamp,
+}
+
+impl KnownNode {
+    /// Whether only a price is missing.
+    pub const fn is_held(&self) -> bool {
+        !self.is_announced && self.facts.is_initialized && !self.facts.is_virtual
+    }
+}
+
+fn key(node_id: &str) -> Key {
+    Key { kind: ObjectKind::Node, id: node_id.into() }
+}
+
+impl Collector {
+    pub(super) fn node_seen(&mut self, node: &NodeObject, now: Timestamp) {
+        let mut facts = NodeFacts::read(node, &self.options);
+        let (name, faults) = (facts.name.clone(), std::mem::take(&mut facts.faults));
+        self.unreadable(ObjectKind::Node, name.to_string(), faults);
+        let node_id = self.node_id(&facts);
+        self.note_seen(ObjectKind::Node, &node_id);
+        self.end_predecessors(&facts, &node_id, now);
+        // Prices that changed meanwhile are of the node as it was.
+        self.price_steps(&name, now);
+        let least = match self.state.announced.get(&key(&node_id)) {
+            Some(known) if known.phase == Phase::Stopped => after(known.last),
+            _ => self.nodes.get(&name).map_or(Timestamp(0), |node| node.least),
+        };
+        let announced = self.state.announced.get(&key(&node_id)).map(|known| known.phase);
+        let is_announced = matches!(announced, Some(Phase::Started | Phase::Changed));
+        let is_told = self.nodes.get(&name).is_some_and(|node| node.is_told);
+        let known = KnownNode { facts, node_id, is_announced, is_told, least };
+        self.nodes.insert(name.clone(), known);
+        self.announce_node(&name, now, now);
+        self.look_again_on_node(&name, now);
+    }
+
+    /// A node keeps the id that it was announced by.
+    fn node_id(&self, facts: &NodeFacts) -> Text {
+        let of_uid = |(key, known): &(&Key, &crate::state::Announced)| {
+            key.kind == ObjectKind::Node && known.subject == facts.uid && known.phase.is_running()
+        };
+        if self.state.announced.get(&key(&facts.node_id)).is_some_and(|known| known.subject == facts.uid) {
+            return facts.node_id.clone();
+        }
+        let announced = self.state.announced.iter().find(of_uid);
+        announced.map_or_else(|| facts.node_id.clone(), |(key, _)| key.id.clone())
+    }
+
+    /// Ends other nodes of this name or this id: their objects are gone.
+    fn end_predecessors(&mut self, facts: &NodeFacts, node_id: &Text, now: Timestamp) {
+        let same_name = self.nodes.get(&facts.name).filter(|node| node.facts.uid != facts.uid);
+        let by_name = same_name.map(|node| node.node_id.clone());
+        let same_id = self.state.announced.get(&key(node_id)).filter(|known| known.subject != facts.uid);
+        let by_id = same_id.map(|_| node_id.clone());
+        for node_id in by_name.into_iter().chain(by_id) {
+            let key = key(&node_id);
+            let at = self.unseen_end(&key, now);
+            self.stop_node(&key, at);
+            self.nodes.remove(&facts.name);
+        }
+    }
+
+    pub(super) fn node_gone(&mut self, node: &NodeObject, now: Timestamp) {
+        let facts = NodeFacts::read(node, &self.options);
+        let node_id = self.node_id(&facts);
+        if self.nodes.get(&facts.name).is_some_and(|known| known.facts.uid == facts.uid) {
+            self.price_steps(&facts.name, now);
+            self.nodes.remove(&facts.name);
+        }
+        if self.state.announced.get(&key(&node_id)).is_some_and(|known| known.subject == facts.uid) {
+            self.stop_node(&key(&node_id), now);
+        }
+    }
+
+    /// Stops a node; the engine ends its pods with it. It was there when anything was said of its pods, so
+    /// that it stops later.
+    pub(super) fn stop_node(&mut self, key: &Key, at: Timestamp) {
+        if !self.state.announced.get(key).is_some_and(|known| known.phase.is_running()) {
+            return;
+        }
+        let stopped = NodeStopped {
+            cluster_id: self.options.cluster_id.clone(),
+            node_id: NodeId::from(key.id.clone()),
+        };
+        let at = at.max(self.last_of_pods(&key.id));
+        self.announce_stop(key, at, Payload::NodeStopped(stopped));
+        self.end_pods_of_node(&key.id);
+    }
+
+    /// Announces a node as it is, at `change` if it was announced otherwise. Without a price it is held.
+    fn announce_node(&mut self, name: &Text, change: Timestamp, now: Timestamp) {
+        let Some(node) = self.nodes.get(name) else { return };
+        if node.facts.is_virtual || !node.facts.is_initialized {
+            return;
+        }
+        let key = key(&node.node_id);
+        let known = self.state.announced.get(&key).map(|known| known.phase);
+        let was_running = matches!(known, Some(Phase::Started | Phase::Changed));
+        let created = node.facts.created.max(self.since()).max(node.least);
+        let first = if was_running {
+            Some(change)
+        } else {
+            self.first_priced(node, created.min(now.max(node.least)), now)
+        };
+        let described = first.and_then(|at| Some((at, self.described(node, at)?)));
+        let Some((at, description)) = described else {
+            if !was_running {
+                self.hold(name);
+            }
+            return;
+        };
+        let texts = (node.facts.uid.clone(), Text::default());
+        let node_id = node.node_id.clone();
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.is_announced = true;
+        }
+        self.announce(key, texts, Payload::NodeStarted(description), Since { start: at, change: at });
+        self.price_steps(name, now);
+        if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
+            self.notices.push(Notice::Relist(ObjectKind::Pod));
+        }
+    }
+
+    /// The first instant from `from` on at which a node has a price.
+    fn first_priced(&self, node: &KnownNode, from: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let priced = node.facts.priced(&self.options);
+        let later = self.prices.changes(&priced, from, now);
+        std::iter::once(from).chain(later).find(|at| self.price_at(node, *at).is_some())
+    }
+
+    fn price_at(&self, node: &KnownNode, at: Timestamp) -> Option<prorata_schemas::money::UnitPrice> {
+        let of_gpu_node = || self.gpu_nodes.get(&node.facts.name)?.price;
+        let priced = node.facts.priced(&self.options);
+        node.facts.annotated_price.or_else(of_gpu_node).or_else(|| self.prices.price(&priced, at))
+    }
+
+    fn described(&self, node: &KnownNode, at: Timestamp) -> Option<NodeStarted> {
+        let mut description = node.facts.description.clone();
+        description.node_id = node.node_id.clone().into();
+        description.hourly_cost = self.price_at(node, at)?;
+        if let Some(gpu_node) = self.gpu_nodes.get(&node.facts.name) {
+            gpu_node.apply(&mut description);
+        }
+        Some(description)
+    }
+
+    /// Announces the prices that came into force since a node's last event, each from its own instant.
+    fn price_steps(&mut self, name: &Text, now: Timestamp) {
+        let Some(node) = self.nodes.get(name).filter(|node| node.is_announced) else { return };
+        let key = key(&node.node_id);
+        let Some(last) = self.state.announced.get(&key).map(|known| known.last) else { return };
+        for at in self.prices.changes(&node.facts.priced(&self.options), last, now) {
+            let Some(node) = self.nodes.get(name) else { return };
+            let texts = (node.facts.uid.clone(), Text::default());
+            let Some(description) = self.described(node, at) else { continue };
+            let payload = Payload::NodeStarted(description);
+            self.announce(key.clone(), texts, payload, Since { start: at, change: at });
+        }
+    }
+
+    /// Other prices: what was announced at another price is corrected from its last event on, since an
+    /// earlier one cannot be taken back.
+    pub(super) fn set_prices(&mut self, prices: Arc<PriceBook>, now: Timestamp) {
+        self.prices = prices;
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            let Some(node) = self.nodes.get(&name) else { continue };
+            let from = self.after_last(&key(&node.node_id));
+            self.announce_node(&name, if node.is_announced { from } else { now }, now);
+        }
+    }
+
+    pub(super) fn look_again_at_prices(&mut self, now: Timestamp) {
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            match self.nodes.get(&name) {
+                Some(node) if node.is_announced => self.price_steps(&name, now),
+                Some(node) if node.is_held() => self.announce_node(&name, now, now),
+                _ => {}
+            }
+        }
+    }
+
+    fn hold(&mut self, name: &Text) {
+        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_told) else { return };
+        node.is_told = true;
+        let description = &node.facts.description;
+        let wanted = format!(
+            "{},{},{},{},{:?}",
+            description.provider,
+            description.region,
+            description.instance_type,
+            node.facts.os,
+            description.capacity_type
+        );
+        self.notices.push(Notice::NodeHeld { name: name.clone(), wanted });
+    }
+
+    pub(super) fn gpu_node_seen(&mut self, node: &GpuNodeObject, now: Timestamp) {
+        let name = Text::from(node.metadata.name.as_str());
+        self.note_seen(ObjectKind::GpuNode, &name);
+        let (facts, faults) = GpuNodeFacts::read(node, &self.options);
+        self.unreadable(ObjectKind::GpuNode, name.to_string(), faults);
+        if self.gpu_nodes.insert(name.clone(), facts.clone()).as_ref() != Some(&facts) {
+            self.announce_node(&name, now, now);
+        }
+    }
+
+    pub(super) fn gpu_node_gone(&mut self, name: &str, now: Timestamp) {
+        if self.gpu_nodes.remove(name).is_some() {
+            self.announce_node(&name.into(), now, now);
+        }
+    }
+
+    /// GPU nodes that a list lacks are gone.
+    pub(super) fn retain_gpu_nodes(&mut self, is_seen: impl Fn(&Text) -> bool, now: Timestamp) {
+        let gone = self.gpu_nodes.keys().filter(|name| !is_seen(name)).cloned();
+        for name in gone.collect::<Vec<_>>() {
+            self.gpu_node_gone(&name, now);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a pod becomes.
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{Payload, PodStarted, PodStopped};
+use prorata_schemas::ids::PodUid;
+use prorata_schemas::time::Timestamp;
+
+use super::announce::{Since, after};
+use super::{Collector, Notice};
+use crate::describe::pod::{PodEnd, PodFacts};
+use crate::object::{ObjectKind, PodObject};
+use crate::state::{Announced, Key, Phase};
+
+/// The key of a pod.
+pub(super) fn key(uid: &str) -> Key {
+    Key { kind: ObjectKind::Pod, id: uid.into() }
+}
+
+impl Collector {
+    pub(super) fn pod_seen(&mut self, pod: &PodObject, now: Timestamp) {
+        self.note_seen(ObjectKind::Pod, &pod.metadata.uid);
+        let facts = PodFacts::read(pod, &self.options);
+        self.pod(facts, now);
+    }
+
+    pub(super) fn pod_gone(&mut self, pod: &PodObject, now: Timestamp) {
+        let mut facts = PodFacts::read(pod, &self.options);
+        if facts.ended.is_none() {
+            let disrupted =
+                pod.status.conditions.iter().find(|condition| condition.r#type == "DisruptionTarget");
+            let reason = pod.status.reason.clone().or_else(|| disrupted?.reason.clone());
+            facts.ended = Some(PodEnd { at: facts.removed, reason });
+        }
+        let key = key(&facts.uid);
+        self.pod(facts, now);
+        self.kept.remove(&key.id);
+        self.forget(&key);
+    }
+
+    /// Takes what a pod says: announces it, waits for what it needs, or stops it.
+    pub(super) fn pod(&mut self, mut facts: PodFacts, now: Timestamp) {
+        let key = key(&facts.uid);
+        let phase = self.state.announced.get(&key).map(|known| known.phase);
+        if facts.node_name.is_empty() || phase == Some(Phase::Stopped) {
+            return;
+        }
+        let name = || format!("{}/{}", facts.description.namespace, facts.description.pod_name);
+        if !facts.faults.is_empty() {
+            let (name, faults) = (name(), std::mem::take(&mut facts.faults));
+            self.unreadable(ObjectKind::Pod, name, faults);
+        }
+        if let Some(end) = facts.ended.clone() {
+            self.kept.remove(&facts.uid);
+            self.pod_ended(key, &facts, &end, now);
+            return;
+        }
+        let Some(starts) = facts.starts else { return };
+        match self.placed(&facts, true) {
+            None => drop(self.kept.insert(facts.uid.clone(), facts)),
+            Some(placed) => {
+                let start = starts.max(self.since()).max(placed.least).min(now.max(placed.least));
+                let change = facts.changed.max(placed.changed).unwrap_or(now).min(now);
+                self.announce_pod(key, &facts, placed.description, Since { start, change });
+                if facts.claims.is_empty() {
+                    self.kept.remove(&facts.uid);
+                } else {
+                    self.kept.insert(facts.uid.clone(), facts);
+                }
+            }
+        }
+    }
+
+    /// Ends a pod. One that was not announced, because it lived and died between two looks or waited, is
+    /// announced first; one that ended before anything was collected never is.
+    fn pod_ended(&mut self, key: Key, facts: &PodFacts, end: &PodEnd, now: Timestamp) {
+        let at = end.at.unwrap_or(now).min(now);
+        let phase = self.state.announced.get(&key).map(|known| known.phase);
+        let starts = facts.starts.map(|starts| starts.max(self.since()));
+        match (phase, starts) {
+            (Some(Phase::Started | Phase::Changed), _) => {}
+            (Some(Phase::EndedByNode), _) | (None, None) => return self.mark_stopped(key, at),
+            (None | Some(Phase::Announcing), Some(start)) if at >= start && at > self.since() => {
+                let Some(placed) = self.placed(facts, false) else { return };
+                let start = start.max(placed.least);
+                self.announce_pod(key.clone(), facts, placed.description, Since { start, change: start });
+            }
+            (None, Some(_)) => return self.mark_stopped(key, at),
+            _ => {}
+        }
+        self.stop_pod(&key, at, end.reason.clone());
+    }
+
+    fn announce_pod(&mut self, key: Key, facts: &PodFacts, description: PodStarted, since: Since) {
+        let node_id = description.node_id.clone().map(Text::from).unwrap_or_default();
+        let namespace = facts.description.namespace.clone();
+        self.announce(key, (node_id, namespace), Payload::PodStarted(Box::new(description)), since);
+    }
+
+    /// Stops a pod that runs.
+    pub(super) fn stop_pod(&mut self, key: &Key, at: Timestamp, reason: Option<Text>) {
+        let Some(known) = self.state.announced.get_mut(key) else { return };
+        if known.phase == Phase::EndedByNode {
+            known.phase = Phase::Stopped;
+            self.changed.insert(key.clone());
+            return;
+        }
+        let stopped = PodStopped {
+            cluster_id: self.options.cluster_id.clone(),
+            namespace: known.namespace.clone(),
+            pod_uid: PodUid::from(key.id.clone()),
+            reason,
+        };
+        self.announce_stop(key, at, Payload::PodStopped(stopped));
+    }
+
+    /// A pod's whole description, by its node and its claims; none while one of them is not known and the pod
+    /// `may_wait`.
+    fn placed(&mut self, facts: &PodFacts, may_wait: bool) -> Option<Placed> {
+        let mut description = facts.description.clone();
+        let mut least = Timestamp(0);
+        match self.nodes.get(&facts.node_name) {
+            Some(node) if node.facts.is_virtual => {
+                description.region = Some(node.facts.description.region.clone());
+                description.zone.clone_from(&node.facts.description.zone);
+            }
+            Some(node) if node.facts.is_initialized || !may_wait => {
+                description.node_id = Some(node.node_id.clone().into());
+                least = node.least;
+            }
+            None if !may_wait => description.node_id = Some(facts.node_name.clone().into()),
+            _ => return None,
+        }
+        let mut changed = None;
+        if self.options.watched.contains(&ObjectKind::ResourceClaim) && !facts.claims.is_empty() {
+            match self.devices.claimed(&facts.claims, &self.options) {
+                None if may_wait => return None,
+                None => {}
+                Some(claimed) => {
+                    crate::describe::add(&mut description.requests, &claimed.quantities);
+                    crate::describe::add(&mut description.limits, &claimed.quantities);
+                    changed = claimed.changed;
+                    if !claimed.unmapped.is_empty() {
+                        let pod = format!("{}/{}", description.namespace, description.pod_name);
+                        self.notices.push(Notice::UnmappedDevices { pod, devices: claimed.unmapped });
+                    }
+                }
+            }
+        }
+        Some(Placed { description, changed, least })
+    }
+
+    /// Takes again the pods that waited for this node.
+    pub(super) fn look_again_on_node(&mut self, name: &str, now: Timestamp) {
+        let waiting = self.kept.values().filter(|facts| *facts.node_name == *name);
+        for facts in waiting.cloned().collect::<Vec<_>>() {
+            self.pod(facts, now);
+        }
+    }
+
+    /// Takes again the pods that have claims.
+    pub(super) fn look_again_at_claims(&mut self, now: Timestamp) {
+        let claiming = self.kept.values().filter(|facts| !facts.claims.is_empty());
+        for facts in claiming.cloned().collect::<Vec<_>>() {
+            self.pod(facts, now);
+        }
+    }
+
+    /// The stop of a node has ended its pods. One that is only intended may not have been sent: it stays so.
+    pub(super) fn end_pods_of_node(&mut self, node_id: &str) {
+        let of_node = |(key, known): &(&Key, &mut Announced)| {
+            let was_sent = matches!(known.phase, Phase::Started | Phase::Changed);
+            key.kind == ObjectKind::Pod && was_sent && *known.subject == *node_id
+        };
+        for (key, known) in self.state.announced.iter_mut().filter(of_node) {
+            known.phase = Phase::EndedByNode;
+            self.changed.insert(key.clone());
+        }
+    }
+
+    /// The first instant after all that may have been sent of a node's pods.
+    pub(super) fn last_of_pods(&self, node_id: &str) -> Timestamp {
+        let of_node = self.state.announced.iter().filter(|(key, known)| {
+            key.kind == ObjectKind::Pod && known.phase.is_running() && *known.subject == *node_id
+        });
+        let last = of_node
+            .map(|(_, known)| known.intended_start.map_or(known.last, |intended| intended.max(known.last)))
+            .max();
+        last.map_or(Timestamp(0), after)
+    }
+
+    /// Whether pods that a node's stop has ended may still be there.
+    pub(super) fn has_ended_pods(&self, node_id: &str) -> bool {
+        self.state
+            .announced
+            .values()
+            .any(|known| known.phase == Phase::EndedByNode && *known.subject == *node_id)
+    }
+
+    /// The first instant after an announced object's last event.
+    pub(super) fn after_last(&self, key: &Key) -> Timestamp {
+        self.state.announced.get(key).map_or(Timestamp(0), |known| after(known.last))
+    }
+}
+
+/// A pod's whole description.
+struct Placed {
+    description: PodStarted,
+    /// When what it depends on last changed.
+    changed: Option<Timestamp>,
+    /// Its node runs since then.
+    least: Timestamp,
+}

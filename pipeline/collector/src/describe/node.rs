@@ -1,0 +1,210 @@
+//! Nodes: what they are, from labels, provider id and capacity.
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{CapacityType, NodeStarted, Quantities};
+use prorata_schemas::ids::NodeId;
+use prorata_schemas::money::UnitPrice;
+use prorata_schemas::quantity::{CPU, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
+use prorata_schemas::time::Timestamp;
+
+use super::pod::pool_id;
+use super::{price, quantities};
+use crate::object::{GpuNodeObject, NodeObject, ObjectMeta};
+use crate::options::CollectorOptions;
+use crate::prices::PricedNode;
+
+/// The taint of a node that its cloud has not described yet.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// What a node says of itself.
+#[derive(Clone, Debug)]
+pub struct NodeFacts {
+    /// Its uid.
+    pub uid: Text,
+    /// Its name, by which pods name it.
+    pub name: Text,
+    /// Its instance at the provider, or its name.
+    pub node_id: Text,
+    /// When the object was created.
+    pub created: Timestamp,
+    /// Whether its description is complete: its cloud has labelled it, and its kubelet has told its capacity.
+    pub is_initialized: bool,
+    /// Whether it stands for another service, so that its pods are serverless.
+    pub is_virtual: bool,
+    /// The price that its annotation says.
+    pub annotated_price: Option<UnitPrice>,
+    /// Operating system, for the price list.
+    pub os: Text,
+    /// Its description without price and without what its GPU node adds.
+    pub description: NodeStarted,
+    /// What could not be read, for people.
+    pub faults: Vec<String>,
+}
+
+impl NodeFacts {
+    /// Reads a node.
+    pub fn read(node: &NodeObject, options: &CollectorOptions) -> Self {
+        let meta = &node.metadata;
+        let mut faults = Vec::new();
+        let capacity = quantities::parse(&node.status.capacity).unwrap_or_else(|error| {
+            faults.push(error.to_string());
+            Quantities::new()
+        });
+        let provider_id = node.spec.provider_id.as_str();
+        let node_id = if provider_id.is_empty() { meta.name.as_str() } else { provider_id };
+        let label = |names: &[&str]| names.iter().find_map(|name| meta.labels.get(*name)).cloned();
+        let provider =
+            provider_id.split_once("://").map_or(options.provider.clone(), |(name, _)| name.into());
+        let instance_type = label(&["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"])
+            .unwrap_or_else(|| options.instance_type.clone());
+        let model = label(&[
+            "nvidia.com/gpu.product",
+            "karpenter.k8s.aws/instance-gpu-name",
+            "cloud.google.com/gke-accelerator",
+        ]);
+        let annotation = meta.annotations.get(&options.price_annotation);
+        let annotated_price = annotation.and_then(|text| price(text));
+        if let (Some(text), None) = (annotation, annotated_price) {
+            faults.push(format!(
+                "annotation {}: '{text}' is no price such as \"1.25\"",
+                options.price_annotation
+            ));
+        }
+        let is_initialized = node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED)
+            && capacity.get(CPU).is_some_and(|cpu| cpu.amount > 0);
+        let (virtual_label, virtual_value) = &options.virtual_node_label;
+        let description = NodeStarted {
+            cluster_id: options.cluster_id.clone(),
+            node_id: NodeId::from(node_id),
+            node_name: meta.name.as_str().into(),
+            region: label(&["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"])
+                .unwrap_or_else(|| options.region.clone()),
+            zone: label(&["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]),
+            instance_family: label(&["karpenter.k8s.aws/instance-family"])
+                .unwrap_or_else(|| family(&provider, &instance_type)),
+            provider,
+            instance_type,
+            capacity_type: capacity_type(meta),
+            capacity,
+            gpu_model: model.map(|model| options.gpu_model(&model)),
+            hourly_cost: UnitPrice::ZERO,
+            currency: options.currency.clone(),
+            pool_id: pool_of(meta, options).map(Into::into),
+        };
+        Self {
+            uid: meta.uid.as_str().into(),
+            name: meta.name.as_str().into(),
+            node_id: node_id.into(),
+            created: meta.creation_timestamp.map_or(Timestamp(0), |time| time.0),
+            is_initialized,
+            is_virtual: meta.labels.get(virtual_label).is_some_and(|value| value == virtual_value),
+            annotated_price,
+            os: label(&["kubernetes.io/os"]).unwrap_or_else(|| "linux".into()),
+            description,
+            faults,
+        }
+    }
+
+    /// By what its price is found in a list.
+    pub fn priced<'n>(&'n self, options: &CollectorOptions) -> PricedNode<'n> {
+        let node = &self.description;
+        let gpus = options.gpu_resources.iter().filter_map(|name| node.capacity.get(name));
+        PricedNode {
+            provider: &node.provider,
+            region: &node.region,
+            instance_type: &node.instance_type,
+            os: &self.os,
+            capacity_type: node.capacity_type,
+            capacity: &node.capacity,
+            gpu_millis: gpus.map(|quantity| quantity.amount).sum(),
+        }
+    }
+}
+
+/// What a GPU node adds to its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuNodeFacts {
+    /// Its price.
+    pub price: Option<UnitPrice>,
+    tflops: Option<Quantity>,
+    vram: Option<Quantity>,
+    model: Option<Text>,
+}
+
+impl GpuNodeFacts {
+    /// Reads a GPU node, and tells what could not be read.
+    pub fn read(node: &GpuNodeObject, options: &CollectorOptions) -> (Self, Vec<String>) {
+        let mut faults = Vec::new();
+        let text = node.spec.cost_per_hour.as_deref().filter(|text| !text.is_empty());
+        let cost = text.and_then(price);
+        if let (Some(text), None) = (text, cost) {
+            faults.push(format!("spec.costPerHour: '{text}' is no price such as \"1.25\""));
+        }
+        let mut quantity = |name: &str, text: &Option<crate::object::QuantityText>| {
+            let parsed = Quantity::parse(name, &text.as_ref()?.0);
+            parsed.map_err(|error| faults.push(error.to_string())).ok().filter(|parsed| parsed.amount > 0)
+        };
+        let tflops = quantity(TFLOPS, &node.status.total_tflops);
+        let vram = quantity(VRAM, &node.status.total_vram);
+        let model = node.status.node_info.gpu_model.as_ref().filter(|model| !model.is_empty());
+        (Self { price: cost, tflops, vram, model: model.map(|model| options.gpu_model(model)) }, faults)
+    }
+
+    /// Adds to a node's description.
+    pub fn apply(&self, node: &mut NodeStarted) {
+        let amounts = [(TFLOPS, &self.tflops), (VRAM, &self.vram)];
+        for (name, quantity) in amounts.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
+        {
+            node.capacity.entry(name.into()).or_insert_with(|| quantity.clone());
+        }
+        if node.gpu_model.is_none() && node.capacity.contains_key(NVIDIA_GPU) {
+            node.gpu_model.clone_from(&self.model);
+        }
+    }
+}
+
+/// The pool that a label names: `<domain>/pool-<name>: "true"`, or the configured label.
+fn pool_of(meta: &ObjectMeta, options: &CollectorOptions) -> Option<Text> {
+    let beginning = format!("{}/pool-", options.tensor_fusion_domain);
+    let named = meta.labels.iter().find_map(|(label, value)| {
+        let name = label.strip_prefix(beginning.as_str()).filter(|name| !name.is_empty())?;
+        (**value == *"true").then(|| pool_id(options, name))
+    });
+    named.or_else(|| meta.labels.get(options.pool_label.as_ref()?).cloned())
+}
+
+/// Spot capacity, by the label of the one that bought it.
+fn capacity_type(meta: &ObjectMeta) -> CapacityType {
+    const SPOT: &[(&str, &str)] = &[
+        ("karpenter.sh/capacity-type", "spot"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("cloud.google.com/gke-spot", "true"),
+        ("cloud.google.com/gke-preemptible", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("node.kubernetes.io/lifecycle", "spot"),
+    ];
+    let has = |(label, value): &(&str, &str)| meta.labels.get(*label).is_some_and(|found| **found == **value);
+    if SPOT.iter().any(has) { CapacityType::Spot } else { CapacityType::OnDemand }
+}
+
+/// The family within an instance type: `p5` of `p5.48xlarge`, `n2d` of `n2d-standard-8`, `NCads_A100_v4` of
+/// `Standard_NC24ads_A100_v4`.
+pub fn family(provider: &str, instance_type: &str) -> Text {
+    match provider {
+        "aws" => instance_type.split('.').next().unwrap_or(instance_type).into(),
+        "gce" => instance_type.split('-').next().unwrap_or(instance_type).into(),
+        "azure" => azure_family(instance_type),
+        _ => instance_type.into(),
+    }
+}
+
+/// The letters before the size, what follows its digits, and the rest. `Standard_NC24ads_A100_v4`: the size
+/// is the first run of digits, with the count of active cores behind a dash (`E64-16s`).
+fn azure_family(instance_type: &str) -> Text {
+    let name = instance_type.split_once('_').map_or(instance_type, |(_, name)| name);
+    let Some(start) = name.find(|c: char| c.is_ascii_digit()) else { return name.into() };
+    let (letters, rest) = name.split_at(start);
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let cores = rest.strip_prefix('-').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    format!("{letters}{}", cores.unwrap_or(rest)).into()
+}

@@ -1,0 +1,65 @@
+//! Sums and maxima of quantities by resource name.
+//!
+//! A quantity that nothing was added to keeps the text that the API gave. A sum is written in whole bytes, or
+//! in units or thousandths.
+
+use prorata_schemas::Text;
+use prorata_schemas::event::Quantities;
+use prorata_schemas::quantity::{Quantity, QuantityError, counts_bytes};
+
+use crate::object::ResourceList;
+
+/// Parses the quantities that count: hugepages, volumes and numbers of pods are left out, and so is nothing
+/// of something.
+///
+/// # Errors
+/// When one is no quantity.
+pub fn parse(list: &ResourceList) -> Result<Quantities, QuantityError> {
+    let mut quantities = Quantities::new();
+    for (name, text) in list.iter().filter(|(name, _)| counts(name)) {
+        let quantity = Quantity::parse(name, &text.0)?;
+        if quantity.amount > 0 {
+            quantities.insert(name.clone(), quantity);
+        }
+    }
+    Ok(quantities)
+}
+
+fn counts(name: &str) -> bool {
+    !(name.starts_with("hugepages-") || name.starts_with("attachable-volumes-") || name == "pods")
+}
+
+/// Adds to each resource.
+pub fn add(to: &mut Quantities, more: &Quantities) {
+    for (name, quantity) in more {
+        add_one(to, name, quantity);
+    }
+}
+
+/// Adds to one resource.
+pub fn add_one(to: &mut Quantities, name: &Text, quantity: &Quantity) {
+    match to.get_mut(name) {
+        None => drop(to.insert(name.clone(), quantity.clone())),
+        Some(sum) => *sum = of_amount(name, sum.amount.saturating_add(quantity.amount)),
+    }
+}
+
+/// Raises each resource to at least this.
+pub fn raise(to: &mut Quantities, least: &Quantities) {
+    for (name, quantity) in least {
+        match to.get_mut(name) {
+            Some(amount) if amount.amount >= quantity.amount => {}
+            _ => drop(to.insert(name.clone(), quantity.clone())),
+        }
+    }
+}
+
+/// The quantity of an amount: whole bytes or thousandths, by the resource's name.
+pub fn of_amount(name: &str, amount: u128) -> Quantity {
+    let text = match (counts_bytes(name), amount % 1000) {
+        (true, _) => amount.to_string(),
+        (false, 0) => (amount / 1000).to_string(),
+        (false, _) => format!("{amount}m"),
+    };
+    Quantity { text: text.into(), amount }
+}

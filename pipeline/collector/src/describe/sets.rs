@@ -1,0 +1,95 @@
+//! Quotas and pools.
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{PoolSet, QosPrice, QuotaKind, QuotaSet};
+use prorata_schemas::money::{Money, Ratio, UnitPrice};
+
+use super::pod::pool_id;
+use super::{price, quantities};
+use crate::object::{ElasticQuotaObject, GpuPoolObject};
+use crate::options::CollectorOptions;
+
+/// A quota as an event.
+///
+/// # Errors
+/// When a quantity does not parse.
+pub fn quota(
+    quota: &ElasticQuotaObject,
+    kind: QuotaKind,
+    options: &CollectorOptions,
+) -> Result<QuotaSet, String> {
+    let parse = |list| quantities::parse(list).map_err(|error| error.to_string());
+    let namespaces = match kind {
+        QuotaKind::ElasticQuota => vec![quota.metadata.namespace.as_str().into()],
+        QuotaKind::CompositeElasticQuota => quota.spec.namespaces.clone(),
+    };
+    Ok(QuotaSet {
+        cluster_id: options.cluster_id.clone(),
+        quota_id: quota.metadata.uid.as_str().into(),
+        kind,
+        namespaces,
+        min: parse(&quota.spec.min)?,
+        max: quota.spec.max.as_ref().map(parse).transpose()?,
+    })
+}
+
+/// A GPU pool as an event. Percentages that are missing take TensorFusion's defaults.
+///
+/// # Errors
+/// When a price or a budget does not parse.
+pub fn pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Result<PoolSet, String> {
+    let over = &pool.spec.capacity_config.oversubscription;
+    let budget = &pool.spec.node_manager_config.node_provisioner.budget;
+    let qos = &pool.spec.qos_config;
+    let mut qos_pricing = Vec::new();
+    for pricing in &qos.pricing {
+        qos_pricing.push(QosPrice {
+            qos: pricing.qos.clone(),
+            per_fp16_tflop_hour: unit_price(&pricing.requests.per_tflop, "perFP16TFlopsPerHour")?,
+            per_vram_gib_hour: unit_price(&pricing.requests.per_vram_gib, "perGBOfVRAMPerHour")?,
+            limits_over_requests: ratio(pricing.limits_over_requests.as_deref())?,
+        });
+    }
+    let default_qos = if qos.default_qos.is_empty() { "medium" } else { qos.default_qos.as_str() };
+    Ok(PoolSet {
+        pool_id: pool_id(options, &pool.metadata.name).into(),
+        cluster_id: options.cluster_id.clone(),
+        provider: options.provider.clone(),
+        default_qos: default_qos.into(),
+        qos_pricing,
+        tflops_oversell_percent: percent(over.tflops_oversell_ratio, 500)?,
+        vram_expand_to_host_disk_percent: percent(over.vram_expand_to_host_disk, 70)?,
+        vram_expand_to_host_mem_percent: percent(over.vram_expand_to_host_mem, 50)?,
+        budget_per_day: money(&budget.budget_per_day, "budgetPerDay")?,
+        budget_per_month: money(&budget.budget_per_month, "budgetPerMonth")?,
+        budget_per_quarter: money(&budget.budget_per_quarter, "budgetPerQuarter")?,
+        currency: options.currency.clone(),
+    })
+}
+
+/// The pool id of a pool.
+pub fn id_of_pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Text {
+    pool_id(options, &pool.metadata.name)
+}
+
+fn unit_price(text: &Option<String>, name: &str) -> Result<UnitPrice, String> {
+    let Some(text) = text else { return Err(format!("{name} is missing; a pool's price must be set")) };
+    price(text).ok_or_else(|| format!("{name}: '{text}' is no price such as \"0.0069\""))
+}
+
+fn money(text: &Option<String>, name: &str) -> Result<Option<Money>, String> {
+    let Some(text) = text.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let parsed = price(text).and_then(|price| Money::from_atoms(price.atoms()));
+    parsed.map(Some).ok_or_else(|| format!("{name}: '{text}' is no amount such as \"100\""))
+}
+
+fn ratio(text: Option<&str>) -> Result<Ratio, String> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Ratio::from(1)) };
+    let parsed = text.parse().ok().filter(|ratio| *ratio >= Ratio::ZERO);
+    parsed.ok_or_else(|| format!("limitsOverRequests: '{text}' is no ratio such as \"0.5\""))
+}
+
+fn percent(value: Option<i32>, default: i32) -> Result<i32, String> {
+    let value = value.unwrap_or(default);
+    if value < 0 { Err(format!("{value} percent is negative")) } else { Ok(value) }
+}

@@ -1,0 +1,184 @@
+//! Random histories of a cluster: what the collector says of each pod against what the cluster did.
+//!
+//! The cluster writes a log of revisions, as an API server does. The collector follows it in pieces, dies at
+//! any step, goes on from its stored version, or loses part of the log and lists.
+
+mod cluster;
+mod follow;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, Payload};
+
+use cluster::Cluster;
+use follow::{Follower, Gap};
+
+/// One step: what happens, and two numbers that choose details.
+type Step = (u8, u8, u8);
+
+fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..most)
+}
+
+/// What the cluster does in a step.
+fn act(cluster: &mut Cluster, (action, a, b): Step, may_lose_nodes: bool) {
+    cluster.pass_seconds(i64::from(b % 4) * 7);
+    match action % 12 {
+        0..=3 => cluster.create(a),
+        4 => cluster.resize(a, b),
+        5 => cluster.relabel(a, b),
+        6 | 7 => cluster.end(a, b),
+        8 => cluster.remove(a),
+        9 => cluster.recreate(a),
+        10 => cluster.add_node(),
+        _ if may_lose_nodes => cluster.lose_node(a),
+        _ => {}
+    }
+}
+
+/// Distinct events, as the engine takes them.
+fn distinct(events: &[Event]) -> BTreeSet<(i64, Vec<u8>)> {
+    events.iter().map(|event| (event.event_time.0, body::encode(event))).collect()
+}
+
+/// The interval that events give a pod: from its first start to its first stop, or that of its node.
+fn intervals(events: &[Event]) -> BTreeMap<String, (i64, Option<i64>)> {
+    let mut intervals: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
+    let mut node_of = BTreeMap::new();
+    for event in events {
+        if let Payload::PodStarted(pod) = &event.payload {
+            let at = event.event_time.0;
+            let entry = intervals.entry(pod.pod_uid.to_string()).or_insert((at, None));
+            entry.0 = entry.0.min(at);
+            node_of.insert(pod.pod_uid.to_string(), pod.node_id.clone().unwrap());
+        }
+    }
+    let mut stops: Vec<(i64, &Payload)> =
+        events.iter().map(|event| (event.event_time.0, &event.payload)).collect();
+    stops.sort_by_key(|(at, _)| *at);
+    for (at, payload) in stops {
+        for (uid, (start, stop)) in &mut intervals {
+            let ends = match payload {
+                Payload::PodStopped(pod) => *pod.pod_uid == **uid,
+                Payload::NodeStopped(node) => node_of[uid] == node.node_id,
+                _ => false,
+            };
+            if ends && stop.is_none() && at >= *start {
+                *stop = Some(at);
+            }
+        }
+    }
+    intervals
+}
+
+/// No start of a pod is later than its first stop: it would run again.
+fn assert_never_restarted(events: &[Event]) {
+    let intervals = intervals(events);
+    for event in events {
+        if let Payload::PodStarted(pod) = &event.payload {
+            let (start, stop) = intervals[&*pod.pod_uid];
+            let at = event.event_time.0;
+            let never_ran = stop == Some(start) && at == start;
+            assert!(never_ran || stop.is_none_or(|stop| at < stop), "{} starts again", pod.pod_uid);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is cut, a collector that goes on from its stored version sends the same set of events.
+    #[test]
+    fn cuts_change_nothing(actions in steps(60), cuts in steps(40)) {
+        let mut cluster = Cluster::new();
+        for step in &actions {
+            act(&mut cluster, *step, false);
+        }
+        let mut whole = Follower::new();
+        whole.follow_all(&cluster);
+        let mut cut = Follower::new();
+        for (action, a, b) in cuts {
+            cut.deliver_pods(&cluster, usize::from(a % 8));
+            match action % 4 {
+                0 => cut.commit(),
+                _ => cut.die(&cluster, b, false),
+            }
+        }
+        cut.follow_all(&cluster);
+        prop_assert_eq!(distinct(&whole.rig.sent), distinct(&cut.rig.sent));
+        assert_never_restarted(&whole.rig.sent);
+        prop_assert_eq!(cut.rig.stored.announced.len(), whole.rig.stored.announced.len());
+    }
+
+    /// A collector that loses parts of the log gives each pod its interval, but for what a gap hides.
+    #[test]
+    fn gaps_lose_no_more_than_they_hide(story in steps(120)) {
+        let mut cluster = Cluster::new();
+        let mut follower = Follower::new();
+        for (action, a, b) in story {
+            match action % 3 {
+                0 | 1 => act(&mut cluster, (action / 3, a, b), true),
+                _ => match a % 8 {
+                    0..=2 => follower.deliver_pods(&cluster, usize::from(b % 8)),
+                    3 => follower.deliver_nodes(&cluster),
+                    4 => follower.commit(),
+                    5 => follower.die(&cluster, b, true),
+                    6 => follower.relist(&cluster, b % 4 == 0),
+                    _ => follower.die(&cluster, b, false),
+                },
+            }
+        }
+        follower.follow_all(&cluster);
+        assert_never_restarted(&follower.rig.sent);
+        check_intervals(&cluster, &follower);
+    }
+}
+
+/// Each pod's interval by the events against its life in the cluster.
+fn check_intervals(cluster: &Cluster, follower: &Follower) {
+    let said = intervals(&follower.rig.sent);
+    let hides = |gap: &Gap, revision: usize| gap.revisions.contains(&revision);
+    let node_stops: BTreeMap<String, i64> = (follower.rig.sent.iter())
+        .filter_map(|event| match &event.payload {
+            Payload::NodeStopped(node) => Some((node.node_id.to_string(), event.event_time.0)),
+            _ => None,
+        })
+        .rev()
+        .collect();
+    for (uid, life) in cluster.lives() {
+        let gone_in = |gap: &&Gap| life.removed_in.is_some_and(|removed| hides(gap, removed));
+        let Some((start, stop)) = said.get(uid).copied() else {
+            let hidden = (follower.gaps.iter()).any(|gap| gone_in(&gap) && hides(gap, life.bound_in));
+            assert!(hidden, "{uid} was never sent");
+            continue;
+        };
+        assert_eq!(start, life.bound, "{uid} starts when it was bound");
+        let node_stop = node_stops.get(&life.node).copied().filter(|at| *at >= start);
+        let Some(stop) = stop else {
+            assert!(life.ended.is_none() && node_stop.is_none(), "{uid} has no stop");
+            continue;
+        };
+        let exact = life.ended.map(|ended| ended.max(start));
+        let bounded = || {
+            // Each crash behind a stop puts the next one a microsecond later.
+            let within = |gap: &Gap| (gap.caught_up..gap.began + 20).contains(&stop);
+            let ended_unseen =
+                |gap: &&Gap| gone_in(gap) || life.ended_in.is_some_and(|ended| hides(gap, ended));
+            follower.gaps.iter().filter(ended_unseen).any(within)
+        };
+        let by_node = node_stop == Some(stop);
+        // A change within the second of the end is sent first, and the stop a microsecond behind it.
+        let behind = |exact: i64| (exact..exact + 20).contains(&stop);
+        assert!(
+            by_node || exact.is_some_and(behind) || bounded(),
+            "{uid} stops at {stop}, ended at {exact:?}, its node at {node_stop:?}"
+        );
+    }
+    let running: BTreeSet<&String> =
+        said.iter().filter(|(_, (_, stop))| stop.is_none()).map(|(uid, _)| uid).collect();
+    for uid in running {
+        assert!(cluster.lives()[uid].removed_in.is_none(), "{uid} is gone and was never stopped");
+    }
+}

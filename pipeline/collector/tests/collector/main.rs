@@ -1,0 +1,31 @@
+//! Tables of what objects become, random histories against a second implementation, and the state's stored
+//! form. `testdata/collector/README.md` explains the tables.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+
+mod histories;
+mod objects;
+mod requests;
+mod rig;
+mod shown;
+mod tables;
+
+use std::fs;
+use std::path::Path;
+
+/// The tables of a folder of `testdata/collector`, by file name.
+fn tables_in(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/collector").join(folder);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let read = |path: &std::path::PathBuf| {
+        (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(path).unwrap())
+    };
+    files.iter().map(read).collect()
+}
+
+/// Words of a line up to a remark, which begins with `--`.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().take_while(|word| !word.starts_with("--")).collect()
+}
