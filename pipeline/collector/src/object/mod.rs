@@ -1,8 +1,8 @@
 //! Kubernetes objects with the fields that decide, and no others.
 //!
 //! A pod of 13 kB of JSON becomes a few hundred bytes: the types of a full client cost thirty times the
-//! memory and four times the processor time. Field names are those of the Kubernetes API. A field that is missing or
-//! null takes its default, and fields that are not named here are skipped without being kept.
+//! memory and four times the processor time. Field names are those of the Kubernetes API. A field that is
+//! missing or null takes its default, and fields that are not named here are skipped without being kept.
 
 mod claim;
 mod node;
