@@ -5,7 +5,7 @@
 
 use prorata_schemas::Text;
 use prorata_schemas::event::Quantities;
-use prorata_schemas::quantity::{Quantity, QuantityError, counts_bytes};
+use prorata_schemas::quantity::{AmountUnit, Quantity, QuantityError};
 
 use crate::object::ResourceList;
 
@@ -56,10 +56,10 @@ pub fn raise(to: &mut Quantities, least: &Quantities) {
 
 /// The quantity of an amount: whole bytes or thousandths, by the resource's name.
 pub fn of_amount(name: &str, amount: u128) -> Quantity {
-    let text = match (counts_bytes(name), amount % 1000) {
-        (true, _) => amount.to_string(),
-        (false, 0) => (amount / 1000).to_string(),
-        (false, _) => format!("{amount}m"),
+    let text = match (AmountUnit::of(name), amount % 1000) {
+        (AmountUnit::Bytes, _) => amount.to_string(),
+        (AmountUnit::Thousandths, 0) => (amount / 1000).to_string(),
+        (AmountUnit::Thousandths, _) => format!("{amount}m"),
     };
     Quantity { text: text.into(), amount }
 }
