@@ -106,6 +106,8 @@ def pods(objects: list[dict]) -> dict[str, dict]:
             "PodDisruptionBudget",
             "NetworkPolicy",
             "ServiceMonitor",
+            "PrometheusRule",
+            "ScaledObject",
         )
     }
 
@@ -130,9 +132,14 @@ def variables(container: dict) -> dict[str, dict]:
     return {variable["name"]: variable for variable in container.get("env", [])}
 
 
+def config_map(objects: list[dict], file: str = "prorata.yaml") -> dict:
+    """The only ConfigMap with this file."""
+    return one([d for d in objects if d["kind"] == "ConfigMap" and file in d["data"]], "ConfigMap")
+
+
 def configuration(objects: list[dict], file: str = "prorata.yaml") -> dict:
     """The configuration file of the workers, or the backfill's."""
-    return yaml.safe_load(one(objects, "ConfigMap")["data"][file])
+    return yaml.safe_load(config_map(objects)["data"][file])
 
 
 def values(case: str = "defaults") -> dict:

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from chart import CASES, backfill, one, render, replay, variables, worker
+from chart import CASES, backfill, config_map, one, render, replay, variables, worker
 
 PROGRAM = Path(os.environ["PRORATA_BINARY"])
 FOLDER = "/etc/prorata"
@@ -17,7 +17,7 @@ def run(objects: list[dict], container: dict, changes: dict[str, str]) -> tuple[
     """Starts the program as a container would, and returns its exit code and output. References to Secrets
     become texts that look like numbers; `changes` replaces arguments."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in one(objects, "ConfigMap")["data"].items():
+        for name, content in config_map(objects)["data"].items():
             file = Path(folder) / name
             file.write_text(content)
             changes = changes | {f"{FOLDER}/{name}": str(file)}

@@ -270,4 +270,17 @@ class Documentation(unittest.TestCase):
         self.assertIn("port-forward cost-allocation-0 9090", notes)
         self.assertIn("--from=cronjob/cost-allocation-backfill", notes)
         self.assertIn("--from=cronjob/cost-allocation-replay", notes)
-        self.assertIn("scale statefulset/cost-allocation --replicas 12", notes)
+        stop, wait, start, done, go_on = (
+            notes.index(part)
+            for part in (
+                "--set replicas=0",
+                "wait --for=delete pod",
+                "create job --from=cronjob/cost-allocation-replay",
+                "wait --for=condition=complete",
+                "--set replicas=12",
+            )
+        )
+        self.assertEqual(sorted([stop, wait, start, done, go_on]), [stop, wait, start, done, go_on])
+        stopped = self.notes("everything", {"replicas": 0})
+        self.assertIn("--set replicas=N", stopped)
+        self.assertIn("put their number in the place of N", stopped)

@@ -6,6 +6,7 @@ from chart import (
     CASES,
     CHART,
     backfill,
+    config_map,
     configuration,
     documented,
     merged,
@@ -70,7 +71,7 @@ class Configuration(unittest.TestCase):
 
     def test_all_read_a_file_that_is_mounted(self):
         objects = render("everything")
-        name = one(objects, "ConfigMap")["metadata"]["name"]
+        name = config_map(objects)["metadata"]["name"]
         files = {"worker": "prorata.yaml", "backfill": "backfill.yaml", "replay": "prorata.yaml"}
         self.assertEqual(pods(objects).keys(), files.keys())
         for part, pod in pods(objects).items():
@@ -80,7 +81,7 @@ class Configuration(unittest.TestCase):
             mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "config")
             at = container["args"].index("--config")
             self.assertEqual(container["args"][at + 1], f"{mount['mountPath']}/{files[part]}")
-            self.assertIn(files[part], one(objects, "ConfigMap")["data"])
+            self.assertIn(files[part], config_map(objects)["data"])
 
     def test_the_backfill_s_own_configuration_lies_over_the_workers(self):
         mine = {"rules": {"version": "3"}, "backfill": {"hours_max": 5}}
@@ -88,7 +89,7 @@ class Configuration(unittest.TestCase):
         expected = merged(merged(values("everything")["config"], {"backfill": {"threads": 4}}), mine)
         self.assertEqual(configuration(objects, "backfill.yaml"), expected)
         self.assertEqual(configuration(objects), values("everything")["config"])
-        self.assertEqual(one(render(), "ConfigMap")["data"].keys(), {"prorata.yaml"})
+        self.assertEqual(config_map(render())["data"].keys(), {"prorata.yaml"})
 
     def test_a_backfill_that_keeps_rules_is_given_none(self):
         rules = {"config": {"rules": {"version": "2"}}}

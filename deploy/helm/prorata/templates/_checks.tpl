@@ -60,6 +60,26 @@
 {{- if and $shards (gt (int64 .Values.replicas) $shards) -}}
 {{- fail (printf "replicas: %d workers for %d shards (config.root.shards): those without a shard would idle" (int64 .Values.replicas) $shards) -}}
 {{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if .enabled -}}
+{{- if not (kindIs "invalid" $.Values.replicas) -}}
+{{- fail (printf "replicas: %d would be set back at every upgrade while autoscaling.enabled; set replicas to null" (int64 $.Values.replicas)) -}}
+{{- end -}}
+{{- if not .prometheus.serverAddress -}}
+{{- fail "autoscaling.prometheus.serverAddress: name the Prometheus whose prorata_lag_seconds decides" -}}
+{{- end -}}
+{{- $most := default $shards .maxReplicas | int64 -}}
+{{- if not $most -}}
+{{- fail "autoscaling.maxReplicas: without config.root.shards the most workers must be named here" -}}
+{{- end -}}
+{{- if and $shards (gt $most $shards) -}}
+{{- fail (printf "autoscaling.maxReplicas: %d workers for %d shards (config.root.shards): those without a shard would idle" $most $shards) -}}
+{{- end -}}
+{{- if gt (int64 .minReplicas) $most -}}
+{{- fail (printf "autoscaling.minReplicas: %d is more than the most, %d" (int64 .minReplicas) $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $memory := dig "work" "memory_limit" 1073741824 .Values.config | int64 -}}
 {{- $limit := include "prorata.bytes" .Values.resources.limits.memory | int64 -}}
 {{- if ge $memory $limit -}}
@@ -70,7 +90,7 @@
 {{- fail "backfill.keepRules: hours cannot keep their rules and be given those of backfill.config.rules; leave out one of the two" -}}
 {{- end -}}
 {{- $root := dig "root" "url" "" $.Values.config | trimSuffix "/" -}}
-{{- if and .enabled (not .suspend) $root (eq $root (trimSuffix "/" .lake)) (gt (int64 $.Values.replicas) 0) -}}
+{{- if and .enabled (not .suspend) $root (eq $root (trimSuffix "/" .lake)) (ne (toString $.Values.replicas) "0") -}}
 {{- fail (printf "backfill.lake: workers hold the shards of %s, and every run on schedule would be refused; name a root of its own, or suspend the schedule" .lake) -}}
 {{- end -}}
 {{- end -}}
