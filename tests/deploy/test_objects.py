@@ -256,3 +256,19 @@ class Connections(unittest.TestCase):
             self.assertEqual(pod["metadata"]["annotations"]["team"], "finops")
         spread = template(one(objects, "StatefulSet"))["spec"]["topologySpreadConstraints"]
         self.assertEqual(len(spread), 1)
+
+    def test_a_job_s_placement_replaces_the_workers_and_leaves_the_rest(self):
+        placement = {
+            "nodeSelector": {"pool": "spot"},
+            "tolerations": [],
+            "podAnnotations": {"karpenter.sh/do-not-disrupt": "true"},
+        }
+        plain = pods(render("everything"))
+        moved = pods(render("everything", {"backfill": {"placement": placement}}))
+        job = moved["backfill"]
+        self.assertEqual(job["spec"]["nodeSelector"], {"pool": "spot"})
+        self.assertNotIn("tolerations", job["spec"])
+        self.assertEqual(job["metadata"]["annotations"], {"karpenter.sh/do-not-disrupt": "true"})
+        self.assertEqual(job["spec"]["priorityClassName"], "batch")
+        self.assertEqual(job["metadata"]["labels"], plain["backfill"]["metadata"]["labels"])
+        self.assertEqual([moved[part] for part in ("worker", "replay")], [plain["worker"], plain["replay"]])

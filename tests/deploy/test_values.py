@@ -42,6 +42,9 @@ REFUSED = [
     ({"backfill": {"enabled": True, "events": "s3://bucket/lake/events"}}, "/backfill/lake"),
     ({"backfill": {"enabled": True, "lake": "s3://bucket/lake"}}, "/backfill/events"),
     ({"backfill": {"takeOver": "no"}}, "/backfill/takeOver"),
+    ({"replay": {"placement": {"replicas": 2}}}, "/replay/placement"),
+    ({"prometheusRule": {"notClosedSeconds": 60}}, "/prometheusRule/notClosedSeconds"),
+    ({"autoscaling": {"prometheus": {"serverAddress": "prometheus:9090"}}}, "serverAddress"),
     ({"serviceMonitor": {"interval": 30}}, "/serviceMonitor/interval"),
     # What contradicts itself.
     ({"terminationGracePeriodSeconds": 30}, "not longer than config.work.drain_timeout (30s)"),

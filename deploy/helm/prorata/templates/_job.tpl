@@ -1,12 +1,18 @@
 {{/*
 The spec of a CronJob's Job:
 (dict "root" $ "component" name "args" list "env" text "mounts" text "volumes" text "resources" map
-      "activeDeadlineSeconds" number "backoffLimit" number "ttlSecondsAfterFinished" number).
+      "activeDeadlineSeconds" number "backoffLimit" number "ttlSecondsAfterFinished" number
+      "placement" map).
 */}}
 {{- define "prorata.job" -}}
+{{- $values := deepCopy .root.Values -}}
+{{- range $key, $value := .placement -}}
+{{- $_ := set $values $key $value -}}
+{{- end -}}
+{{- $root := dict "Values" $values "Release" .root.Release "Chart" .root.Chart -}}
 metadata:
   labels:
-    {{- include "prorata.labels" .root | nindent 4 }}
+    {{- include "prorata.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
 spec:
   activeDeadlineSeconds: {{ int64 .activeDeadlineSeconds }}
@@ -29,24 +35,24 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "prorata.selectorLabels" .root | nindent 8 }}
+        {{- include "prorata.selectorLabels" $root | nindent 8 }}
         app.kubernetes.io/component: {{ .component }}
-        {{- with .root.Values.podLabels }}
+        {{- with $root.Values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with .root.Values.podAnnotations }}
+      {{- with $root.Values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      {{- include "prorata.podSpec" .root | nindent 6 }}
+      {{- include "prorata.podSpec" $root | nindent 6 }}
       restartPolicy: Never
       # A run may be killed anywhere, and goes on from its last checkpoint.
       terminationGracePeriodSeconds: 5
       containers:
         - name: {{ .component }}
-          image: {{ include "prorata.image" .root | quote }}
-          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          image: {{ include "prorata.image" $root | quote }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           # The sentence that says why it stopped.
           terminationMessagePolicy: FallbackToLogsOnError
           args:
@@ -57,21 +63,21 @@ spec:
           env:
             {{- . | nindent 12 }}
           {{- end }}
-          {{- with .root.Values.objectStore.existingSecret }}
+          {{- with $root.Values.objectStore.existingSecret }}
           envFrom:
             {{- include "prorata.envFrom" . | nindent 12 }}
           {{- end }}
           resources:
             {{- toYaml .resources | nindent 12 }}
           securityContext:
-            {{- include "prorata.securityContext" .root | nindent 12 }}
+            {{- include "prorata.securityContext" $root | nindent 12 }}
           volumeMounts:
-            {{- include "prorata.volumeMounts" .root | nindent 12 }}
+            {{- include "prorata.volumeMounts" $root | nindent 12 }}
             {{- with .mounts }}
             {{- . | nindent 12 }}
             {{- end }}
       volumes:
-        {{- include "prorata.volumes" .root | nindent 8 }}
+        {{- include "prorata.volumes" $root | nindent 8 }}
         {{- with .volumes }}
         {{- . | nindent 8 }}
         {{- end }}
