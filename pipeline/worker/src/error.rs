@@ -72,6 +72,14 @@ pub enum WorkerError {
     #[error("'{object}' is damaged: {cause}; restore it from a copy, or fold its events into a new root")]
     Damaged { object: String, cause: String },
 
+    /// Hours under rules whose meaning this program does not compute.
+    #[error(
+        "'{object}' has meaning {meaning}, this program computes {computed}: hours under these rules cannot be \
+         folded; use the release that wrote them, or fold these hours again under rules of another version \
+         with 'prorata backfill --config'"
+    )]
+    UnknownMeaning { object: String, meaning: u32, computed: u32 },
+
     /// The engine refused an hour.
     #[error(
         "organization '{organization}' cannot be folded in hour {hour}: {source}; nothing of this hour is \
@@ -132,6 +140,7 @@ impl WorkerError {
         }
         match self {
             Self::Configuration(_)
+            | Self::UnknownMeaning { .. }
             | Self::Held { .. }
             | Self::Source(
                 SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_),

@@ -100,7 +100,8 @@ fn currencies(run: &Run) -> Result<BTreeMap<Shard, Arc<prorata_schemas::rules::R
         return Ok(BTreeMap::new());
     }
     let listed = run.shards.iter().filter(|(_, owned)| !owned.draft.rules.is_empty());
-    listed.map(|(shard, owned)| Ok((*shard, run.shards.rules.of(&owned.draft, Hour(i64::MAX))?))).collect()
+    let rules = |owned| run.shards.rules.for_judging(owned, Hour(i64::MAX));
+    listed.map(|(shard, owned)| Ok((*shard, rules(&owned.draft)?))).collect()
 }
 
 /// New events in memory.

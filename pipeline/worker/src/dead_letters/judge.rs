@@ -102,7 +102,7 @@ impl Currencies {
         for (shard, checkpoint) in checkpoints {
             let Some(last) = checkpoint.rules.last() else { continue };
             book.load(store, std::slice::from_ref(last)).await?;
-            currencies.listed.insert(*shard, book.of(checkpoint, Hour(i64::MAX))?);
+            currencies.listed.insert(*shard, book.for_judging(checkpoint, Hour(i64::MAX))?);
             // A worker keeps the last version on the list, unless its own is new.
             if given && checkpoint.rules.iter().all(|rules| rules.version != configured.version) {
                 currencies.renewed.insert(*shard);

@@ -4,6 +4,10 @@
 //! A version is stored as JSON behind a line with its checksum, under a name that ends in `.yaml`: JSON is
 //! YAML, so a release that knows only `root.format` 1 reads it too, and both releases create the same object.
 //! What those releases stored is YAML behind the same line; both forms are read.
+//!
+//! The engine's own meaning is part of a version. Rules of a meaning that this program does not compute can be
+//! listed all the same: only the hours under them wait, for the release that computes them or for rules of
+//! another version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,15 +55,23 @@ fn escaped(json: &str) -> String {
     text
 }
 
+/// A version of the rules, with its meaning.
+#[derive(Clone, Debug)]
+struct Known {
+    rules: Arc<Rules>,
+    meaning: u32,
+}
+
 /// Versions of the rules that this run has met.
 #[derive(Clone, Debug, Default)]
-pub struct RuleBook(BTreeMap<Text, Arc<Rules>>);
+pub struct RuleBook(BTreeMap<Text, Known>);
 
 impl RuleBook {
     /// Stores a version unless it is there already.
     ///
     /// # Errors
-    /// When the root has other rules under this version, or storage is unavailable.
+    /// When the root has other rules under this version, or the same with another meaning, or storage is
+    /// unavailable.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {
@@ -71,67 +83,90 @@ impl RuleBook {
         let object = names::rules(version);
         let stored = Stored { meaning: RULES_ENGINE_VERSION, rules: rules.clone() };
         let found = objects::create(store, &object, &stored.to_bytes()?).await?;
-        if parse(&object, &found)? != *rules {
+        let Stored { meaning, rules: found } = parse(&object, &found)?;
+        if meaning != RULES_ENGINE_VERSION {
+            return Err(WorkerError::Configuration(format!(
+                "rules.version '{version}' is in the root with meaning {meaning} ('{object}'), this program \
+                 computes {RULES_ENGINE_VERSION}; give rules.version another name, and hours that open from \
+                 now on have the new meaning"
+            )));
+        }
+        if found != *rules {
             return Err(WorkerError::Configuration(format!(
                 "rules.version '{version}' is in the root with other rules ('{object}'); \
                  give the changed rules a version of their own"
             )));
         }
-        self.0.insert(version.clone(), Arc::new(rules.clone()));
+        self.0.insert(version.clone(), Known { rules: Arc::new(rules.clone()), meaning });
         Ok(())
     }
 
-    /// Reads every version on a shard's list.
+    /// Reads every version on a shard's list, whatever its meaning.
     ///
     /// # Errors
     /// When one is missing or unreadable, or storage is unavailable.
     pub async fn load(&mut self, store: &dyn ObjectStore, list: &[RulesFrom]) -> Result<()> {
         for listed in list {
             if !self.0.contains_key(&listed.version) {
-                let rules = read(store, &listed.version).await?;
-                self.0.insert(listed.version.clone(), Arc::new(rules));
+                let Stored { meaning, rules } = read(store, &listed.version).await?;
+                self.0.insert(listed.version.clone(), Known { rules: Arc::new(rules), meaning });
             }
         }
         Ok(())
     }
 
-    /// The rules of a shard's hour.
+    /// The rules to fold a shard's hour by.
+    ///
+    /// # Errors
+    /// When the shard lists none, or one that was not loaded, or this program does not compute their meaning.
+    pub fn of(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
+        let known = self.listed(checkpoint, hour)?;
+        if known.meaning != RULES_ENGINE_VERSION {
+            let object = names::rules(&known.rules.version);
+            let (meaning, computed) = (known.meaning, RULES_ENGINE_VERSION);
+            return Err(WorkerError::UnknownMeaning { object, meaning, computed });
+        }
+        Ok(Arc::clone(&known.rules))
+    }
+
+    /// The rules to judge events of a shard's hour by: their meaning does not matter.
     ///
     /// # Errors
     /// When the shard lists none, or one that was not loaded.
-    pub fn of(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
+    pub fn for_judging(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
+        self.listed(checkpoint, hour).map(|known| Arc::clone(&known.rules))
+    }
+
+    /// Whether this program computes the rules of a shard's hour.
+    pub fn computes(&self, checkpoint: &Checkpoint, hour: Hour) -> bool {
+        self.listed(checkpoint, hour).is_ok_and(|known| known.meaning == RULES_ENGINE_VERSION)
+    }
+
+    fn listed(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<&Known> {
         let version = checkpoint.rules_of(hour);
-        let rules = version.and_then(|version| self.0.get(version));
-        rules.cloned().ok_or_else(|| WorkerError::Damaged {
+        let known = version.and_then(|version| self.0.get(version));
+        known.ok_or_else(|| WorkerError::Damaged {
             object: names::checkpoint(checkpoint.shard, checkpoint.seq),
             cause: format!("it lists no rules for hour {hour}"),
         })
     }
 }
 
-async fn read(store: &dyn ObjectStore, version: &str) -> Result<Rules> {
+async fn read(store: &dyn ObjectStore, version: &str) -> Result<Stored> {
     let object = names::rules(version);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
     let bytes = store.get(&object).await?.ok_or_else(|| damaged("it is listed but not there".into()))?;
     parse(&object, &bytes)
 }
 
-fn parse(object: &str, bytes: &[u8]) -> Result<Rules> {
+fn parse(object: &str, bytes: &[u8]) -> Result<Stored> {
     let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
     let text = checksum::check_text(bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
-    let stored: Stored = if text.starts_with(b"{") {
-        serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?
+    if text.starts_with(b"{") {
+        serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))
     } else {
-        serde_saphyr::from_slice(text).map_err(|error| damaged(error.to_string()))?
-    };
-    if stored.meaning != RULES_ENGINE_VERSION {
-        let meaning = stored.meaning;
-        return Err(WorkerError::Configuration(format!(
-            "'{object}' has meaning {meaning}, this program computes {RULES_ENGINE_VERSION}; \
-             use the release that wrote it, or fold its hours again under rules of another version"
-        )));
+        serde_saphyr::from_slice(text).map_err(|error| damaged(error.to_string()))
     }
-    Ok(stored.rules)
 }
 
 /// Puts `version` in force from `from` to `to`, both inclusive and both open when none; other hours keep

@@ -242,7 +242,7 @@ impl<S: Source> Worker<S> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&message.partition) else { return Ok(Taken::Done) };
         let listed = match live.next().rules.is_empty() {
             true => None,
-            false => Some(self.rules.of(live.next(), Hour(i64::MAX))?),
+            false => Some(self.rules.for_judging(live.next(), Hour(i64::MAX))?),
         };
         let intake = Intake {
             root: &self.root,

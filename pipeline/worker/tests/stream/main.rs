@@ -10,6 +10,7 @@ mod reads;
 mod rebalance;
 mod review_growth;
 mod sim;
+mod upgrades;
 mod waits;
 mod world;
 mod zombie;

@@ -19,7 +19,7 @@ use super::LiveShard;
 use crate::checkpoint::Draft;
 use crate::checkpoint::retention;
 use crate::checkpoint::snapshot::ShardState;
-use crate::error::Result;
+use crate::error::{Result, WorkerError};
 use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::converge::converged;
@@ -59,7 +59,15 @@ impl Folding<'_> {
         let dirty = shard.next().dirty.first_after(next.previous());
         let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
         let last = Hour(closed.0.min(next.0 + shard.recompute.window_hours - 1));
-        let slice = self.fold(shard, (next, last), states, |_| HourEvents::archived()).await?;
+        let slice = match self.fold(shard, (next, last), states, |_| HourEvents::archived()).await {
+            // Hours that close meanwhile need the state at hand, not these.
+            Err(error @ WorkerError::UnknownMeaning { .. }) if shard.states.is_some() => {
+                tracing::warn!(shard = shard.shard(), %error, "late events of these hours are not folded yet");
+                shard.recompute.waits_for_release = true;
+                return Ok(());
+            }
+            slice => slice?,
+        };
         let Slice { folded: FoldedWindow { mut hours, states }, last, window_hours } = slice;
         let stop = shard.states.as_ref().and_then(|_| converged(shard.next(), &hours, emit_from));
         let through = stop.unwrap_or(last);

@@ -12,7 +12,7 @@ use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::snapshot::ShardState;
-use crate::checkpoint::{Decided, OwnerKind, TopicOffsets};
+use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::Ports;
@@ -113,17 +113,31 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Configured rules of a version that is not listed yet hold from the first hour that has no event.
+    /// Configured rules of a version that is not listed yet hold from the first hour that has no event. Where
+    /// this program does not compute the last version listed, they hold from the first hour that is not
+    /// closed: nothing of it is published.
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided.rules;
-        if listed.is_empty() || listed.iter().any(|rules| rules.version == *version) {
+        let Some(last) = listed.last().map(|rules| rules.from) else { return Ok(()) };
+        if listed.iter().any(|rules| rules.version == *version) {
             return Ok(());
         }
         self.rules.store(&*self.ports.store, self.configured).await?;
-        let from = live.buffer.last_open().max(live.decided.closed_through).map(Hour::next);
-        let last = listed.last().map(|rules| rules.from);
-        if let (Some(from), Some(draft)) = (from.max(last.map(Hour::next)), live.draft()) {
+        let closed = live.decided.closed_through.map(Hour::next);
+        if !self.rules.computes(&live.decided, Hour(i64::MAX)) {
+            let mut rules = listed.clone();
+            let from = closed.unwrap_or(Hour(i64::MIN));
+            rules.retain(|listed| listed.from < from);
+            let from = if rules.is_empty() { listed.first().map_or(last, |first| first.from) } else { from };
+            rules.push(RulesFrom { from, version: version.clone() });
+            if let Some(draft) = live.draft() {
+                draft.set_rules(rules);
+            }
+            return Ok(());
+        }
+        let from = live.buffer.last_open().map(Hour::next).max(closed);
+        if let (Some(from), Some(draft)) = (from.max(Some(last.next())), live.draft()) {
             draft.list_rules(from, version.clone());
             draft.touch();
         }

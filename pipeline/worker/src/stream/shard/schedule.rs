@@ -22,11 +22,14 @@ pub(super) struct Recomputation {
     pub through: Option<Hour>,
     /// Hours of the next window.
     pub window_hours: i64,
+    /// Whether dirty hours wait for a release that computes their rules.
+    pub waits_for_release: bool,
 }
 
 impl Default for Recomputation {
     fn default() -> Self {
-        Self { cursor: None, began_at: None, through: None, window_hours: WINDOW_HOURS_FIRST }
+        let window_hours = WINDOW_HOURS_FIRST;
+        Self { cursor: None, began_at: None, through: None, window_hours, waits_for_release: false }
     }
 }
 
@@ -48,7 +51,7 @@ impl LiveShard {
     pub fn recompute_due(&self, now: WallTime, every: Duration) -> bool {
         let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(every));
         let begun = self.recompute.cursor.is_some() || self.states.is_none() || self.recompute_goes_on();
-        !self.next().dirty.is_empty() && (begun || rested)
+        !self.next().dirty.is_empty() && !self.recompute.waits_for_release && (begun || rested)
     }
 
     /// Whether the archive holds all late events that a checkpoint has taken. Those that the draft has yet to
