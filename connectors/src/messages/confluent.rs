@@ -124,7 +124,8 @@ impl ConfluentMessages {
             }
             let since = *asked;
             if now < since + self.times.settle {
-                return Err(RegistryError(format!("it does not know schema {id} yet, and is asked again")));
+                let message = format!("it does not know schema {id} yet, and is asked again");
+                return Err(RegistryError::transient(message));
             }
             cache.hurried_until = Some(now + self.times.hurry);
         }
@@ -157,7 +158,9 @@ impl MessageDecoder for ConfluentMessages {
             return Ok(());
         }
         let found = self.registry.schema(schema_id).await;
-        match found.map_err(|fault| RegistryError(fault.sentence().to_owned()))? {
+        match found
+            .map_err(|fault| RegistryError { kind: fault.kind(), message: fault.message().to_owned() })?
+        {
             Lookup::Avro(text) => self.keep(schema_id, text.len(), compiled(schema_id, &text)),
             Lookup::Unusable(why) => self.keep(schema_id, 0, refused(why)),
             Lookup::Missing => self.keep_missing(schema_id)?,

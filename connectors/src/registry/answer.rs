@@ -53,7 +53,7 @@ impl Answer {
         let (url, status) = (shown(&self.url), self.status);
         match status.as_u16() {
             200..=299 => Ok(self),
-            401 | 403 => Err(configuration(format!(
+            401 | 403 => Err(RegistryFault::Permission(format!(
                 "{url} answers {status}: check registry.username and registry.password"
             ))),
             408 | 429 | 500..=599 => {

@@ -10,6 +10,8 @@ mod client;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use prorata_worker::ports::ErrorKind;
+
 use crate::Secret;
 pub use client::{Lookup, Registry};
 
@@ -46,6 +48,9 @@ pub enum RegistryFault {
     /// It is down, slow or overloaded: ask again later.
     #[error("the schema registry is unavailable: {0}")]
     Unavailable(String),
+    /// It refuses the credentials.
+    #[error("the schema registry cannot be used: {0}")]
+    Permission(String),
     /// It answers, and asking again changes nothing. The message says what to change.
     #[error("the schema registry cannot be used: {0}")]
     Configuration(String),
@@ -53,9 +58,18 @@ pub enum RegistryFault {
 
 impl RegistryFault {
     /// What happened, without naming the registry.
-    pub fn sentence(&self) -> &str {
+    pub fn message(&self) -> &str {
         match self {
-            Self::Unavailable(sentence) | Self::Configuration(sentence) => sentence,
+            Self::Unavailable(message) | Self::Permission(message) | Self::Configuration(message) => message,
+        }
+    }
+
+    /// The kind of the error at the worker's port.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unavailable(_) => ErrorKind::Transient,
+            Self::Permission(_) => ErrorKind::Permission,
+            Self::Configuration(_) => ErrorKind::Invalid,
         }
     }
 }

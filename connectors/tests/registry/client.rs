@@ -11,7 +11,7 @@ use prorata_testkit::wait::PATIENCE;
 use prorata_tests::registry::fake::{Fake, Reply};
 use serde_json::{Value, json};
 
-use super::{client, misconfigured, settings, unavailable};
+use super::{client, misconfigured, refused, settings, unavailable};
 
 /// A registry that answers every question so.
 fn always(reply: Reply) -> Fake {
@@ -99,9 +99,9 @@ async fn refused_credentials_name_the_settings() {
         let fake = always(Reply::error(status, u32::from(status), "Unauthorized"));
         let registry = client(&fake.url());
         for sentence in [
-            misconfigured(registry.schema(1).await),
-            misconfigured(registry.register_event(EventKind::PodStarted).await),
-            misconfigured(registry.check().await),
+            refused(registry.schema(1).await),
+            refused(registry.register_event(EventKind::PodStarted).await),
+            refused(registry.check().await),
         ] {
             assert!(sentence.contains(&format!("answers {status}")), "{sentence}");
             assert!(sentence.contains("check registry.username and registry.password"), "{sentence}");

@@ -26,6 +26,13 @@ fn unavailable<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String 
     }
 }
 
+fn refused<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String {
+    match outcome {
+        Err(RegistryFault::Permission(sentence)) => sentence,
+        other => panic!("expected refused credentials, got {other:?}"),
+    }
+}
+
 fn misconfigured<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String {
     match outcome {
         Err(RegistryFault::Configuration(sentence)) => sentence,

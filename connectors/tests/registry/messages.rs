@@ -13,6 +13,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
 use prorata_testkit::wait::{eventually, eventually_async};
 use prorata_tests::registry::fake::{Fake, Reply};
+use prorata_worker::ports::ErrorKind;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
 use serde_json::json;
 
@@ -172,7 +173,14 @@ async fn a_registry_that_is_down_is_no_verdict_on_the_message() {
     let messages = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     for failing in [503, 401, 404] {
         status.store(failing, Ordering::SeqCst);
-        let error = messages.fetch(5).await.unwrap_err().to_string();
+        let error = messages.fetch(5).await.unwrap_err();
+        let kind = match failing {
+            503 => ErrorKind::Transient,
+            401 => ErrorKind::Permission,
+            _ => ErrorKind::Invalid,
+        };
+        assert_eq!(error.kind, kind, "{error}");
+        let error = error.to_string();
         assert!(error.contains(&format!("answers {failing}")), "{error}");
         assert_eq!(messages.decode(&message(5)), Err(DecodeFailure::NeedsSchema(5)));
     }

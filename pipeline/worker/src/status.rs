@@ -108,7 +108,8 @@ impl Dependency {
     pub const fn kinds(self) -> &'static [ErrorKind] {
         match self {
             Self::Storage => &ErrorKind::ALL,
-            Self::Memory | Self::Kafka | Self::Registry | Self::DeadLetterTopic => &[ErrorKind::Transient],
+            Self::Registry => &[ErrorKind::Transient, ErrorKind::Permission, ErrorKind::Invalid],
+            Self::Memory | Self::Kafka | Self::DeadLetterTopic => &[ErrorKind::Transient],
         }
     }
 }

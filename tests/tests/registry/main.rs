@@ -156,7 +156,7 @@ async fn wrong_credentials_are_told() {
             registry.register_event(EventKind::PodUsage).await.map(drop),
         ];
         for outcome in outcomes {
-            let Err(RegistryFault::Configuration(sentence)) = outcome else {
+            let Err(RegistryFault::Permission(sentence)) = outcome else {
                 panic!("{username:?}: {outcome:?}")
             };
             assert!(sentence.contains("check registry.username"), "{sentence}");

@@ -43,6 +43,6 @@ pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dy
 pub fn failure(fault: RegistryFault) -> Failure {
     match fault {
         RegistryFault::Unavailable(_) => Failure::storage(fault),
-        RegistryFault::Configuration(_) => Failure::usage(fault),
+        RegistryFault::Permission(_) | RegistryFault::Configuration(_) => Failure::usage(fault),
     }
 }

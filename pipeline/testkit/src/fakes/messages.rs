@@ -102,7 +102,7 @@ impl MessageDecoder for FakeMessages {
         let mut registry = self.registry.lock();
         registry.fetches += 1;
         if registry.down {
-            return Err(RegistryError("it does not answer".into()));
+            return Err(RegistryError::transient("it does not answer"));
         }
         self.fetched().insert(schema_id, registry.known.contains(&schema_id));
         Ok(())

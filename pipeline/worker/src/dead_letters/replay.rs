@@ -233,7 +233,7 @@ impl Replay<'_> {
                 Err(DecodeFailure::NeedsSchema(id)) => self.decoder.fetch(id).await?,
             }
         }
-        Err(RegistryError("schemas are forgotten as soon as they are fetched".to_owned()))
+        Err(RegistryError::transient("schemas are forgotten as soon as they are fetched"))
     }
 
     async fn fold(&self, waiting: Waiting, done: &mut Replayed) -> Result<(), ReplayError> {

@@ -14,6 +14,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 
 use super::archive::DeadLetter;
+use super::error::ErrorKind;
 use crate::names::Shard;
 
 /// A message's header: its name, and its value if any.
@@ -149,10 +150,22 @@ pub enum DecodeFailure {
     NeedsSchema(u32),
 }
 
-/// The schema registry is unavailable. What it does not know is no error for long.
+/// The schema registry did not do what was asked. What it does not know is no error for long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schema registry is unavailable: {0}")]
-pub struct RegistryError(pub String);
+#[error("the schema registry {}: {message}", if kind.is_retryable() { "is unavailable" } else { "cannot be used" })]
+pub struct RegistryError {
+    /// Transient: it may be asked again. Permission or invalid: a person must change something.
+    pub kind: ErrorKind,
+    /// What happened, without naming the registry.
+    pub message: String,
+}
+
+impl RegistryError {
+    /// An error that may end by itself.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Transient, message: message.into() }
+    }
+}
 
 /// Turns messages' values into events.
 #[async_trait]

@@ -14,7 +14,7 @@ use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Source, SourceError, SourceEvent};
-use crate::status::Dependency;
+use crate::status::{Dependency, Wait};
 
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
@@ -272,7 +272,8 @@ impl<S: Source> Worker<S> {
                 self.tasks.note(Task::Registry, false, now);
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
-                status.waits.insert(Dependency::Registry, error.to_string().into());
+                let wait = Wait { kind: error.kind, sentence: error.to_string() };
+                status.waits.insert(Dependency::Registry, wait);
                 false
             }
         }

@@ -50,7 +50,7 @@ impl MessageDecoder for Decoder {
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
         assert_eq!(schema_id, 7);
         if self.down {
-            return Err(RegistryError("connection refused".to_owned()));
+            return Err(RegistryError::transient("connection refused"));
         }
         *self.fetched.lock().unwrap() = true;
         Ok(())

@@ -139,7 +139,8 @@ async fn replay(
     };
     replay.run(letters, done).await.map_err(|error| match error {
         ReplayError::Worker(error) => error.into(),
-        ReplayError::Registry(error) => Failure::storage(error).into(),
+        ReplayError::Registry(error) if error.kind.is_retryable() => Failure::storage(error).into(),
+        ReplayError::Registry(error) => Failure::usage(error).into(),
         ReplayError::Topics(error) => topics::failure(&error).into(),
     })
 }

@@ -154,7 +154,7 @@ async fn fails(how: Answering, decoder: &dyn MessageDecoder, message: &[u8]) -> 
     for _ in 0..2 {
         match decoder.fetch(id).await {
             Ok(()) => return Err(format!("{how:?}: no error, and then {:?}", decoder.decode(message))),
-            Err(error) if error.0.trim().is_empty() => {
+            Err(error) if error.message.trim().is_empty() => {
                 return Err(format!("{how:?}: an error without words"));
             }
             Err(_) => equal("what is needed after an error", needed(decoder, message)?, id)?,

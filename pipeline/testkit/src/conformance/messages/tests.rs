@@ -237,7 +237,7 @@ impl MessageDecoder for Double {
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
         if self.defect == DecoderDefect::GivesUp && kept(&self.memory.failed).contains(&schema_id) {
-            return Err(RegistryError("for ever".into()));
+            return Err(RegistryError::transient("for ever"));
         }
         let fetched = self.honest.fetch(schema_id).await;
         if self.defect == DecoderDefect::AsksTwice {
@@ -248,7 +248,7 @@ impl MessageDecoder for Double {
         }
         match self.defect {
             DecoderDefect::TakesDownForUnknown | DecoderDefect::HidesDown => Ok(()),
-            DecoderDefect::ComplainsWithoutWords => fetched.map_err(|_| RegistryError(String::new())),
+            DecoderDefect::ComplainsWithoutWords => fetched.map_err(|_| RegistryError::transient("")),
             _ => fetched,
         }
     }
