@@ -1,15 +1,33 @@
 //! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a
 //! few bytes can stand for gigabytes.
 
-use std::io::Read;
-
-use super::error::UnpackError;
+use std::io::{self, Read};
 
 /// Most bytes of one block as stored.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// Most bytes of one block unpacked.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
+
+/// Why a block does not unpack.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant says what it means")]
+pub enum UnpackError {
+    #[error("it does not unpack: {0}")]
+    Deflate(miniz_oxide::inflate::DecompressError),
+    #[error("it does not unpack: {0}")]
+    Snappy(#[from] snap::Error),
+    #[error("it does not unpack: {0}")]
+    Zstandard(#[from] io::Error),
+    #[error("it is too short for its checksum")]
+    TooShort,
+    #[error("it claims to unpack to {0} bytes")]
+    Claim(usize),
+    #[error("it unpacks to more than {UNPACKED_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("its checksum is wrong")]
+    Checksum,
+}
 
 /// How the blocks of a file are compressed: `avro.codec` in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prorata_schemas::reject::Reject;
 
-use super::codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX};
+use super::codec::{BLOCK_BYTES_MAX, UnpackError};
 use crate::avro::SchemaError;
 
 /// A whole file cannot be read.
@@ -68,24 +68,4 @@ pub enum BlockFault {
     NoSyncMarker,
     #[error(transparent)]
     Unpack(#[from] UnpackError),
-}
-
-/// Why a block does not unpack.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the message of each variant says what it means")]
-pub enum UnpackError {
-    #[error("it does not unpack: {0}")]
-    Deflate(miniz_oxide::inflate::DecompressError),
-    #[error("it does not unpack: {0}")]
-    Snappy(#[from] snap::Error),
-    #[error("it does not unpack: {0}")]
-    Zstandard(#[from] io::Error),
-    #[error("it is too short for its checksum")]
-    TooShort,
-    #[error("it claims to unpack to {0} bytes")]
-    Claim(usize),
-    #[error("it unpacks to more than {UNPACKED_BYTES_MAX} bytes")]
-    TooLong,
-    #[error("its checksum is wrong")]
-    Checksum,
 }

@@ -12,9 +12,9 @@ mod read;
 mod source;
 mod write;
 
-pub use codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX};
+pub use codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX, UnpackError};
 pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters};
-pub use error::{BlockFault, FileError, FileFault, UnpackError};
+pub use error::{BlockFault, FileError, FileFault};
 pub use prorata_worker::ports::{Position, Rejected};
 pub use read::{OnRecord, read_events};
 pub use write::{archive_schema, write_events};

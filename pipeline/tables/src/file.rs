@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::columns::{self, Column};
 use crate::stats::{self, ColumnStats};
-use crate::{EncodeError, stats_columns};
+use crate::{EncodeError, digest, stats_columns};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -74,7 +74,7 @@ impl<R> FileWriter<R> {
         }
         let Some(writer) = writer else { return Ok(None) };
         let bytes = writer.into_inner().map_err(failed)?;
-        let digest = short_digest(Sha256::new_with_prefix(&bytes));
+        let digest = digest::short(Sha256::new_with_prefix(&bytes));
         Ok(Some(EncodedFile { bytes, rows: count, stats: stats::to_json(count, &self.stats), digest }))
     }
 
@@ -131,12 +131,4 @@ fn arrow_schema(schema: &Schema) -> Option<KeyValue> {
         .any(|field| *field.data_type() == DataType::Utf8 && !field.metadata().is_empty());
     let plain = Schema::new(schema.fields().iter().map(|field| plain(field)).collect::<Vec<_>>());
     json.then(|| KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&plain)))
-}
-
-/// The first 128 bits of a SHA-256 in hexadecimal: enough to tell files apart, and short enough for a file
-/// name.
-pub fn short_digest(digest: Sha256) -> String {
-    let mut text = format!("{:x}", digest.finalize());
-    text.truncate(32);
-    text
 }

@@ -7,12 +7,14 @@
 //!   five other tables.
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
-//! - `file` writes the Parquet bytes and `stats` the statistics for the Delta log.
+//! - `file` writes the Parquet bytes, `stats` the statistics for the Delta log, and `digest` says whether the
+//!   content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 
 mod columns;
 mod describe;
+mod digest;
 mod file;
 mod json;
 mod sku;
@@ -143,7 +145,7 @@ fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<Enc
     let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns()).write(lines())? else {
         return Ok(None);
     };
-    encoded.digest = usage::content_digest(lines());
+    encoded.digest = digest::of_hours(lines());
     Ok(Some(encoded))
 }
 

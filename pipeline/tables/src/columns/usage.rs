@@ -8,13 +8,10 @@ use prorata_schemas::rows::{
     CommitmentUtilizationRow, HourTables, PoolUsageRow, QuotaUsageRow, ReservationUsageRow,
 };
 use prorata_schemas::tables::HourClock;
-use sha2::{Digest, Sha256};
 
 use super::Kind::{Bool, Decimal, Int, Json, Text, Time};
 use super::{Cell, Column, optional, required};
-use crate::file::short_digest;
 use crate::json::{Object, array};
-use crate::stats::json_value;
 
 /// A row of one organization's hour.
 pub struct Line<'a, R> {
@@ -185,7 +182,7 @@ pub fn hour_columns<'a>() -> Vec<Column<HourLine<'a>>> {
 }
 
 /// The part of `hours` that depends on the events alone.
-fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
+pub fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
     with_hour(vec![
         required("node_cost", Decimal, |line: &HourLine<'_>| line.tables.totals.node_cost.into()),
         required("serverless_cost", Decimal, |line| line.tables.totals.serverless_cost.into()),
@@ -201,19 +198,6 @@ fn total_columns<'a>() -> Vec<Column<HourLine<'a>>> {
         required("events", Int, |line| line.tables.totals.events.into()),
         required("unpriced_pods", Int, |line| line.tables.totals.unpriced_pods.into()),
     ])
-}
-
-/// SHA-256 over the rows of `hours` without the clock columns. It hashes values, not a file, so that a new
-/// release of the Parquet writer does not make a new revision of an hour.
-pub fn content_digest<'a>(lines: impl Iterator<Item = HourLine<'a>>) -> String {
-    let columns = total_columns();
-    let mut digest = Sha256::new();
-    for line in lines {
-        for column in &columns {
-            digest.update(format!("{}={};", column.name, json_value(&(column.value)(&line))));
-        }
-    }
-    short_digest(digest)
 }
 
 /// Decimals by id as a JSON object of numbers.

@@ -152,7 +152,10 @@ pub enum DecodeFailure {
 
 /// The schema registry did not do what was asked. What it does not know is no error for long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schema registry {}: {message}", if kind.is_retryable() { "is unavailable" } else { "cannot be used" })]
+#[error(
+    "the schema registry {}: {message}",
+    if kind.is_retryable() { "is unavailable" } else { "cannot be used" }
+)]
 pub struct RegistryError {
     /// Transient: it may be asked again. Permission or invalid: a person must change something.
     pub kind: ErrorKind,
