@@ -125,7 +125,7 @@ FROM cost_allocation
 WHERE x_RowKind IN ('pod_node', 'node_idle')
 GROUP BY 1, 2, 3, 4;
 
--- Who borrowed from whom: amounts that each quota used above its minimum and lent to others, and what the
+-- Borrowing between quotas: amounts that each quota used above its minimum and lent to others, and what the
 -- pods over quota cost. The costs are the quota's, the same on each of its resources: do not sum them over
 -- resources.
 CREATE OR REPLACE VIEW quota_ledger_daily AS

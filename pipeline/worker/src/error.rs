@@ -74,9 +74,9 @@ pub enum WorkerError {
 
     /// Hours under rules whose meaning this program does not compute.
     #[error(
-        "'{object}' has meaning {meaning}, this program computes {computed}: hours under these rules cannot be \
-         folded; use the release that wrote them, or fold these hours again under rules of another version \
-         with 'prorata backfill --config'"
+        "'{object}' has meaning {meaning}, this program computes {computed}: hours under these rules cannot \
+         be folded; use the release that wrote them, or fold these hours again under rules of another \
+         version with 'prorata backfill --config'"
     )]
     UnknownMeaning { object: String, meaning: u32, computed: u32 },
 

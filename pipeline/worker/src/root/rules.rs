@@ -5,8 +5,8 @@
 //! YAML, so a release that knows only `root.format` 1 reads it too, and both releases create the same object.
 //! What those releases stored is YAML behind the same line; both forms are read.
 //!
-//! The engine's own meaning is part of a version. Rules of a meaning that this program does not compute can be
-//! listed all the same: only the hours under them wait, for the release that computes them or for rules of
+//! The engine's own meaning is part of a version. Rules of a meaning that this program does not compute can
+//! still be listed: only the hours under them wait, for the release that computes them or for rules of
 //! another version.
 
 use std::collections::BTreeMap;

@@ -62,7 +62,8 @@ impl Folding<'_> {
         let slice = match self.fold(shard, (next, last), states, |_| HourEvents::archived()).await {
             // Hours that close meanwhile need the state at hand, not these.
             Err(error @ WorkerError::UnknownMeaning { .. }) if shard.states.is_some() => {
-                tracing::warn!(shard = shard.shard(), %error, "late events of these hours are not folded yet");
+                let shard_number = shard.shard();
+                tracing::warn!(shard = shard_number, %error, "late events of these hours are not folded yet");
                 shard.recompute.waits_for_release = true;
                 return Ok(());
             }
