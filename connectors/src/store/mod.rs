@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{ErrorKind, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use url::Url;
 
@@ -162,8 +163,11 @@ impl ObjectStore for Store {
         let depth = self.prefix.parts().count();
         let relative =
             |path: &Path| path.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect::<Vec<_>>();
-        let listed =
-            all.iter().map(|meta| ObjectMeta { path: relative(&meta.location).join("/"), bytes: meta.size });
+        let listed = all.iter().map(|meta| ObjectMeta {
+            path: relative(&meta.location).join("/"),
+            bytes: meta.size,
+            modified: WallTime(meta.last_modified.timestamp_micros()),
+        });
         let mut listed: Vec<ObjectMeta> = listed.collect();
         listed.sort();
         Ok(listed)

@@ -106,6 +106,17 @@ pub fn snapshot(shard: Shard, hour: Hour, object_id: &ObjectId) -> String {
     format!("{}{hour}-{object_id}.snapshot", state_folder(shard))
 }
 
+/// Hour and object id of a snapshot's name.
+pub fn parse_snapshot(path: &str) -> Option<(Hour, ObjectId)> {
+    let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
+    parse_shard(folder)?;
+    let name = name.strip_suffix(".snapshot")?;
+    // The hour has dashes, too.
+    let (at, _) = name.rmatch_indices('-').nth(2)?;
+    let (hour, object_id) = (name.get(..at)?, name.get(at + 1..)?);
+    Some((parse_hour(hour)?, ObjectId::parse(object_id)?))
+}
+
 /// Which folder comes first in the path of an archive file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArchiveLayout {
@@ -284,6 +295,7 @@ mod tests {
             assert_eq!(ArchivePath::parse(&path.path()), Some(path));
         }
         assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
+        assert_eq!(parse_snapshot(&snapshot(7, hour, &object_id())), Some((hour, object_id())));
         let file = TableFile { hour, shard: 7, object_id: object_id(), digest: "ff00".into() };
         assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
         assert_eq!(TableFile::parse(&file.path()), Some(file));
@@ -311,6 +323,7 @@ mod tests {
             assert_eq!(ArchivePath::parse(path), None, "{path}");
         }
         assert_eq!(parse_checkpoint("state/shard=0007/2026-11-20T07-1-a-1.snapshot"), None);
+        assert_eq!(parse_snapshot("state/shard=0007/2026-11-20T07-a-1.snapshot"), None);
         assert_eq!(parse_hour("2026-11-20T24"), None);
         assert_eq!(parse_hour("2026-13-20T07"), None);
         assert!(!is_rules_version("../1") && !is_rules_version("") && is_rules_version("2026-q4"));

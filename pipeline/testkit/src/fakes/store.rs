@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_worker::ports::{ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_schemas::time::WallTime;
+use prorata_worker::ports::{Clock, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 
+use super::clock::SteppedClock;
 use super::faults::Effect;
 use super::faults::{Failed, Faults};
 
@@ -16,32 +18,49 @@ use super::faults::{Failed, Faults};
 pub struct FakeStore {
     objects: Objects,
     faults: Faults,
+    clock: Option<SteppedClock>,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    bytes: Bytes,
+    modified: WallTime,
 }
 
 impl FakeStore {
     /// The same objects, seen by a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
-        Self { objects: Arc::clone(&self.objects), faults }
+        Self { faults, ..self.clone() }
+    }
+
+    /// The same objects. New ones are stored at this clock's time, and at time 0 without one.
+    pub fn with_clock(&self, clock: SteppedClock) -> Self {
+        Self { clock: Some(clock), ..self.clone() }
     }
 
     /// All objects, for comparison.
     pub fn objects(&self) -> BTreeMap<String, Bytes> {
-        self.lock().clone()
+        self.lock().iter().map(|(path, stored)| (path.clone(), stored.bytes.clone())).collect()
     }
 
     /// Replaces an object, as no writer of ours ever does.
     pub fn overwrite(&self, path: &str, bytes: Bytes) {
-        self.lock().insert(path.to_owned(), bytes);
+        let modified = self.now();
+        self.lock().insert(path.to_owned(), Stored { bytes, modified });
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+    fn now(&self) -> WallTime {
+        self.clock.as_ref().map_or(WallTime(0), SteppedClock::now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Stored>> {
         lock(&self.objects)
     }
 }
 
-type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
+type Objects = Arc<Mutex<BTreeMap<String, Stored>>>;
 
-fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Stored>> {
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -52,16 +71,17 @@ fn failed(operation: &'static str, path: &str, failed: Failed) -> StoreError {
 #[async_trait]
 impl ObjectStore for FakeStore {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
-        let found = self.lock().get(path).cloned();
+        let found = self.lock().get(path).map(|stored| stored.bytes.clone());
         self.faults.read(found).map_err(|cause| failed("read", path, cause))
     }
 
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         let (objects, name) = (Arc::clone(&self.objects), path.to_owned());
+        let modified = self.now();
         let create = move || match lock(&objects).entry(name.clone()) {
             Entry::Occupied(_) => PutOutcome::Exists,
             Entry::Vacant(free) => {
-                free.insert(bytes.clone());
+                free.insert(Stored { bytes: bytes.clone(), modified });
                 PutOutcome::Created
             }
         };
@@ -73,7 +93,12 @@ impl ObjectStore for FakeStore {
         self.faults.look().map_err(|cause| failed("list", folder, cause))?;
         let objects = self.lock();
         let listed = objects.iter().filter(|(path, _)| path.starts_with(folder));
-        Ok(listed.map(|(path, bytes)| ObjectMeta { path: path.clone(), bytes: bytes.len() as u64 }).collect())
+        let meta = |(path, stored): (&String, &Stored)| ObjectMeta {
+            path: path.clone(),
+            bytes: stored.bytes.len() as u64,
+            modified: stored.modified,
+        };
+        Ok(listed.map(meta).collect())
     }
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {

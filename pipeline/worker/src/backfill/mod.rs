@@ -138,6 +138,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
     run::fold_all(&mut run, &ends).await?;
     let now = run.checkpointed_by();
     run.shards.checkpoint(&run.ports.shared, now).await?;
+    run.shards.sweep(&run.ports.shared).await;
     run.outcome.commits = run.shards.commits();
     Ok(run.outcome)
 }

@@ -154,7 +154,8 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Re
         return Ok(None);
     }
     let store = &*run.ports.shared.store;
-    let cursor = Recompute::begin(store, draft, &mut owned.archive, start).await?;
+    let (cursor, unusable) = Recompute::begin(store, draft, &mut owned.archive, start).await?;
+    owned.draft.drop_snapshots(&unusable);
     Ok(Some(Segment { cursor, end }))
 }
 

@@ -10,10 +10,11 @@ use super::BackfillOptions;
 use crate::checkpoint::claim::{self, Claimant, LEAD};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::publish;
+use crate::checkpoint::sweep;
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::Ports;
+use crate::ports::{ObjectStore, Ports, StoreError};
 use crate::root::rules::RuleBook;
 use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
 
@@ -39,6 +40,15 @@ impl OwnedShard {
     /// Whether an archive file was there before this run.
     pub fn is_earlier(&self, file: &ArchiveFile) -> bool {
         file.object_id.seq <= self.claim_seq
+    }
+
+    async fn sweep(&mut self, store: &dyn ObjectStore) -> Result<(), StoreError> {
+        let (shard, decided) = (self.decided.shard, &*self.decided);
+        let mut paths = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided);
+        let letters = store.list(&names::dead_letter_folder(shard)).await?;
+        paths.extend(sweep::unneeded_dead_letters(&letters, decided));
+        paths.extend(self.archive.take_orphans());
+        sweep::delete_all(store, paths).await.map_err(|(_, error)| error)
     }
 
     /// Takes the whole archive as it was listed.
@@ -191,11 +201,19 @@ impl OwnedShards {
         for decided in &decided {
             self.get_mut(decided.shard)?.draft.note_published(decided);
         }
-        for snapshot in replaced {
-            if let Err(error) = ports.store.delete(&snapshot).await {
-                tracing::debug!(%error, "a snapshot that is not needed stays");
-            }
+        if let Err((_, error)) = sweep::delete_all(&*ports.store, replaced).await {
+            tracing::debug!(%error, "snapshots that are not needed stay until the end of a run");
         }
         Ok(())
+    }
+
+    /// Deletes what earlier owners left and no checkpoint needs: snapshots, old checkpoints, and archive
+    /// files and dead letters of dead attempts. What fails is left for the next owner.
+    pub async fn sweep(&mut self, ports: &Ports) {
+        for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.decided.owners.len() > 1) {
+            if let Err(error) = owned.sweep(&*ports.store).await {
+                tracing::warn!(shard, %error, "objects that are not needed stay for the next owner");
+            }
+        }
     }
 }

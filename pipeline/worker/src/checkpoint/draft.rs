@@ -235,6 +235,25 @@ impl Draft {
         self.changed = true;
     }
 
+    /// Names the state at the end of an hour that keeps its files: the hour was led up through, and its state
+    /// is the recorded one.
+    pub fn set_snapshot(&mut self, hour: Hour, path: String, bytes: Bytes) {
+        let Some(entry) = self.next.hours.get_mut(&hour) else { return };
+        self.replaced.extend(Arc::make_mut(entry).snapshot.replace(path.clone()));
+        self.add_object(path, bytes);
+    }
+
+    /// Drops the snapshots of these hours, which cannot be used: they are written anew when their hours are
+    /// folded again.
+    pub fn drop_snapshots(&mut self, hours: &[Hour]) {
+        for hour in hours {
+            let entry = self.next.hours.get_mut(hour).filter(|entry| entry.snapshot.is_some());
+            let Some(entry) = entry else { continue };
+            self.replaced.extend(Arc::make_mut(entry).snapshot.take());
+            self.changed = true;
+        }
+    }
+
     /// Closes all hours up to and with this one.
     pub fn close_through(&mut self, hour: Hour) {
         if self.next.closed_through < Some(hour) {

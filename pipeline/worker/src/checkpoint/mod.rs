@@ -21,6 +21,7 @@ mod offsets;
 pub(crate) mod publish;
 pub mod retention;
 pub mod snapshot;
+pub(crate) mod sweep;
 
 pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
 pub use hours::HourSet;

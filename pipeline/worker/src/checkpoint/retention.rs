@@ -1,7 +1,8 @@
 //! What a checkpoint keeps: hours inside the horizon, and snapshots hourly for 48 hours, then one a day.
 //!
 //! The newest snapshot at or before the horizon is always kept, or the newest before the first dirty hour if
-//! that is earlier. All ages count from the last hour closed.
+//! that is earlier; and the newest before the first dirty hour, wherever it lies: so far a recomputation has
+//! come that leads up to that hour. All ages count from the last hour closed.
 
 use std::sync::Arc;
 
@@ -29,11 +30,16 @@ pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
     let with_snapshot = checkpoint.hours.iter().filter(|(_, entry)| entry.snapshot.is_some());
     // A dirty hour is recomputed from the newest snapshot before it.
     let oldest_needed = checkpoint.dirty.first().map_or(horizon, |dirty| horizon.min(dirty.previous()));
-    let anchor = with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour <= oldest_needed).max();
+    let anchor = with_snapshot.clone().map(|(hour, _)| *hour).filter(|hour| *hour <= oldest_needed).max();
+    let base = checkpoint
+        .dirty
+        .first()
+        .and_then(|dirty| with_snapshot.map(|(hour, _)| *hour).filter(|hour| *hour < dirty).max());
     let mut dropped = Vec::new();
     for (hour, entry) in &mut checkpoint.hours {
         let before_anchor = anchor.is_some_and(|anchor| *hour < anchor);
-        let goes = before_anchor || (Some(*hour) != anchor && !keeps_snapshot(*hour, closed_through));
+        let is_base = Some(*hour) == anchor || Some(*hour) == base;
+        let goes = before_anchor || (!is_base && !keeps_snapshot(*hour, closed_through));
         if goes && entry.snapshot.is_some() {
             dropped.extend(Arc::make_mut(entry).snapshot.take());
         }

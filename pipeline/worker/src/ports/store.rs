@@ -4,6 +4,7 @@ use std::io::Read;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prorata_schemas::time::WallTime;
 
 use super::error::StoreError;
 
@@ -23,6 +24,8 @@ pub struct ObjectMeta {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
+    /// When it was stored, by the store's clock. Only differences between objects of one store mean anything.
+    pub modified: WallTime,
 }
 
 /// Everything under the root: objects that are created whole, read whole and never changed.

@@ -36,6 +36,8 @@ pub struct ArchiveIndex {
     /// Dates that are listed, in days since the epoch.
     dates: BTreeSet<i64>,
     all: bool,
+    /// Files that were listed and that no checkpoint will ever admit.
+    orphans: Vec<String>,
 }
 
 /// The whole archive of several shards. Each lists its own folder; only those that may hold files by date
@@ -127,14 +129,23 @@ impl ArchiveIndex {
     fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
             match ArchivePath::parse(&object.path) {
-                Some(ArchivePath { layout, shard, hour, object_id })
-                    if shard == checkpoint.shard && checkpoint.admits(&object_id) =>
-                {
-                    self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
+                Some(ArchivePath { layout, shard, hour, object_id }) if shard == checkpoint.shard => {
+                    if checkpoint.admits(&object_id) {
+                        self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
+                    } else if object_id.seq <= checkpoint.seq {
+                        self.orphans.push(object.path.clone());
+                    }
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Files that dead attempts left, as far as they were listed since the last time. Those of the last
+    /// attempt of an owner are of open hours, which are listed when the shard is taken, or of late events,
+    /// which are read and listed once more.
+    pub fn take_orphans(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.orphans)
     }
 
     /// Adds a file that is stored.

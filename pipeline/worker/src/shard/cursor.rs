@@ -20,7 +20,8 @@ pub struct Recompute {
 }
 
 impl Recompute {
-    /// Starts recomputing `hour`: from the nearest base snapshot, or from the shard's first event.
+    /// Starts recomputing `hour`: from the nearest base snapshot, or from the shard's first event. Also
+    /// returns the hours whose snapshots cannot be used.
     ///
     /// # Errors
     /// When storage is unavailable.
@@ -29,9 +30,10 @@ impl Recompute {
         checkpoint: &Checkpoint,
         archive: &mut ArchiveIndex,
         hour: Hour,
-    ) -> Result<Self> {
-        if let Some((base, states)) = nearest_base(store, checkpoint, hour).await? {
-            return Ok(Self { next: base.next(), emit_from: hour, states });
+    ) -> Result<(Self, Vec<Hour>)> {
+        let Nearest { base, unusable } = nearest_base(store, checkpoint, hour).await?;
+        if let Some((base, states)) = base {
+            return Ok((Self { next: base.next(), emit_from: hour, states }, unusable));
         }
         let first = match checkpoint.archive_begin() {
             ArchiveBegin::At(first) => Some(first),
@@ -42,26 +44,31 @@ impl Recompute {
             }
         };
         let next = first.map_or(hour, |first| first.min(hour));
-        Ok(Self { next, emit_from: hour, states: ShardState::new() })
+        Ok((Self { next, emit_from: hour, states: ShardState::new() }, unusable))
     }
 }
 
-/// The newest base snapshot before `hour` that no dirty hour precedes and that can be read: the hour at whose
-/// end it stands, and its state.
+/// A search for a base snapshot.
+pub struct Nearest {
+    /// The newest that can be read: the hour at whose end it stands, and its state.
+    pub base: Option<(Hour, ShardState)>,
+    /// Hours whose snapshots cannot be used.
+    pub unusable: Vec<Hour>,
+}
+
+/// The newest base snapshot before `hour` that no dirty hour precedes and that can be read.
 ///
 /// # Errors
 /// When storage is unavailable.
-pub async fn nearest_base(
-    store: &dyn ObjectStore,
-    checkpoint: &Checkpoint,
-    hour: Hour,
-) -> Result<Option<(Hour, ShardState)>> {
+pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour: Hour) -> Result<Nearest> {
+    let mut unusable = Vec::new();
     for (hour, object) in checkpoint.snapshots_before(hour) {
         if let Some(states) = load_base(store, object).await? {
-            return Ok(Some((hour, states)));
+            return Ok(Nearest { base: Some((hour, states)), unusable });
         }
+        unusable.push(hour);
     }
-    Ok(None)
+    Ok(Nearest { base: None, unusable })
 }
 
 /// State of a snapshot; none when it cannot be used: then an older one is.

@@ -14,7 +14,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
-use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, snapshot};
+use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, retention, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{FileEntry, FormatError, TableCommitter, TableEncoder};
@@ -176,6 +176,32 @@ fn encode<T>(
     let entry = HourEntry { revision, state, snapshot, tables: files, late_events, published };
     let summary = summarize(&rows);
     Ok(EncodedHour { shard, hour, entry, restated, files: new_files, state_bytes, objects, summary })
+}
+
+/// Snapshots on the way of a long lead-up, so that the next owner goes on from there: hour, path and
+/// content. They are of hours that are to have one, and of the last; and only where the state is the recorded
+/// one.
+///
+/// # Errors
+/// When a state cannot be encoded.
+pub fn way_marks(
+    checkpoint: &Checkpoint,
+    closed: Hour,
+    (led_up, last): (Vec<(Hour, Vec<OrganizationHour>)>, Hour),
+    namer: Option<ObjectNamer>,
+) -> Result<Vec<(Hour, String, Bytes)>> {
+    let Some(namer) = namer else { return Ok(Vec::new()) };
+    let mut objects = Vec::new();
+    let mut hours = Vec::new();
+    for (hour, organizations) in led_up {
+        let wanted = hour == last || retention::keeps_snapshot(hour, closed);
+        let entry = checkpoint.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
+        if entry.is_some_and(|entry| entry.state == state_digest(&organizations)) {
+            encode_snapshot((checkpoint.shard, hour), &organizations, &namer, &mut objects)?;
+            hours.push(hour);
+        }
+    }
+    Ok(hours.into_iter().zip(objects).map(|(hour, (path, bytes))| (hour, path, bytes)).collect())
 }
 
 /// Adds the state at an hour's end to the objects, and returns its path.

@@ -8,8 +8,8 @@ use prorata_schemas::time::WallTime;
 use super::Worker;
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::Decided;
-use crate::checkpoint::log;
 use crate::checkpoint::publish;
+use crate::checkpoint::sweep;
 use crate::error::{Result, WorkerError};
 use crate::names;
 use crate::source::{Source, SourceError};
@@ -17,16 +17,13 @@ use crate::status::Dependency;
 use crate::stream::StreamPorts;
 use crate::stream::shard::LiveShard;
 
-/// How long checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and late
-/// owners.
-const KEPT_MICROS: i64 = 7 * 86_400_000_000;
-
-/// How often old checkpoints are looked for, in microseconds: once an hour. A shard makes at most 60 in that
-/// time.
+/// How often a shard's folder of state is looked through for what is not needed, in microseconds: once an
+/// hour. A shard makes 60 checkpoints in that time, and many more while late events flow.
 const COLLECT_MICROS: i64 = 3_600_000_000;
 
-/// Most checkpoints looked at in one go: four hours of them, so that a backlog shrinks.
-const COLLECTED_MAX: usize = 256;
+/// Most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
+/// concurrent requests. That is hundreds a second, many times what a shard writes.
+const COLLECTED_AT_ONCE: usize = 64;
 
 /// What a worker does for all of its shards, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,34 +156,33 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     Ok(())
 }
 
-/// Deletes what the shard no longer needs: snapshots that no checkpoint names, and once in a while old
-/// checkpoints. Only its latest owner may, after its own decision.
+/// Deletes what the shard no longer needs, some of it at a time; once in a while it looks for that in the
+/// listing of its state. Only the shard's latest owner may, after its own decision.
 async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;
     let now = ports.shared.clock.now();
-    while let Some(path) = shard.garbage_mut().snapshots.last().cloned() {
-        store.delete(&path).await?;
-        shard.garbage_mut().snapshots.pop();
-    }
-    if now.micros_since(shard.garbage_mut().looked_at) < COLLECT_MICROS {
-        return Ok(());
-    }
-    shard.garbage_mut().looked_at = now;
-    let listed = store.list(&names::state_folder(shard.shard())).await?;
-    let named = listed.iter().filter_map(|object| names::parse_checkpoint(&object.path));
-    let mut seqs: Vec<u64> = named.map(|(_, seq)| seq).filter(|seq| *seq < shard.decided().seq).collect();
-    seqs.sort_unstable();
-    for seq in seqs.into_iter().take(COLLECTED_MAX) {
-        match log::read(store, shard.shard(), seq).await {
-            Ok(old) if now.micros_since(old.written_at) < KEPT_MICROS => break,
-            Ok(_) => {}
-            Err(WorkerError::Damaged { object, cause }) => {
-                tracing::warn!(object, cause, "an old checkpoint cannot be read, it stays");
-                continue;
-            }
-            Err(error) => return Err(error),
+    let (number, decided) = (shard.shard(), shard.decided().clone());
+    let garbage = shard.garbage_mut();
+    if now.micros_since(garbage.looked_at) >= COLLECT_MICROS {
+        let listed = store.list(&names::state_folder(number)).await?;
+        garbage.paths.extend(sweep::unneeded_state(&listed, &decided));
+        if !garbage.looked_for_letters {
+            let listed = store.list(&names::dead_letter_folder(number)).await?;
+            garbage.paths.extend(sweep::unneeded_dead_letters(&listed, &decided));
         }
-        store.delete(&names::checkpoint(shard.shard(), seq)).await?;
+        (garbage.looked_at, garbage.looked_for_letters) = (now, true);
     }
-    Ok(())
+    let mut batch = Vec::new();
+    while batch.len() < COLLECTED_AT_ONCE
+        && let Some(path) = garbage.paths.pop_first()
+    {
+        batch.push(path);
+    }
+    match sweep::delete_all(store, batch).await {
+        Ok(()) => Ok(()),
+        Err((left, error)) => {
+            garbage.paths.extend(left);
+            Err(error.into())
+        }
+    }
 }

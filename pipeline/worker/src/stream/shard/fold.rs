@@ -72,10 +72,15 @@ impl Folding<'_> {
         let Slice { folded: FoldedWindow { mut hours, states }, last, window_hours } = slice;
         let stop = shard.states.as_ref().and_then(|_| converged(shard.next(), &hours, emit_from));
         let through = stop.unwrap_or(last);
+        let led_up: Vec<(Hour, Vec<OrganizationHour>)> = hours.extract_if(..emit_from, |_, _| true).collect();
+        let way_marks = emit::way_marks(shard.next(), closed, (led_up, last), shard.namer())?;
         hours.retain(|hour, _| (emit_from..=through).contains(hour));
         let encoded = self.encode(shard, hours, |hour| retention::keeps_snapshot(hour, closed)).await?;
         let goes_on = (stop.is_none() && last < closed).then(|| last.next().max(emit_from));
-        self.take(shard, encoded, |draft| draft.recomputed((next, through), goes_on));
+        self.take(shard, encoded, |draft| {
+            draft.recomputed((next, through), goes_on);
+            way_marks.into_iter().for_each(|(hour, path, bytes)| draft.set_snapshot(hour, path, bytes));
+        });
         shard.recompute.window_hours = window_hours;
         shard.recompute.through = Some(through);
         (shard.recompute.cursor, shard.states) = match (stop, goes_on) {
@@ -119,7 +124,10 @@ impl Folding<'_> {
             return Ok(Some(cursor.clone()));
         }
         let store = &*self.ports.store;
-        let cursor = Recompute::begin(store, &shard.next, &mut shard.archive, dirty).await?;
+        let (cursor, unusable) = Recompute::begin(store, &shard.next, &mut shard.archive, dirty).await?;
+        if let Some(draft) = shard.draft() {
+            draft.drop_snapshots(&unusable);
+        }
         if !shard.recompute_goes_on() {
             shard.recompute.began_at = Some(self.now);
         }

@@ -11,7 +11,7 @@ mod fold;
 mod recover;
 mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -84,13 +84,21 @@ struct Publication {
     at: Option<WallTime>,
 }
 
-/// What no checkpoint names any more.
+/// What no checkpoint names or admits any more.
 #[derive(Debug)]
 pub(super) struct Garbage {
-    /// Snapshots.
-    pub snapshots: Vec<String>,
-    /// When old checkpoints were last looked for.
+    /// Paths of objects that wait to be deleted.
+    pub paths: BTreeSet<String>,
+    /// When the folder of state was last looked through.
     pub looked_at: WallTime,
+    /// Whether dead letters of dead attempts were looked for: there are new ones only after a claim.
+    pub looked_for_letters: bool,
+}
+
+impl Garbage {
+    fn new(now: WallTime) -> Self {
+        Self { paths: BTreeSet::new(), looked_at: now, looked_for_letters: false }
+    }
 }
 
 /// A held shard.
@@ -165,6 +173,7 @@ impl LiveShard {
     }
 
     pub fn garbage_mut(&mut self) -> &mut Garbage {
+        self.garbage.paths.extend(self.archive.take_orphans());
         &mut self.garbage
     }
 
@@ -259,7 +268,7 @@ impl LiveShard {
         for file in sealed.archived() {
             self.archive.add(file.clone());
         }
-        self.garbage.snapshots.extend_from_slice(sealed.replaced());
+        self.garbage.paths.extend(sealed.replaced().iter().cloned());
         self.buffer.note_decided();
         if let Some(closed) = decided.closed_through {
             self.archive.forget_before(Hour(closed.0 - HORIZON_HOURS));

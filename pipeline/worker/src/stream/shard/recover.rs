@@ -18,7 +18,7 @@ use crate::names::Shard;
 use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
-use crate::shard::cursor;
+use crate::shard::cursor::{self, Nearest};
 use crate::stream::watermark::ShardTopics;
 
 /// Hours after now whose archive is listed when a shard is taken: those that producers with a clock ahead may
@@ -61,7 +61,7 @@ impl Recovery<'_> {
             state_bytes: 0,
             recompute: Default::default(),
             publication: Publication::default(),
-            garbage: Garbage { snapshots: Vec::new(), looked_at: now },
+            garbage: Garbage::new(now),
             backoff: Backoff::new(backoff::STREAM),
             oldest_base: oldest_base(&claimed),
             decided: claimed,
@@ -151,14 +151,18 @@ impl Recovery<'_> {
         let store = &*self.ports.store;
         let Some(closed) = live.decided.closed_through else { return Ok(Some(ShardState::new())) };
         let newest = live.decided.hours.get(&closed).and_then(|entry| entry.snapshot.clone());
-        if let Some(object) = newest
-            && let Some(states) = cursor::load_base(store, &object).await?
-        {
-            return Ok(Some(states));
+        if let Some(object) = newest {
+            if let Some(states) = cursor::load_base(store, &object).await? {
+                return Ok(Some(states));
+            }
+            if let Some(draft) = live.draft() {
+                draft.drop_snapshots(&[closed]);
+            }
         }
         if live.decided.dirty.is_empty() {
-            let base = cursor::nearest_base(store, &live.decided, closed.next()).await?;
+            let Nearest { base, unusable } = cursor::nearest_base(store, live.next(), closed.next()).await?;
             if let Some(draft) = live.draft() {
+                draft.drop_snapshots(&unusable);
                 draft.mark_dirty(base.map_or(closed, |(hour, _)| hour.next()));
             }
         }

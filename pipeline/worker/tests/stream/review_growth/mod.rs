@@ -1,4 +1,6 @@
 //! Everything that grows has an end: what the review of the protocol found growing, asserted.
 
 mod claims;
+mod leftovers;
+mod snapshots;
 mod watched;

@@ -1,12 +1,13 @@
 //! A store that notes what is asked of it, and a worker on it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeSource, FakeStore};
 use prorata_worker::Ports;
-use prorata_worker::ports::{ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_worker::ports::{ErrorKind, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
@@ -28,11 +29,18 @@ pub struct Asked {
 pub struct WatchedStore {
     inner: FakeStore,
     asked: Arc<Mutex<Asked>>,
+    refuses_deletes: Arc<AtomicBool>,
 }
 
 impl WatchedStore {
     pub fn of(world: &World) -> Self {
-        Self { inner: world.lake.store.clone(), asked: Arc::default() }
+        let inner = world.lake.store.clone();
+        Self { inner, asked: Arc::default(), refuses_deletes: Arc::default() }
+    }
+
+    /// From now on objects cannot be deleted, or can again.
+    pub fn refuse_deletes(&self, refuse: bool) {
+        self.refuses_deletes.store(refuse, Ordering::Relaxed);
     }
 
     /// What was asked since the last time.
@@ -61,6 +69,9 @@ impl ObjectStore for WatchedStore {
 
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.asked.lock().unwrap().deletes.push(path.to_owned());
+        if self.refuses_deletes.load(Ordering::Relaxed) {
+            return Err(StoreError::new(ErrorKind::Permission, "delete", path, "403 access denied"));
+        }
         self.inner.delete(path).await
     }
 }

@@ -79,14 +79,16 @@ impl World {
     /// Two topics; it is seven hours after the start of every trace, so that six may close.
     pub fn on(broker: FakeBroker, shards: Shard) -> Self {
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, shards));
-        let lake = Lake::default();
+        let clock = SteppedClock::new(WallTime(Hour(START + 7).start().0));
+        let mut lake = Lake::default();
+        lake.store = lake.store.with_clock(clock.clone());
         Self {
             audit: Audit::of(&lake),
             lake,
             broker,
             registry: FakeRegistry::with([SCHEMA]),
             letters: FakeDeadLetterTopic::default(),
-            clock: SteppedClock::new(WallTime(Hour(START + 7).start().0)),
+            clock,
             shards,
             sent: Arc::default(),
             processes: Arc::default(),

@@ -1,0 +1,132 @@
+//! Sweep: the owner of a shard deletes what no checkpoint of it needs, after a decision of its own.
+//!
+//! An object that waits for a checkpoint carries its sequence number. Once a later checkpoint is decided that
+//! does not name it, or does not admit it, no checkpoint ever will: it is left over from a dead attempt, or
+//! it was replaced. So it can go at once, and no clock is asked. Only checkpoints go by age, which is that of
+//! the listing: both times are the store's.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, stream};
+use prorata_schemas::time::WallTime;
+
+use super::model::Checkpoint;
+use crate::names;
+use crate::objects::CONCURRENCY;
+use crate::ports::{ObjectMeta, ObjectStore, StoreError};
+
+/// How long checkpoints are kept, in microseconds: 7 days, as the protocol promises to readers and late
+/// owners.
+const KEPT_MICROS: i64 = 7 * 86_400_000_000;
+
+/// What a shard's folder of state holds that its owner does not need: snapshots that the decided checkpoint
+/// does not name, and old checkpoints.
+pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
+    let named: BTreeSet<&String> =
+        decided.hours.values().filter_map(|entry| entry.snapshot.as_ref()).collect();
+    let own = names::checkpoint(decided.shard, decided.seq);
+    let Some(WallTime(now)) = listed.iter().find(|object| object.path == own).map(|object| object.modified)
+    else {
+        return Vec::new();
+    };
+    let unneeded = listed.iter().filter(|object| {
+        if let Some((shard, seq)) = names::parse_checkpoint(&object.path) {
+            let old = now.saturating_sub(object.modified.0) > KEPT_MICROS;
+            return shard == decided.shard && seq < decided.seq && old;
+        }
+        names::parse_snapshot(&object.path)
+            .is_some_and(|(_, object_id)| object_id.seq <= decided.seq && !named.contains(&object.path))
+    });
+    unneeded.map(|object| object.path.clone()).collect()
+}
+
+/// Files of dead letters of a shard that no checkpoint admits.
+pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
+    let unneeded = listed.iter().filter(|object| {
+        names::parse_dead_letter_shard(&object.path) == Some(decided.shard)
+            && names::parse_dead_letters(&object.path)
+                .is_some_and(|(object_id, _)| object_id.seq <= decided.seq && !decided.admits(&object_id))
+    });
+    unneeded.map(|object| object.path.clone()).collect()
+}
+
+/// Deletes objects; those that could not be deleted come back, with the last error.
+pub async fn delete_all(
+    store: &dyn ObjectStore,
+    paths: Vec<String>,
+) -> Result<(), (Vec<String>, StoreError)> {
+    let deletes = paths.into_iter().map(|path| async move {
+        let deleted = store.delete(&path).await;
+        deleted.map_err(|error| (path, error))
+    });
+    let mut deletes = stream::iter(deletes.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
+    let (mut left, mut failure) = (Vec::new(), None);
+    while let Some(deleted) = deletes.next().await {
+        if let Err((path, error)) = deleted {
+            left.push(path);
+            failure = Some(error);
+        }
+    }
+    failure.map_or(Ok(()), |error| Err((left, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::time::Hour;
+
+    use super::*;
+    use crate::checkpoint::{HourEntry, Owner, OwnerKind};
+    use crate::names::ObjectId;
+
+    const DAY: i64 = 86_400_000_000;
+
+    fn checkpoint() -> Checkpoint {
+        let owner =
+            |owner: &str, seq| Owner { owner: owner.into(), seq, kind: OwnerKind::Worker, released: false };
+        let mut checkpoint = Checkpoint::unowned(7);
+        checkpoint.seq = 9;
+        checkpoint.owners = vec![owner("aa", 1), owner("bb", 5)];
+        checkpoint
+    }
+
+    fn listed(path: String, age_days: i64) -> ObjectMeta {
+        ObjectMeta { path, bytes: 1, modified: WallTime((100 - age_days) * DAY) }
+    }
+
+    fn id(seq: u64, owner: &str) -> ObjectId {
+        ObjectId { seq, owner: owner.into(), n: 0 }
+    }
+
+    #[test]
+    fn a_snapshot_that_is_not_named_goes_and_one_that_waits_for_a_decision_stays() {
+        let mut checkpoint = checkpoint();
+        let snapshot = |seq, owner| names::snapshot(7, Hour(3), &id(seq, owner));
+        let entry = HourEntry { snapshot: Some(snapshot(4, "aa")), ..HourEntry::default() };
+        checkpoint.hours.insert(Hour(3), entry.into());
+        let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
+        let mut objects: Vec<ObjectMeta> =
+            all.into_iter().map(|(seq, owner)| listed(snapshot(seq, owner), 0)).collect();
+        assert_eq!(unneeded_state(&objects, &checkpoint), [""; 0], "its own checkpoint is not listed yet");
+        objects.push(listed(names::checkpoint(7, 9), 0));
+        assert_eq!(unneeded_state(&objects, &checkpoint), [snapshot(5, "aa"), snapshot(8, "bb")]);
+    }
+
+    #[test]
+    fn checkpoints_go_by_their_age_beside_the_last_of_their_owner() {
+        let ages = [(6, 20), (7, 8), (8, 6), (9, 0), (10, 0)];
+        // The store's clock is years away from anybody's.
+        let objects: Vec<ObjectMeta> =
+            ages.into_iter().map(|(seq, age)| listed(names::checkpoint(7, seq), age)).collect();
+        let expected = [names::checkpoint(7, 6), names::checkpoint(7, 7)];
+        assert_eq!(unneeded_state(&objects, &checkpoint()), expected);
+    }
+
+    #[test]
+    fn dead_letters_of_a_dead_attempt_go() {
+        let letters = |seq, owner| names::dead_letters(7, &id(seq, owner), "ff");
+        let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
+        let objects: Vec<ObjectMeta> =
+            all.into_iter().map(|(seq, owner)| listed(letters(seq, owner), 0)).collect();
+        assert_eq!(unneeded_dead_letters(&objects, &checkpoint()), [letters(5, "aa")]);
+    }
+}

@@ -1,0 +1,158 @@
+//! What nobody needs is swept, no matter who left it, and as fast as it comes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prorata_samples::trace::{node, pod, trace};
+use prorata_testkit::fakes::{FakeBroker, Fault, Faults};
+use prorata_worker::backfill::BackfillOptions;
+use prorata_worker::names::{self, ArchivePath};
+
+use super::watched::{WatchedStore, worker};
+use crate::sim::foreign;
+use crate::world::World;
+
+/// One shard, so many days closed.
+pub async fn days(days: i64) -> World {
+    let world = World::on(FakeBroker::default(), 1);
+    world.set_minutes(7 * 60);
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    world.set_minutes(days * 24 * 60);
+    world.produce(&[pod("acme", days * 24 * 60 - 10, "now", 1)]);
+    for _ in 0..4 {
+        member.settle(&world).await.unwrap();
+    }
+    member.drain().await;
+    world
+}
+
+/// Snapshots that lie there and that no latest checkpoint names.
+fn unnamed_snapshots(world: &World) -> Vec<String> {
+    world.audit.look();
+    let latest = world.audit.latest();
+    let entries = latest.values().flat_map(|checkpoint| checkpoint.hours.values());
+    let named: BTreeSet<String> = entries.filter_map(|entry| entry.snapshot.clone()).collect();
+    let snapshots = world.lake.objects().into_iter().filter(|path| names::parse_snapshot(path).is_some());
+    snapshots.filter(|path| !named.contains(path)).collect()
+}
+
+/// Archive files that no latest checkpoint admits.
+fn orphaned_events(world: &World) -> Vec<String> {
+    world.audit.look();
+    let latest = world.audit.latest();
+    let is_orphan = |path: &String| {
+        ArchivePath::parse(path).is_some_and(|path| !latest[&path.shard].admits(&path.object_id))
+    };
+    world.lake.objects().into_iter().filter(is_orphan).collect()
+}
+
+fn checkpoints(world: &World) -> BTreeSet<String> {
+    world.lake.objects().into_iter().filter(|path| names::parse_checkpoint(path).is_some()).collect()
+}
+
+#[tokio::test]
+async fn a_backfill_leaves_no_snapshot_that_nobody_names() {
+    let world = days(1).await;
+    let late = [pod("acme", 70, "late", 1)];
+    let mut options = BackfillOptions::new("backfill".into());
+    options.shards = Some(1);
+    options.readers = 1;
+    foreign::run(&world, &late, Faults::default(), options).await.unwrap();
+    assert_eq!(unnamed_snapshots(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_delete_that_fails_is_tried_again() {
+    let world = days(1).await;
+    world.produce(&[pod("acme", 70, "late", 1)]);
+    let store = WatchedStore::of(&world);
+    store.refuse_deletes(true);
+    let (mut worker, _) = worker(&world, &store, "b", |_| {}).await;
+    for _ in 0..60 {
+        worker.step(Duration::ZERO).await.unwrap();
+        world.pass(Duration::from_secs(5));
+    }
+    let left = unnamed_snapshots(&world);
+    assert!(left.len() > 2, "replaced snapshots cannot be deleted: {left:?}");
+    store.refuse_deletes(false);
+    for _ in 0..30 {
+        worker.step(Duration::ZERO).await.unwrap();
+        world.pass(Duration::from_secs(5));
+    }
+    assert_eq!(unnamed_snapshots(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_dead_attempt_left_is_swept_by_the_next_owner() {
+    // The worker dies at each effect in turn, so also between its objects and its decision.
+    let mut found = 0;
+    for effect in 0.. {
+        let world = days(1).await;
+        world.set_minutes(25 * 60 + 10);
+        world.produce(&[
+            pod("acme", 25 * 60 + 8, "more", 1),
+            node("acme", 70, 4),
+            node("acme", 25 * 60 + 9, 4),
+        ]);
+        let mut dying = world.start("dying", Faults::with(Fault::CrashAfter(effect)), |_| {});
+        for _ in 0..40 {
+            if dying.is_gone() {
+                break;
+            }
+            dying.step().await;
+            world.pass(Duration::from_secs(5));
+        }
+        if !dying.is_gone() {
+            break;
+        }
+        world.broker.expire("dying");
+        found += orphaned_events(&world).len() + unnamed_snapshots(&world).len();
+        let mut next = world.member("next");
+        for _ in 0..4 {
+            next.settle(&world).await.unwrap();
+            world.pass(Duration::from_secs(1_801));
+        }
+        assert_eq!(orphaned_events(&world), [""; 0], "after effect {effect}");
+        assert_eq!(unnamed_snapshots(&world), [""; 0], "after effect {effect}");
+    }
+    assert!(found > 2, "there were orphans to sweep: {found}");
+}
+
+#[tokio::test]
+async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
+    // One organization's events come 30 hours late, one every two minutes.
+    let world = World::on(FakeBroker::default(), 1);
+    let start = 4 * 24 * 60;
+    world.set_minutes(start);
+    let mut member = world.start("a", Faults::default(), |options| {
+        // As many pods as fit one hour.
+        options.rows_in_flight = 1;
+    });
+    world.produce(&[node("acme", 0, 10), pod("acme", 10, "a", 1), pod("acme", start - 10, "b", 1)]);
+    member.settle(&world).await.unwrap();
+    for minute in 0..60 {
+        world.set_minutes(start + minute + 60);
+        world.produce(&[pod("acme", start + minute + 59, &format!("live {minute}"), 1)]);
+        if minute % 2 == 0 {
+            world.produce(&[pod("acme", start + minute - 30 * 60, &format!("late {minute}"), 1)]);
+        }
+        for _ in 0..60 {
+            member.step().await;
+            world.pass(Duration::from_secs(1));
+        }
+    }
+    let made = checkpoints(&world);
+    assert!(made.len() > 256, "it is a load of checkpoints: {}", made.len());
+    // A week later, one hour must do.
+    world.set_minutes(start + 8 * 24 * 60);
+    world.produce(&[pod("acme", start + 8 * 24 * 60 - 5, "a week later", 1)]);
+    for step in 0..170 {
+        member.step().await;
+        world.pass(Duration::from_secs(if step < 130 { 30 } else { 1 }));
+    }
+    let left = checkpoints(&world).intersection(&made).count();
+    assert_eq!(left, 0, "of {} checkpoints made in an hour the next has not cleared these away", made.len());
+    assert_eq!(unnamed_snapshots(&world), [""; 0]);
+}
