@@ -27,7 +27,7 @@ struct Place {
     missing: (String, &'static str),
     /// The environment variable of a credential and another one's, where there are credentials.
     stranger: Option<(&'static str, &'static str)>,
-    /// Keeps a local folder till the test ends.
+    /// Keeps a local folder until the test ends.
     _folder: Option<tempfile::TempDir>,
 }
 

@@ -10,7 +10,9 @@ use prorata_samples::arbitrary;
 use prorata_schemas::avsc;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
-use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
+use prorata_testkit::conformance::messages::{
+    Answering, MessagePlace, PlaceMessage, Written, message_decoder,
+};
 use prorata_tests::registry::fake::{Fake, Reply, Request, registry};
 use prorata_tests::registry::producer;
 use prorata_worker::source::MessageDecoder;
@@ -76,12 +78,7 @@ impl MessagePlace for WithRegistry {
         Ok(Box::new(ConfluentMessages::new(registry, times)))
     }
 
-    async fn message(
-        &self,
-        kind: EventKind,
-        body: &[u8],
-        written: Written,
-    ) -> Result<Option<Vec<u8>>, String> {
+    async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage {
         producer::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
     }
 
@@ -129,12 +126,7 @@ impl MessagePlace for SingleObject {
         false
     }
 
-    async fn message(
-        &self,
-        kind: EventKind,
-        body: &[u8],
-        written: Written,
-    ) -> Result<Option<Vec<u8>>, String> {
+    async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage {
         Ok(match written {
             Written::Newest => Some(MessageEncoder::single_object().encode(kind, body)),
             Written::Unknown => Some([&[0xc3, 1][..], &[9; 8], body].concat()),

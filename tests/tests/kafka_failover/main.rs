@@ -57,7 +57,7 @@ fn restart(broker: &Value) {
     RESTARTED.lock().unwrap().insert(broker["id"].to_string(), started.unwrap().id());
 }
 
-/// Polls, and holds what comes against what was sent: every message once, in order, and no end before the
+/// Polls, and compares what comes with what was sent: every message once, in order, and no end before the
 /// last one.
 struct Reader {
     source: KafkaSource,

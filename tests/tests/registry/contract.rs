@@ -8,7 +8,9 @@ use prorata_connectors::registry::{Registry, Settings};
 use prorata_samples::arbitrary;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::conformance::Harness;
-use prorata_testkit::conformance::messages::{Answering, MessagePlace, Written, message_decoder};
+use prorata_testkit::conformance::messages::{
+    Answering, MessagePlace, PlaceMessage, Written, message_decoder,
+};
 use prorata_tests::proxy::{Proxy, Weather};
 use prorata_tests::registry::producer;
 use prorata_worker::source::MessageDecoder;
@@ -48,12 +50,7 @@ impl MessagePlace for Proxied {
         Ok(Box::new(ConfluentMessages::new(registry, Times::PATIENT)))
     }
 
-    async fn message(
-        &self,
-        kind: EventKind,
-        body: &[u8],
-        written: Written,
-    ) -> Result<Option<Vec<u8>>, String> {
+    async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage {
         producer::message(&self.producer, UNKNOWN, kind, body, written).await.map(Some)
     }
 

@@ -34,7 +34,7 @@ fn world(name: &str) -> (World, Admin) {
 fn take_all(world: &World, admin: &Admin) {
     let mut worker = world.worker();
     let (_, ends) = admin.ranges(&world.topics);
-    // Offsets of a topic that was made anew may be behind those that were read of the old one.
+    // Offsets of a recreated topic may be behind those that were read of the old one.
     eventually("the worker's offsets are Kafka's", || {
         worker.program.assert_running();
         match next_offsets(world).into_iter().find(|(partition, next)| *next > ends[partition]) {
@@ -158,7 +158,7 @@ fn send_to(world: &mut World, topic: &str, load: Load) {
     world.topics = topics;
 }
 
-/// Makes a topic anew with other records than were read of it. Answers the ends that were, and that are.
+/// Recreates a topic with other records than were read of it. Returns the ends before and after.
 fn made_anew(world: &mut World, admin: &Admin, topic: &str, load: Load) -> (Offsets, Offsets) {
     let topics = [topic.to_owned()];
     let (_, before) = admin.ranges(&topics);
@@ -220,7 +220,7 @@ fn a_topic_made_anew_under_a_running_worker_is_a_loud_stop() {
 #[test]
 fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     let (mut world, admin) = world("under-frozen");
-    // It stays a member, so nothing is loaded anew.
+    // It stays a member, so nothing is loaded again.
     world.set("kafka.session_timeout", json!("60s"));
     let (first, second) = (load(90), Load { pods: 16, hours: 6, ..load(91) });
     let mut worker = world.worker();

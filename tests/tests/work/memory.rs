@@ -72,8 +72,7 @@ fn send(world: &World, events: u64, folder: &Path) {
     assert_eq!(producer.flush().unwrap(), events);
 }
 
-/// Looks at a process's memory till it is told to stop; the most there was, without what is mapped from
-/// files.
+/// Samples a process's memory until it is told to stop. Returns the peak, without mapped files.
 fn watch(process: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     let bytes = move || -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::world::{Load, World, variable};
 
-/// A world whose worker is to be refused.
+/// A world whose worker must be refused.
 fn world(name: &str) -> World {
     let mut world = World::new(name);
     world.set("log.level", json!("error"));

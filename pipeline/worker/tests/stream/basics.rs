@@ -11,6 +11,7 @@ use prorata_worker::names::TableFile;
 
 use crate::harness::*;
 use crate::sim::foreign;
+use crate::world::script::read;
 use crate::world::{What, World};
 
 /// Asserts that the lake is what a plain fold of these events through the trace's end gives.
@@ -103,16 +104,6 @@ async fn a_dead_letter_that_is_too_large_for_its_topic_stays_in_the_file_and_hol
     let waiting =
         world.audit.latest().values().map(|checkpoint| checkpoint.dead_letters.len()).sum::<usize>();
     assert_eq!(waiting, 0);
-}
-
-/// A root that a worker has read the trace into, and has left by a clean stop.
-async fn read() -> World {
-    let world = World::default();
-    world.produce(&trace());
-    let mut member = world.member("a");
-    member.settle(&world).await.unwrap();
-    member.drain().await;
-    world
 }
 
 fn options(owner: &str, world: &World) -> BackfillOptions {

@@ -13,17 +13,8 @@ use prorata_worker::ports::ObjectStore;
 
 use crate::harness::*;
 use crate::world::member::{Member, Stepped};
+use crate::world::script::read;
 use crate::world::{TOPICS, World};
-
-/// A worker has read the trace, and has stopped cleanly.
-async fn read() -> World {
-    let world = World::default();
-    world.produce(&trace());
-    let mut member = world.member("a");
-    member.settle(&world).await.unwrap();
-    member.drain().await;
-    world
-}
 
 /// Where the next message of `acme`'s nodes goes, and more of them.
 fn acme(world: &World) -> (u16, i64) {

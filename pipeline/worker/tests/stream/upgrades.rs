@@ -15,16 +15,7 @@ use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::World;
 use crate::world::member::Member;
-
-/// A root into which a worker has read the trace, and which it has left by a clean stop.
-async fn read() -> World {
-    let world = World::default();
-    world.produce(&trace());
-    let mut member = world.member("a");
-    member.settle(&world).await.unwrap();
-    member.drain().await;
-    world
-}
+use crate::world::script::read;
 
 /// Gives the rules that the root has another meaning.
 async fn set_meaning(world: &World, from: u32, to: u32) {

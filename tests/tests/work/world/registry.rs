@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 /// Bytes of a request's head that are read, at most.
 const HEAD_MAX: usize = 16 * 1024;
 
-/// Where it listens, till the runtime ends.
+/// Where it listens, until the runtime ends.
 pub fn without(schema: u32, url: &str, runtime: &Runtime) -> String {
     let (server, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let (server, missing) = (server.to_owned(), format!("GET /{path}/schemas/ids/{schema} "));

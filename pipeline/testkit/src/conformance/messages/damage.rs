@@ -6,8 +6,7 @@ use prorata_worker::source::{DecodeFailure, MessageDecoder};
 
 use super::{Checked, MessageStage, Written, decoded, rejected};
 
-/// A message cut at any byte is malformed, whether its schema is known or not. Nobody is asked for another
-/// schema.
+/// A message cut at any byte is malformed, whether its schema is known or not. The registry is not asked.
 pub(super) async fn cut(stage: &MessageStage) -> Checked {
     let (decoder, ignorant) = (stage.place.decoder()?, stage.place.decoder()?);
     for record in &stage.all_events() {

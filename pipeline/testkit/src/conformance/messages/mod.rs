@@ -30,7 +30,7 @@ pub enum Written {
     Evolved,
     /// With a schema that is none of ours.
     Foreign,
-    /// With a schema that cannot be had: nobody has registered it, or it is not among those known.
+    /// With an unavailable schema: not registered, or not among the known ones.
     Unknown,
 }
 
@@ -45,6 +45,9 @@ pub enum Answering {
     Silent,
 }
 
+/// The bytes of a message. None: the format has no message that is so written.
+pub type PlaceMessage = Result<Option<Vec<u8>>, String>;
+
 /// A registry and what producers send with it.
 #[async_trait(?Send)]
 pub trait MessagePlace {
@@ -56,13 +59,8 @@ pub trait MessagePlace {
         true
     }
 
-    /// The message of this body of our newest schema. None: the format has no message that is so written.
-    async fn message(
-        &self,
-        kind: EventKind,
-        body: &[u8],
-        written: Written,
-    ) -> Result<Option<Vec<u8>>, String>;
+    /// The message of this body of our newest schema.
+    async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage;
 
     /// Registers the schema of [`Written::Unknown`]. False: it cannot.
     async fn register_unknown(&self) -> Result<bool, String> {

@@ -9,7 +9,7 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
-use super::{Answering, Harness, MessagePlace, Written, message_decoder};
+use super::{Answering, Harness, MessagePlace, PlaceMessage, Written, message_decoder};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
 use crate::fakes::{FakeMessages, FakeRegistry};
 
@@ -46,12 +46,7 @@ impl MessagePlace for FakeMessagePlace {
         })
     }
 
-    async fn message(
-        &self,
-        kind: EventKind,
-        body: &[u8],
-        written: Written,
-    ) -> Result<Option<Vec<u8>>, String> {
+    async fn message(&self, kind: EventKind, body: &[u8], written: Written) -> PlaceMessage {
         let id = match written {
             Written::Newest | Written::Foreign => kind as u32,
             Written::Evolved => EVOLVED + kind as u32,

@@ -13,7 +13,7 @@ use crate::wait::Deadline;
 /// How long one poll waits.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// How often something that must come may still be polled for.
+/// How many polls something that must come may take.
 pub(super) enum Bound {
     Polls(u32),
     Time(Deadline),
@@ -201,7 +201,7 @@ impl Listener {
         }
     }
 
-    /// Polls once, and holds what comes against the promises.
+    /// Polls once, and checks what comes against the promises.
     pub(super) async fn poll(&mut self) -> Checked {
         let signals = match self.source.poll(WAIT).await {
             Ok(signals) => signals,

@@ -165,7 +165,7 @@ pub(super) async fn starts(stage: &mut SourceStage) -> Checked {
             }
         }
     }
-    // What comes after a release is heard by nobody, and is there at the next start.
+    // What arrives after a release reaches no member, and is there at the next start.
     listener.release(&[0]).await;
     stage.produce(&topic, 0, 10..12).await?;
     stage.listen(&mut [&mut listener]).await?;

@@ -36,8 +36,7 @@ struct Counter {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// An effect that waits: told what becomes of it, it comes about, whether or not anybody still waits for its
-/// answer.
+/// A paused effect. The call decides how it goes on; it takes place even if its caller no longer waits.
 type Paused = Box<dyn FnOnce(Resume) + Send>;
 
 /// Why an effect or a read has failed.

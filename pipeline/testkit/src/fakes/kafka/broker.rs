@@ -118,7 +118,7 @@ impl FakeBroker {
         cluster.resize();
     }
 
-    /// Deletes a topic and creates it anew: empty, offsets from 0. Readers are not told; offsets alone do not
+    /// Deletes a topic and creates it again: empty, offsets from 0. Readers are not told; offsets alone do not
     /// show it.
     pub fn recreate(&self, topic: &str) {
         if let Some(logs) = self.lock().topics.get_mut(topic) {
@@ -180,8 +180,8 @@ impl FakeBroker {
     }
 
     /// Removes all messages from an offset on, as an unclean election does: other messages will take their
-    /// offsets. Who has read beyond, and goes on reading, is told that its offset is lost; who starts anew is
-    /// not.
+    /// offsets. A source that has read beyond and goes on reading is told that its offset is lost; one that
+    /// starts again is not.
     ///
     /// # Errors
     /// When there is no such topic partition.
@@ -255,20 +255,20 @@ impl FakeBroker {
         self.lock().group.eager = eager;
     }
 
-    /// Assigns anew although nothing has changed; felt where changes take everything first.
+    /// Assigns again although nothing has changed; members notice it in eager mode only.
     pub fn rebalance(&self) {
         self.lock().group.rebalance();
     }
 
-    /// The session of the members of this name ends: they have died, or are taken to be dead. Others get
-    /// their shards at once; they themselves are told `Lost` when they poll, and join anew. Whether there was
-    /// such a member.
+    /// Ends the session of the members of this name: they have died, or seem to have. Others get their shards
+    /// at once; they themselves are told `Lost` when they poll, and join again. True if there was such a
+    /// member.
     pub fn expire(&self, name: &str) -> bool {
         self.lock().group.expire(name)
     }
 
-    /// The session of the members of this name ends, and their own clients, which nobody answers, give up
-    /// their shards: they are told `Lost` when they poll, also while they are cut off from the group.
+    /// Ends the session of the members of this name. Their own clients get no answer and give up their
+    /// shards: members are told `Lost` when they poll, even while they are cut off from the group.
     pub fn lapse(&self, name: &str) {
         self.lock().group.lapse(name);
     }

@@ -1,4 +1,4 @@
-//! The consumer group of the fake Kafka: who holds which shard, and what each member is still to be told.
+//! The consumer group of the fake Kafka: which member holds which shard, and what each is told next.
 //!
 //! Time plays no part: sessions end and revocations run out when the simulation says so. Shards are assigned
 //! by range over the members' names. A shard moves in three steps - its holder is told that it is revoked,
@@ -20,7 +20,7 @@ enum Standing {
     Outside,
     /// It is a member; its process may have died without anybody knowing.
     Joined,
-    /// Its session has ended without it knowing; it joins anew when it polls.
+    /// Its session has ended without it knowing; it joins again when it polls.
     Expired,
     /// Another one of the same name has taken its place.
     Fenced,
@@ -36,9 +36,9 @@ struct Member {
     isolated: bool,
     /// Shards it has been told it has.
     told: BTreeSet<Shard>,
-    /// What it is to be told next.
+    /// What it is told next.
     queue: VecDeque<SourceEvent>,
-    /// Shards that its own client has given up, while nobody answered it.
+    /// Shards that its own client has given up because no broker answered.
     given_up: Option<BTreeSet<Shard>>,
 }
 
@@ -80,7 +80,7 @@ impl Group {
         }
     }
 
-    /// What the member is to be told, in order; it joins if it has to.
+    /// What the member is told, in order. It joins first if it is not a member.
     pub(super) fn signals(&mut self, id: MemberId) -> Result<Vec<SourceEvent>, SourceError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(Vec::new()) };
         if let Some(lost) = member.given_up.take() {
@@ -207,7 +207,7 @@ impl Group {
         self.owners().into_iter().filter(|(shard, _)| self.revoking.contains(shard)).collect()
     }
 
-    /// Assigns anew although nothing has changed.
+    /// Assigns again although nothing has changed.
     pub(super) fn rebalance(&mut self) {
         let targets = self.targets();
         let mut taken: BTreeMap<MemberId, Vec<Shard>> = BTreeMap::new();
@@ -273,7 +273,7 @@ impl Group {
         self.rebalance();
     }
 
-    /// Grants what nobody holds; all at once, and nothing before, where every change takes everything first.
+    /// Grants the free shards. In eager mode it waits until all are free and grants them at once.
     fn settle(&mut self) {
         if self.eager && !self.revoking.is_empty() {
             return;

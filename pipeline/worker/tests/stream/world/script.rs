@@ -120,3 +120,13 @@ pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     }
     cluster
 }
+
+/// A root into which a worker has read the trace, and which it has left by a clean stop.
+pub async fn read() -> World {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    world
+}
