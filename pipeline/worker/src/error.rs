@@ -33,7 +33,7 @@ pub enum WorkerError {
     #[error("{0}")]
     Configuration(String),
 
-    /// A worker holds the shard and has not let go.
+    /// A worker holds the shard and has not released it.
     #[error(
         "shard {shard} is held by worker '{owner}', which has not released it; \
          stop the worker, or take the shard from it with --take-over"

@@ -118,7 +118,7 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Says whether the owner lets go of the shard with this checkpoint.
+    /// Says whether the owner releases the shard with this checkpoint.
     pub fn set_released(&mut self, released: bool) {
         if let Some(owner) = self.next.owners.last_mut() {
             owner.released = released;

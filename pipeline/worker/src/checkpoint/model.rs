@@ -85,7 +85,7 @@ pub struct Owner {
     pub seq: u64,
     /// What it is.
     pub kind: OwnerKind,
-    /// Whether it has let go by a clean stop.
+    /// Whether it has released the shard, by a clean stop.
     pub released: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the worker needs of Kafka, as traits: messages of the shards that the consumer group assigns,
+//! What the worker needs from Kafka, as traits: messages of the shards that the consumer group assigns,
 //! decoding, and the topic of dead letters.
 //!
 //! A shard is one partition number of all topics. An implementation of [`Source`] owns poll, pause and
@@ -57,7 +57,7 @@ pub enum Start {
     At(i64),
 }
 
-/// What a source tells.
+/// What a source reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// The group assigns these shards, besides those assigned before. Nothing of them is read until
@@ -71,8 +71,8 @@ pub enum SourceEvent {
     Lost(Vec<Shard>),
     /// Messages of one topic partition, offsets ascending. Offsets may have holes.
     Messages(Vec<Message>),
-    /// A broker's answer has just confirmed that `offset` is the end of the topic partition, and all messages
-    /// before it have been told. Told again, every few seconds, as long as the broker confirms it.
+    /// A broker has just confirmed that `offset` is the end of the topic partition, and all messages before
+    /// it were reported. Reported again every few seconds, as long as the broker confirms it.
     End {
         /// The topic.
         topic: Text,
@@ -98,7 +98,7 @@ pub enum SourceError {
     /// Unavailable; it may be tried again.
     #[error("Kafka is unavailable: {0}")]
     Unavailable(String),
-    /// What is configured can never work: wrong credentials, no such topic. The sentence says how to mend it.
+    /// What is configured can never work: wrong credentials, no such topic. The message says how to fix it.
     #[error("{0}")]
     Configuration(String),
     /// A message is larger than the topic takes; all others that were to be sent with it have been.
@@ -125,9 +125,9 @@ pub trait Source: Send {
     /// Starts reading of an assigned shard: each of its topic partitions where named.
     async fn start(&mut self, shard: Shard, from: BTreeMap<Text, Start>) -> Result<(), SourceError>;
 
-    /// Stops reading of shards, and lets go of them where the group waits for it. Whatever of them was read
-    /// but not told yet is dropped: nothing of it is ever told. A shard that is still assigned, but released,
-    /// may be started again.
+    /// Stops reading shards, and releases them where the group waits for that. What was read of them but not
+    /// polled yet is dropped and never comes out. A shard that is still assigned, but released, may be
+    /// started again.
     async fn release(&mut self, shards: &[Shard]);
 
     /// Whether the group, asked again, still assigns the shard to this member.
