@@ -50,6 +50,12 @@ impl Timestamp {
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
+
+    /// The instant so much earlier.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(duration)))
+    }
 }
 
 impl WallTime {
@@ -74,8 +80,13 @@ impl WallTime {
     /// The instant so much later.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+        Self(self.0.saturating_add(micros(duration)))
     }
+}
+
+/// A duration in microseconds, the unit of instants; the largest number if it does not fit.
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Hour {

@@ -128,15 +128,14 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
 
 fn options(config: &Config, shards_given: bool) -> WorkerOptions {
     let work = &config.work;
-    let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     WorkerOptions {
         shards: shards_given.then_some(config.root.shards),
         root_format: config.root.format,
         rules: config.rules.clone(),
         watermark: WatermarkRule {
-            out_of_orderness: micros(work.out_of_orderness),
-            idle_after: micros(work.idle_after),
-            max_hold: micros(work.max_hold),
+            out_of_orderness: work.out_of_orderness,
+            idle_after: work.idle_after,
+            max_hold: work.max_hold,
         },
         max_clock_skew: work.max_clock_skew,
         hours_max: work.hours_max,

@@ -126,11 +126,10 @@ impl Default for BackfillConfig {
 impl Default for WorkConfig {
     fn default() -> Self {
         let options = WorkerOptions::new(Text::default());
-        let duration = |micros: i64| Duration::from_micros(micros.unsigned_abs());
         Self {
-            out_of_orderness: duration(options.watermark.out_of_orderness),
-            idle_after: duration(options.watermark.idle_after),
-            max_hold: duration(options.watermark.max_hold),
+            out_of_orderness: options.watermark.out_of_orderness,
+            idle_after: options.watermark.idle_after,
+            max_hold: options.watermark.max_hold,
             max_clock_skew: options.max_clock_skew,
             hours_max: options.hours_max,
             checkpoint_every: options.checkpoint_every,

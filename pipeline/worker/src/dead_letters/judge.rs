@@ -11,7 +11,7 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime, micros};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -168,7 +168,7 @@ impl Judge<'_> {
         let record = decoded?;
         if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
             let ahead = record.event.event_time.0.saturating_sub(self.now.event_time().0);
-            let skew = i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX);
+            let skew = micros(self.max_clock_skew);
             if ahead > skew {
                 return Err(Refusal::InTheFuture { seconds: ahead / 1_000_000 });
             }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::time::{Timestamp, WallTime};
+use prorata_schemas::time::{Timestamp, WallTime, micros};
 
 /// The latest event time that is taken.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl ClockLimit {
     /// Rejects an event that lies too far in the future: it would drag the watermark, or close hours early.
     pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
         let ahead = event_time.0.saturating_sub(self.now.event_time().0);
-        if ahead <= i64::try_from(self.max_clock_skew.as_micros()).unwrap_or(i64::MAX) {
+        if ahead <= micros(self.max_clock_skew) {
             return Ok(());
         }
         let message =

@@ -88,9 +88,9 @@ pub struct WorkerOptions {
 impl WorkerOptions {
     /// Defaults for an owner.
     pub fn new(owner: Text) -> Self {
-        const MINUTE: i64 = 60_000_000;
+        let minutes = |count: u64| Duration::from_secs(count * 60);
         let watermark =
-            WatermarkRule { out_of_orderness: 5 * MINUTE, idle_after: 5 * MINUTE, max_hold: 60 * MINUTE };
+            WatermarkRule { out_of_orderness: minutes(5), idle_after: minutes(5), max_hold: minutes(60) };
         Self {
             owner,
             shards: None,
@@ -110,9 +110,4 @@ impl WorkerOptions {
             drain_timeout: Duration::from_secs(30),
         }
     }
-}
-
-/// A duration in microseconds; the largest number where it does not fit.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

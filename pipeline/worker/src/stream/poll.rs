@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime, micros};
 
 use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
 use super::shard::LiveShard;
 use super::tasks::Task;
-use super::{Item, Slot, Worker, micros};
+use super::{Item, Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;

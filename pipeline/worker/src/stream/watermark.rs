@@ -6,9 +6,10 @@
 //! It decides when hours close and nothing else: what closes too early is mended by restatement.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Timestamp, WallTime};
+use prorata_schemas::time::{Timestamp, WallTime, micros};
 
 use crate::checkpoint::{LastRecord, TopicOffsets};
 use crate::source::{Message, Start};
@@ -17,15 +18,15 @@ use crate::source::{Message, Start};
 /// few seconds, and a broker that does not answer is not an end.
 const CONFIRMED_MICROS: i64 = 30_000_000;
 
-/// How the watermark is found, in microseconds.
+/// How the watermark is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatermarkRule {
     /// How far events of one topic partition may be out of order.
-    pub out_of_orderness: i64,
+    pub out_of_orderness: Duration,
     /// How long a partition at its end may bring nothing newer before it is idle.
-    pub idle_after: i64,
+    pub idle_after: Duration,
     /// How far a partition at its end may hold the watermark behind the wall clock.
-    pub max_hold: i64,
+    pub max_hold: Duration,
 }
 
 /// A topic partition as it is read.
@@ -112,14 +113,13 @@ impl TopicProgress {
 
     /// Whether it does not count for the watermark.
     pub fn idle(&self, now: WallTime, rule: &WatermarkRule) -> bool {
-        self.at_end(now) && now.micros_since(self.grown_at) >= rule.idle_after
+        self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_after)
     }
 
     /// How far this partition has come.
     fn progress(&self, now: WallTime, rule: &WatermarkRule) -> Option<Timestamp> {
-        let seen =
-            self.offsets.max_event_time.map(|max| Timestamp(max.0.saturating_sub(rule.out_of_orderness)));
-        let held = self.at_end(now).then(|| Timestamp(now.event_time().0.saturating_sub(rule.max_hold)));
+        let seen = self.offsets.max_event_time.map(|max| max.before(rule.out_of_orderness));
+        let held = self.at_end(now).then(|| now.event_time().before(rule.max_hold));
         seen.max(held)
     }
 }
@@ -219,8 +219,11 @@ fn watermark<'a>(
 mod tests {
     use super::*;
 
-    const RULE: WatermarkRule =
-        WatermarkRule { out_of_orderness: 5_000_000, idle_after: 10_000_000, max_hold: 60_000_000 };
+    const RULE: WatermarkRule = WatermarkRule {
+        out_of_orderness: Duration::from_secs(5),
+        idle_after: Duration::from_secs(10),
+        max_hold: Duration::from_secs(60),
+    };
 
     fn at(seconds: i64) -> WallTime {
         WallTime(seconds * 1_000_000)

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
-use prorata_schemas::time::WallTime;
+use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
 use super::poll::Contact;
 use super::shard::{Folding, LiveShard};
 use super::tasks::Tasks;
-use super::{StreamPorts, WorkerOptions, micros, observed};
+use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime, micros};
 
 use super::{LiveShard, Next};
 use crate::shard::cursor::Recompute;
-use crate::stream::micros;
 
 /// Hours of the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;

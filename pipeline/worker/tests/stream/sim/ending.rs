@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::Faults;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::Shard;
@@ -72,7 +72,8 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
 /// No shard with events is left behind: all that the watermark lets close is closed.
 fn check_closed(fleet: &Fleet) {
     let rule = fleet.plan.tune.watermark;
-    let held_at = Timestamp(fleet.world.now().0 - rule.max_hold - 2 * 3_600_000_000).hour();
+    let held_at =
+        fleet.world.now().event_time().before(rule.max_hold + Duration::from_secs(2 * 3_600)).hour();
     for (shard, checkpoint) in fleet.world.audit.latest() {
         let closed = checkpoint.closed_through;
         let fine = closed.is_none_or(|closed| closed >= held_at);

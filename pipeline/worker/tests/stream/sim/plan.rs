@@ -80,7 +80,7 @@ impl Tune {
 
 impl Plan {
     pub fn of(seed: u64, dice: &mut Dice) -> Self {
-        const MINUTE: i64 = 60_000_000;
+        let minutes = |count: u64| Duration::from_secs(count * 60);
         // Every sixteenth lasts for seven weeks.
         let long = seed % 16 == 7;
         let mut on =
@@ -125,9 +125,9 @@ impl Plan {
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
             checkpoint_every: dice.pick(&[10, 60]),
             watermark: WatermarkRule {
-                out_of_orderness: dice.pick(&[1, 5, 20]) * MINUTE,
-                idle_after: dice.pick(&[1, 5, 30]) * MINUTE,
-                max_hold: dice.pick(&[30, 60, 120]) * MINUTE,
+                out_of_orderness: minutes(dice.pick(&[1, 5, 20])),
+                idle_after: minutes(dice.pick(&[1, 5, 30])),
+                max_hold: minutes(dice.pick(&[30, 60, 120])),
             },
         };
         Self {
