@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{backfill, dead_letters, generate, schemas, work};
+use commands::{agreements, backfill, dead_letters, generate, prices, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -36,12 +36,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Turns a file of reservations, commitments, rates and pools into events
+    Agreements(agreements::AgreementsArgs),
     /// Builds hourly tables from files of events
     Backfill(backfill::BackfillArgs),
     /// Lists dead letters, and replays them once their cause is fixed
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
+    /// Makes a price list of providers' price documents
+    Prices(prices::PricesArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
     /// Builds hourly tables from Kafka, until it is stopped
@@ -52,9 +56,11 @@ fn main() -> ExitCode {
     // Two cryptographic libraries are linked. Without this choice, the first TLS connection would panic.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Arguments::parse().command {
+        Command::Agreements(args) => agreements::run(&args),
         Command::Backfill(args) => backfill::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Prices(args) => prices::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

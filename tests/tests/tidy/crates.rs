@@ -36,6 +36,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "prorata-worker",
             "prorata-connectors",
             "prorata-generate",
+            "prorata-collector",
         ],
     ),
     ("prorata-reference", "tests/reference", &["prorata-schemas"]),

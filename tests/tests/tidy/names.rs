@@ -29,6 +29,7 @@ const SOURCES: &[(&str, &[&str])] = &[
             "pipeline/engine/src/",
             "pipeline/tables/src/",
             "pipeline/generate/src/",
+            "pipeline/collector/src/",
             "pipeline/worker/src/",
             "connectors/src/",
         ],

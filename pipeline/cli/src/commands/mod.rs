@@ -1,7 +1,9 @@
 //! The commands of the program: arguments, the work itself, and what is printed at the end.
 
+pub mod agreements;
 pub mod backfill;
 pub mod dead_letters;
 pub mod generate;
+pub mod prices;
 pub mod schemas;
 pub mod work;

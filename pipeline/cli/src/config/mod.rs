@@ -11,7 +11,7 @@ mod secrets;
 mod sections;
 #[cfg(test)]
 mod tests;
-mod yaml;
+pub mod yaml;
 
 use std::path::Path;
 

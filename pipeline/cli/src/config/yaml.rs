@@ -5,6 +5,7 @@
 
 use figment::value::{Dict, Map};
 use figment::{Metadata, Profile, Provider};
+use serde::de::DeserializeOwned;
 use serde_saphyr::{Options, alias_limits, budget, options};
 
 /// Most bytes of a file: the documented file has about 10 KiB.
@@ -25,6 +26,17 @@ pub enum YamlError {
     Syntax(serde_saphyr::Error),
 }
 
+/// A value of a YAML text, under the limits of configuration files.
+///
+/// # Errors
+/// See [`YamlError`].
+pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    if text.len() > BYTES_MAX {
+        return Err(YamlError::TooLarge(text.len()));
+    }
+    serde_saphyr::from_str_with_options(text, limits()).map_err(YamlError::Syntax)
+}
+
 /// A parsed YAML file.
 pub struct Yaml(Dict);
 
@@ -34,11 +46,7 @@ impl Yaml {
     /// # Errors
     /// See [`YamlError`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        if text.len() > BYTES_MAX {
-            return Err(YamlError::TooLarge(text.len()));
-        }
-        let parsed: Option<Dict> =
-            serde_saphyr::from_str_with_options(text, limits()).map_err(YamlError::Syntax)?;
+        let parsed: Option<Dict> = from_text(text)?;
         Ok(Self(parsed.unwrap_or_default()))
     }
 }

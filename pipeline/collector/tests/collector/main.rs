@@ -1,14 +1,17 @@
-//! Tables of what objects become, random histories against a second implementation, and the state's stored
+//! Tables of what objects become, price documents, agreements, use, random histories against a second implementation, and the state's stored
 //! form. `testdata/collector/README.md` explains the tables.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
+mod agreements;
 mod histories;
 mod objects;
+mod prices;
 mod requests;
 mod rig;
 mod shown;
 mod tables;
+mod usage;
 
 use std::fs;
 use std::path::Path;

@@ -86,7 +86,7 @@ impl Case {
         };
         let book = Arc::make_mut(&mut self.rig.prices);
         let from = Timestamp(micros(value("from").unwrap()));
-        book.list.add(of, from, value("hourly").unwrap().parse().unwrap()).unwrap();
+        book.list.add(of, from, value("hourly").unwrap().parse().unwrap(), &"USD".into()).unwrap();
     }
 
     fn rates(&mut self, words: &[&str]) {

@@ -90,7 +90,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// How long a message may wait for a slow broker before it counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 impl EventSink for KafkaProducer {
     fn send(&mut self, topic: &str, key: &str, value: &[u8]) -> Result<(), Failure> {
@@ -103,7 +103,7 @@ impl EventSink for KafkaProducer {
 }
 
 /// The topics of the arguments, else the first configured topic.
-fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
+pub fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
     let topics = match args.topic.as_slice() {
         [] => config.kafka.topics.iter().take(1).cloned().collect(),
         named => named.to_vec(),
@@ -117,7 +117,7 @@ fn topics(args: &KafkaArgs, config: &Config) -> Result<Vec<String>, Failure> {
 /// Checks what a producer would find out only after its messages have timed out: that brokers accept the
 /// login and have the topics. Also that an organization has the same partition number in all topics, which
 /// readers require.
-fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
+pub fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failure> {
     let names: Vec<Text> = topics.iter().map(|topic| topic.as_str().into()).collect();
     let partitions = prorata_connectors::kafka::partitions(connection, &names).map_err(kafka::failure)?;
     let brokers = &connection.brokers;
@@ -139,7 +139,7 @@ fn check_topics(connection: &Connection, topics: &[String]) -> Result<(), Failur
 
 /// Encodes messages in the wire format that readers expect. With a registry, schemas are registered there
 /// first.
-fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
+pub fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
     let Some(registry) = registry::open(&config.registry)? else {
         return Ok(MessageEncoder::single_object());
     };
@@ -187,7 +187,7 @@ pub fn send(
 }
 
 /// The topic of an event type, as the help of `--topic` documents it.
-fn topic_of(topics: &[String], kind: EventKind) -> &str {
+pub fn topic_of(topics: &[String], kind: EventKind) -> &str {
     // Kinds are declared in the order of ALL.
     topics.get(kind as usize % topics.len().max(1)).map_or("", String::as_str)
 }

@@ -2,7 +2,7 @@
 //! bytes.
 
 mod files;
-mod kafka;
+pub mod kafka;
 mod pace;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What nodes cost: the price list, and rates by capacity for what no list has.
+//! What a node costs: by the price list, or by its capacity where the list has no price.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::{CPU, MEMORY};
 use prorata_schemas::time::Timestamp;
 
-/// What a price is for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PricedType {
-    /// Provider, as in node events.
-    pub provider: Text,
-    /// Region.
-    pub region: Text,
-    /// Instance type.
-    pub instance_type: Text,
-    /// Operating system, as the label `kubernetes.io/os` has it.
-    pub os: Text,
-    /// On demand or spot.
-    pub capacity_type: CapacityType,
-}
-
-/// Prices by type, each valid from an instant until the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PriceList(BTreeMap<PricedType, BTreeMap<Timestamp, UnitPrice>>);
-
-/// Why a list cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PriceListError {
-    /// A type has two prices from one instant on.
-    #[error("{instance_type} in {region} has two prices from {valid_from}: {one} and {other}; keep one")]
-    TwoPrices {
-        /// The type.
-        instance_type: Text,
-        /// Its region.
-        region: Text,
-        /// From when on.
-        valid_from: Timestamp,
-        /// The price that came first.
-        one: UnitPrice,
-        /// The other.
-        other: UnitPrice,
-    },
-}
-
-impl PriceList {
-    /// Adds a price. The same price twice is one.
-    ///
-    /// # Errors
-    /// When the list has another price of this type from the same instant.
-    pub fn add(
-        &mut self,
-        of: PricedType,
-        valid_from: Timestamp,
-        hourly: UnitPrice,
-    ) -> Result<(), PriceListError> {
-        let (instance_type, region) = (of.instance_type.clone(), of.region.clone());
-        match self.0.entry(of).or_default().insert(valid_from, hourly) {
-            Some(one) if one != hourly => {
-                Err(PriceListError::TwoPrices { instance_type, region, valid_from, one, other: hourly })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Prices in the order of their types and instants.
-    pub fn iter(&self) -> impl Iterator<Item = (&PricedType, Timestamp, UnitPrice)> {
-        let prices = |(of, prices)| BTreeMap::iter(prices).map(move |(from, hourly)| (of, *from, *hourly));
-        self.0.iter().flat_map(prices)
-    }
-
-    /// Number of prices.
-    pub fn len(&self) -> usize {
-        self.0.values().map(BTreeMap::len).sum()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+use super::list::{PriceList, PricedType};
 
 /// Rates that price a node by its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +64,7 @@ impl PriceBook {
     }
 
     fn listed(&self, node: &PricedNode<'_>) -> Option<&BTreeMap<Timestamp, UnitPrice>> {
-        self.list.0.get(&PricedType {
+        self.list.prices_of(&PricedType {
             provider: node.provider.clone(),
             region: node.region.clone(),
             instance_type: node.instance_type.clone(),

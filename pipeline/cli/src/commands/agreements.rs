@@ -1,0 +1,114 @@
+//! `prorata agreements`: reservations, commitments, rates and pools of a file, as events.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use prorata_collector::agreements::{AgreementEvents, Agreements};
+use prorata_connectors::SystemClock;
+use prorata_connectors::archive::write_events;
+use prorata_connectors::kafka::KafkaProducer;
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, EventKind};
+use prorata_schemas::time::Timestamp;
+use prorata_worker::ports::{Clock, ObjectStore, PutOutcome};
+use sha2::{Digest, Sha256};
+
+use super::generate::kafka as sending;
+use super::generate::kafka::KafkaArgs;
+use crate::config::{self, Config, yaml};
+use crate::failure::Failure;
+use crate::wiring::{self, kafka};
+
+/// Arguments of `prorata agreements`.
+#[derive(Clone, Debug, Args)]
+pub struct AgreementsArgs {
+    /// YAML file of reservations, commitments, rates and pools, each with its times
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Folder or URL for a file of events, or `kafka`. Without it, the file is only checked
+    #[arg(long, value_name = "FOLDER|URL|kafka")]
+    pub to: Option<String>,
+    /// Where to send.
+    #[command(flatten)]
+    pub kafka: KafkaArgs,
+}
+
+/// Checks the file, and writes or sends its events. Doing so again changes nothing.
+///
+/// # Errors
+/// When the file is wrong, or its events cannot be written or sent.
+pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
+    let is_kafka = args.to.as_deref() == Some("kafka");
+    if !is_kafka && args.kafka != KafkaArgs::default() {
+        let message = "--config, --bootstrap-servers, --topic and --rate are for --to kafka; leave them out";
+        return Err(Failure::usage(message).into());
+    }
+    let agreements = read(&args.file)?;
+    let found = agreements
+        .events(Timestamp(SystemClock.now().0))
+        .map_err(|error| Failure::usage(format!("'{}': {error}", args.file.display())))?;
+    let to = match &args.to {
+        None => "checked, and sent nowhere".to_owned(),
+        Some(_) if is_kafka => send(&args.kafka, &agreements, &found.events)?,
+        Some(to) => write(to, &agreements, &found.events)?,
+    };
+    println!("{}", summary(&found, &to));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Agreements, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("'{}': {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    yaml::from_text(&text).map_err(|error| wrong(&error))
+}
+
+fn summary(found: &AgreementEvents, to: &str) -> String {
+    let mut text = format!("{} events, {to}", found.events.len());
+    for (place, from) in &found.later {
+        text += &format!("\n{place} begins at {from}: send the file again then");
+    }
+    text
+}
+
+/// Writes one file, named by its content: the same events are the same file.
+fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
+    if events.is_empty() {
+        return Ok("nothing to write yet".to_owned());
+    }
+    let bodies: Vec<(EventKind, Vec<u8>)> =
+        events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();
+    let records: Vec<(EventKind, &[u8])> =
+        bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect();
+    let file = write_events(&records)?;
+    let digest = Sha256::digest(&file);
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let path = format!("{}/agreements-{name}.avro", agreements.organization_id);
+    let store = wiring::store(to)?;
+    let outcome = wiring::small_runtime()?.block_on(store.put_if_absent(&path, file.into()));
+    Ok(match outcome.map_err(Failure::storage)? {
+        PutOutcome::Created => format!("in {path} of {to}"),
+        PutOutcome::Exists => format!("in {path} of {to}, which was there already"),
+    })
+}
+
+/// Sends the events, and returns when all are stored.
+fn send(args: &KafkaArgs, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
+    let mut config: Config = config::load(args.config.as_deref())?.config;
+    if let Some(brokers) = &args.bootstrap_servers {
+        config.kafka.bootstrap_servers.clone_from(brokers);
+    }
+    let topics = sending::topics(args, &config)?;
+    let connection = kafka::connection(&config.kafka)?;
+    let encoder = sending::encoder(&config)?;
+    sending::check_topics(&connection, &topics)?;
+    let producer = KafkaProducer::new(&connection, sending::PATIENCE).map_err(kafka::failure)?;
+    for event in events {
+        let kind = event.payload.kind();
+        let value = encoder.encode(kind, &body::encode(event));
+        let topic = sending::topic_of(&topics, kind);
+        producer.send(topic, agreements.organization_id.as_bytes(), &value).map_err(kafka::failure)?;
+    }
+    producer.flush().map_err(kafka::failure)?;
+    Ok(format!("to {}", topics.join(", ")))
+}

@@ -1,0 +1,113 @@
+//! `prorata prices import`: one price list of the documents that providers publish.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use prorata_collector::prices::{Imported, Importer, PriceDocument, PriceList, write_price_list};
+
+use crate::failure::Failure;
+use crate::report;
+
+/// Arguments of `prorata prices`.
+#[derive(Clone, Debug, Args)]
+pub struct PricesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PricesAction,
+}
+
+/// What to do with prices.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PricesAction {
+    /// Makes one price list of documents: a CSV file with a line for each instance type, region and time
+    Import(ImportArgs),
+}
+
+/// Arguments of `prorata prices import`.
+#[derive(Clone, Debug, Args)]
+pub struct ImportArgs {
+    /// Whose documents they are
+    ///
+    /// aws: index.json of the offer AmazonEC2 of one region. azure: answers of the retail prices API. gcp:
+    /// answers of the catalogue for Compute Engine. csv: price lists, which are joined.
+    #[arg(value_enum)]
+    pub provider: Provider,
+    /// Documents, each read once: they may have hundreds of megabytes
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// File for the list, which must not be one of the documents; by default standard output
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+    /// Currency of the prices to take (ISO 4217)
+    #[arg(long, value_name = "CODE", default_value = "USD")]
+    pub currency: String,
+}
+
+/// Whose documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    Aws,
+    Azure,
+    Gcp,
+    Csv,
+}
+
+/// Writes a price list of the documents, and tells on standard error what was left out.
+///
+/// # Errors
+/// When a file cannot be read or written, or a document is wrong.
+pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
+    let PricesAction::Import(args) = &args.action;
+    if args.to.as_ref().is_some_and(|to| args.files.contains(to)) {
+        return Err(Failure::usage("--to names one of the documents; name another file").into());
+    }
+    let (list, imported) = read(args)?;
+    let mut csv = Vec::new();
+    write_price_list(&list, &mut csv)?;
+    match &args.to {
+        Some(to) => replace(to, &csv)
+            .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
+        None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
+    }
+    eprintln!("{}", summary(&list, &imported));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &ImportArgs) -> anyhow::Result<(PriceList, Imported)> {
+    let document = match args.provider {
+        Provider::Aws => PriceDocument::Aws,
+        Provider::Azure => PriceDocument::Azure,
+        Provider::Gcp => PriceDocument::Gcp,
+        Provider::Csv => PriceDocument::Csv,
+    };
+    let mut importer = Importer::new(&args.currency);
+    for path in &args.files {
+        let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("'{}': {error}", path.display()));
+        let file = File::open(path).map_err(|error| wrong(&error))?;
+        importer.read(document, file).map_err(|error| wrong(&error))?;
+    }
+    Ok(importer.finish().map_err(Failure::usage)?)
+}
+
+/// Replaces a file as a whole: a reader sees the old list or the new one.
+fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beneath = to.as_os_str().to_owned();
+    beneath.push(".new");
+    let mut file = File::create(&beneath)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&beneath, to)
+}
+
+fn summary(list: &PriceList, imported: &Imported) -> String {
+    let regions: BTreeSet<_> = list.iter().map(|(of, ..)| (&of.provider, &of.region)).collect();
+    let mut text = format!("{} prices in {} regions", list.len(), regions.len());
+    for (reason, count) in &imported.skipped {
+        text += &format!("; {count} left out: {reason}");
+    }
+    text
+}

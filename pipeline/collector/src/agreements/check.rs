@@ -1,0 +1,40 @@
+//! Checks of entries against each other and of events by themselves.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::body;
+use prorata_schemas::event::Event;
+
+use super::{AgreementsError, Version};
+
+/// Times that are reversed, and versions of one object that overlap.
+pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
+    let mut by_key: BTreeMap<&str, Vec<&Version>> = BTreeMap::new();
+    for version in versions {
+        if let Some(to) = version.to.filter(|to| *to <= version.from) {
+            return Err(AgreementsError::Reversed { place: version.place.clone(), from: version.from, to });
+        }
+        by_key.entry(&version.key).or_default().push(version);
+    }
+    for versions in by_key.values_mut() {
+        versions.sort_by_key(|version| (version.from, version.place.number));
+        for pair in versions.windows(2) {
+            let [earlier, later] = pair else { continue };
+            // A rate has no end: the next one replaces it.
+            let ends = earlier.to.or_else(|| earlier.deleted.is_none().then_some(later.from));
+            if ends.is_none_or(|ends| ends > later.from) || earlier.from == later.from {
+                return Err(AgreementsError::Overlap {
+                    earlier: earlier.place.clone(),
+                    later: later.place.clone(),
+                    from: later.from,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a reader would reject.
+pub(super) fn event(event: &Event) -> Result<(), String> {
+    body::decode(event.payload.kind(), &body::encode(event)).map(drop).map_err(|reject| reject.to_string())
+}

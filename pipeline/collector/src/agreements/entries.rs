@@ -1,0 +1,272 @@
+//! Entries of a file of agreements. Fields are those of the events, apart from the times.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{Assignment, CommitmentKind, PoolSet, QosPrice, Quantities};
+use prorata_schemas::ids::{ClusterId, CommitmentId, PoolId, ReservationId};
+use prorata_schemas::money::{Amount, Money, Ratio, UnitPrice};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::time::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use crate::instant::{parse_date, parse_instant};
+use crate::object::QuantityText;
+
+/// An instant as people write it: a date, which is its first instant in UTC, or RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Day(pub Timestamp);
+
+impl<'de> Deserialize<'de> for Day {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let instant = parse_instant(&text).or_else(|| Some(parse_date(&text)?.start()));
+        instant.filter(|instant| instant.0 >= 0).map(Self).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "'{text}' is not an instant such as 2026-11-01 or 2026-11-01T08:00:00Z"
+            ))
+        })
+    }
+}
+
+/// A capacity reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationEntry {
+    /// Its id.
+    pub id: ReservationId,
+    /// From when on.
+    pub from: Day,
+    /// Until when; none: it does not end.
+    pub to: Option<Day>,
+    /// Its name.
+    #[serde(default)]
+    pub name: Text,
+    /// Who bills it.
+    pub provider: Text,
+    /// Its region.
+    pub region: Text,
+    /// Its zone; none: any.
+    pub zone: Option<Text>,
+    /// The GPU model of its units.
+    pub gpu_model: Text,
+    /// Capacity of one unit.
+    pub capacity: BTreeMap<Text, QuantityText>,
+    /// Number of units.
+    pub quantity: i32,
+    /// What an unused unit costs for an hour.
+    pub unit_hourly_price: UnitPrice,
+    /// When it was bought; none: when it begins.
+    pub created_at: Option<Day>,
+}
+
+/// A commitment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommitmentEntry {
+    /// Its id.
+    pub id: CommitmentId,
+    /// From when on.
+    pub from: Day,
+    /// Until when; none: it does not end.
+    pub to: Option<Day>,
+    /// Its name.
+    #[serde(default)]
+    pub name: Text,
+    /// Whose nodes it covers.
+    pub provider: Text,
+    /// What its provider calls it.
+    pub kind: KindEntry,
+    /// The region of its nodes.
+    pub region: Text,
+    /// The family of its nodes.
+    pub instance_family: Text,
+    /// Committed vCPUs.
+    #[serde(default)]
+    pub vcpu: Amount,
+    /// Committed memory in GiB.
+    #[serde(default)]
+    pub memory_gib: Amount,
+    /// Committed GPUs.
+    #[serde(default)]
+    pub gpu: i32,
+    /// Their model; none: any.
+    pub gpu_model: Option<Text>,
+    /// Amortized cost of all of it for an hour.
+    pub hourly_cost: UnitPrice,
+    /// Whether it covers nodes.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// The part that may be used; none: all.
+    pub allowed_utilization: Option<Ratio>,
+    /// Clusters that come first.
+    #[serde(default)]
+    pub assignments: Vec<AssignmentEntry>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// What a provider calls a commitment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum KindEntry {
+    /// Reserved instances.
+    ReservedInstance,
+    /// A committed-use discount.
+    CommittedUseDiscount,
+}
+
+impl From<KindEntry> for CommitmentKind {
+    fn from(kind: KindEntry) -> Self {
+        match kind {
+            KindEntry::ReservedInstance => Self::ReservedInstance,
+            KindEntry::CommittedUseDiscount => Self::CommittedUseDiscount,
+        }
+    }
+}
+
+/// A cluster that a commitment is assigned to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AssignmentEntry {
+    /// The cluster.
+    pub cluster_id: ClusterId,
+    /// Its rank; none: behind all with one.
+    pub priority: Option<i32>,
+}
+
+impl AssignmentEntry {
+    pub(super) fn payload(&self) -> Assignment {
+        Assignment { cluster_id: self.cluster_id.clone(), priority: self.priority }
+    }
+}
+
+/// A rate of the rate card, until the next one of its region, GPU model and quality of service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateEntry {
+    /// From when on.
+    pub from: Day,
+    /// Who bills it.
+    pub provider: Text,
+    /// Region of the pods.
+    pub region: Text,
+    /// GPU model of the pods; none: pods without one.
+    pub gpu_model: Option<Text>,
+    /// Quality of service of the pods.
+    #[serde(default = "default_qos")]
+    pub qos: Text,
+    /// Of a vCPU for an hour.
+    pub per_vcpu_hour: UnitPrice,
+    /// Of a GiB for an hour.
+    pub per_gib_hour: UnitPrice,
+    /// Of a GPU for an hour.
+    #[serde(default)]
+    pub per_gpu_hour: UnitPrice,
+}
+
+fn default_qos() -> Text {
+    "default".into()
+}
+
+/// A GPU pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolEntry {
+    /// Its id.
+    pub id: PoolId,
+    /// From when on.
+    pub from: Day,
+    /// Until when; none: it does not end.
+    pub to: Option<Day>,
+    /// The cluster that it is reported under.
+    pub cluster_id: ClusterId,
+    /// Who bills its pods without a node.
+    pub provider: Text,
+    /// Quality of service of pods that name none.
+    pub default_qos: Text,
+    /// Prices by quality of service.
+    pub qos_pricing: Vec<QosEntry>,
+    /// TFLOPs sold in percent of those there are.
+    #[serde(default = "tflops_oversell")]
+    pub tflops_oversell_percent: i32,
+    /// Percent of the disk that adds to VRAM.
+    #[serde(default = "host_disk")]
+    pub vram_expand_to_host_disk_percent: i32,
+    /// Percent of the memory that adds to VRAM.
+    #[serde(default = "host_mem")]
+    pub vram_expand_to_host_mem_percent: i32,
+    /// Budget for a day.
+    pub budget_per_day: Option<Money>,
+    /// Budget for a month.
+    pub budget_per_month: Option<Money>,
+    /// Budget for a quarter.
+    pub budget_per_quarter: Option<Money>,
+}
+
+const fn tflops_oversell() -> i32 {
+    500
+}
+
+const fn host_disk() -> i32 {
+    70
+}
+
+const fn host_mem() -> i32 {
+    50
+}
+
+/// Prices of one quality of service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QosEntry {
+    /// The quality of service.
+    pub qos: Text,
+    /// Of a TFLOP for an hour.
+    pub per_fp16_tflop_hour: UnitPrice,
+    /// Of a GiB of VRAM for an hour.
+    pub per_vram_gib_hour: UnitPrice,
+    /// The part of them that the span up to the limit costs.
+    #[serde(default = "one")]
+    pub limits_over_requests: Ratio,
+}
+
+fn one() -> Ratio {
+    Ratio::from(1)
+}
+
+impl PoolEntry {
+    pub(super) fn payload(&self, currency: &Text) -> PoolSet {
+        let price = |entry: &QosEntry| QosPrice {
+            qos: entry.qos.clone(),
+            per_fp16_tflop_hour: entry.per_fp16_tflop_hour,
+            per_vram_gib_hour: entry.per_vram_gib_hour,
+            limits_over_requests: entry.limits_over_requests,
+        };
+        PoolSet {
+            pool_id: self.id.clone(),
+            cluster_id: self.cluster_id.clone(),
+            provider: self.provider.clone(),
+            default_qos: self.default_qos.clone(),
+            qos_pricing: self.qos_pricing.iter().map(price).collect(),
+            tflops_oversell_percent: self.tflops_oversell_percent,
+            vram_expand_to_host_disk_percent: self.vram_expand_to_host_disk_percent,
+            vram_expand_to_host_mem_percent: self.vram_expand_to_host_mem_percent,
+            budget_per_day: self.budget_per_day,
+            budget_per_month: self.budget_per_month,
+            budget_per_quarter: self.budget_per_quarter,
+            currency: currency.clone(),
+        }
+    }
+}
+
+/// Quantities of an entry.
+pub(super) fn quantities(list: &BTreeMap<Text, QuantityText>) -> Result<Quantities, String> {
+    let parse = |(name, text): (&Text, &QuantityText)| {
+        let quantity = Quantity::parse(name, &text.0).map_err(|error| format!("{name}: {error}"))?;
+        Ok((name.clone(), quantity))
+    };
+    list.iter().map(parse).collect()
+}

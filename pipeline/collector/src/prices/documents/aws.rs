@@ -1,0 +1,181 @@
+//! AWS: the bulk offer file of Amazon EC2 of one region.
+//!
+//! Its products come first, then the terms with their prices, by SKU. Prices on demand of instances on shared
+//! hardware are taken, for Linux and for Windows with its licence, without other software. Spot prices are not
+//! in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+
+use prorata_schemas::event::CapacityType;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+
+use super::json::{NumbersAsText, entries};
+use super::{Found, ImportError, Importer};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Product {
+    product_family: String,
+    attributes: Attributes,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Attributes {
+    instance_type: String,
+    region_code: String,
+    location_type: String,
+    operating_system: String,
+    tenancy: String,
+    pre_installed_sw: String,
+    capacitystatus: String,
+    license_model: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Term {
+    effective_date: String,
+    price_dimensions: BTreeMap<String, PriceDimension>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PriceDimension {
+    unit: String,
+    price_per_unit: BTreeMap<String, String>,
+}
+
+/// Instance type, region and operating system of a product.
+struct Machine {
+    instance_type: String,
+    region: String,
+    os: &'static str,
+}
+
+/// Reads the document.
+pub fn read(from: impl BufRead, import: &mut Importer) -> Result<(), ImportError> {
+    let mut deserializer = serde_json::Deserializer::from_reader(NumbersAsText::new(from));
+    Document { import, machines: BTreeMap::new() }.deserialize(&mut deserializer)?;
+    Ok(deserializer.end()?)
+}
+
+struct Document<'i> {
+    import: &'i mut Importer,
+    /// By SKU.
+    machines: BTreeMap<String, Machine>,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an offer file of AWS")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let mut has_products = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "products" => {
+                    has_products = true;
+                    map.next_value_seed(entries(|sku, product| self.product(sku, product)))?;
+                }
+                "terms" if !has_products => {
+                    return Err(A::Error::custom("the terms come before the products"));
+                }
+                "terms" => map.next_value_seed(Terms(&mut self))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Document<'_> {
+    fn product(&mut self, sku: String, product: Product) -> Result<(), String> {
+        let attributes = product.attributes;
+        let os = match attributes.operating_system.as_str() {
+            "Linux" => Some("linux"),
+            "Windows" => Some("windows"),
+            _ => None,
+        };
+        let is_machine = product.product_family.starts_with("Compute Instance");
+        let is_shared = attributes.tenancy == "Shared" && attributes.capacitystatus == "Used";
+        let is_bare =
+            attributes.pre_installed_sw == "NA" && attributes.license_model != "Bring your own license";
+        let is_region = matches!(attributes.location_type.as_str(), "" | "AWS Region");
+        let is_wanted = is_machine && is_shared && is_bare && is_region && !attributes.region_code.is_empty();
+        match os.filter(|_| is_wanted) {
+            Some(os) => {
+                let Attributes { instance_type, region_code: region, .. } = attributes;
+                self.machines.insert(sku, Machine { instance_type, region, os });
+            }
+            None => self.import.skip("not a shared machine without software"),
+        }
+        Ok(())
+    }
+
+    fn terms(&mut self, sku: &str, terms: BTreeMap<String, Term>) -> Result<(), String> {
+        let Some(machine) = self.machines.get(sku) else { return Ok(()) };
+        for term in terms.values() {
+            for dimension in term.price_dimensions.values().filter(|dimension| dimension.unit == "Hrs") {
+                let Some(hourly) = dimension.price_per_unit.get(&self.import.currency) else {
+                    self.import.skip("another currency");
+                    continue;
+                };
+                self.import.add(&Found {
+                    provider: "aws",
+                    region: &machine.region,
+                    instance_type: &machine.instance_type,
+                    os: machine.os,
+                    capacity_type: CapacityType::OnDemand,
+                    hourly,
+                    valid_from: &term.effective_date,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Terms by kind, of which those on demand count.
+struct Terms<'d, 'i>(&'d mut Document<'i>);
+
+impl<'de> DeserializeSeed<'de> for Terms<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Terms<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("terms by kind")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(kind) = map.next_key::<String>()? {
+            match kind.as_str() {
+                "OnDemand" => map.next_value_seed(entries(|sku: String, terms| self.0.terms(&sku, terms)))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}

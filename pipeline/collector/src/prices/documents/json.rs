@@ -1,0 +1,155 @@
+//! JSON in one pass, with numbers as text.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// Puts numbers of a JSON text into quotes, so that a price never is a float. Other bytes stay as they are.
+pub struct NumbersAsText<R> {
+    from: R,
+    is_in_string: bool,
+    is_escaped: bool,
+    is_in_number: bool,
+    /// A byte to give before the next one.
+    held: Option<u8>,
+}
+
+impl<R: BufRead> NumbersAsText<R> {
+    pub const fn new(from: R) -> Self {
+        Self { from, is_in_string: false, is_escaped: false, is_in_number: false, held: None }
+    }
+
+    /// The next byte of the text with quotes.
+    fn next(&mut self) -> io::Result<Option<u8>> {
+        if let Some(byte) = self.held.take() {
+            return Ok(Some(byte));
+        }
+        let byte = self.from.fill_buf()?.first().copied();
+        self.from.consume(usize::from(byte.is_some()));
+        let is_of_number =
+            |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+        if self.is_in_number && !byte.is_some_and(is_of_number) {
+            self.is_in_number = false;
+            self.held = byte;
+            self.note(byte);
+            return Ok(Some(b'"'));
+        }
+        if !self.is_in_string && !self.is_in_number && byte.is_some_and(|b| b.is_ascii_digit() || b == b'-') {
+            self.is_in_number = true;
+            self.held = byte;
+            return Ok(Some(b'"'));
+        }
+        if !self.is_in_number {
+            self.note(byte);
+        }
+        Ok(byte)
+    }
+
+    /// Follows where strings begin and end.
+    fn note(&mut self, byte: Option<u8>) {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            Some(b'\\') if self.is_in_string => self.is_escaped = true,
+            Some(b'"') => self.is_in_string = !self.is_in_string,
+            _ => {}
+        }
+    }
+}
+
+impl<R: BufRead> Read for NumbersAsText<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let mut count = 0;
+        for place in to.iter_mut() {
+            let Some(byte) = self.next()? else { break };
+            *place = byte;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// Takes a map entry by entry: none is kept.
+pub struct Entries<V, F>(F, PhantomData<V>);
+
+/// Takes a map entry by entry.
+pub const fn entries<V, F: FnMut(String, V) -> Result<(), String>>(each: F) -> Entries<V, F> {
+    Entries(each, PhantomData)
+}
+
+impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> DeserializeSeed<'de>
+    for Entries<V, F>
+{
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, V: DeserializeOwned, F: FnMut(String, V) -> Result<(), String>> Visitor<'de> for Entries<V, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry()? {
+            (self.0)(key, value).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes a list element by element: none is kept.
+pub struct Elements<V, F>(F, PhantomData<V>);
+
+/// Takes a list element by element.
+pub const fn elements<V, F: FnMut(V) -> Result<(), String>>(each: F) -> Elements<V, F> {
+    Elements(each, PhantomData)
+}
+
+impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> DeserializeSeed<'de> for Elements<V, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, V: DeserializeOwned, F: FnMut(V) -> Result<(), String>> Visitor<'de> for Elements<V, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(value) = list.next_element()? {
+            (self.0)(value).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str) -> String {
+        let mut out = String::new();
+        NumbersAsText::new(text.as_bytes()).read_to_string(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn numbers_become_text_and_all_else_stays() {
+        assert_eq!(quoted(r#"{"a":0.1,"b":[1,-2.5e+3 ,3]}"#), r#"{"a":"0.1","b":["1","-2.5e+3" ,"3"]}"#);
+        assert_eq!(quoted(r#"{"a 1":"b \" 2","c\\":true}"#), r#"{"a 1":"b \" 2","c\\":true}"#);
+        assert_eq!(quoted("12"), "\"12\"");
+        assert_eq!(quoted(""), "");
+        assert_eq!(quoted(r#"1"x 2"3"#), r#""1""x 2""3""#);
+    }
+}

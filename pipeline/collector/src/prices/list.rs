@@ -1,0 +1,237 @@
+//! The price list, and its CSV form.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use prorata_schemas::Text;
+use prorata_schemas::event::CapacityType;
+use prorata_schemas::money::DecimalError;
+use prorata_schemas::money::UnitPrice;
+use prorata_schemas::reject::excerpt;
+use prorata_schemas::time::Timestamp;
+
+use crate::instant::{parse_date, parse_instant};
+
+/// The first line of a list.
+const HEADER: [&str; 8] =
+    ["provider", "region", "instance_type", "os", "capacity_type", "currency", "hourly", "valid_from"];
+
+/// What a price is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PricedType {
+    /// Provider, as in node events.
+    pub provider: Text,
+    /// Region.
+    pub region: Text,
+    /// Instance type.
+    pub instance_type: Text,
+    /// Operating system, as the label `kubernetes.io/os` has it.
+    pub os: Text,
+    /// On demand or spot.
+    pub capacity_type: CapacityType,
+}
+
+/// Prices by type, each valid from an instant until the next one, all in one currency.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriceList {
+    currency: Option<Text>,
+    prices: BTreeMap<PricedType, BTreeMap<Timestamp, UnitPrice>>,
+}
+
+/// Why a price cannot be in a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PriceListError {
+    /// A type has two prices from one instant on.
+    #[error("{instance_type} in {region} has two prices from {valid_from}: {one} and {other}; keep one")]
+    TwoPrices {
+        /// The type.
+        instance_type: Text,
+        /// Its region.
+        region: Text,
+        /// From when on.
+        valid_from: Timestamp,
+        /// The price that came first.
+        one: UnitPrice,
+        /// The other.
+        other: UnitPrice,
+    },
+    /// A list has one currency.
+    #[error("a price in {other}, but the list is in {one}; make a list for each currency")]
+    TwoCurrencies {
+        /// That of the list.
+        one: Text,
+        /// The other.
+        other: Text,
+    },
+    /// Below zero.
+    #[error("the price {0} is negative")]
+    Negative(UnitPrice),
+    /// The file is no CSV, or cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// Other columns.
+    #[error("the first line must be {}", HEADER.join(","))]
+    Header,
+    /// A value of a line does not parse.
+    #[error("line {line}: {column}: {fault}")]
+    Value {
+        /// The line, from 1.
+        line: u64,
+        /// Its column.
+        column: &'static str,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A line contradicts another.
+    #[error("line {line}: {source}")]
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        #[source]
+        source: Box<PriceListError>,
+    },
+}
+
+impl PriceList {
+    /// Adds a price. The same price twice is one.
+    ///
+    /// # Errors
+    /// When the list has another price of this type from the same instant, or another currency.
+    pub fn add(
+        &mut self,
+        of: PricedType,
+        valid_from: Timestamp,
+        hourly: UnitPrice,
+        currency: &Text,
+    ) -> Result<(), PriceListError> {
+        if hourly < UnitPrice::ZERO {
+            return Err(PriceListError::Negative(hourly));
+        }
+        let one = self.currency.get_or_insert_with(|| currency.clone());
+        if one != currency {
+            return Err(PriceListError::TwoCurrencies { one: one.clone(), other: currency.clone() });
+        }
+        let (instance_type, region) = (of.instance_type.clone(), of.region.clone());
+        match self.prices.entry(of).or_default().insert(valid_from, hourly) {
+            Some(one) if one != hourly => {
+                Err(PriceListError::TwoPrices { instance_type, region, valid_from, one, other: hourly })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its currency; none: it has no price.
+    pub const fn currency(&self) -> Option<&Text> {
+        self.currency.as_ref()
+    }
+
+    /// Prices in the order of their types and instants.
+    pub fn iter(&self) -> impl Iterator<Item = (&PricedType, Timestamp, UnitPrice)> {
+        self.prices
+            .iter()
+            .flat_map(|(of, prices)| prices.iter().map(move |(from, price)| (of, *from, *price)))
+    }
+
+    /// Number of prices.
+    pub fn len(&self) -> usize {
+        self.prices.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.prices.is_empty()
+    }
+
+    pub(super) fn prices_of(&self, of: &PricedType) -> Option<&BTreeMap<Timestamp, UnitPrice>> {
+        self.prices.get(of)
+    }
+}
+
+/// Adds the prices of a CSV file to a list.
+///
+/// # Errors
+/// At the first line that is wrong, with its number.
+pub fn read_price_list(from: impl Read, list: &mut PriceList) -> Result<(), PriceListError> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(from);
+    let unreadable = |error: csv::Error| PriceListError::Unreadable(error.to_string());
+    let mut record = csv::StringRecord::new();
+    let has_header = reader.read_record(&mut record).map_err(unreadable)?;
+    if !has_header || record.iter().ne(HEADER) {
+        return Err(PriceListError::Header);
+    }
+    while reader.read_record(&mut record).map_err(unreadable)? {
+        let line = record.position().map_or(0, csv::Position::line);
+        let (of, valid_from, hourly, currency) = row(&record, line)?;
+        list.add(of, valid_from, hourly, &currency)
+            .map_err(|source| PriceListError::Line { line, source: source.into() })?;
+    }
+    Ok(())
+}
+
+fn row(
+    record: &csv::StringRecord,
+    line: u64,
+) -> Result<(PricedType, Timestamp, UnitPrice, Text), PriceListError> {
+    let mut columns = record.iter().zip(HEADER);
+    let fault = |column, fault: String| PriceListError::Value { line, column, fault };
+    let mut text = || match columns.next() {
+        Some(("", column)) => Err(fault(column, "it is empty".into())),
+        Some((value, column)) => Ok((value, column)),
+        None => Err(fault("valid_from", "the line has too few columns".into())),
+    };
+    let of = PricedType {
+        provider: text()?.0.into(),
+        region: text()?.0.into(),
+        instance_type: text()?.0.into(),
+        os: text()?.0.into(),
+        capacity_type: match text()? {
+            ("ON_DEMAND", _) => CapacityType::OnDemand,
+            ("SPOT", _) => CapacityType::Spot,
+            (other, column) => {
+                return Err(fault(column, format!("'{}' is not ON_DEMAND or SPOT", excerpt(other))));
+            }
+        },
+    };
+    let currency = text()?.0.into();
+    let (hourly, column) = text()?;
+    let hourly = hourly.parse().map_err(|error: DecimalError| fault(column, error.to_string()))?;
+    let (from, column) = text()?;
+    let valid_from = parse_instant(from).or_else(|| Some(parse_date(from)?.start()));
+    let valid_from = valid_from.ok_or_else(|| {
+        fault(
+            column,
+            format!("'{}' is not an instant such as 2026-11-01 or 2026-11-01T08:00:00Z", excerpt(from)),
+        )
+    })?;
+    Ok((of, valid_from, hourly, currency))
+}
+
+/// Writes a list as CSV, in the order of its types and instants: equal lists give equal bytes.
+///
+/// # Errors
+/// When `to` cannot be written.
+pub fn write_price_list(list: &PriceList, to: impl Write) -> std::io::Result<()> {
+    let mut writer = csv::Writer::from_writer(to);
+    writer.write_record(HEADER)?;
+    let currency = list.currency().cloned().unwrap_or_default();
+    for (of, valid_from, hourly) in list.iter() {
+        let capacity_type = match of.capacity_type {
+            CapacityType::OnDemand => "ON_DEMAND",
+            CapacityType::Spot => "SPOT",
+        };
+        let (hourly, from) = (hourly.to_string(), valid_from.to_string().replace(".000000Z", "Z"));
+        let row = [
+            &*of.provider,
+            &*of.region,
+            &*of.instance_type,
+            &*of.os,
+            capacity_type,
+            &*currency,
+            &hourly,
+            &from,
+        ];
+        writer.write_record(row)?;
+    }
+    writer.flush()
+}

@@ -1,0 +1,198 @@
+//! What each source says of pods in one round.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::quantity::{MEMORY, Quantity, QuantityError};
+use prorata_schemas::time::Timestamp;
+use serde::Deserialize;
+
+use super::prometheus::{Sample, SampleError, samples};
+use crate::object::ResourceList;
+
+/// Why what a source answered cannot be used. Nothing of that answer is.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// Not Prometheus' text format.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// Not a list of `PodMetrics`.
+    #[error("it is no list of PodMetrics: {0}")]
+    PodMetrics(#[from] serde_json::Error),
+    /// A quantity does not parse.
+    #[error("{pod}: {source}")]
+    Quantity {
+        /// Namespace and name of the pod.
+        pod: String,
+        /// What is wrong.
+        source: QuantityError,
+    },
+}
+
+/// What a round has read, by namespace and name.
+#[derive(Clone, Debug, Default)]
+pub struct UsageRound {
+    pub(super) pods: BTreeMap<(String, String), Reading>,
+}
+
+/// What is known of a pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    /// CPU seconds since it started, and when they were counted.
+    pub cpu_seconds: Option<(f64, Option<Timestamp>)>,
+    /// CPU now, in thousandths of a vCPU.
+    pub cpu_millis: Option<f64>,
+    pub memory_bytes: Option<f64>,
+    /// GPUs now, in thousandths, by GPU or MIG instance. The second is of the better metric.
+    gpus: BTreeMap<(String, String), (Option<f64>, Option<f64>)>,
+}
+
+impl Reading {
+    /// All GPUs together; none: none was measured.
+    pub fn gpu_millis(&self) -> Option<f64> {
+        let each = self.gpus.values().filter_map(|(usual, better)| better.or(*usual));
+        (!self.gpus.is_empty()).then(|| each.sum())
+    }
+}
+
+#[derive(Deserialize)]
+struct PodMetricsList {
+    items: Vec<PodMetrics>,
+}
+
+#[derive(Deserialize)]
+struct PodMetrics {
+    metadata: PodName,
+    #[serde(default)]
+    containers: Vec<ContainerMetrics>,
+}
+
+#[derive(Deserialize)]
+struct PodName {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Deserialize)]
+struct ContainerMetrics {
+    #[serde(default)]
+    usage: ResourceList,
+}
+
+impl UsageRound {
+    /// A round that has read nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a list of `PodMetrics` of `metrics.k8s.io/v1beta1`: CPU over the last window, and memory.
+    ///
+    /// # Errors
+    /// When it is none; then nothing of it is added.
+    pub fn add_pod_metrics(&mut self, json: &[u8]) -> Result<(), UsageError> {
+        let list: PodMetricsList = serde_json::from_slice(json)?;
+        let mut read = Vec::with_capacity(list.items.len());
+        for pod in list.items {
+            let name = (pod.metadata.namespace, pod.metadata.name);
+            let (mut cpu, mut memory) = (0.0, 0.0);
+            for container in &pod.containers {
+                let fault = |source| UsageError::Quantity { pod: format!("{}/{}", name.0, name.1), source };
+                for (resource, text) in &container.usage {
+                    match &**resource {
+                        // As nanos: `12345n` is less than a thousandth.
+                        "cpu" => cpu += nano_cpus(&text.0).map_err(fault)? / 1e6,
+                        MEMORY => memory += Quantity::amount_of(MEMORY, &text.0).map_err(fault)? as f64,
+                        _ => {}
+                    }
+                }
+            }
+            read.push((name, cpu, memory));
+        }
+        for (name, cpu, memory) in read {
+            let reading = self.pods.entry(name).or_default();
+            (reading.cpu_millis, reading.memory_bytes) = (Some(cpu), Some(memory));
+        }
+        Ok(())
+    }
+
+    /// Adds a kubelet's resource metrics (`/metrics/resource`): CPU seconds and the working set of each pod.
+    ///
+    /// # Errors
+    /// At the first line that is no sample; then nothing of it is added.
+    pub fn add_kubelet(&mut self, text: &str) -> Result<(), UsageError> {
+        for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
+            let Some(name) = pod_of(&sample, &[("namespace", "pod")]) else { continue };
+            if !is_amount(sample.value) {
+                continue;
+            }
+            match sample.name {
+                "pod_cpu_usage_seconds_total" => {
+                    self.pods.entry(name).or_default().cpu_seconds = Some((sample.value, sample.at));
+                }
+                "pod_memory_working_set_bytes" => {
+                    self.pods.entry(name).or_default().memory_bytes = Some(sample.value);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds DCGM exporter's metrics. The share of time in which a GPU's engine was active
+    /// (`DCGM_FI_PROF_GR_ENGINE_ACTIVE`) counts where there is one, else its utilization
+    /// (`DCGM_FI_DEV_GPU_UTIL`). A MIG instance of `n` of seven slices counts as `n` sevenths of its GPU.
+    ///
+    /// # Errors
+    /// At the first line that is no sample; then nothing of it is added.
+    pub fn add_dcgm(&mut self, text: &str) -> Result<(), UsageError> {
+        const NAMES: &[(&str, &str)] =
+            &[("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name")];
+        for sample in samples(text).collect::<Result<Vec<_>, _>>()? {
+            let (is_better, per_whole) = match sample.name {
+                "DCGM_FI_PROF_GR_ENGINE_ACTIVE" => (true, 1_000.0),
+                "DCGM_FI_DEV_GPU_UTIL" => (false, 10.0),
+                _ => continue,
+            };
+            let Some(pod) = pod_of(&sample, NAMES).filter(|_| is_amount(sample.value)) else { continue };
+            let gpu = sample.label("UUID").or_else(|| sample.label("gpu")).unwrap_or_default().to_owned();
+            let instance = sample.label("GPU_I_ID").unwrap_or_default().to_owned();
+            let millis = (sample.value * per_whole).min(1_000.0) * slices(&sample);
+            let values = self.pods.entry(pod).or_default().gpus.entry((gpu, instance)).or_default();
+            if is_better {
+                values.1 = Some(millis);
+            } else {
+                values.0 = Some(millis);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Namespace and name of a sample's pod, by the first pair of labels that it has.
+fn pod_of(sample: &Sample<'_>, names: &[(&str, &str)]) -> Option<(String, String)> {
+    names.iter().find_map(|(namespace, pod)| {
+        Some((sample.label(namespace)?.to_owned(), sample.label(pod)?.to_owned()))
+    })
+}
+
+/// The part of its GPU that a MIG instance is: `1g.10gb` is one seventh.
+fn slices(sample: &Sample<'_>) -> f64 {
+    let profile = sample.label("GPU_I_PROFILE").and_then(|profile| profile.split_once("g."));
+    let slices = profile.and_then(|(slices, _)| slices.parse::<u8>().ok()).filter(|slices| *slices <= 7);
+    slices.map_or(1.0, |slices| f64::from(slices) / 7.0)
+}
+
+/// Neither negative nor infinite nor no number.
+fn is_amount(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}
+
+/// CPU in billionths of a vCPU.
+fn nano_cpus(text: &str) -> Result<f64, QuantityError> {
+    if let Some(nanos) = text.strip_suffix('n').and_then(|digits| digits.parse::<u64>().ok()) {
+        return Ok(nanos as f64);
+    }
+    if let Some(micros) = text.strip_suffix('u').and_then(|digits| digits.parse::<u64>().ok()) {
+        return Ok(micros as f64 * 1e3);
+    }
+    Quantity::amount_of("cpu", text).map(|millis| millis as f64 * 1e6)
+}

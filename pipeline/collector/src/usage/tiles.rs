@@ -1,0 +1,135 @@
+//! Intervals of use: from one round to the next.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::Text;
+use prorata_schemas::event::{Event, Payload, PodUsage};
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::{HOUR_MICROS, Timestamp};
+
+use super::UsageRound;
+use super::sources::Reading;
+
+/// Makes intervals of rounds.
+#[derive(Debug)]
+pub struct UsageTiles {
+    organization_id: OrganizationId,
+    /// Longest interval, in microseconds.
+    most_micros: i64,
+    /// When the last round ended.
+    last: Option<Timestamp>,
+    /// CPU seconds of each pod, and when they were counted.
+    counted: BTreeMap<Text, (f64, Timestamp)>,
+    totals: UsageTotals,
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageTotals {
+    /// Intervals that were sent.
+    pub intervals: u64,
+    /// Readings of pods that are not known.
+    pub unknown_pods: u64,
+    /// Pauses longer than an interval may be: their time has no sample.
+    pub pauses: u64,
+}
+
+impl UsageTiles {
+    /// For rounds that are usually `period_micros` apart. What lies further apart than twice that, or than an
+    /// hour, is a pause.
+    pub fn new(organization_id: OrganizationId, period_micros: i64) -> Self {
+        let most_micros = period_micros.saturating_mul(2).clamp(1, HOUR_MICROS);
+        let (last, counted, totals) = Default::default();
+        Self { organization_id, most_micros, last, counted, totals }
+    }
+
+    /// Closes a round at an instant: one event for each pod that it has read and `uid_of` knows, by namespace
+    /// and name. A round that is not later than the one before is left out.
+    pub fn close(
+        &mut self,
+        round: &UsageRound,
+        at: Timestamp,
+        uid_of: impl Fn(&str, &str) -> Option<Text>,
+    ) -> Vec<Event> {
+        let Some(since) = self.last.replace(at) else {
+            self.count_all(round, at, &uid_of);
+            return Vec::new();
+        };
+        if at <= since {
+            self.last = Some(since);
+            return Vec::new();
+        }
+        if at.0.saturating_sub(since.0) > self.most_micros {
+            self.totals.pauses += 1;
+            self.count_all(round, at, &uid_of);
+            return Vec::new();
+        }
+        let mut events = Vec::new();
+        let before = std::mem::take(&mut self.counted);
+        for ((namespace, name), reading) in &round.pods {
+            let Some(uid) = uid_of(namespace, name) else {
+                self.totals.unknown_pods += 1;
+                continue;
+            };
+            let cpu = self.count(&uid, reading, at, before.get(&uid));
+            let (memory, gpu) = (reading.memory_bytes, reading.gpu_millis());
+            if cpu.is_none() && memory.is_none() && gpu.is_none() {
+                continue;
+            }
+            let usage = PodUsage {
+                pod_uid: uid.into(),
+                interval_end: at,
+                cpu_millis: whole(cpu),
+                memory_bytes: whole(memory),
+                gpu_millis: whole(gpu),
+            };
+            let organization_id = self.organization_id.clone();
+            events.push(Event { organization_id, event_time: since, payload: Payload::PodUsage(usage) });
+        }
+        // A pod that this round did not read keeps what was counted, for one round to come.
+        let kept = before.into_iter().filter(|(_, (_, counted))| counted.0 >= at.0 - 2 * self.most_micros);
+        for (uid, counted) in kept {
+            self.counted.entry(uid).or_insert(counted);
+        }
+        self.totals.intervals += events.len() as u64;
+        events
+    }
+
+    /// What has happened since the start.
+    pub const fn totals(&self) -> UsageTotals {
+        self.totals
+    }
+
+    /// Only remembers what was counted.
+    fn count_all(&mut self, round: &UsageRound, at: Timestamp, uid_of: impl Fn(&str, &str) -> Option<Text>) {
+        self.counted.clear();
+        for ((namespace, name), reading) in &round.pods {
+            if let Some(uid) = uid_of(namespace, name) {
+                self.count(&uid, reading, at, None);
+            }
+        }
+    }
+
+    /// CPU in thousandths of a vCPU: as the source says, or by what was counted since the last time. None: it
+    /// was not counted before, or a counter has started anew.
+    fn count(
+        &mut self,
+        uid: &Text,
+        reading: &Reading,
+        at: Timestamp,
+        before: Option<&(f64, Timestamp)>,
+    ) -> Option<f64> {
+        let Some((seconds, counted)) = reading.cpu_seconds else { return reading.cpu_millis };
+        let counted = counted.unwrap_or(at);
+        self.counted.insert(uid.clone(), (seconds, counted));
+        let (seconds_before, counted_before) = before?;
+        let micros = counted.0.saturating_sub(counted_before.0);
+        (seconds >= *seconds_before && micros > 0).then(|| (seconds - seconds_before) * 1e9 / micros as f64)
+    }
+}
+
+/// The nearest whole number; nothing for what was not measured, or is beyond any machine.
+fn whole(value: Option<f64>) -> i64 {
+    const MOST: f64 = 1e18;
+    value.filter(|value| (0.0..MOST).contains(value)).map_or(0, |value| value.round() as i64)
+}

@@ -1,0 +1,161 @@
+//! Files of agreements and their events. The files here are JSON, which is YAML too.
+
+use prorata_collector::agreements::{AgreementEvents, Agreements};
+use prorata_collector::parse_instant;
+use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::time::Timestamp;
+use serde_json::{Value, json};
+
+fn instant(text: &str) -> Timestamp {
+    parse_instant(&format!("{text}T00:00:00Z")).unwrap()
+}
+
+fn reservation(id: &str, from: &str, to: Option<&str>) -> Value {
+    json!({
+        "id": id, "from": from, "to": to, "provider": "aws", "region": "r", "gpu_model": "H100",
+        "capacity": {"cpu": 96, "memory": "1Ti", "nvidia.com/gpu": "8"}, "quantity": 2,
+        "unit_hourly_price": "40.5",
+    })
+}
+
+fn commitment(id: &str, from: &str, to: Option<&str>) -> Value {
+    json!({
+        "id": id, "from": from, "to": to, "provider": "aws", "kind": "RESERVED_INSTANCE", "region": "r",
+        "instance_family": "p5", "vcpu": 192, "hourly_cost": "60",
+        "assignments": [{"cluster_id": "c", "priority": 1}],
+    })
+}
+
+fn rate(from: &str, price: &str) -> Value {
+    json!({
+        "from": from, "provider": "aws", "region": "r", "per_vcpu_hour": price, "per_gib_hour": "0.01",
+    })
+}
+
+fn pool(from: &str, to: Option<&str>) -> Value {
+    json!({
+        "id": "p", "from": from, "to": to, "cluster_id": "c", "provider": "aws", "default_qos": "medium",
+        "qos_pricing": [{"qos": "medium", "per_fp16_tflop_hour": "0.01", "per_vram_gib_hour": "0.02"}],
+    })
+}
+
+fn file(sections: Value) -> Agreements {
+    let mut file = json!({"organization_id": "o", "currency": "USD"});
+    for (name, section) in sections.as_object().unwrap() {
+        file[name] = section.clone();
+    }
+    serde_json::from_value(file).unwrap()
+}
+
+/// `date Kind` of each event.
+fn shown(found: &AgreementEvents) -> Vec<String> {
+    let shown =
+        |event: &Event| format!("{} {}", &event.event_time.to_string()[..10], event.payload.kind().name());
+    found.events.iter().map(shown).collect()
+}
+
+#[test]
+fn each_entry_is_an_event_from_its_beginning() {
+    let agreements = file(json!({
+        "reservations": [reservation("res", "2026-03-01", Some("2027-03-01"))],
+        "commitments": [commitment("com", "2026-02-01T12:00:00+02:00", None)],
+        "rates": [rate("2026-01-01", "0.05"), rate("2026-04-01", "0.04")],
+        "pools": [pool("2026-05-01", Some("2026-06-01"))],
+    }));
+    let found = agreements.events(instant("2026-07-01")).unwrap();
+    let expected = [
+        "2026-01-01 RateSet",
+        "2026-02-01 CommitmentSet",
+        "2026-03-01 ReservationSet",
+        "2026-04-01 RateSet",
+        "2026-05-01 PoolSet",
+        "2026-06-01 PoolDeleted",
+    ];
+    assert_eq!(shown(&found), expected);
+    assert_eq!(agreements.events(instant("2026-07-01")).unwrap(), found, "a repeat is byte-equal");
+    let Payload::ReservationSet(set) = &found.events[2].payload else { panic!() };
+    assert_eq!((set.starts_at, set.ends_at), (instant("2026-03-01"), Some(instant("2027-03-01"))));
+    assert_eq!(set.created_at, set.starts_at);
+    let Payload::CommitmentSet(set) = &found.events[1].payload else { panic!() };
+    assert_eq!(set.starts_at.to_string(), "2026-02-01T10:00:00.000000Z");
+    assert!(set.enabled && set.assignments.len() == 1);
+    let Payload::PoolSet(set) = &found.events[4].payload else { panic!() };
+    assert_eq!((set.tflops_oversell_percent, set.qos_pricing[0].limits_over_requests), (500, 1.into()));
+}
+
+#[test]
+fn what_begins_later_is_told_and_not_sent() {
+    let agreements = file(json!({"reservations": [
+        reservation("a", "2026-01-01", Some("2026-06-01")), reservation("a", "2026-06-01", None),
+    ]}));
+    let found = agreements.events(instant("2026-03-01")).unwrap();
+    assert_eq!(shown(&found), ["2026-01-01 ReservationSet"]);
+    assert_eq!(found.later.len(), 1);
+    assert_eq!(found.later[0].0.to_string(), "entry 2 of reservations (a)");
+}
+
+#[test]
+fn a_version_that_is_replaced_is_not_deleted() {
+    let agreements = file(json!({"reservations": [
+        reservation("a", "2026-06-01", Some("2026-08-01")), reservation("a", "2026-01-01", Some("2026-06-01")),
+    ]}));
+    let found = agreements.events(instant("2026-12-01")).unwrap();
+    let expected =
+        ["2026-01-01 ReservationSet", "2026-06-01 ReservationSet", "2026-08-01 ReservationReleased"];
+    assert_eq!(shown(&found), expected);
+}
+
+fn fault(sections: Value) -> String {
+    file(sections).events(instant("2027-01-01")).unwrap_err().to_string()
+}
+
+#[test]
+fn overlaps_and_reversed_times_are_refused_with_their_place() {
+    let open =
+        json!({"commitments": [commitment("a", "2026-01-01", None), commitment("a", "2026-06-01", None)]});
+    assert_eq!(
+        fault(open),
+        "entry 2 of commitments (a) begins at 2026-06-01T00:00:00.000000Z, before entry 1 of commitments (a) \
+         has ended; end that one with 'to: 2026-06-01T00:00:00.000000Z' or earlier"
+    );
+    let reversed = json!({"pools": [pool("2026-06-01", Some("2026-01-01"))]});
+    assert!(fault(reversed).contains("entry 1 of pools (p) ends at 2026-01-01T"));
+    let empty = json!({"pools": [pool("2026-06-01", Some("2026-06-01"))]});
+    assert!(fault(empty).contains("not after its beginning"));
+    let twice = json!({"rates": [rate("2026-01-01", "1"), rate("2026-01-01", "2")]});
+    assert!(fault(twice).contains("entry 2 of rates (r, no GPU, default) begins at"));
+    let apart =
+        json!({"commitments": [commitment("a", "2026-01-01", None), commitment("b", "2026-06-01", None)]});
+    assert!(file(apart).events(instant("2027-01-01")).is_ok());
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_their_place() {
+    let mut negative = reservation("a", "2026-01-01", None);
+    negative["unit_hourly_price"] = json!("-1");
+    assert!(fault(json!({"reservations": [negative]})).contains("entry 1 of reservations (a): "));
+    let mut quantity = reservation("a", "2026-01-01", None);
+    quantity["capacity"] = json!({"cpu": "many"});
+    let said = fault(json!({"reservations": [quantity]}));
+    assert!(said.contains("entry 1 of reservations (a): cpu: 'many' is not a Kubernetes quantity"), "{said}");
+    let mut utilization = commitment("a", "2026-01-01", None);
+    utilization["allowed_utilization"] = json!("1.5");
+    assert!(fault(json!({"commitments": [utilization]})).contains("entry 1 of commitments (a): "));
+    let nobody = Agreements { organization_id: "".into(), ..file(json!({})) };
+    assert!(nobody.events(Timestamp(0)).unwrap_err().to_string().contains("organization_id is empty"));
+}
+
+#[test]
+fn unknown_keys_floats_and_bad_times_are_refused() {
+    let parse = |change: &dyn Fn(&mut Value)| {
+        let mut entry = reservation("a", "2026-01-01", None);
+        change(&mut entry);
+        let file = json!({"organization_id": "o", "currency": "USD", "reservations": [entry]});
+        serde_json::from_value::<Agreements>(file).unwrap_err().to_string()
+    };
+    assert!(parse(&|entry| entry["until"] = json!("2027-01-01")).contains("unknown field `until`"));
+    assert!(parse(&|entry| entry["unit_hourly_price"] = json!(40.5)).contains("a decimal in quotes"));
+    assert!(parse(&|entry| entry["from"] = json!("yesterday")).contains("'yesterday' is not an instant"));
+    assert!(parse(&|entry| entry["from"] = json!("1969-01-01")).contains("'1969-01-01' is not an instant"));
+    assert!(parse(&|entry| drop(entry.as_object_mut().unwrap().remove("region"))).contains("region"));
+}

@@ -1,0 +1,217 @@
+//! Sources of use, and the intervals that rounds become.
+
+use proptest::prelude::*;
+use prorata_collector::usage::{UsageRound, UsageTiles};
+use prorata_schemas::Text;
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, Payload, PodUsage};
+use prorata_schemas::time::Timestamp;
+use serde_json::json;
+
+const SECOND: i64 = 1_000_000;
+
+fn tiles() -> UsageTiles {
+    UsageTiles::new("o".into(), 60 * SECOND)
+}
+
+fn uid_of(_: &str, name: &str) -> Option<Text> {
+    (name != "unknown").then(|| format!("uid-{name}").into())
+}
+
+fn usage(event: &Event) -> (i64, &PodUsage) {
+    let read = body::decode(event.payload.kind(), &body::encode(event));
+    assert_eq!(read.as_ref(), Ok(event), "every event is valid");
+    match &event.payload {
+        Payload::PodUsage(usage) => (event.event_time.0, usage),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The kubelet's answer: CPU seconds and memory of pods, counted at an instant in seconds.
+fn kubelet(pods: &[(&str, f64)], at: i64) -> String {
+    let lines = pods.iter().map(|(name, seconds)| {
+        let (labels, millis) = (format!("{{namespace=\"ns\",pod=\"{name}\"}}"), at * 1000);
+        format!(
+            "pod_cpu_usage_seconds_total{labels} {seconds} {millis}\n\
+             pod_memory_working_set_bytes{labels} 1.048576e+06 {millis}\n"
+        )
+    });
+    format!("# TYPE pod_cpu_usage_seconds_total counter\n{}scrape_error 0\n", lines.collect::<String>())
+}
+
+fn round(kubelet: &str) -> UsageRound {
+    let mut round = UsageRound::new();
+    round.add_kubelet(kubelet).unwrap();
+    round
+}
+
+#[test]
+fn cpu_is_what_was_counted_from_round_to_round() {
+    let mut tiles = tiles();
+    let first = round(&kubelet(&[("a", 10.0)], 0));
+    assert!(tiles.close(&first, Timestamp(2 * SECOND), uid_of).is_empty(), "nothing to compare with");
+    let events =
+        tiles.close(&round(&kubelet(&[("a", 40.0), ("new", 5.0)], 60)), Timestamp(62 * SECOND), uid_of);
+    assert_eq!(events.len(), 2);
+    let (from, a) = usage(&events[0]);
+    assert_eq!((from, a.interval_end), (2 * SECOND, Timestamp(62 * SECOND)));
+    assert_eq!((&*a.pod_uid, a.cpu_millis, a.memory_bytes, a.gpu_millis), ("uid-a", 500, 1 << 20, 0));
+    let (_, new) = usage(&events[1]);
+    assert_eq!((new.cpu_millis, new.memory_bytes), (0, 1 << 20), "its CPU was not counted before");
+}
+
+#[test]
+fn a_counter_that_starts_anew_says_nothing() {
+    let mut tiles = tiles();
+    tiles.close(&round(&kubelet(&[("a", 10.0)], 0)), Timestamp(0), uid_of);
+    let events = tiles.close(&round(&kubelet(&[("a", 2.0)], 60)), Timestamp(60 * SECOND), uid_of);
+    assert_eq!(usage(&events[0]).1.cpu_millis, 0);
+    let events = tiles.close(&round(&kubelet(&[("a", 62.0)], 120)), Timestamp(120 * SECOND), uid_of);
+    assert_eq!(usage(&events[0]).1.cpu_millis, 1000);
+}
+
+#[test]
+fn a_failed_read_loses_its_interval_and_no_more() {
+    let mut tiles = tiles();
+    tiles.close(&round(&kubelet(&[("a", 0.0)], 0)), Timestamp(0), uid_of);
+    assert!(tiles.close(&UsageRound::new(), Timestamp(60 * SECOND), uid_of).is_empty());
+    let events = tiles.close(&round(&kubelet(&[("a", 120.0)], 120)), Timestamp(120 * SECOND), uid_of);
+    let (from, a) = usage(&events[0]);
+    assert_eq!((from, a.cpu_millis), (60 * SECOND, 1000), "the rate over both, for the second alone");
+}
+
+#[test]
+fn a_pause_has_no_sample() {
+    let mut tiles = tiles();
+    tiles.close(&round(&kubelet(&[("a", 0.0)], 0)), Timestamp(0), uid_of);
+    let late = Timestamp(121 * SECOND);
+    assert!(tiles.close(&round(&kubelet(&[("a", 9.0)], 121)), late, uid_of).is_empty());
+    assert!(tiles.close(&round(&kubelet(&[("a", 9.0)], 121)), late, uid_of).is_empty(), "time stands");
+    let events = tiles.close(&round(&kubelet(&[("a", 39.0)], 181)), Timestamp(181 * SECOND), uid_of);
+    assert_eq!((usage(&events[0]).0, usage(&events[0]).1.cpu_millis), (late.0, 500));
+    assert_eq!((tiles.totals().pauses, tiles.totals().intervals), (1, 1));
+}
+
+#[test]
+fn the_metrics_api_says_rates() {
+    let list = json!({"kind": "PodMetricsList", "items": [
+        {
+            "metadata": {"name": "a", "namespace": "ns"},
+            "timestamp": "2026-11-20T10:00:00Z", "window": "15.2s",
+            "containers": [
+                {"name": "x", "usage": {"cpu": "250400000n", "memory": "100Mi"}},
+                {"name": "y", "usage": {"cpu": "100u", "memory": "28Mi"}},
+                {"name": "z", "usage": {"cpu": "1", "memory": "0"}},
+            ],
+        },
+        {"metadata": {"name": "unknown", "namespace": "ns"}, "containers": []},
+    ]});
+    let mut tiles = tiles();
+    tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+    let mut round = UsageRound::new();
+    round.add_pod_metrics(list.to_string().as_bytes()).unwrap();
+    let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
+    let (_, a) = usage(&events[0]);
+    assert_eq!((events.len(), a.cpu_millis, a.memory_bytes), (1, 1251, 128 << 20));
+    assert_eq!(tiles.totals().unknown_pods, 1);
+}
+
+#[test]
+fn gpus_add_up_by_the_better_metric() {
+    let labels = |gpu: &str, more: &str| {
+        format!(
+            "{{gpu=\"{gpu}\",UUID=\"GPU-{gpu}\",modelName=\"A \\\"100\\\"\",namespace=\"ns\",pod=\"a\"{more}}}"
+        )
+    };
+    let text = [
+        format!("DCGM_FI_DEV_GPU_UTIL{} 37", labels("0", "")),
+        format!("DCGM_FI_DEV_GPU_UTIL{} 80", labels("1", "")),
+        format!("DCGM_FI_PROF_GR_ENGINE_ACTIVE{} 0.5", labels("1", "")),
+        format!(
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE{} 0.7",
+            labels("2", ",GPU_I_ID=\"3\",GPU_I_PROFILE=\"1g.10gb\"")
+        ),
+        format!("DCGM_FI_DEV_FB_USED{} 1000", labels("0", "")),
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"9\"} 100".to_owned(),
+        format!("DCGM_FI_DEV_GPU_UTIL{} NaN", labels("5", "")),
+    ]
+    .join("\n");
+    let mut tiles = tiles();
+    tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+    let mut round = UsageRound::new();
+    round.add_dcgm(&text).unwrap();
+    let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
+    assert_eq!(usage(&events[0]).1.gpu_millis, 370 + 500 + 100);
+}
+
+#[test]
+fn an_answer_that_is_wrong_adds_nothing() {
+    let mut round = UsageRound::new();
+    let text = kubelet(&[("a", 1.0)], 0) + "<html>\n";
+    let error = round.add_kubelet(&text).unwrap_err().to_string();
+    assert!(error.starts_with("line 5: '<html>' is no sample"), "{error}");
+    assert!(round.add_dcgm("a b c\n").is_err());
+    assert!(round.add_pod_metrics(b"{}").unwrap_err().to_string().contains("no list of PodMetrics"));
+    let bad = json!({"items": [
+        {"metadata": {"name": "a", "namespace": "ns"}, "containers": [{"usage": {"cpu": "1x"}}]},
+    ]});
+    assert!(
+        round.add_pod_metrics(bad.to_string().as_bytes()).unwrap_err().to_string().contains("ns/a: '1x'")
+    );
+    let mut tiles = tiles();
+    tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
+    assert!(tiles.close(&round, Timestamp(60 * SECOND), uid_of).is_empty());
+}
+
+#[test]
+fn values_beyond_any_machine_are_left_out() {
+    let mut tiles = tiles();
+    for (at, seconds) in [(0, 0.0), (60, 1e300)] {
+        let text = kubelet(&[("a", seconds)], at).replace("1.048576e+06", "+Inf");
+        let events = tiles.close(&round(&text), Timestamp(at * SECOND), uid_of);
+        assert!(events.iter().all(|event| usage(event).1.cpu_millis == 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Intervals of a pod never overlap, none is longer than two periods, and together they hold what was
+    /// counted from the first read of a pod to its last, but for reads that failed and pauses.
+    #[test]
+    fn intervals_tile_time(rounds in prop::collection::vec((1..200_i64, any::<u8>(), 0..60_u16), 2..40)) {
+        let mut tiles = tiles();
+        let (mut now, mut seconds) = (0, 0.0);
+        let mut ends = 0;
+        let mut held_micros = 0.0;
+        let mut expected_micros = 0.0;
+        let mut before: Option<(i64, f64)> = None;
+        for (index, (pause, fails, used)) in rounds.into_iter().enumerate() {
+            now += pause;
+            seconds += f64::from(used);
+            let is_read = fails % 4 != 0;
+            let text = if is_read { kubelet(&[("a", seconds)], now) } else { String::new() };
+            let events = tiles.close(&round(&text), Timestamp(now * SECOND), uid_of);
+            prop_assert!(events.len() <= 1);
+            for event in &events {
+                let (from, usage) = usage(event);
+                prop_assert!(from >= ends && usage.interval_end.0 - from <= 120 * SECOND);
+                ends = usage.interval_end.0;
+                held_micros += usage.cpu_millis as f64 * (ends - from) as f64 / 1000.0;
+            }
+            let is_tile = index > 0 && pause <= 120 && is_read;
+            prop_assert_eq!(events.len(), usize::from(is_tile));
+            if pause > 120 {
+                before = None;
+            }
+            if let Some((at, counted)) = before.filter(|(at, _)| is_tile && now - pause - at <= 240) {
+                expected_micros += (seconds - counted) / (now - at) as f64 * (pause * SECOND) as f64;
+            }
+            if is_read {
+                before = Some((now, seconds));
+            }
+        }
+        // Each interval is rounded to a thousandth of a vCPU.
+        prop_assert!((held_micros - expected_micros).abs() <= now as f64 * 1000.0, "{held_micros} {expected_micros}");
+    }
+}
