@@ -1,8 +1,8 @@
 //! Agreements of a file that people keep: reservations, commitments, rates and pools, each with its times.
 //!
 //! An entry is one version of an object, from an instant until another. Several entries of one id are its
-//! versions, which may follow each other but not overlap. Each entry becomes the same events whenever the file
-//! is sent, so that sending it again changes nothing.
+//! versions, which may follow each other but not overlap. Each entry becomes the same events whenever the
+//! file is sent, so that sending it again changes nothing.
 
 mod check;
 mod entries;

@@ -97,7 +97,8 @@ fn what_begins_later_is_told_and_not_sent() {
 #[test]
 fn a_version_that_is_replaced_is_not_deleted() {
     let agreements = file(json!({"reservations": [
-        reservation("a", "2026-06-01", Some("2026-08-01")), reservation("a", "2026-01-01", Some("2026-06-01")),
+        reservation("a", "2026-06-01", Some("2026-08-01")),
+        reservation("a", "2026-01-01", Some("2026-06-01")),
     ]}));
     let found = agreements.events(instant("2026-12-01")).unwrap();
     let expected =

@@ -1,5 +1,5 @@
-//! Tables of what objects become, price documents, agreements, use, random histories against a second implementation, and the state's stored
-//! form. `testdata/collector/README.md` explains the tables.
+//! Tables of what objects become, price documents, agreements, use, random histories against a second
+//! implementation, and the state's stored form. `testdata/collector/README.md` explains the tables.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 

@@ -1,8 +1,8 @@
 //! AWS: the bulk offer file of Amazon EC2 of one region.
 //!
 //! Its products come first, then the terms with their prices, by SKU. Prices on demand of instances on shared
-//! hardware are taken, for Linux and for Windows with its licence, without other software. Spot prices are not
-//! in it.
+//! hardware are taken, for Linux and for Windows with its licence, without other software. Spot prices are
+//! not in it.
 
 use std::collections::BTreeMap;
 use std::fmt;

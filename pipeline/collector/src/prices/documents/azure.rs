@@ -32,13 +32,13 @@ struct Item {
 /// Reads a page.
 pub fn read(from: impl BufRead, import: &mut Importer) -> Result<(), ImportError> {
     let mut deserializer = serde_json::Deserializer::from_reader(NumbersAsText::new(from));
-    Page(import).deserialize(&mut deserializer)?;
+    AzurePage(import).deserialize(&mut deserializer)?;
     Ok(deserializer.end()?)
 }
 
-struct Page<'i>(&'i mut Importer);
+struct AzurePage<'i>(&'i mut Importer);
 
-impl<'de> DeserializeSeed<'de> for Page<'_> {
+impl<'de> DeserializeSeed<'de> for AzurePage<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -46,7 +46,7 @@ impl<'de> DeserializeSeed<'de> for Page<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Page<'_> {
+impl<'de> Visitor<'de> for AzurePage<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -154,13 +154,13 @@ pub type Parts = BTreeMap<Part, (UnitPrice, Timestamp)>;
 /// Reads the parts of a page.
 pub fn read(from: impl BufRead, import: &mut Importer) -> Result<(), ImportError> {
     let mut deserializer = serde_json::Deserializer::from_reader(NumbersAsText::new(from));
-    Page(import).deserialize(&mut deserializer)?;
+    CataloguePage(import).deserialize(&mut deserializer)?;
     Ok(deserializer.end()?)
 }
 
-struct Page<'i>(&'i mut Importer);
+struct CataloguePage<'i>(&'i mut Importer);
 
-impl<'de> DeserializeSeed<'de> for Page<'_> {
+impl<'de> DeserializeSeed<'de> for CataloguePage<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -168,7 +168,7 @@ impl<'de> DeserializeSeed<'de> for Page<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Page<'_> {
+impl<'de> Visitor<'de> for CataloguePage<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
