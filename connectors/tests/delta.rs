@@ -162,3 +162,101 @@ async fn a_log_that_no_retry_can_read_is_told_apart_from_an_outage() {
     assert!(told.iter().all(|(_, kind, _)| !kind.is_retryable()), "{told:#?}");
     assert_eq!(told[4].1, ErrorKind::Missing, "{told:#?}");
 }
+
+/// Creates the table `hours` as another release would have: `change` edits its columns.
+async fn created_by_another_release(store: &Store, change: impl FnOnce(&mut Vec<serde_json::Value>)) {
+    let path = "hours/_delta_log/00000000000000000000.json";
+    DeltaTables::new(store.clone()).load(Table::Hours).await.unwrap();
+    let log = String::from_utf8(store.get(path).await.unwrap().unwrap().to_vec()).unwrap();
+    let mut change = Some(change);
+    let lines = log.lines().map(|line| {
+        let mut action: serde_json::Value = serde_json::from_str(line).unwrap();
+        if let Some(metadata) = action.get_mut("metaData") {
+            let mut schema: serde_json::Value =
+                serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
+            change.take().unwrap()(schema["fields"].as_array_mut().unwrap());
+            metadata["schemaString"] = schema.to_string().into();
+            metadata["configuration"]["delta.dataSkippingStatsColumns"] = "hour".into();
+        }
+        action.to_string() + "\n"
+    });
+    let log: String = lines.collect();
+    store.delete(path).await.unwrap();
+    store.put_if_absent(path, log.into()).await.unwrap();
+}
+
+/// The newest metadata of the table `hours`: its columns, and the properties.
+async fn metadata_of_hours(store: &Store) -> (Vec<String>, serde_json::Value) {
+    let mut newest = None;
+    for object in store.list("hours/_delta_log/").await.unwrap() {
+        let log = String::from_utf8(store.get(&object.path).await.unwrap().unwrap().to_vec()).unwrap();
+        let actions = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        newest = actions.filter_map(|action| action.get("metaData").cloned()).last().or(newest);
+    }
+    let metadata = newest.unwrap();
+    let schema: serde_json::Value = serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
+    let fields = schema["fields"].as_array().unwrap().iter();
+    let names = fields.map(|field| field["name"].as_str().unwrap().to_owned()).collect();
+    (names, metadata["configuration"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_column_is_added_to_the_table_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(&folder);
+    let added = "max_event_time_seen";
+    created_by_another_release(&store, |fields| fields.retain(|field| field["name"] != added)).await;
+    let before = metadata_of_hours(&store).await.0;
+    assert!(!before.contains(&added.to_owned()), "{before:?}");
+    let first = DeltaTables::new(store.clone()).load(Table::Hours).await.unwrap();
+    assert_eq!(first.version, 1, "the column is a commit");
+    let (after, properties) = metadata_of_hours(&store).await;
+    assert_eq!(after, [before, vec![added.to_owned()]].concat(), "behind the others");
+    assert_ne!(properties["delta.dataSkippingStatsColumns"], "hour", "statistics are this release's, too");
+    // Later workers find nothing to do, and files go on being added.
+    let tables = DeltaTables::new(store.clone());
+    assert_eq!(tables.load(Table::Hours).await.unwrap().version, 1);
+    let committed = tables.commit(Table::Hours, 1, &commit(1)).await.unwrap();
+    assert_eq!(committed, CommitOutcome::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_workers_one_adds_a_new_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(&folder);
+    created_by_another_release(&store, |fields| fields.retain(|field| field["name"] != "revision")).await;
+    let loads = (0..6).map(|_| {
+        let tables = DeltaTables::new(store.clone());
+        tokio::spawn(async move { tables.load(Table::Hours).await.unwrap().version })
+    });
+    for load in loads.collect::<Vec<_>>() {
+        assert_eq!(load.await.unwrap(), 1, "nobody adds it twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_of_a_newer_release_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(&folder);
+    let newer = serde_json::json!({"name": "newer", "type": "string", "nullable": true, "metadata": {}});
+    created_by_another_release(&store, |fields| fields.push(newer)).await;
+    let tables = DeltaTables::new(store.clone());
+    assert_eq!(tables.load(Table::Hours).await.unwrap().version, 0, "there is nothing to add");
+    assert!(metadata_of_hours(&store).await.0.contains(&"newer".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_of_another_type_stops_its_table_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(&folder);
+    created_by_another_release(&store, |fields| {
+        let revision = fields.iter_mut().find(|field| field["name"] == "revision").unwrap();
+        revision["type"] = "string".into();
+    })
+    .await;
+    let tables = DeltaTables::new(store.clone());
+    let error = tables.load(Table::Hours).await.unwrap_err();
+    assert_eq!((error.table, error.kind), (Table::Hours, ErrorKind::Invalid), "{error}");
+    assert!(error.to_string().contains("'revision' is string, not long"), "{error}");
+    tables.load(Table::CostAllocation).await.unwrap();
+}

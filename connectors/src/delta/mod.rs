@@ -5,6 +5,7 @@
 //! own retries are off; so is its clean-up of expired logs, which lists the whole log at every commit.
 
 mod failure;
+mod schema;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoKernel;
 use deltalake_core::kernel::transaction::{CommitBuilder, CommitProperties, TableReference};
-use deltalake_core::kernel::{Action, Add, DataType, Remove, StructField, StructType, Transaction};
+use deltalake_core::kernel::{
+    Action, Add, DataType, MetadataExt, Remove, StructField, StructType, Transaction,
+};
 use deltalake_core::logstore::{LogStoreRef, StorageConfig, default_logstore};
 use deltalake_core::operations::create::CreateBuilder;
 use deltalake_core::protocol::{DeltaOperation, SaveMode};
@@ -33,6 +36,9 @@ use failure::{failure, kind_of};
 
 /// The partition column of every table.
 const PARTITION: &str = "date";
+
+/// How often new columns are committed before another writer wins every time.
+const EXTEND_ATTEMPTS: u32 = 8;
 
 /// Commits between two checkpoints of a log.
 const CHECKPOINT_INTERVAL: &str = "100";
@@ -75,8 +81,55 @@ impl DeltaTables {
         {
             return Err(error);
         }
-        delta.load().await.map_err(failed)?;
-        Ok(Open { delta, transactions: BTreeMap::new() })
+        for _ in 0..EXTEND_ATTEMPTS {
+            delta.load().await.map_err(failed)?;
+            if !self.extend_schema(table, &delta).await? {
+                return Ok(Open { delta, transactions: BTreeMap::new() });
+            }
+        }
+        let cause = "other commits came first at every attempt to add its new columns";
+        Err(TableError::new(ErrorKind::Conflict, "open", table, cause))
+    }
+
+    /// Commits columns of this release that the table lacks; false when it lacks none. After true the log is
+    /// to be read again, also because another commit may have come first.
+    ///
+    /// # Errors
+    /// When the table's columns cannot become those of this release, or storage is unavailable.
+    async fn extend_schema(&self, table: Table, delta: &DeltaTable) -> Result<bool, TableError> {
+        let failed = |error: DeltaTableError| failure("extend", table, error);
+        let invalid = |cause: String| TableError::new(ErrorKind::Invalid, "open", table, cause);
+        let state = delta.snapshot().map_err(failed)?;
+        let found = state.schema();
+        let missing = schema::missing(&found, &columns(table)?).map_err(|wrong| {
+            invalid(format!(
+                "its columns differ from this release's: {wrong}; use the release that wrote the table, or \
+                 fold the events into a new root"
+            ))
+        })?;
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let names: Vec<&str> = missing.iter().map(|field| field.name().as_str()).collect();
+        tracing::info!(table = table.name(), columns = names.join(", "), "new columns are added");
+        let extended = schema::extended(&found, &missing).map_err(invalid)?;
+        let statistics = prorata_tables::stats_columns(table).join(",");
+        let metadata = state.metadata().clone().with_schema(&extended);
+        let metadata = metadata.and_then(|metadata| {
+            metadata.add_config_key("delta.dataSkippingStatsColumns".to_owned(), statistics)
+        });
+        let actions = vec![Action::Metadata(metadata.map_err(|error| invalid(error.to_string()))?)];
+        let properties =
+            CommitProperties::default().with_max_retries(0).with_cleanup_expired_logs(Some(false));
+        let reference: &dyn TableReference = state;
+        let committed = CommitBuilder::from(properties)
+            .with_actions(actions)
+            .build(Some(reference), delta.log_store(), DeltaOperation::AddColumn { fields: missing })
+            .await;
+        match committed {
+            Err(error) if kind_of(&error) != ErrorKind::Conflict => Err(failed(error)),
+            _ => Ok(true),
+        }
     }
 
     async fn open_at(&self, table: Table, version: u64) -> Result<Open, TableError> {
@@ -86,11 +139,6 @@ impl DeltaTables {
     }
 
     async fn create(&self, table: Table) -> Result<(), TableError> {
-        let columns: StructType = prorata_tables::schema(table)
-            .as_ref()
-            .try_into_kernel()
-            .map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))?;
-        let columns = columns.fields().map(plain).chain([StructField::nullable(PARTITION, DataType::DATE)]);
         let properties = [
             ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_owned()),
             ("delta.enableExpiredLogCleanup", "false".to_owned()),
@@ -99,7 +147,7 @@ impl DeltaTables {
         CreateBuilder::new()
             .with_log_store(self.log_store(table)?)
             .with_table_name(table.name())
-            .with_columns(columns.collect::<Vec<_>>())
+            .with_columns(columns(table)?.fields().cloned().collect::<Vec<_>>())
             .with_partition_columns([PARTITION])
             .with_configuration(properties.map(|(key, value)| (key, Some(value))))
             .with_save_mode(SaveMode::ErrorIfExists)
@@ -225,6 +273,16 @@ async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Opt
 fn sizes(table: Table, state: &DeltaTableState) -> Result<BTreeMap<String, i64>, TableError> {
     let data = state.snapshot().try_log_data().map_err(|error| failure("load", table, error))?;
     Ok(data.iter().map(|file| (file.path().into_owned(), file.size())).collect())
+}
+
+/// The columns of a table in this release, the partition last.
+fn columns(table: Table) -> Result<StructType, TableError> {
+    let columns: StructType = prorata_tables::schema(table)
+        .as_ref()
+        .try_into_kernel()
+        .map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))?;
+    let columns = columns.fields().map(plain).chain([StructField::nullable(PARTITION, DataType::DATE)]);
+    StructType::try_new(columns).map_err(|error| TableError::new(ErrorKind::Invalid, "create", table, error))
 }
 
 /// A column without Arrow's metadata, which no reader of the log knows.
