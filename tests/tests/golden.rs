@@ -1,8 +1,8 @@
 //! The sample day, end to end through the program: its tables are those in `testdata/sample-day/expected`, on
 //! every run and any number of threads, and it holds an example of everything.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; the difference
-//! is for people to read.
+//! `UPDATE_GOLDEN=1 cargo test -p prorata-tests --test golden` writes the expected files again; the
+//! difference is for people to read.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -21,8 +21,8 @@ const RATE: u32 = 173;
 /// For how long they are sent.
 const SPAN: Duration = Duration::from_secs(7);
 
-/// How much more a producer may cost than the floor. Measured on fresh clusters: 0.5 to 1.2 times as much; with
-/// `enable.idempotence` 6 times and more, on its first use and for a while after it.
+/// How much more a producer may cost than the floor. Measured on fresh clusters: 0.5 to 1.2 times as much;
+/// with `enable.idempotence` 6 times and more, on its first use and for a while after it.
 const PRODUCER_RATIO_MAX: u64 = 3;
 
 /// How much more a client may cost in an outage and after it. Measured: up to 1.3 times.

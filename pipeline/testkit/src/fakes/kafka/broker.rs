@@ -118,8 +118,8 @@ impl FakeBroker {
         cluster.resize();
     }
 
-    /// Deletes a topic and creates it again: empty, offsets from 0. Readers are not told; offsets alone do not
-    /// show it.
+    /// Deletes a topic and creates it again: empty, offsets from 0. Readers are not told; offsets alone do
+    /// not show it.
     pub fn recreate(&self, topic: &str) {
         if let Some(logs) = self.lock().topics.get_mut(topic) {
             logs.iter_mut().for_each(|log| *log = PartitionLog::default());
