@@ -15,11 +15,14 @@ pub struct SampleError {
     pub text: String,
 }
 
+/// Names and values, in their order.
+type Labels<'t> = Vec<(&'t str, Cow<'t, str>)>;
+
 /// A sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<'t> {
     pub name: &'t str,
-    labels: Vec<(&'t str, Cow<'t, str>)>,
+    labels: Labels<'t>,
     pub value: f64,
     /// When it was measured; none: when it was read.
     pub at: Option<Timestamp>,
@@ -70,7 +73,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
 }
 
 /// Labels up to the closing brace, and what follows it.
-fn labels(mut rest: &str) -> Option<(Vec<(&str, Cow<'_, str>)>, &str)> {
+fn labels(mut rest: &str) -> Option<(Labels<'_>, &str)> {
     let mut labels = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', ',']);
