@@ -77,7 +77,7 @@ class Alerts(unittest.TestCase):
             for part in ("**Means**", "**Look**", "**Do**"):
                 self.assertIn(part, section, name)
         for alert in rules():
-            url = f"https://runbooks.example/prorata.md#{alert['alert'].lower()}"
+            url = f"https://runbooks.example/prorata#{alert['alert'].lower()}"
             self.assertEqual(alert["annotations"]["runbook_url"], url)
         self.assertGreater(procedures.count("\n## "), 5)
 
