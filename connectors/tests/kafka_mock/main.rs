@@ -1,7 +1,7 @@
 //! The consumer group, on librdkafka's in-memory broker: shards that are assigned, started, revoked, lost, or
 //! kept. This broker has no transactions; `tests/tests/kafka` tests those on real ones.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may")]
+#![expect(clippy::unwrap_used, reason = "tests may")]
 
 mod letters;
 

@@ -82,7 +82,7 @@ fn base64(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn encrypted_connections_trust_whom_they_are_told_to() {
+async fn encrypted_connections_trust_the_authority_that_is_named() {
     topics(&["encrypted"], 1).await;
     let tls = |ca_file: Option<&str>| Connection {
         security: Security { encrypted: true, ca_file: ca_file.map(Into::into), ..Security::default() },
@@ -102,7 +102,7 @@ async fn encrypted_connections_trust_whom_they_are_told_to() {
 }
 
 #[tokio::test]
-async fn the_wrong_protocol_is_told_within_seconds() {
+async fn the_wrong_protocol_is_told() {
     let to = |name: &str, encrypted: bool, login: Login| Connection {
         security: Security { encrypted, login, ..Security::default() },
         ..Connection::plaintext(variable(name))

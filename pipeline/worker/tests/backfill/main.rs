@@ -1,6 +1,6 @@
 //! Backfills on a lake in memory: equal to a plain fold, whatever happens on the way.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod archive_dates;
 mod contract;
