@@ -86,7 +86,8 @@ class Validity(unittest.TestCase):
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
         self.assertEqual(kinds(render("backfill")), sorted([*least, "CronJob"]))
-        most = [*least, "ConfigMap", "CronJob", "CronJob", "NetworkPolicy", "PrometheusRule", "ServiceMonitor"]
+        most = [*least, "ConfigMap", "CronJob", "CronJob", "NetworkPolicy"]
+        most += ["PrometheusRule", "ServiceMonitor"]
         self.assertEqual(kinds(render("everything")), sorted(most))
         self.assertEqual(kinds(render("bare")), ["ConfigMap", "NetworkPolicy", "Service", "StatefulSet"])
 
