@@ -2,7 +2,7 @@
 //!
 //! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come
 //! from the caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws
-//! its jitter and its sleep inside a future, and five of the six users only note when to try next.
+//! its jitter and its sleep inside a future, and six of the seven users only note when to try next.
 
 use std::time::Duration;
 
@@ -35,6 +35,17 @@ pub const STREAM: Policy = Policy {
     first: Duration::from_millis(100),
     factor: 2,
     cap: Duration::from_secs(30),
+    jitter_percent: 0,
+    attempts: None,
+};
+
+/// A shard of the stream worker that is stopped. Each attempt is a claim and a release, two checkpoints, and
+/// the cause is seldom gone by itself: so not before a minute, and at last every hour. A shard that somebody
+/// has mended is taken at once, whatever the delay.
+pub const STOPPED_SHARD: Policy = Policy {
+    first: Duration::from_secs(60),
+    factor: 2,
+    cap: Duration::from_secs(3_600),
     jitter_percent: 0,
     attempts: None,
 };

@@ -4,12 +4,11 @@
 //! not part of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does
 //! not.
 
-use prorata_engine::EngineError;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinError;
 
-use crate::names::Shard;
+use crate::names::{ArchivePath, Shard};
 use crate::ports::source::SourceError;
 use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 
@@ -59,8 +58,9 @@ pub enum WorkerError {
     /// Kafka does not have the messages that come next.
     #[error(
         "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: \
-         restore the topic, fold its events from elsewhere with 'prorata backfill', or set \
-         kafka.offsets_lost: earliest to go on without"
+         restore the topic; or fold a copy of its events with 'prorata backfill --shards {partition}', if \
+         you have one, and then set kafka.offsets_lost: earliest and restart the worker, which goes on \
+         without"
     )]
     OffsetsLost { topic: String, partition: Shard, cause: String },
 
@@ -69,7 +69,7 @@ pub enum WorkerError {
     Source(#[from] SourceError),
 
     /// An object of ours cannot be read.
-    #[error("'{object}' is damaged: {cause}; restore it from a copy, or fold its events into a new root")]
+    #[error("'{object}' is damaged: {cause}; {way_out}", way_out = way_out_of_damage(object))]
     Damaged { object: String, cause: String },
 
     /// Hours under rules whose meaning this program does not compute.
@@ -79,13 +79,6 @@ pub enum WorkerError {
          version with 'prorata backfill --config'"
     )]
     UnknownMeaning { object: String, meaning: u32, computed: u32 },
-
-    /// The engine refused an hour.
-    #[error(
-        "organization '{organization}' cannot be folded in hour {hour}: {source}; nothing of this hour is \
-         written, report it with the organization's events of this hour"
-    )]
-    Fold { organization: String, hour: Hour, source: EngineError },
 
     /// Rows could not be written as a table file.
     #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {source}", table = .table.name())]
@@ -131,6 +124,26 @@ impl WorkerError {
         }
     }
 
+    /// Why a worker stops a shard for this error, and goes on with its others; none: it is no trouble of a
+    /// shard.
+    pub const fn stop_reason(&self) -> Option<StopReason> {
+        match self {
+            Self::Damaged { .. } => Some(StopReason::Damaged),
+            Self::OffsetsLost { .. } => Some(StopReason::OffsetsLost),
+            Self::TableRewritten { .. } => Some(StopReason::TableRewritten),
+            Self::StateBehindTables { .. } => Some(StopReason::StateBehindTables),
+            Self::Encode { .. } | Self::Format(_) => Some(StopReason::EncodeFailed),
+            Self::Join(_) | Self::Internal(_) => Some(StopReason::Internal),
+            Self::Store(_)
+            | Self::Tables(_)
+            | Self::Taken { .. }
+            | Self::Configuration(_)
+            | Self::UnknownMeaning { .. }
+            | Self::Held { .. }
+            | Self::Source(_) => None,
+        }
+    }
+
     /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does
     /// not answer is 4: run it again. Storage that waits for a person is 2, as any other configuration that
     /// can never work.
@@ -153,12 +166,54 @@ impl WorkerError {
             | Self::TableRewritten { .. }
             | Self::OffsetsLost { .. }
             | Self::Damaged { .. }
-            | Self::Fold { .. }
             | Self::Encode { .. }
             | Self::Format(_)
             | Self::Join(_)
             | Self::Internal(_) => 1,
         }
+    }
+}
+
+/// Why a shard is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// An object of ours cannot be read.
+    Damaged,
+    /// Kafka does not have the messages that come next.
+    OffsetsLost,
+    /// Somebody else writes into a table.
+    TableRewritten,
+    /// A table knows a later checkpoint than the checkpoint log.
+    StateBehindTables,
+    /// Rows, or a value of ours, could not be written as a file.
+    EncodeFailed,
+    /// A state that this program must never reach.
+    Internal,
+}
+
+impl StopReason {
+    /// The reason's name, as in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Damaged => "damaged",
+            Self::OffsetsLost => "offsets_lost",
+            Self::TableRewritten => "table_rewritten",
+            Self::StateBehindTables => "state_behind_tables",
+            Self::EncodeFailed => "encode_failed",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What a person can do about a damaged object. An archive file is the only copy of its events under the
+/// root; other copies of them may be elsewhere.
+fn way_out_of_damage(object: &str) -> String {
+    match ArchivePath::parse(object) {
+        Some(ArchivePath { shard, .. }) => format!(
+            "restore it from a copy; or delete it and fold a copy of its events with 'prorata backfill \
+             --shards {shard}'"
+        ),
+        None => "restore it from a copy, or fold its events into a new root".to_owned(),
     }
 }
 

@@ -26,6 +26,6 @@ mod shard;
 pub mod status;
 pub mod stream;
 
-pub use error::WorkerError;
+pub use error::{StopReason, WorkerError};
 pub use ports::{Ports, source};
 pub use shard::{archive::ArchiveIndex, fold::Body};

@@ -46,15 +46,28 @@ pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<
     Err(StoreError::new(ErrorKind::Conflict, "write", path, "another object has its name"))
 }
 
+/// An object as it was read.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    /// Its path under the root.
+    pub path: String,
+    /// Its content.
+    pub bytes: Bytes,
+}
+
 /// Reads objects that must be there, in this order.
 ///
 /// # Errors
 /// When one is not there, or storage is unavailable.
-pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<Bytes>> {
+pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<StoredObject>> {
     let gets = paths.into_iter().map(|path| async move {
-        let found = store.get(&path).await?;
-        let cause = "it is listed but not there".to_owned();
-        found.ok_or(WorkerError::Damaged { object: path, cause })
+        match store.get(&path).await? {
+            Some(bytes) => Ok(StoredObject { path, bytes }),
+            None => {
+                let cause = "it is listed but not there".to_owned();
+                Err(WorkerError::Damaged { object: path, cause })
+            }
+        }
     });
     stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
 }

@@ -10,6 +10,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 
+use crate::error::StopReason;
 use crate::names::Shard;
 use crate::ports::ErrorKind;
 
@@ -114,11 +115,22 @@ impl Dependency {
     }
 }
 
+/// Why a shard is stopped while others go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardStop {
+    /// The reason.
+    pub reason: StopReason,
+    /// What happened, and what to do about it.
+    pub sentence: String,
+}
+
 /// One shard.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
-    /// Whether its state is loaded.
+    /// Whether its state is loaded and it is read.
     pub loaded: bool,
+    /// Why it is stopped; none: it is not.
+    pub stopped: Option<ShardStop>,
     /// Sequence number of its latest checkpoint.
     pub seq: u64,
     /// When that was decided.
@@ -135,6 +147,10 @@ pub struct ShardStatus {
     pub dirty_from: Option<Hour>,
     /// Number of organizations in its state.
     pub organizations: u64,
+    /// Number of them that are held: the engine refused an hour of theirs.
+    pub held: u64,
+    /// What happened to one of those.
+    pub held_example: Option<String>,
     /// Bytes of its state, as last written.
     pub state_bytes: u64,
     /// Bytes of events of open hours in memory.

@@ -198,7 +198,7 @@ pub struct PoolUsageRow {
 }
 
 /// One row of `hours`: what an organization's hour adds up to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HourRow {
     /// Own-price cost of nodes, uncovered.
     pub node_cost: Decimal12,

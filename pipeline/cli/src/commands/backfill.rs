@@ -1,5 +1,6 @@
 //! `prorata backfill`: events of archived files into tables.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use clap::Args;
 use prorata_connectors::store::open_input;
 use prorata_schemas::time::Hour;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
+use prorata_worker::names::Shard;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
@@ -28,6 +30,9 @@ pub struct BackfillArgs {
     /// Last hour to close, such as 2026-11-20T17; inclusive. By default the hour of the last event
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
+    /// Shards to claim, such as 0-3,7; others and their events are left alone. By default all shards
+    #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
+    pub shards: Option<ShardList>,
     /// Configuration file; without one every setting has its default
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -74,6 +79,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
     BackfillOptions {
         shards: loaded.shards_given.then_some(config.root.shards),
         root_format: config.root.format,
+        only_shards: args.shards.as_ref().map(|shards| shards.0.clone()),
         from: args.from,
         to: args.to,
         rules: config.rules.clone(),
@@ -87,5 +93,37 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         hours_max: config.backfill.hours_max,
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
+    }
+}
+
+/// Shards as the command line names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardList(BTreeSet<Shard>);
+
+fn parse_shards(text: &str) -> Result<ShardList, String> {
+    let number = |text: &str| text.trim().parse::<Shard>().ok();
+    let mut shards = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => shards.extend(first..=last),
+            _ => return Err("not a list of shards such as 0-3,7".into()),
+        }
+    }
+    Ok(ShardList(shards))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_numbers_and_ranges() {
+        let shards = |text: &str| parse_shards(text).map(|ShardList(shards)| Vec::from_iter(shards));
+        assert_eq!(shards("0-3,7"), Ok(vec![0, 1, 2, 3, 7]));
+        assert_eq!(shards("5"), Ok(vec![5]));
+        for wrong in ["", "3-1", "a", "1-", "-1", "1,,2", "65536", "1-2-3"] {
+            assert!(shards(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -60,9 +60,17 @@ impl Snapshot {
             "Time since the last iteration of the worker's loop or response of storage; /livez judges by it";
         out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
         let loaded = self.loaded();
-        let states = [("loaded", loaded), ("loading", status.shards.len() - loaded)];
+        let stopped = self.stopped().count();
+        let loading = status.shards.len() - loaded - stopped;
+        let states = [("loaded", loaded), ("loading", loading), ("stopped", stopped)];
         let states = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
-        out.gauge("shards", "Shards held, by whether their state is loaded", None, states)
+        out.gauge("shards", "Shards held, by whether their state is loaded", None, states)?;
+        let help =
+            "1 while the shard is stopped for this reason and the others go on; /status says what to do";
+        let stopped = self.stopped().map(|(shard, stop)| {
+            (vec![("shard", shard.to_string()), ("reason", stop.reason.name().to_owned())], 1.0)
+        });
+        out.gauge("shard_stopped", help, None, stopped)
     }
 
     /// One sample for each dependency and kind of reason: 1 where the worker waits.
@@ -127,6 +135,8 @@ impl Snapshot {
         out.gauge("open_events", help, bytes(), self.by_shard(|shard| Some(shard.open_bytes as f64)))?;
         let help = "Organizations in the shard's state";
         out.gauge("organizations", help, None, self.by_shard(|shard| Some(shard.organizations as f64)))?;
+        let help = "Organizations of the shard that are held: the engine refused an hour of theirs";
+        out.gauge("organizations_held", help, None, self.by_shard(|shard| Some(shard.held as f64)))?;
         let help = "1 while closed hours of the shard wait to be recomputed";
         let dirty = |shard: &ShardStatus| Some(f64::from(u8::from(shard.dirty_from.is_some())));
         out.gauge("dirty", help, None, self.by_shard(dirty))

@@ -69,6 +69,10 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
     json!({
         "shard": shard,
         "loaded": status.loaded,
+        "stopped": status.stopped.as_ref().map(|stop| json!({
+            "reason": stop.reason.name(),
+            "sentence": stop.sentence,
+        })),
         "checkpoint": status.seq,
         "checkpoint_at": status.checkpoint_at.map(|time| text(&time)),
         "published_at": status.published_at.map(|time| text(&time)),
@@ -77,6 +81,8 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
         "oldest_open_hour": status.oldest_open_hour.map(|hour| text(&hour)),
         "dirty_from": status.dirty_from.map(|hour| text(&hour)),
         "organizations": status.organizations,
+        "organizations_held": status.held,
+        "held_example": status.held_example,
         "state_bytes": status.state_bytes,
         "open_bytes": status.open_bytes,
         "topics": topics.collect::<Vec<_>>(),
@@ -135,6 +141,14 @@ fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     for (name, value) in rows {
         writeln!(out, "<tr><th>{name}</th><td>{}</td></tr>", Escaped(value))?;
     }
+    for (shard, status) in status.shards.iter().filter(|(_, status)| status.held > 0) {
+        let example = Escaped(status.held_example.as_deref().unwrap_or_default());
+        let held = status.held;
+        writeln!(out, "<tr><th>Held in shard {shard}: {held}</th><td>{example}</td></tr>")?;
+    }
+    for (shard, stop) in snapshot.stopped() {
+        writeln!(out, "<tr><th>Shard {shard} is stopped</th><td>{}</td></tr>", Escaped(&stop.sentence))?;
+    }
     out.write_str("</table>\n")
 }
 
@@ -154,7 +168,10 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
         let (number, cells) = (Cell::Number, Cell::Text);
         let row = [
             number(shard.to_string()),
-            cells(if status.loaded { "loaded" } else { "loading" }.to_owned()),
+            cells(match &status.stopped {
+                Some(stop) => format!("stopped: {}", stop.reason.name()),
+                None => if status.loaded { "loaded" } else { "loading" }.to_owned(),
+            }),
             cells(or_none(status.watermark.map(second))),
             cells(or_none(status.closed_through.map(hour))),
             cells(or_none(status.oldest_open_hour.map(hour))),

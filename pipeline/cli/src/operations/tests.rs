@@ -9,7 +9,8 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_testkit::fakes::StoppedClock;
 use prorata_testkit::wait::PATIENCE;
-use prorata_worker::status::{Dependency, ShardStatus, TopicStatus};
+use prorata_worker::StopReason;
+use prorata_worker::status::{Dependency, ShardStatus, ShardStop, TopicStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -34,6 +35,7 @@ fn working() -> Arc<Status> {
     let nodes = TopicStatus { at_end: true, idle: true, ..pods.clone() };
     let shard = ShardStatus {
         loaded: true,
+        stopped: None,
         seq: 7,
         checkpoint_at: Some(WallTime(ago(20).0)),
         published_at: Some(WallTime(ago(15).0)),
@@ -42,6 +44,8 @@ fn working() -> Arc<Status> {
         oldest_open_hour: Some(Hour(498_192 + 12)),
         dirty_from: Some(Hour(498_192 + 3)),
         organizations: 3,
+        held: 1,
+        held_example: Some("organization 'evil' is held".to_owned()),
         state_bytes: 2_048,
         open_bytes: 4_096,
         topics: BTreeMap::from([("pods".into(), pods), ("nodes".into(), nodes)]),
@@ -161,6 +165,7 @@ async fn metrics_say_what_the_status_holds() {
         ("prorata_state_bytes{shard=\"3\"}", 2_048.0),
         ("prorata_open_events_bytes{shard=\"3\"}", 4_096.0),
         ("prorata_organizations{shard=\"3\"}", 3.0),
+        ("prorata_organizations_held{shard=\"3\"}", 1.0),
         ("prorata_dirty{shard=\"3\"}", 1.0),
         ("prorata_dirty{shard=\"11\"}", 0.0),
         ("prorata_events_total{event=\"PodUsage\"}", 1_000.0),
@@ -183,7 +188,10 @@ async fn metrics_say_what_the_status_holds() {
 
 #[tokio::test]
 async fn the_table_of_metrics_is_what_there_is() {
-    let text = ask(&working(), "/metrics").await.body;
+    let status = working();
+    let stop = ShardStop { reason: StopReason::Damaged, sentence: "damaged".to_owned() };
+    status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
+    let text = ask(&status, "/metrics").await.body;
     let mut found: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {
         let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
@@ -264,10 +272,34 @@ async fn the_page_is_for_people_and_escapes_what_it_shows() {
         "<td>reached, idle</td>",
         "<td>too_late</td><td class=\"n\">2</td>",
         "<td>loading</td>",
+        "<th>Held in shard 3: 1</th><td>organization &#39;evil&#39; is held</td>",
         "1 of 2",
     ] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
+}
+
+#[tokio::test]
+async fn a_stopped_shard_is_told_everywhere_with_its_way_out() {
+    let status = working();
+    let sentence = "offsets_lost: topic pods, partition 11: gone; restore the topic";
+    let stop = ShardStop { reason: StopReason::OffsetsLost, sentence: sentence.to_owned() };
+    status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
+    status.lock().ready = false;
+    let ready = ask(&status, "/readyz").await;
+    assert_eq!(ready.code, 503);
+    assert!(ready.body.contains(&format!("shard 11 is stopped: {sentence}")), "{}", ready.body);
+    let metrics = ask(&status, "/metrics").await.body;
+    assert_eq!(sample(&metrics, "prorata_shard_stopped{shard=\"11\",reason=\"offsets_lost\"}"), 1.0);
+    assert_eq!(sample(&metrics, "prorata_shards{state=\"stopped\"}"), 1.0);
+    assert_eq!(sample(&metrics, "prorata_shards{state=\"loading\"}"), 0.0);
+    let page = ask(&status, "/status").await.body;
+    assert!(page.contains(&format!("<th>Shard 11 is stopped</th><td>{sentence}</td>")), "{page}");
+    let json = ask(&status, "/status?format=json").await.body;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["shards"][1]["stopped"]["reason"], "offsets_lost");
+    assert_eq!(json["shards"][1]["stopped"]["sentence"], sentence);
+    assert!(json["shards"][0]["stopped"].is_null());
 }
 
 #[tokio::test]

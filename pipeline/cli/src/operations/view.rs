@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
-use prorata_worker::status::{TopicStatus, WorkerStatus};
+use prorata_worker::names::Shard;
+use prorata_worker::status::{ShardStop, TopicStatus, WorkerStatus};
 
 use super::Limits;
 
@@ -52,11 +53,25 @@ impl Snapshot {
             return Ok(format!("ready: {loaded} shards are loaded"));
         }
         let waits = status.waits_for().map_or(String::new(), |what| format!("; it waits for {what}"));
+        let waits = format!("{}{waits}", self.stopped_sentences());
         Err(if all == 0 {
             format!("not ready: the consumer group has not assigned shards yet{waits}")
         } else {
             format!("not ready: {loaded} of {all} shards are loaded{waits}")
         })
+    }
+
+    /// The shards that are stopped, each with what to do about it; empty where none is.
+    fn stopped_sentences(&self) -> String {
+        let stopped =
+            self.stopped().map(|(shard, stop)| format!("; shard {shard} is stopped: {}", stop.sentence));
+        stopped.collect()
+    }
+
+    /// Shards that cannot go on, with the reason.
+    pub(super) fn stopped(&self) -> impl Iterator<Item = (Shard, &ShardStop)> {
+        let shards = self.status.shards.iter();
+        shards.filter_map(|(shard, status)| Some((*shard, status.stopped.as_ref()?)))
     }
 
     /// Number of shards with their state loaded.

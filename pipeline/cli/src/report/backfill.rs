@@ -7,6 +7,9 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_worker::backfill::{Outcome, Totals};
 use serde_json::{Value, json};
 
+/// Most held organizations told one by one.
+const HELD_MAX: usize = 10;
+
 /// Most namespaces listed by name. The others are one line.
 const NAMESPACES_MAX: usize = 20;
 
@@ -40,7 +43,9 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
         "hours_restated": outcome.hours_restated,
         "totals": totals,
         "files": { "read": outcome.files, "skipped": outcome.files_skipped },
-        "events": { "read": outcome.events_read, "new": outcome.events_new, "known": outcome.events_known },
+        "events": { "read": outcome.events_read, "new": outcome.events_new, "known": outcome.events_known,
+            "elsewhere": outcome.events_elsewhere },
+        "held": outcome.held,
         "dead_letters": outcome.dead_letters,
         "dead_letter_examples": outcome.dead_letter_examples,
         "not_closed": outcome.ahead.as_ref().map(|ahead| json!({
@@ -92,6 +97,13 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
             thousands(outcome.files_skipped)
         )?;
     }
+    if outcome.events_elsewhere > 0 {
+        writeln!(
+            out,
+            "{} events were left out: they belong to shards that --shards does not name.",
+            thousands(outcome.events_elsewhere)
+        )?;
+    }
     if let Some(ahead) = &outcome.ahead {
         let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
         let who = match ahead.worker_closes {
@@ -106,6 +118,12 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
             "{} hours that were published before have changed.",
             thousands(outcome.hours_restated)
         )?;
+    }
+    for sentence in outcome.held.values().take(HELD_MAX) {
+        writeln!(out, "Held: {sentence}.")?;
+    }
+    if outcome.held.len() > HELD_MAX {
+        writeln!(out, "{} organizations are held.", thousands(outcome.held.len() as u64))?;
     }
     write_dead_letters(out, outcome)?;
     writeln!(

@@ -52,6 +52,14 @@ impl FakeTables {
         log.live.version += 1;
     }
 
+    /// Removes such a file again.
+    pub fn remove_foreign(&self, table: Table, path: &str) {
+        let mut logs = self.lock();
+        let log = logs.entry(table).or_default();
+        log.live.files.retain(|file| file.path != path);
+        log.live.version += 1;
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Table, TableLog>> {
         lock(&self.logs)
     }

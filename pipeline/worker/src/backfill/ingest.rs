@@ -17,10 +17,9 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use super::Run;
 use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
-use crate::checkpoint::claim::LEAD;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
-use crate::objects::{self, CONCURRENCY};
+use crate::objects::{self, CONCURRENCY, StoredObject};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
 use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
@@ -64,6 +63,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
             max_clock_skew: run.options.max_clock_skew,
         }),
         default_rules,
+        only: run.options.only_shards.clone(),
     };
     let mut letters = Letters::load(run).await?;
     let mut queue = readers::start(reading, run.options.readers);
@@ -73,7 +73,14 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         match read {
             Read::Events(events) => {
                 run.outcome.events_read += events.len() as u64;
-                events.into_iter().for_each(|event| buffer.push(event));
+                for event in events {
+                    if run.shards.may_own(event.shard) {
+                        buffer.push(event);
+                    } else {
+                        run.outcome.events_elsewhere += 1;
+                        run.shards.note_other_hour(event.hour);
+                    }
+                }
             }
             Read::Letters(batch) => letters.write(run, &batch).await?,
             Read::Failed(error) => return Err(error.into()),
@@ -124,7 +131,7 @@ struct Bucket {
     path: ArchivePath,
     events: Vec<Body>,
     /// Archive files of before this run, which may hold some of the events.
-    earlier: Vec<Bytes>,
+    earlier: Vec<StoredObject>,
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
@@ -190,7 +197,7 @@ struct Encoded {
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
     let Bucket { path, events, earlier } = bucket;
     let all = events.len() as u64;
-    let events = unknown_events(archive, (path.shard, path.hour), &earlier, events)?;
+    let events = unknown_events(archive, &earlier, events)?;
     let new = events.len() as u64;
     let bytes = if events.is_empty() {
         Vec::new()
@@ -206,8 +213,9 @@ struct Letters(BTreeSet<String>);
 
 impl Letters {
     async fn load(run: &Run) -> Result<Self> {
-        let lead = run.shards.get(LEAD)?;
-        let listed = run.ports.shared.store.list(&names::dead_letter_folder(LEAD)).await?;
+        let lead = run.shards.get(run.shards.lead())?;
+        let folder = names::dead_letter_folder(run.shards.lead());
+        let listed = run.ports.shared.store.list(&folder).await?;
         let named = listed.iter().filter_map(|object| names::parse_dead_letters(&object.path));
         Ok(Self(
             named.filter(|(object_id, _)| lead.draft.admits(object_id)).map(|(_, digest)| digest).collect(),
@@ -222,10 +230,11 @@ impl Letters {
         if self.0.contains(&file.digest) {
             return Ok(());
         }
-        let path = file.path(LEAD, &run.shards.namer(LEAD)?);
+        let lead = run.shards.lead();
+        let path = file.path(lead, &run.shards.namer(lead)?);
         objects::put(&*run.ports.shared.store, path, file.bytes).await?;
         self.0.insert(file.digest);
-        run.shards.get_mut(LEAD)?.draft.touch();
+        run.shards.get_mut(lead)?.draft.touch();
         Ok(())
     }
 }

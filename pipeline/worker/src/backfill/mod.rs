@@ -13,6 +13,7 @@ mod readers;
 mod run;
 mod shards;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::Ports;
-use crate::ports::{Input, Progress};
+use crate::ports::{Input, InputFile, Progress};
 use crate::root::Root;
 use crate::shard::emit::LiveHours;
 
@@ -50,6 +51,9 @@ pub struct BackfillOptions {
     pub shards: Option<Shard>,
     /// Format to raise the root to; see [`Root::raise`]. 0: as it is.
     pub root_format: u32,
+    /// The only shards to claim, so that several runs can share the work, or one shard be mended while a
+    /// worker has the others. Events of other shards are left to others. None: all shards.
+    pub only_shards: Option<BTreeSet<Shard>>,
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,
     /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
@@ -84,6 +88,7 @@ impl BackfillOptions {
             owner,
             shards: None,
             root_format: 0,
+            only_shards: None,
             from: None,
             to: None,
             rules: Rules::default(),
@@ -130,20 +135,27 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         ports,
         options,
     };
-    run.shards.claim_existing(&run.ports.shared, run.root.shards).await?;
-    plan::check_to(&run)?;
-    ingest::ingest(&mut run, files).await?;
-    let ends = plan::ends(&mut run);
-    plan::prepare(&mut run, &ends).await?;
-    run::fold_all(&mut run, &ends).await?;
-    let now = run.checkpointed_by();
-    run.shards.checkpoint(&run.ports.shared, now).await?;
-    run.shards.sweep(&run.ports.shared).await;
+    // After an error nothing is let go: what is stored for a checkpoint that was not decided must never be
+    // admitted by one that is.
+    run.fold(files).await?;
     run.outcome.commits = run.shards.commits();
     Ok(run.outcome)
 }
 
 impl Run {
+    async fn fold(&mut self, files: Vec<InputFile>) -> Result<()> {
+        self.shards.claim_existing(&self.ports.shared, self.root.shards).await?;
+        plan::check_to(self)?;
+        ingest::ingest(self, files).await?;
+        let ends = plan::ends(self);
+        plan::prepare(self, &ends).await?;
+        run::fold_all(self, &ends).await?;
+        let now = self.checkpointed_by();
+        self.shards.checkpoint(&self.ports.shared, now).await?;
+        self.shards.sweep(&self.ports.shared).await;
+        self.shards.let_go(&self.ports.shared, now).await
+    }
+
     fn checkpointed_by(&mut self) -> WallTime {
         self.checkpointed = Instant::now();
         self.ports.shared.clock.now()

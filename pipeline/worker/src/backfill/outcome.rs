@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
 use prorata_schemas::time::Hour;
 
+use crate::checkpoint::snapshot::{ShardState, hold_sentence};
 use crate::ports::DeadLetter;
 
 /// Dead letters kept for people, at most.
@@ -25,6 +27,10 @@ pub struct Outcome {
     pub events_new: u64,
     /// Events that it did hold, or that came twice.
     pub events_known: u64,
+    /// Events of shards that this run was told to leave alone.
+    pub events_elsewhere: u64,
+    /// Organizations that are held since an hour that the engine refused, each as a sentence.
+    pub held: BTreeMap<OrganizationId, String>,
     /// Rejected records by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
     /// Some of them, as sentences with file and position.
@@ -88,6 +94,21 @@ pub struct Totals {
 }
 
 impl Outcome {
+    /// Notes which of these organizations are held, and which are not any more.
+    pub(super) fn note_held(&mut self, states: &ShardState) {
+        for (organization_id, state) in states {
+            match &state.hold {
+                Some(hold) => {
+                    let sentence = hold_sentence(organization_id, hold);
+                    self.held.insert(organization_id.clone(), sentence);
+                }
+                None => {
+                    self.held.remove(organization_id);
+                }
+            }
+        }
+    }
+
     /// Counts a dead letter.
     pub(super) fn reject(&mut self, letter: &DeadLetter) {
         let reject = &letter.rejected.reject;

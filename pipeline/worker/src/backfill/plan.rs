@@ -75,7 +75,7 @@ pub(super) fn ends(run: &mut Run) -> Ends {
 }
 
 fn end_without_a_worker(run: &Run, now: Hour) -> Option<Hour> {
-    let hours: BTreeSet<Hour> = run.shards.iter().flat_map(|(_, owned)| owned.archive.hours()).collect();
+    let hours = run.shards.hours();
     let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
     run.options.to.or_else(|| last_in_reach(&hours, now)).max(closed)
 }

@@ -156,6 +156,7 @@ async fn fold_windows(
     for (shard, folded) in folded {
         let (Some(segment), Some(range)) = (segments.get_mut(&shard), ranges.get(&shard)) else { continue };
         let Segment { cursor, end } = segment;
+        run.outcome.note_held(&folded.states);
         cursor.states = folded.states;
         let (range, emit_from, hours) = (*range, cursor.emit_from, folded.hours);
         result.push(ShardWindow { shard, range, emit_from, end: *end, hours, continues: true });

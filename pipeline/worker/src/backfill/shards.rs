@@ -1,13 +1,13 @@
 //! The shards that this run owns: their last decided checkpoint, and the draft of the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use prorata_schemas::time::WallTime;
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::BackfillOptions;
-use crate::checkpoint::claim::{self, Claimant, LEAD};
+use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::publish;
 use crate::checkpoint::sweep;
@@ -34,7 +34,7 @@ pub(super) struct OwnedShard {
 impl OwnedShard {
     /// Whether a worker has ever owned it.
     pub fn has_worker(&self) -> bool {
-        self.draft.owners.iter().any(|owner| owner.kind == OwnerKind::Worker)
+        is_of_worker(&self.draft)
     }
 
     /// Whether an archive file was there before this run.
@@ -59,10 +59,20 @@ impl OwnedShard {
     }
 }
 
+fn is_of_worker(checkpoint: &Checkpoint) -> bool {
+    checkpoint.owners.iter().any(|owner| owner.kind == OwnerKind::Worker)
+}
+
 /// All shards that this run owns.
 pub(super) struct OwnedShards {
     claimant: Claimant,
+    /// The only shards that this run may own; none: all of the root.
+    only: Option<BTreeSet<Shard>>,
     shards: BTreeMap<Shard, OwnedShard>,
+    /// Hours with events in the archive of shards that this run may not own.
+    other_hours: BTreeSet<Hour>,
+    /// Whether a worker has owned one of those.
+    others_have_worker: bool,
     counter: Arc<AtomicU64>,
     /// Rules by version.
     pub rules: RuleBook,
@@ -79,17 +89,37 @@ impl OwnedShards {
                 take_over: options.take_over,
                 format,
             },
+            only: options.only_shards.clone(),
             shards: BTreeMap::new(),
+            other_hours: BTreeSet::new(),
+            others_have_worker: false,
             counter: Arc::default(),
             rules: RuleBook::default(),
             commits: 0,
         }
     }
 
+    /// The shard that is claimed before any other: the lowest that this run may own.
+    pub fn lead(&self) -> Shard {
+        self.only.as_ref().and_then(|only| only.first().copied()).unwrap_or(0)
+    }
+
+    /// Whether this run may own a shard.
+    pub fn may_own(&self, shard: Shard) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&shard))
+    }
+
     /// Takes the lead shard and every shard that has been owned before, and lists their archives.
     pub async fn claim_existing(&mut self, ports: &Ports, shards: Shard) -> Result<()> {
-        self.claim(ports, LEAD).await?;
+        if let Some(shard) = self.only.iter().flatten().find(|shard| **shard >= shards) {
+            return Err(WorkerError::Configuration(format!(
+                "--shards names shard {shard}, the root has {shards} shards, 0 to {}",
+                shards - 1
+            )));
+        }
+        self.claim(ports, self.lead()).await?;
         let existing = log::latest_seqs(&*ports.store).await?;
+        let mut others = Vec::new();
         for shard in existing.into_keys() {
             if shard >= shards {
                 return Err(WorkerError::Damaged {
@@ -97,12 +127,21 @@ impl OwnedShards {
                     cause: format!("the root has {shards} shards"),
                 });
             }
-            self.claim(ports, shard).await?;
+            if self.may_own(shard) {
+                self.claim(ports, shard).await?;
+            } else {
+                others.push(log::latest(&*ports.store, shard).await?);
+            }
         }
+        self.others_have_worker = others.iter().any(|other| is_of_worker(other));
         // An owner before could add files until it was claimed from, so this comes after the claims.
-        let decided = self.shards.values().map(|owned| -> &Checkpoint { &owned.decided });
+        let decided = self.shards.values().map(|owned| &owned.decided).chain(&others);
+        let decided = decided.map(|decided| -> &Checkpoint { decided });
         for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
-            self.get_mut(shard)?.take_archive(archive);
+            match self.shards.get_mut(&shard) {
+                Some(owned) => owned.take_archive(archive),
+                None => self.other_hours.extend(archive.hours()),
+            }
         }
         Ok(())
     }
@@ -128,7 +167,7 @@ impl OwnedShards {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
-        let lead = self.shards.get(&LEAD).map(|owned| &owned.decided);
+        let lead = self.shards.get(&self.lead()).map(|owned| &owned.decided);
         let decided = claim::claim(ports, &self.claimant, shard, lead).await?;
         self.rules.load(&*ports.store, &decided.rules).await?;
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);
@@ -136,9 +175,20 @@ impl OwnedShards {
         Ok(())
     }
 
-    /// Whether a worker has ever owned any of them.
+    /// Whether a worker has ever owned any shard of the root.
     pub fn has_worker(&self) -> bool {
-        self.shards.values().any(OwnedShard::has_worker)
+        self.others_have_worker || self.shards.values().any(OwnedShard::has_worker)
+    }
+
+    /// Notes that an hour of a shard that this run may not own has events.
+    pub fn note_other_hour(&mut self, hour: Hour) {
+        self.other_hours.insert(hour);
+    }
+
+    /// Hours with events, of all shards of the root.
+    pub fn hours(&self) -> BTreeSet<Hour> {
+        let owned = self.shards.values().flat_map(|owned| owned.archive.hours());
+        owned.chain(self.other_hours.iter().copied()).collect()
     }
 
     /// Commits made to tables so far.
@@ -172,6 +222,15 @@ impl OwnedShards {
     /// Gives names to new objects of a shard, until its next checkpoint.
     pub fn namer(&self, shard: Shard) -> Result<ObjectNamer> {
         Ok(self.get(shard)?.draft.namer(&self.claimant.owner, &self.counter))
+    }
+
+    /// Lets go of a worker's shards, which it may be waiting for.
+    pub async fn let_go(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
+        for owned in self.shards.values_mut().filter(|owned| owned.has_worker()) {
+            owned.draft.touch();
+            owned.draft.set_released(true);
+        }
+        self.checkpoint(ports, now).await
     }
 
     /// Decides the next checkpoint of every shard that has changed, and publishes them together.

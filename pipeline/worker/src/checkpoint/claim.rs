@@ -1,9 +1,9 @@
 //! Claim: how a shard is taken.
 //!
 //! Read the latest checkpoint, publish it, then create the next one, which repeats it and appends a new
-//! owner. A backfill takes the lead shard (0) before any other and looks, before each further claim, whether
-//! it still leads: so of several backfills on one root the last to take the lead gets all its shards, and the
-//! others stop.
+//! owner. A backfill takes its lead shard, the lowest of its shards, before any other and looks, before each
+//! further claim, whether it still leads: so of several backfills on the same shards the last to take the
+//! lead gets all of them, and the others stop.
 
 use prorata_schemas::Text;
 
@@ -16,9 +16,6 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::ObjectStore;
 use crate::ports::Ports;
-
-/// The shard that is claimed before any other.
-pub const LEAD: Shard = 0;
 
 /// Who claims, and how.
 #[derive(Clone, Debug)]
@@ -71,8 +68,8 @@ pub async fn claim(
 /// # Errors
 /// [`WorkerError::Taken`], or unavailable storage.
 async fn still_leads(store: &dyn ObjectStore, lead: &Decided) -> Result<()> {
-    match store.get(&names::checkpoint(LEAD, lead.next_seq())).await? {
-        Some(_) => Err(WorkerError::Taken { shard: LEAD }),
+    match store.get(&names::checkpoint(lead.shard, lead.next_seq())).await? {
+        Some(_) => Err(WorkerError::Taken { shard: lead.shard }),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -18,13 +18,38 @@ const MAGIC: &[u8; 4] = b"PRSN";
 /// Version of this form and of the engine's state.
 pub const FORMAT: u16 = 1;
 
+/// The form of a snapshot with organizations that are held: those follow the rest. A release that knows only
+/// the form before takes it for no base.
+const FORMAT_HELD: u16 = 2;
+
+/// Why an organization is held: its hours are not folded since one that the engine refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The hour that was refused.
+    pub since: Hour,
+    /// Why, in words.
+    pub cause: String,
+}
+
+/// What happened to an organization that is held, and what ends it.
+pub fn hold_sentence(organization_id: &OrganizationId, hold: &Hold) -> String {
+    let Hold { since, cause } = hold;
+    format!(
+        "organization '{organization_id}' is held since hour {since}: {cause}; its rows from then on are \
+         missing, and 'hours' says complete = false; a late event of that hour that corrects it, other rules \
+         or a later release let it go on"
+    )
+}
+
 /// One organization at an hour's end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrganizationState {
-    /// The engine's state.
+    /// The engine's state. Of an organization that is held, at the end of the last hour that was folded.
     pub state: State,
     /// Latest event time so far, for the clock columns.
     pub max_event_time: Option<Timestamp>,
+    /// Why it is held, if it is.
+    pub hold: Option<Hold>,
 }
 
 /// All organizations of a shard, by id. States are shared: a fold makes new ones, and the old stay as they
@@ -40,13 +65,16 @@ pub struct PackedState {
     pub max_event_time: Option<Timestamp>,
     /// The engine's state.
     pub state: Vec<u8>,
+    /// Why it is held, if it is: written apart, so that the form of all others stays as it is.
+    #[serde(skip)]
+    pub hold: Option<Hold>,
 }
 
 /// Why a snapshot cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// Of another format: fold from an older one, or from the first event.
-    #[error("it has format {0}, this program knows {FORMAT}")]
+    #[error("it has format {0}, this program knows {FORMAT} and {FORMAT_HELD}")]
     Format(u16),
     /// Not the bytes that were written.
     #[error("its checksum does not match")]
@@ -67,12 +95,18 @@ pub fn pack(
     let bytes =
         postcard::to_stdvec(&state.state).map_err(|error| SnapshotError::Content(error.to_string()))?;
     let organization_id = organization_id.clone();
-    Ok(PackedState { organization_id, max_event_time: state.max_event_time, state: bytes })
+    let (max_event_time, hold) = (state.max_event_time, state.hold.clone());
+    Ok(PackedState { organization_id, max_event_time, state: bytes, hold })
 }
 
 /// Digest of one organization's packed state: of what depends on its events and rules alone.
 pub fn state_digest(packed: &PackedState) -> [u8; 32] {
-    Sha256::digest(&packed.state).into()
+    let mut hash = Sha256::new();
+    hash.update(&packed.state);
+    if let Some(hold) = &packed.hold {
+        hash.update(hold.since.0.to_le_bytes());
+    }
+    hash.finalize().into()
 }
 
 /// Digest of a shard's state, from those of its organizations in ascending order.
@@ -91,10 +125,16 @@ pub fn shard_digest<'a>(organizations: impl Iterator<Item = (&'a OrganizationId,
 /// # Errors
 /// When they cannot be serialized.
 pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> {
-    let body =
-        postcard::to_stdvec(organizations).map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
+    let mut body = postcard::to_stdvec(organizations).map_err(content)?;
+    let holds = organizations.iter().filter_map(|one| Some((&one.organization_id, one.hold.as_ref()?)));
+    let holds: BTreeMap<&OrganizationId, &Hold> = holds.collect();
+    let format = if holds.is_empty() { FORMAT } else { FORMAT_HELD };
+    if format == FORMAT_HELD {
+        body.extend(postcard::to_stdvec(&holds).map_err(content)?);
+    }
     let mut bytes = MAGIC.to_vec();
-    bytes.extend(FORMAT.to_le_bytes());
+    bytes.extend(format.to_le_bytes());
     bytes.extend(Sha256::digest(&body));
     bytes.extend(body);
     Ok(bytes)
@@ -108,7 +148,7 @@ pub fn decode(bytes: &[u8]) -> Result<ShardState, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;
     let format = u16::from_le_bytes(*format);
-    if format != FORMAT {
+    if ![FORMAT, FORMAT_HELD].contains(&format) {
         return Err(SnapshotError::Format(format));
     }
     let (checksum, body) = rest.split_first_chunk::<32>().ok_or(SnapshotError::Checksum)?;
@@ -116,12 +156,17 @@ pub fn decode(bytes: &[u8]) -> Result<ShardState, SnapshotError> {
         return Err(SnapshotError::Checksum);
     }
     let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
-    let packed: Vec<PackedState> = postcard::from_bytes(body).map_err(content)?;
+    let (packed, rest): (Vec<PackedState>, &[u8]) = postcard::take_from_bytes(body).map_err(content)?;
+    let mut holds: BTreeMap<OrganizationId, Hold> = match format {
+        FORMAT => BTreeMap::new(),
+        _ => postcard::from_bytes(rest).map_err(content)?,
+    };
     let mut states = ShardState::new();
     for organization in packed {
         let state: State = postcard::from_bytes(&organization.state).map_err(content)?;
         let max_event_time = organization.max_event_time;
-        let state = Arc::new(OrganizationState { state, max_event_time });
+        let hold = holds.remove(&organization.organization_id);
+        let state = Arc::new(OrganizationState { state, max_event_time, hold });
         states.insert(organization.organization_id, state);
     }
     Ok(states)
@@ -138,7 +183,20 @@ mod tests {
 
     fn packed() -> PackedState {
         let state = State::new("acme".into());
-        pack(&"acme".into(), &OrganizationState { state, max_event_time: Some(Timestamp(7)) }).unwrap()
+        let max_event_time = Some(Timestamp(7));
+        pack(&"acme".into(), &OrganizationState { state, max_event_time, hold: None }).unwrap()
+    }
+
+    #[test]
+    fn what_is_held_is_written_apart_and_is_part_of_the_digest() {
+        let hold = Hold { since: Hour(5), cause: "too much".into() };
+        let held = PackedState { hold: Some(hold.clone()), organization_id: "evil".into(), ..packed() };
+        let bytes = encode(&[&packed(), &held]).unwrap();
+        assert_eq!(bytes[4..6], FORMAT_HELD.to_le_bytes());
+        let states = decode(&bytes).unwrap();
+        assert_eq!((&states["acme"].hold, &states["evil"].hold), (&None, &Some(hold)));
+        assert_ne!(state_digest(&held), state_digest(&packed()));
+        assert_eq!(encode(&[&packed()]).unwrap()[4..6], FORMAT.to_le_bytes(), "the form of before");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::checkpoint::log;
 use crate::checkpoint::snapshot::hex;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::objects::{self, CONCURRENCY};
+use crate::objects::{self, CONCURRENCY, StoredObject};
 use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
 
 /// Version of the records of what was replayed.
@@ -147,11 +147,11 @@ async fn checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Checkpoi
 }
 
 async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTreeMap<String, BTreeSet<u64>>> {
-    let contents = objects::get_all(store, records.clone()).await?;
+    let stored = objects::get_all(store, records).await?;
     let mut replayed: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for (object, content) in records.into_iter().zip(contents) {
+    for StoredObject { path: object, bytes } in stored {
         let damaged = |cause| WorkerError::Damaged { object: object.clone(), cause };
-        let record: Record = serde_json::from_slice(&content).map_err(|error| damaged(error.to_string()))?;
+        let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if record.format != FORMAT {
             let format = record.format;
             return Err(WorkerError::Configuration(format!(

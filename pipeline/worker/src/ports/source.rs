@@ -112,6 +112,13 @@ pub enum SourceError {
     Fenced(String),
 }
 
+impl SourceError {
+    /// Whether it may be tried again.
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
 /// Messages of the shards that a consumer group assigns.
 #[async_trait]
 pub trait Source: Send {

@@ -11,6 +11,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use sha2::{Digest, Sha256};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
@@ -138,17 +139,21 @@ fn encode<T>(
     let clock = |folded: &OrganizationHour| HourClock {
         late_events: late_events.get(&folded.packed.organization_id).copied().unwrap_or(0),
         max_event_time_seen: folded.packed.max_event_time,
-        complete: true,
+        complete: folded.packed.hold.is_none(),
         revision,
         last_updated: now,
     };
     let clocks: Vec<HourClock> = organizations.iter().map(clock).collect();
+    let held = held_digest(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
     let mut files = BTreeMap::new();
     let (mut changed, mut new_files) = (before.is_none(), 0);
     for table in Table::ALL {
         let encoded = encoder.encode(table, &rows, &clocks);
-        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
+        let mut encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
+        if let (Table::Hours, Some(file), Some(held)) = (table, &mut encoded, &held) {
+            file.digest = snapshot::hex(&Sha256::digest(format!("{}{held}", file.digest)));
+        }
         let old = before.as_ref().and_then(|before| before.tables.get(&table));
         let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
         changed |= !same;
@@ -202,6 +207,15 @@ pub fn way_marks(
         }
     }
     Ok(hours.into_iter().zip(objects).map(|(hour, (path, bytes))| (hour, path, bytes)).collect())
+}
+
+/// Digest of which organizations are held; none where none is. `hours` is written again when that changes,
+/// though its rows may not: `complete` is no part of their digest.
+fn held_digest(organizations: &[OrganizationHour]) -> Option<String> {
+    let packed = organizations.iter().map(|folded| &folded.packed);
+    let held = packed.filter(|packed| packed.hold.is_some()).map(|packed| &*packed.organization_id);
+    let held: Vec<&str> = held.collect();
+    (!held.is_empty()).then(|| snapshot::hex(&Sha256::digest(held.join("\n"))))
 }
 
 /// Adds the state at an hour's end to the objects, and returns its path.

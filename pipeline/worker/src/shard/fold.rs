@@ -4,20 +4,22 @@
 //! encoded.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use prorata_engine::State;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::rows::HourTables;
+use prorata_schemas::reject::Reject;
+use prorata_schemas::rows::{HourRow, HourTables};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
-use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, ShardState};
+use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
+use crate::objects::StoredObject;
 use crate::ports::{Archive, FormatError};
 
 /// An event's kind and canonical body.
@@ -38,7 +40,7 @@ pub struct Window {
     /// The hours with their rules, ascending.
     pub hours: Vec<(Hour, Arc<Rules>)>,
     /// Archive files of these hours.
-    pub files: Vec<(Hour, Bytes)>,
+    pub files: Vec<(Hour, StoredObject)>,
     /// Events of these hours that are in memory.
     pub bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     /// State before the first hour.
@@ -65,7 +67,7 @@ impl FoldedWindow {
 /// A window on its way.
 struct Course {
     hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
-    files: BTreeMap<Hour, Vec<Bytes>>,
+    files: BTreeMap<Hour, Vec<StoredObject>>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     folded: FoldedWindow,
 }
@@ -75,7 +77,7 @@ struct ShardHour {
     shard: Shard,
     hour: Hour,
     rules: Arc<Rules>,
-    files: Vec<Bytes>,
+    files: Vec<StoredObject>,
     bodies: Arc<Vec<Body>>,
     states: ShardState,
 }
@@ -94,7 +96,7 @@ struct OrganizationPart {
 /// they are decoded, so only one hour of each shard is at a time. It blocks: call it off the async threads.
 ///
 /// # Errors
-/// When an archive file is damaged, or the engine refuses an hour.
+/// When an archive file is damaged.
 pub fn fold(
     archive: &dyn Archive,
     windows: BTreeMap<Shard, Window>,
@@ -134,9 +136,9 @@ pub async fn fold_aside(
 impl Course {
     fn of(window: Window) -> Self {
         let Window { hours, files, bodies, states } = window;
-        let mut by_hour: BTreeMap<Hour, Vec<Bytes>> = BTreeMap::new();
-        for (hour, bytes) in files {
-            by_hour.entry(hour).or_default().push(bytes);
+        let mut by_hour: BTreeMap<Hour, Vec<StoredObject>> = BTreeMap::new();
+        for (hour, file) in files {
+            by_hour.entry(hour).or_default().push(file);
         }
         Self {
             hours: hours.into_iter(),
@@ -164,15 +166,15 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Organizatio
     let ShardHour { shard, hour, rules, files, bodies, states } = of;
     let mut decoded: Vec<Vec<EventRecord>> = files
         .into_par_iter()
-        .map(|bytes| {
+        .map(|file| {
             let mut records = Vec::new();
-            read_archive(archive, (shard, hour), &bytes, |record| records.push(record))?;
+            read_archive(archive, &file, |record| records.push(record))?;
             Ok(records)
         })
         .collect::<Result<_>>()?;
     let in_memory = bodies.par_iter().map(|(kind, body)| {
         let event = prorata_schemas::body::decode(*kind, body)
-            .map_err(|reject| damaged((shard, hour), reject.to_string()))?;
+            .map_err(|reject| in_memory_damaged(shard, hour, &reject))?;
         Ok(EventRecord { event, body: body.clone() })
     });
     decoded.push(in_memory.collect::<Result<_>>()?);
@@ -202,62 +204,103 @@ struct Folded {
     tables: OrganizationHour,
 }
 
-/// Folds an organization's hour.
+/// Folds an organization's hour, unless it is held. One whose hour the engine refuses is held from then on:
+/// it keeps the state before, and has no rows until that hour is folded again and succeeds.
 fn fold_organization(item: OrganizationPart) -> Result<Folded> {
     let OrganizationPart { shard, hour, rules, organization_id, state, events } = item;
-    let new = || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None };
-    let before = state.map_or_else(new, Arc::unwrap_or_clone);
-    let closed = prorata_engine::close_hour(before.state, hour, events, &rules);
-    let (state, tables) = closed.map_err(|source| {
-        let organization = organization_id.to_string();
-        WorkerError::Fold { organization, hour, source }
-    })?;
-    let max_event_time = before.max_event_time.max(tables.totals.max_event_time);
-    let state = OrganizationState { state, max_event_time };
+    let new =
+        || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None, hold: None };
+    let before = state.unwrap_or_else(|| Arc::new(new()));
+    let latest = events.iter().map(|record| record.event.event_time).max();
+    let count = events.len();
+    let closed = match &before.hold {
+        Some(hold) => Err(hold.clone()),
+        None => close_hour(&before.state, hour, events, &rules).map_err(|cause| {
+            tracing::error!(%organization_id, %hour, cause, "the organization is held, all others go on");
+            Hold { since: hour, cause }
+        }),
+    };
+    let (state, tables, hold) = match closed {
+        Ok((state, tables)) => (state, tables, None),
+        Err(hold) => (before.state.clone(), held_hour(&organization_id, hour, &rules, count), Some(hold)),
+    };
+    let max_event_time = before.max_event_time.max(latest);
+    let state = OrganizationState { state, max_event_time, hold };
     let packed = snapshot::pack(&organization_id, &state)
         .map_err(|error| FormatError::new("encode a state", error))?;
     let digest = snapshot::state_digest(&packed);
     Ok(Folded { shard, hour, organization_id, state, tables: OrganizationHour { tables, packed, digest } })
 }
 
-/// Reads a file of a shard's hour in our own archive: every record must be an event.
+/// Folds an hour; why the engine refuses it, if it does, even by a panic.
+fn close_hour(
+    state: &State,
+    hour: Hour,
+    events: Vec<EventRecord>,
+    rules: &Rules,
+) -> Result<(State, HourTables), String> {
+    let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), hour, events, rules));
+    match catch_unwind(close) {
+        Ok(closed) => closed.map_err(|error| error.to_string()),
+        Err(_) => Err("an internal error of the engine; report it".to_owned()),
+    }
+}
+
+/// What the tables say of an hour that is not folded: no rows, and sums of nothing.
+fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: usize) -> HourTables {
+    let totals = HourRow { events: i64::try_from(events).unwrap_or(i64::MAX), ..HourRow::default() };
+    HourTables {
+        organization_id: organization_id.clone(),
+        currency: rules.currency_of(organization_id).clone(),
+        rules_version: rules.version.clone(),
+        gpu_resources: rules.gpu_resources.clone(),
+        hour,
+        cost_allocation: Vec::new(),
+        reservation_usage: Vec::new(),
+        commitment_utilization: Vec::new(),
+        quota_usage: Vec::new(),
+        pool_usage: Vec::new(),
+        totals,
+    }
+}
+
+/// Reads a file of our own archive: every record must be an event.
 ///
 /// # Errors
 /// What is damaged, and where.
 pub fn read_archive(
     archive: &dyn Archive,
-    of: (Shard, Hour),
-    mut bytes: &[u8],
+    file: &StoredObject,
     mut each: impl FnMut(EventRecord),
 ) -> Result<()> {
     let mut damage = None;
-    let read = archive.read(&mut bytes, &mut |position, record| match record {
+    let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
+    let read = archive.read(&mut &*file.bytes, &mut |position, record| match record {
         Ok(record) => each(record),
         Err(rejected) => {
             let place = position.map_or(String::new(), |position| format!("{position}: "));
             damage.get_or_insert(format!("{place}{}", rejected.reject));
         }
     });
-    read.map_err(|error| damaged(of, error.to_string()))?;
-    damage.map_or(Ok(()), |cause| Err(damaged(of, cause)))
+    read.map_err(|error| damaged(error.to_string()))?;
+    damage.map_or(Ok(()), |cause| Err(damaged(cause)))
 }
 
-/// Those of these events that none of the files of a shard's hour holds, each once, in the order of their
+/// Those of these events that none of these files of their hour holds, each once, in the order of their
 /// bodies.
 ///
 /// # Errors
 /// What is damaged, and where.
 pub fn unknown_events(
     archive: &dyn Archive,
-    of: (Shard, Hour),
-    files: &[Bytes],
+    files: &[StoredObject],
     mut events: Vec<Body>,
 ) -> Result<Vec<Body>> {
     events.sort_unstable();
     events.dedup();
     let mut known = vec![false; events.len()];
-    for bytes in files {
-        read_archive(archive, of, bytes, |record| {
+    for file in files {
+        read_archive(archive, file, |record| {
             let body = (record.event.payload.kind(), record.body);
             let known = events.binary_search(&body).ok().and_then(|at| known.get_mut(at));
             known.into_iter().for_each(|known| *known = true);
@@ -268,6 +311,7 @@ pub fn unknown_events(
     Ok(events)
 }
 
-fn damaged((shard, hour): (Shard, Hour), cause: String) -> WorkerError {
-    WorkerError::Damaged { object: format!("archive of hour {hour}, shard {shard}"), cause }
+fn in_memory_damaged(shard: Shard, hour: Hour, reject: &Reject) -> WorkerError {
+    let object = format!("an event in memory, hour {hour}, shard {shard}");
+    WorkerError::Damaged { object, cause: reject.to_string() }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use prorata_schemas::Text;
 
-use super::shard::{LiveShard, Recovery};
+use super::shard::{Claimed, Recovery};
 use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::Root;
-use crate::source::{Source, SourceError, Start};
+use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 
 /// How long a shard rests after another owner decided it: the group may be about to take it away.
@@ -25,7 +25,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Drops what of a shard waits to be taken.
-    fn drop_waiting(&mut self, shard: Shard) {
+    pub(super) fn drop_waiting(&mut self, shard: Shard) {
         self.backlog.retain(|item| item.shard() != shard);
     }
 
@@ -41,12 +41,12 @@ impl<S: Source> Worker<S> {
     pub(super) async fn load_anew(&mut self, shard: Shard, backoff: Backoff) {
         self.forget(shard);
         self.source.release(&[shard]).await;
-        self.slots.insert(shard, Slot::Waiting { backoff, ask: true });
+        self.slots.insert(shard, Slot::waiting(backoff, None));
     }
 
     /// Asks the group whether a shard is still ours. Where it is not, the shard is let go; where the group
     /// does not answer, it is asked again later: a member that is cut off must not take shards from others.
-    async fn still_assigned(&mut self, shard: Shard, mut backoff: Backoff) -> bool {
+    async fn still_assigned(&mut self, shard: Shard) -> bool {
         match self.source.assigned(shard).await {
             Ok(true) => return true,
             Ok(false) => {
@@ -54,8 +54,11 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
-                backoff.fail(self.ports.shared.clock.now());
-                self.slots.insert(shard, Slot::Waiting { backoff, ask: true });
+                let now = self.ports.shared.clock.now();
+                if let Some(Slot::Waiting { backoff, ask, .. }) = self.slots.get_mut(&shard) {
+                    backoff.fail(now);
+                    *ask = true;
+                }
             }
         }
         false
@@ -65,82 +68,85 @@ impl<S: Source> Worker<S> {
     pub(super) async fn load_waiting(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let waiting = self.slots.iter().filter_map(|(shard, slot)| match slot {
-            Slot::Waiting { backoff, ask } if backoff.is_due(now) => Some((*shard, *backoff, *ask)),
+            Slot::Waiting { backoff, ask, .. } if backoff.is_due(now) => Some((*shard, *ask)),
             _ => None,
         });
-        let due: Vec<(Shard, Backoff, bool)> = waiting.collect();
-        for (shard, backoff, ask) in due {
-            if ask && !self.still_assigned(shard, backoff).await {
+        for (shard, ask) in waiting.collect::<Vec<(Shard, bool)>>() {
+            if ask && !self.still_assigned(shard).await {
                 continue;
             }
-            self.claims += 1;
-            let mut recovery = Recovery {
-                ports: &self.ports.shared,
-                counter: &self.counter,
-                owner: format!("{}c{}", self.options.owner, self.claims).into(),
-                rules: &mut self.rules,
-                configured: &self.options.rules,
-                topics: &self.topics,
-                format: self.root.format,
+            let Some(Slot::Waiting { backoff, mut claimed, .. }) = self.slots.remove(&shard) else {
+                continue;
             };
-            let loaded = match recovery.take(shard).await {
-                Ok(live) => self
-                    .source
-                    .start(shard, live.topics().starts())
-                    .await
-                    .map(|()| live)
-                    .map_err(WorkerError::from),
-                Err(error) => Err(error),
-            };
-            let slot = self.slot(shard, loaded, backoff)?;
-            self.slots.insert(shard, slot);
+            let loaded = self.load(shard, &mut claimed).await;
+            if let Err(error) = loaded {
+                self.not_loaded(shard, error, Slot::waiting(backoff, claimed)).await?;
+            }
         }
         Ok(())
     }
 
-    /// What becomes of a shard once loading it was tried.
-    fn slot(&self, shard: Shard, loaded: Result<LiveShard>, mut backoff: Backoff) -> Result<Slot> {
-        match loaded {
-            Ok(live) => {
-                let closed_through = live.decided().closed_through.map(tracing::field::display);
-                tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");
-                Ok(Slot::Live(Box::new(live)))
+    /// Claims a shard, unless it has been claimed already, loads it, and starts reading it. After an error
+    /// the claim is kept.
+    pub(super) async fn load(&mut self, shard: Shard, claimed: &mut Option<Claimed>) -> Result<()> {
+        let mut recovery = Recovery {
+            ports: &self.ports.shared,
+            counter: &self.counter,
+            rules: &mut self.rules,
+            configured: &self.options.rules,
+            topics: &self.topics,
+            format: self.root.format,
+        };
+        if let Some(before) = claimed.as_ref()
+            && !recovery.is_latest(before).await?
+        {
+            *claimed = None;
+        }
+        let claimed = match claimed {
+            Some(claimed) => claimed,
+            None => {
+                self.claims += 1;
+                let owner = format!("{}c{}", self.options.owner, self.claims);
+                claimed.insert(recovery.claim(shard, owner.into()).await?)
             }
-            Err(
-                error @ (WorkerError::Store(_)
+        };
+        let live = recovery.load(claimed).await?;
+        let closed_through = live.decided().closed_through.map(tracing::field::display);
+        tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");
+        self.slots.insert(shard, Slot::Live(Box::new(live)));
+        self.start_reading(shard).await
+    }
+
+    /// What becomes of a shard that could not be loaded.
+    async fn not_loaded(&mut self, shard: Shard, error: WorkerError, mut slot: Slot) -> Result<()> {
+        let waits = matches!(
+            error,
+            WorkerError::Store(_)
                 | WorkerError::Tables(_)
                 | WorkerError::Taken { .. }
-                | WorkerError::Source(SourceError::Unavailable(_))),
-            ) => {
-                tracing::warn!(shard, %error, "a shard cannot be loaded yet");
-                let mut status = self.ports.status.lock();
-                status.counts.retries += 1;
-                if matches!(error, WorkerError::Source(_)) {
-                    status.waits.insert(Dependency::Kafka, error.to_string().into());
-                }
-                backoff.fail(self.ports.shared.clock.now());
-                Ok(Slot::Waiting { backoff, ask: true })
+                | WorkerError::Source(SourceError::Unavailable(_))
+        );
+        if waits {
+            tracing::warn!(shard, %error, "a shard cannot be loaded yet");
+            let mut status = self.ports.status.lock();
+            status.counts.retries += 1;
+            if matches!(error, WorkerError::Source(_)) {
+                status.waits.insert(Dependency::Kafka, error.to_string().into());
             }
-            Err(error) => Err(error),
+            if let Slot::Waiting { backoff, .. } = &mut slot {
+                backoff.fail(self.ports.shared.clock.now());
+            }
         }
+        // Where reading could not be started, the shard is loaded all the same.
+        self.slots.entry(shard).or_insert(slot);
+        if waits { Ok(()) } else { self.stop_shard(shard, error).await }
     }
 
     /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
     pub(super) async fn restart(&mut self, shard: Shard) -> Result<()> {
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let starts: BTreeMap<Text, Start> = live.topics().starts();
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
-        match self.source.start(shard, starts).await {
-            Err(SourceError::Unavailable(cause)) => {
-                tracing::warn!(shard, cause, "a shard cannot be read yet, it is loaded anew");
-                let mut backoff = Backoff::new(backoff::STREAM);
-                backoff.fail(self.ports.shared.clock.now());
-                self.load_anew(shard, backoff).await;
-                Ok(())
-            }
-            started => Ok(started?),
-        }
+        self.start_reading(shard).await
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
 //! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
-//! (shards come and go), `memory` and `report`.
+//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
 
 mod assignments;
 mod intake;
@@ -16,6 +16,7 @@ mod observed;
 mod poll;
 mod report;
 mod shard;
+mod stopped;
 mod tasks;
 mod watermark;
 mod worker;

@@ -123,7 +123,8 @@ impl<S: Source> Worker<S> {
     /// without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        if self.live().next().is_none() && !self.contact.cut_off {
+        let reads = self.live().any(|live| live.unread().is_none());
+        if !reads && !self.contact.cut_off {
             self.contact.silent_since = None;
             return Ok(());
         }
@@ -194,9 +195,11 @@ impl<S: Source> Worker<S> {
         }
         let now = self.ports.shared.clock.now();
         for shard in shards.into_iter().filter(|shard| *shard < self.root.shards) {
-            self.slots
-                .entry(shard)
-                .or_insert(Slot::Waiting { backoff: Backoff::not_before(backoff::STREAM, now), ask: false });
+            self.slots.entry(shard).or_insert(Slot::Waiting {
+                backoff: Backoff::not_before(backoff::STREAM, now),
+                ask: false,
+                claimed: None,
+            });
         }
         Ok(())
     }
@@ -221,10 +224,11 @@ impl<S: Source> Worker<S> {
                 Item::Lost { topic, shard, cause } => self.offsets_lost(topic, shard, cause).await?,
                 Item::Message(message) => {
                     let (topic, shard) = (message.topic.clone(), message.partition);
-                    match self.take(message)? {
-                        Taken::Done => {}
-                        Taken::Differs(cause) => self.offsets_lost(topic, shard, cause).await?,
-                        Taken::NeedsSchema(message, schema) => {
+                    match self.take(message) {
+                        Err(error) => self.stop_shard(shard, error).await?,
+                        Ok(Taken::Done) => {}
+                        Ok(Taken::Differs(cause)) => self.offsets_lost(topic, shard, cause).await?,
+                        Ok(Taken::NeedsSchema(message, schema)) => {
                             self.backlog.push_front(Item::Message(*message));
                             fetches += 1;
                             if fetches > FETCHES_MAX || !self.fetch(schema).await {
@@ -280,7 +284,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Kafka does not have the next message. The record before it may be gone without harm; then reading
-    /// starts behind it. Anything else is a loud stop, unless configured otherwise.
+    /// starts behind it. Anything else stops the shard, unless configured otherwise.
     async fn offsets_lost(&mut self, topic: Text, shard: Shard, cause: String) -> Result<()> {
         let go_on = self.options.go_on_without_lost;
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
@@ -296,7 +300,8 @@ impl<S: Source> Worker<S> {
             progress.last = None;
             live.topics_mut().note_moved();
         } else {
-            return Err(WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause });
+            let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
+            return self.stop_shard(shard, lost).await;
         }
         self.restart(shard).await
     }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::shard::LiveShard;
+use super::stopped::StoppedShard;
 use super::{Slot, Worker};
 use crate::source::Source;
 use crate::status::{Dependency, ShardStatus, TopicStatus};
@@ -11,38 +12,46 @@ impl<S: Source> Worker<S> {
     /// Reports how every shard does.
     pub(super) fn report_status(&self) {
         let now = self.ports.shared.clock.now();
-        let shard_status = |live: &LiveShard| ShardStatus {
-            loaded: true,
-            seq: live.decided().seq,
-            checkpoint_at: Some(live.decided_at()),
-            published_at: live.published_at(),
-            watermark: live.topics().watermark(),
-            closed_through: live.next().closed_through,
-            oldest_open_hour: live.oldest_open_hour(),
-            dirty_from: live.next().dirty.first(),
-            organizations: live.organizations(),
-            state_bytes: live.state_bytes(),
-            open_bytes: live.bytes(),
-            topics: live
-                .topics()
-                .iter()
-                .map(|(topic, progress)| {
-                    let status = TopicStatus {
-                        next_offset: progress.offsets.next.unwrap_or(0),
-                        max_event_time: progress.offsets.max_event_time,
-                        at_end: progress.at_end(now),
-                        idle: progress.idle(now, &self.options.watermark),
-                    };
-                    (topic.clone(), status)
-                })
-                .collect(),
+        let shard_status = |live: &LiveShard| {
+            let (held, held_example) = live.held();
+            ShardStatus {
+                held,
+                held_example,
+                loaded: live.unread().is_none(),
+                stopped: None,
+                seq: live.decided().seq,
+                checkpoint_at: Some(live.decided_at()),
+                published_at: live.published_at(),
+                watermark: live.topics().watermark(),
+                closed_through: live.next().closed_through,
+                oldest_open_hour: live.oldest_open_hour(),
+                dirty_from: live.next().dirty.first(),
+                organizations: live.organizations(),
+                state_bytes: live.state_bytes(),
+                open_bytes: live.bytes(),
+                topics: live
+                    .topics()
+                    .iter()
+                    .map(|(topic, progress)| {
+                        let status = TopicStatus {
+                            next_offset: progress.offsets.next.unwrap_or(0),
+                            max_event_time: progress.offsets.max_event_time,
+                            at_end: progress.at_end(now),
+                            idle: progress.idle(now, &self.options.watermark),
+                        };
+                        (topic.clone(), status)
+                    })
+                    .collect(),
+            }
         };
         let shards = self.slots.iter().map(|(shard, slot)| match slot {
             Slot::Live(live) => (*shard, shard_status(live)),
             Slot::Waiting { .. } => (*shard, ShardStatus::default()),
+            Slot::Stopped(stopped) => (*shard, stopped_status(stopped)),
         });
         let shards = shards.collect();
-        let loaded = self.slots.values().all(|slot| matches!(slot, Slot::Live(_)));
+        let loaded =
+            self.slots.values().all(|slot| matches!(slot, Slot::Live(live) if live.unread().is_none()));
         let mut status = self.ports.status.lock();
         status.ticked = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded;
@@ -55,5 +64,18 @@ impl<S: Source> Worker<S> {
             status.waits.remove(&Dependency::Storage);
             status.waits.remove(&Dependency::DeadLetterTopic);
         }
+    }
+}
+
+/// A stopped shard is reported as its last checkpoint says.
+fn stopped_status(stopped: &StoppedShard) -> ShardStatus {
+    let decided = stopped.decided();
+    ShardStatus {
+        stopped: stopped.report(),
+        seq: decided.map_or(0, |decided| decided.seq),
+        checkpoint_at: decided.map(|decided| decided.written_at),
+        closed_through: decided.and_then(|decided| decided.closed_through),
+        dirty_from: decided.and_then(|decided| decided.dirty.first()),
+        ..ShardStatus::default()
     }
 }

@@ -64,9 +64,26 @@ impl<S: Source> Worker<S> {
         if due.is_empty() || !self.tasks.is_due(Task::Publish, now) {
             return Ok(());
         }
+        match self.publish_these(&due).await {
+            // A table or its log may trouble some of the shards alone.
+            Err(error) if error.stop_reason().is_some() => {
+                for decided in due {
+                    if let Err(error) = self.publish_these(std::slice::from_ref(&decided)).await {
+                        self.stop_shard(decided.shard, error).await?;
+                    }
+                }
+                Ok(())
+            }
+            published => published,
+        }
+    }
+
+    /// Publishes these checkpoints together. What fails for storage is tried again later.
+    async fn publish_these(&mut self, due: &[Decided]) -> Result<()> {
+        let now = self.ports.shared.clock.now();
         let started = Instant::now();
         let (tables, clock) = (&*self.ports.shared.tables, &*self.ports.shared.clock);
-        let published = publish::publish(tables, clock, &due, &self.options.owner).await;
+        let published = publish::publish(tables, clock, due, &self.options.owner).await;
         match published {
             Ok(published) => {
                 self.tasks.note(Task::Publish, true, now);

@@ -10,7 +10,8 @@ use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
 use super::poll::Contact;
-use super::shard::{Folding, LiveShard};
+use super::shard::{Claimed, Folding, LiveShard};
+use super::stopped::{ShardRelease, StoppedShard, Stops};
 use super::tasks::Tasks;
 use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
@@ -36,9 +37,28 @@ const FLOWING_PART: i64 = 8;
 /// A shard that the group has assigned.
 pub(super) enum Slot {
     /// It is to be claimed and loaded, not before this time; with `ask`, only if the group still assigns it.
-    Waiting { backoff: Backoff, ask: bool },
+    /// A claim of ours that was not loaded yet is kept: each claim is a checkpoint, and an owner for ever.
+    Waiting { backoff: Backoff, ask: bool, claimed: Option<Claimed> },
     /// It is held and read.
     Live(Box<LiveShard>),
+    /// It cannot go on.
+    Stopped(Box<StoppedShard>),
+}
+
+impl Slot {
+    /// A shard to be loaded from now on.
+    pub fn waiting(backoff: Backoff, claimed: Option<Claimed>) -> Self {
+        Self::Waiting { backoff, ask: true, claimed }
+    }
+
+    /// What of it is to be given back.
+    pub fn into_release(self) -> Option<ShardRelease> {
+        match self {
+            Self::Waiting { claimed, .. } => claimed.map(|claimed| ShardRelease::of_claim(claimed.decided)),
+            Self::Live(live) => Some(ShardRelease::of_shard(*live)),
+            Self::Stopped(mut stopped) => stopped.take_unreleased(),
+        }
+    }
 }
 
 /// What waits to be taken, in its order.
@@ -74,6 +94,8 @@ pub struct Worker<S> {
     pub(super) backlog: VecDeque<Item>,
     /// Recurring tasks.
     pub(super) tasks: Tasks,
+    /// How often shards were stopped.
+    pub(super) stops: BTreeMap<Shard, Stops>,
     /// What the group and its brokers were last known to do.
     pub(super) contact: Contact,
     /// Whether messages came with the last poll: more may follow at once.
@@ -111,6 +133,7 @@ impl<S: Source> Worker<S> {
             claims: 0,
             backlog: VecDeque::new(),
             tasks: Tasks::default(),
+            stops: BTreeMap::new(),
             contact: Contact::new(now),
             flowing: false,
             rests_until: now,
@@ -126,7 +149,7 @@ impl<S: Source> Worker<S> {
     pub(super) fn live(&self) -> impl Iterator<Item = &LiveShard> {
         self.slots.values().filter_map(|slot| match slot {
             Slot::Live(live) => Some(&**live),
-            Slot::Waiting { .. } => None,
+            Slot::Waiting { .. } | Slot::Stopped(_) => None,
         })
     }
 
@@ -180,20 +203,33 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// One round: load, take, checkpoint, publish. Returns whether more is to do at once.
+    /// One round: load, take, checkpoint, publish. Returns whether more is to do at once. After an error the
+    /// shards are let go, and the worker must not be used any more.
     ///
     /// # Errors
-    /// What no retry can mend: see [`WorkerError`].
+    /// What no retry can mend, and what stopped a shard where no other is left: see [`WorkerError`].
     pub async fn step(&mut self, wait: Duration) -> Result<bool> {
+        let done = self.round(wait).await;
+        if done.is_err() {
+            self.release_all().await;
+        }
+        done
+    }
+
+    async fn round(&mut self, wait: Duration) -> Result<bool> {
         self.other_memory = (self.options.resident)().saturating_sub(self.bytes());
+        self.look_at_stopped().await?;
         self.load_waiting().await?;
+        self.start_unread().await?;
         self.poll_if_room(wait).await?;
         self.take_backlog().await?;
         self.move_watermarks();
         let due = self.due();
         let began = self.ports.shared.clock.now();
         for shard in &due {
-            self.checkpoint(*shard, false).await?;
+            if let Err(error) = self.checkpoint(*shard, false).await {
+                self.stop_shard(*shard, error).await?;
+            }
         }
         if !due.is_empty() {
             // As long as that took, messages are taken before it is done again, if they flow.
@@ -205,6 +241,9 @@ impl<S: Source> Worker<S> {
         self.collect_garbage().await;
         self.evict();
         self.report_status();
+        if let Some(error) = self.all_stopped() {
+            return Err(error);
+        }
         Ok(!due.is_empty() && !self.live().any(|live| live.backoff().failures() > 0))
     }
 
@@ -344,16 +383,13 @@ impl<S: Source> Worker<S> {
     /// is left.
     pub(super) async fn revoke(&mut self, shards: &[Shard]) {
         for shard in shards {
-            let last = async {
-                // One that is on its way first, then one with the rest, which releases the shard.
-                if self.live_mut(*shard).is_some_and(|live| live.is_sealed()) {
-                    self.checkpoint(*shard, true).await?;
-                }
-                self.checkpoint(*shard, true).await
+            let last = self.last_checkpoint(*shard).await;
+            if let Err(error) = &last {
+                tracing::warn!(shard, %error, "a shard is let go without its last events");
             }
-            .await;
-            if let Err(error) = last {
-                tracing::warn!(shard, %error, "a shard is let go without a last checkpoint");
+            let waits = matches!(self.slots.get(shard), Some(Slot::Live(_))) && last.is_ok();
+            if !waits && let Some(slot) = self.slots.remove(shard) {
+                self.release_slot(*shard, slot).await;
             }
         }
         if let Err(error) = self.publish().await {
@@ -361,6 +397,14 @@ impl<S: Source> Worker<S> {
         }
         self.forward_dead_letters().await;
         shards.iter().for_each(|shard| self.forget(*shard));
+    }
+
+    /// The checkpoint that releases a shard, after the one that is on its way, if any.
+    async fn last_checkpoint(&mut self, shard: Shard) -> Result<()> {
+        if self.live_mut(shard).is_some_and(|live| live.is_sealed()) {
+            self.checkpoint(shard, true).await?;
+        }
+        self.checkpoint(shard, true).await
     }
 
     /// A clean stop: last checkpoints, shards released, group left.

@@ -4,10 +4,10 @@
 
 mod basics;
 mod crash;
-mod lost;
 mod pace;
 mod reads;
 mod rebalance;
+mod review;
 mod review_growth;
 mod sim;
 mod upgrades;

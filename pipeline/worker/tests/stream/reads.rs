@@ -1,8 +1,8 @@
 //! Reads that fail, or find something else than was written: an older snapshot is used, anything else is a
-//! loud stop, and never are tables wrong.
+//! loud stop of a shard, which goes on by itself once it reads well, and never are tables wrong.
 
 use prorata_testkit::fakes::{Fault, Faults};
-use prorata_worker::WorkerError;
+use prorata_worker::{StopReason, WorkerError};
 
 use crate::world::script::{LONG, SHORT, Story, check, live};
 
@@ -20,7 +20,10 @@ async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usi
             let loud = matches!(stop, WorkerError::Damaged { .. } | WorkerError::Configuration(_));
             assert!(loud, "{context}: {stop}");
         }
-        stops += cluster.stops.len();
+        for stop in &cluster.shard_stops {
+            assert_eq!(stop.reason, StopReason::Damaged, "{context}: {}", stop.sentence);
+        }
+        stops += cluster.stops.len() + cluster.shard_stops.len();
         check(&cluster.world, &context);
     }
     stops

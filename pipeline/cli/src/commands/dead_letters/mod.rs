@@ -110,6 +110,7 @@ async fn replay(
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
     let folding = BackfillArgs {
+        shards: None,
         events: String::new(),
         lake: String::new(),
         from: None,

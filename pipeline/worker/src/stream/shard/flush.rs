@@ -63,7 +63,7 @@ impl LiveShard {
             };
             let late = self.buffer.late(hour).to_vec();
             let all = late.len() as u64;
-            let events = unknown_events(archive, (self.shard(), hour), &compared, late)?;
+            let events = unknown_events(archive, &compared, late)?;
             counts.late_events += events.len() as u64;
             counts.late_duplicates += all - events.len() as u64;
             if !events.is_empty() {

@@ -21,10 +21,10 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, WallTime};
 
 use super::watermark::ShardTopics;
-use crate::backoff::Backoff;
+use crate::backoff::{self, Backoff};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::checkpoint::snapshot::ShardState;
+use crate::checkpoint::snapshot::{ShardState, hold_sentence};
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, Sealed};
 use crate::error::Result;
 use crate::names::Shard;
@@ -33,7 +33,7 @@ use crate::shard::archive::{ArchiveFile, ArchiveIndex};
 use crate::shard::fold::Body;
 use buffer::EventBuffer;
 pub(super) use fold::Folding;
-pub(super) use recover::Recovery;
+pub(super) use recover::{Claimed, Recovery};
 use schedule::Recomputation;
 
 /// A claim of a shard.
@@ -118,6 +118,8 @@ pub(super) struct LiveShard {
     publication: Publication,
     garbage: Garbage,
     backoff: Backoff,
+    /// While reading could not be started: when to try that again.
+    unread: Option<Backoff>,
     /// The oldest snapshot that the last checkpoint names, where it lies at or before the horizon: events
     /// before it are too late.
     oldest_base: Option<Hour>,
@@ -177,6 +179,29 @@ impl LiveShard {
         &mut self.garbage
     }
 
+    /// When to start reading it, where that could not be done yet.
+    pub fn unread(&self) -> Option<Backoff> {
+        self.unread
+    }
+
+    /// Notes that it is read.
+    pub fn note_read(&mut self) {
+        self.unread = None;
+    }
+
+    /// Notes that reading could not be started.
+    pub fn note_unread(&mut self, now: WallTime) {
+        self.unread.get_or_insert(Backoff::new(backoff::STREAM)).fail(now);
+    }
+
+    /// What is decided of it, and the checkpoint that is on its way.
+    pub fn into_parts(self) -> (Decided, Option<Sealed>) {
+        match self.next {
+            Next::Draft(_) => (self.decided, None),
+            Next::Sealed(sealed) => (self.decided, Some(sealed)),
+        }
+    }
+
     /// Bytes of its state, as last written.
     pub fn state_bytes(&self) -> u64 {
         self.state_bytes
@@ -185,6 +210,14 @@ impl LiveShard {
     /// Number of organizations in its state.
     pub fn organizations(&self) -> u64 {
         self.states.as_ref().map_or(0, |states| states.len() as u64)
+    }
+
+    /// Organizations that are held, and why the first of them is.
+    pub fn held(&self) -> (u64, Option<String>) {
+        let states = self.states.iter().flatten();
+        let mut held = states.filter_map(|(id, state)| Some((id, state.hold.as_ref()?))).peekable();
+        let first = held.peek().map(|(id, hold)| hold_sentence(id, hold));
+        (held.count() as u64, first)
     }
 
     /// The oldest hour with events that is not closed.

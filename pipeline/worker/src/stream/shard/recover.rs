@@ -11,10 +11,11 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
+use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::ShardState;
 use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
-use crate::names::Shard;
+use crate::names::{self, Shard};
 use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::archive::ArchiveIndex;
@@ -25,11 +26,18 @@ use crate::stream::watermark::ShardTopics;
 /// have reached.
 const AHEAD_HOURS: i64 = 24;
 
+/// A shard that was claimed and is not loaded yet.
+#[derive(Clone, Debug)]
+pub(in crate::stream) struct Claimed {
+    /// Random id of the claim.
+    owner: Text,
+    /// The checkpoint that says so.
+    pub decided: Decided,
+}
+
 /// Who takes a shard.
 pub(in crate::stream) struct Recovery<'a> {
     pub ports: &'a Ports,
-    /// Random id of this claim.
-    pub owner: Text,
     /// Counts objects, over all shards and claims.
     pub counter: &'a Arc<AtomicU64>,
     pub rules: &'a mut RuleBook,
@@ -42,16 +50,29 @@ pub(in crate::stream) struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Claims a shard and loads it. Nothing is read from Kafka yet.
-    pub async fn take(&mut self, shard: Shard) -> Result<LiveShard> {
-        let (owner, format) = (self.owner.clone(), self.format);
-        let claimant = Claimant { owner, kind: OwnerKind::Worker, take_over: true, format };
-        let claimed = claim::claim(self.ports, &claimant, shard, None).await?;
+    /// Claims a shard, as a random owner of its own.
+    pub async fn claim(&self, shard: Shard, owner: Text) -> Result<Claimed> {
+        let claimant =
+            Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true, format: self.format };
+        let decided = claim::claim(self.ports, &claimant, shard, None).await?;
+        Ok(Claimed { owner, decided })
+    }
+
+    /// Whether nobody has decided since a claim.
+    pub async fn is_latest(&self, claimed: &Claimed) -> Result<bool> {
+        let next = names::checkpoint(claimed.decided.shard, claimed.decided.next_seq());
+        Ok(self.ports.store.get(&next).await?.is_none())
+    }
+
+    /// Loads a claimed shard. Nothing is read from Kafka yet.
+    pub async fn load(&mut self, claimed: &Claimed) -> Result<LiveShard> {
+        let Claimed { owner, decided: claimed } = claimed.clone();
+        let shard = claimed.shard;
         self.rules.load(&*self.ports.store, &claimed.rules).await?;
         let now = self.ports.clock.now();
         let counter = Arc::clone(self.counter);
         let mut live = LiveShard {
-            claim: Claim { shard, owner: self.owner.clone(), seq: claimed.seq, counter },
+            claim: Claim { shard, owner, seq: claimed.seq, counter },
             decided_at: now,
             next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
@@ -63,6 +84,7 @@ impl Recovery<'_> {
             publication: Publication::default(),
             garbage: Garbage::new(now),
             backoff: Backoff::new(backoff::STREAM),
+            unread: None,
             oldest_base: oldest_base(&claimed),
             decided: claimed,
         };
@@ -153,6 +175,7 @@ impl Recovery<'_> {
         let newest = live.decided.hours.get(&closed).and_then(|entry| entry.snapshot.clone());
         if let Some(object) = newest {
             if let Some(states) = cursor::load_base(store, &object).await? {
+                try_held_again(live, &states, closed);
                 return Ok(Some(states));
             }
             if let Some(draft) = live.draft() {
@@ -167,5 +190,17 @@ impl Recovery<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+/// Marks the hours since which organizations are held: this release may be able to fold them. Where it is
+/// not, the state at the end of that hour is as before, and recomputation ends with it.
+fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
+    let held = states.values().filter_map(|state| state.hold.as_ref());
+    let horizon = Hour(closed.0 - HORIZON_HOURS);
+    if let Some(since) = held.map(|hold| hold.since).filter(|since| *since > horizon).min()
+        && let Some(draft) = live.draft()
+    {
+        draft.mark_dirty(since);
     }
 }

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use prorata_schemas::rules::Rules;
 use prorata_testkit::fakes::{Faults, Resume};
-use prorata_worker::WorkerError;
 use prorata_worker::source::SourceError;
+use prorata_worker::status::ShardStop;
 use prorata_worker::stream::WorkerOptions;
+use prorata_worker::{StopReason, WorkerError};
 
 use super::coverage::Coverage;
 use super::dice::Dice;
@@ -118,6 +119,10 @@ impl Fleet {
             let before = member.faults.effects();
             let stepped = member.step().await;
             quiet &= member.faults.effects() == before;
+            let stops: Vec<ShardStop> =
+                member.status.lock().shards.values().filter_map(|shard| shard.stopped.clone()).collect();
+            quiet &= stops.is_empty();
+            stops.iter().for_each(|stop| self.judge_stop(stop, index));
             let later = round + if self.calm { 1 } else { dice.between(0, 8) };
             match stepped {
                 Stepped::Done(more) => quiet &= !more,
@@ -130,6 +135,16 @@ impl Fleet {
             }
         }
         quiet
+    }
+
+    /// Whether a shard may be stopped for this reason.
+    fn judge_stop(&mut self, stop: &ShardStop, index: usize) {
+        let rates = &self.plan.rates;
+        // It stays stopped for a while after all is well.
+        let damage = rates.truncated + rates.flipped + rates.missing > 0;
+        let fine = damage && stop.reason == StopReason::Damaged;
+        assert!(fine, "seed {}: {}: {}", self.seed, self.berths[index].name, stop.sentence);
+        self.coverage.hit("stopped_damaged");
     }
 
     /// Whether a worker may stop for this reason.
@@ -146,7 +161,7 @@ impl Fleet {
         };
         assert!(fine, "seed {}: {} stops: {error}", self.seed, self.berths[index].name);
         self.coverage.hit(match error {
-            WorkerError::Damaged { .. } => "stopped_damaged",
+            WorkerError::Damaged { .. } => "stopped_all_damaged",
             WorkerError::Source(SourceError::Fenced(_)) => "stopped_fenced",
             _ => "stopped_otherwise",
         });

@@ -1,10 +1,12 @@
 //! Members that step in turn; one that dies is started anew.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use prorata_testkit::fakes::Faults;
 use prorata_worker::WorkerError;
+use prorata_worker::names::Shard;
+use prorata_worker::status::ShardStop;
 use prorata_worker::stream::WorkerOptions;
 
 use crate::world::World;
@@ -21,8 +23,12 @@ pub struct Cluster {
     pub world: World,
     pub members: Vec<Member>,
     pub tune: fn(&mut WorkerOptions),
-    /// Loud stops so far.
+    /// Loud stops of processes so far.
     pub stops: Vec<WorkerError>,
+    /// Stops of shards so far, in processes that went on.
+    pub shard_stops: Vec<ShardStop>,
+    /// Shards that are stopped.
+    stopped: BTreeSet<(usize, Shard)>,
     /// Processes that died, or stopped because storage was unavailable, and were started anew.
     pub restarts: u32,
     /// Faults of the next processes that are started anew.
@@ -36,6 +42,8 @@ impl Cluster {
             members: Vec::new(),
             tune,
             stops: Vec::new(),
+            shard_stops: Vec::new(),
+            stopped: BTreeSet::new(),
             restarts: 0,
             next_faults: VecDeque::new(),
         }
@@ -57,6 +65,7 @@ impl Cluster {
             let stepped = member.step().await;
             quiet &= member.faults.effects() == before;
             let (name, faults) = (member.name.clone(), member.faults.clone());
+            quiet &= !self.note_stopped(index);
             match stepped {
                 Stepped::Done(more) => quiet &= !more,
                 Stepped::Paused | Stepped::Stopped(None) => {}
@@ -80,6 +89,20 @@ impl Cluster {
         }
         self.world.pass(ROUND);
         quiet
+    }
+
+    /// Notes which shards of a member are stopped; whether any is, and will be tried again.
+    fn note_stopped(&mut self, index: usize) -> bool {
+        let shards = self.members[index].status.lock().shards.clone();
+        let before: BTreeSet<_> = self.stopped.iter().filter(|(of, _)| *of == index).copied().collect();
+        self.stopped.retain(|(of, _)| *of != index);
+        for (shard, stop) in shards.into_iter().filter_map(|(shard, status)| Some((shard, status.stopped?))) {
+            if !before.contains(&(index, shard)) {
+                self.shard_stops.push(stop);
+            }
+            self.stopped.insert((index, shard));
+        }
+        self.stopped.iter().any(|(of, _)| *of == index)
     }
 
     /// Rounds until nothing has happened for a while.

@@ -7,9 +7,10 @@ use prorata_samples::trace::{node, pod, trace};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::tables::Table;
 use prorata_testkit::fakes::{FakeBroker, Faults};
-use prorata_worker::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
+use prorata_worker::status::ShardStop;
+use prorata_worker::{StopReason, WorkerError};
 
 use crate::harness::*;
 use crate::world::member::{Member, Stepped};
@@ -26,20 +27,42 @@ fn more(hourly_cost: i64) -> Vec<EventRecord> {
     (0..4).map(|minute| node("acme", 365 + minute, hourly_cost + minute)).collect()
 }
 
-/// Steps until it stops, and is no member of the group any more.
-async fn stops(world: &World, mut member: Member) -> WorkerError {
+/// Steps until the process ends with an error, and is no member of the group any more.
+async fn ends(world: &World, mut member: Member) -> WorkerError {
     let error = member.settle(world).await.expect_err("it does not stop");
     world.broker.expire(&member.name);
     error
 }
 
+/// Steps until a shard is stopped, and stops the process cleanly. It ends by itself, with exit code 1, where
+/// no other shard is left.
+async fn stops(world: &World, mut member: Member) -> ShardStop {
+    for _ in 0..400 {
+        match member.step().await {
+            Stepped::Done(_) => {}
+            Stepped::Stopped(Some(error)) => {
+                assert_eq!(error.exit_code(), 1, "{error}");
+                world.broker.expire(&member.name);
+                return ShardStop { reason: error.stop_reason().unwrap(), sentence: error.to_string() };
+            }
+            other => panic!("{other:?}"),
+        }
+        let stop = member.status.lock().shards.values().find_map(|shard| shard.stopped.clone());
+        if let Some(stop) = stop {
+            assert!(!member.status.lock().ready, "{stop:?}");
+            member.drain().await;
+            return stop;
+        }
+        world.pass(Duration::from_secs(5));
+    }
+    panic!("no shard is stopped");
+}
+
 async fn stops_with_lost_offsets(world: &World, why: &str) {
-    let error = stops(world, world.member("b")).await;
-    let WorkerError::OffsetsLost { topic, partition, cause } = &error else { panic!("{error}") };
-    assert!(topic == "nodes" && *partition < 2, "{error}");
-    assert!(cause.contains(why), "{cause}");
-    assert!(error.to_string().starts_with("offsets_lost: topic nodes, partition "), "{error}");
-    assert_eq!(error.exit_code(), 1);
+    let ShardStop { reason, sentence } = stops(world, world.member("b")).await;
+    assert_eq!(reason, StopReason::OffsetsLost);
+    assert!(sentence.contains(why), "{sentence}");
+    assert!(sentence.starts_with("offsets_lost: topic nodes, partition "), "{sentence}");
     // Nothing has changed by it, and it stops so again.
     let before = world.lake.files();
     stops(world, world.member("c")).await;
@@ -129,8 +152,8 @@ async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
     let (shard, next) = acme(&world);
     world.produce(&more(20));
     world.broker.delete_before("nodes", shard, next + 1).unwrap();
-    let error = stops(&world, member).await;
-    assert!(matches!(error, WorkerError::OffsetsLost { .. }), "{error}");
+    let stop = stops(&world, member).await;
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
     goes_on(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
 }
 
@@ -214,8 +237,8 @@ async fn a_log_that_diverges_under_a_worker_is_a_loud_stop() {
     let (shard, next) = acme(&world);
     world.broker.truncate("nodes", shard, next - 1).unwrap();
     world.produce(&more(20));
-    let error = stops(&world, member).await;
-    assert!(matches!(error, WorkerError::OffsetsLost { .. }), "{error}");
+    let stop = stops(&world, member).await;
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
 }
 
 #[tokio::test]
@@ -227,7 +250,7 @@ async fn another_number_of_partitions_is_a_loud_stop() {
         member.settle(&world).await.unwrap();
         topics.iter().for_each(|topic| world.broker.set_partitions(topic, 3));
         let error =
-            if while_running { stops(&world, member).await } else { stops(&world, world.member("b")).await };
+            if while_running { ends(&world, member).await } else { ends(&world, world.member("b")).await };
         assert!(matches!(error, WorkerError::Configuration(_)), "{error}");
         assert!(error.to_string().contains("has 3 partitions, the root 2 shards"), "{error}");
         assert_eq!(error.exit_code(), 2);
@@ -258,9 +281,9 @@ async fn tables_ahead_of_the_checkpoints_are_a_loud_stop() {
         }
     }
     let before = world.lake.files();
-    let error = stops(&world, world.member("b")).await;
-    assert!(error.to_string().starts_with("state_behind_tables: "), "{error}");
-    assert_eq!(error.exit_code(), 1);
+    let stop = stops(&world, world.member("b")).await;
+    assert_eq!(stop.reason, StopReason::StateBehindTables);
+    assert!(stop.sentence.starts_with("state_behind_tables: "), "{}", stop.sentence);
     assert_eq!(world.lake.files(), before);
 }
 
@@ -272,9 +295,9 @@ async fn a_file_of_somebody_else_is_a_loud_stop_once_its_partition_is_touched() 
     let stepped = member.step().await;
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
     world.produce(&[pod("acme", 70, "late", 1)]);
-    let error = stops(&world, member).await;
-    assert!(error.to_string().starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{error}");
-    assert_eq!(error.exit_code(), 1);
+    let ShardStop { reason, sentence } = stops(&world, member).await;
+    assert_eq!(reason, StopReason::TableRewritten);
+    assert!(sentence.starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{sentence}");
 }
 
 #[tokio::test]

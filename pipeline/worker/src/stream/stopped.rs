@@ -1,0 +1,297 @@
+//! Shards that cannot go on: each is stopped and let go by itself, and the others go on.
+//!
+//! What stops a shard lies in its own objects, tables or topic partitions, so neither another worker nor a
+//! restart helps. The shard is released, so that a backfill can mend it, and taken up again as soon as the
+//! checkpoint log shows that somebody has, and now and then in any case: an object may have been restored.
+
+use prorata_schemas::time::WallTime;
+
+use super::shard::LiveShard;
+use super::{Slot, Worker};
+use crate::backoff::{self, Backoff};
+use crate::checkpoint::log::{self, Decision};
+use crate::checkpoint::{Decided, OwnerKind, Sealed};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard};
+use crate::ports::{ObjectStore, Ports};
+use crate::source::Source;
+use crate::status::{Dependency, ShardStop};
+
+/// How often the log of a stopped shard is looked at, in microseconds: often enough that a person who has
+/// mended it need not wait.
+const LOOK_MICROS: i64 = 30_000_000;
+
+/// How long a backfill may be at work on a stopped shard without a checkpoint, in microseconds, before it
+/// counts as dead: 15 minutes, many times `backfill.checkpoint_every`.
+const MENDING_MICROS: i64 = 900_000_000;
+
+/// A shard that goes on for this long after it was stopped, in microseconds, counts as mended: two hours,
+/// longer than the longest delay.
+const MENDED_MICROS: i64 = 7_200_000_000;
+
+/// A claim that is to be given back.
+#[derive(Debug)]
+pub(super) struct ShardRelease {
+    decided: Decided,
+    /// A checkpoint that was asked for, without an answer.
+    sealed: Option<Sealed>,
+}
+
+impl ShardRelease {
+    /// Of a claim whose shard was never loaded.
+    pub fn of_claim(claimed: Decided) -> Self {
+        Self { decided: claimed, sealed: None }
+    }
+
+    /// Of a shard in memory. What no checkpoint has taken is dropped: the next owner reads it again.
+    pub fn of_shard(live: LiveShard) -> Self {
+        let (decided, sealed) = live.into_parts();
+        Self { decided, sealed }
+    }
+
+    /// Decides a checkpoint that changes nothing but lets the shard go; the shard's last checkpoint, or none
+    /// where another owner has it. After an error it can be called again.
+    async fn release(&mut self, ports: &Ports) -> Result<Option<Decided>> {
+        loop {
+            let sealed = match self.sealed.take() {
+                Some(sealed) => sealed,
+                None if self.decided.owner().is_none_or(|owner| owner.released) => {
+                    return Ok(Some(self.decided.clone()));
+                }
+                None => {
+                    let mut draft = self.decided.next_draft();
+                    draft.set_released(true);
+                    draft.seal(ports.clock.now())
+                }
+            };
+            match log::decide(&*ports.store, self.sealed.insert(sealed)).await? {
+                Decision::Ours(decided) => (self.decided, self.sealed) = (decided, None),
+                Decision::Anothers => return Ok(None),
+            }
+        }
+    }
+}
+
+/// A shard that is stopped.
+#[derive(Debug)]
+pub(super) struct StoppedShard {
+    /// Why.
+    error: WorkerError,
+    /// The last checkpoint that was seen of it; none: the shard could not even be claimed.
+    decided: Option<Decided>,
+    /// What is still to be given back.
+    unreleased: Option<ShardRelease>,
+    /// When it is tried again though nothing seems to have changed.
+    tries: Backoff,
+    /// When its log is looked at next.
+    look_at: WallTime,
+    /// A backfill at work on it: its last checkpoint, and since when that is the last.
+    mending: Option<(u64, WallTime)>,
+}
+
+impl StoppedShard {
+    pub fn decided(&self) -> Option<&Decided> {
+        self.decided.as_ref()
+    }
+
+    pub fn take_unreleased(&mut self) -> Option<ShardRelease> {
+        self.unreleased.take()
+    }
+
+    /// What to report.
+    pub fn report(&self) -> Option<ShardStop> {
+        let reason = self.error.stop_reason()?;
+        Some(ShardStop { reason, sentence: self.error.to_string() })
+    }
+
+    /// Whether to take it up again: somebody has decided since, and is done; or it is time.
+    async fn is_due(&mut self, store: &dyn ObjectStore, shard: Shard, now: WallTime) -> Result<bool> {
+        let Some(decided) = &self.decided else { return Ok(self.tries.is_due(now)) };
+        if store.get(&names::checkpoint(shard, decided.next_seq())).await?.is_none() {
+            return Ok(self.tries.is_due(now));
+        }
+        let latest = log::latest(store, shard).await?;
+        let at_work =
+            latest.owner().is_some_and(|owner| owner.kind == OwnerKind::Backfill && !owner.released);
+        if at_work {
+            let since = self.mending.filter(|(seq, _)| *seq == latest.seq).map_or(now, |(_, since)| since);
+            self.mending = Some((latest.seq, since));
+            if now.0 - since.0 < MENDING_MICROS {
+                return Ok(false);
+            }
+        }
+        self.decided = Some(latest);
+        Ok(true)
+    }
+}
+
+/// How often a shard was stopped.
+#[derive(Debug)]
+pub(super) struct Stops {
+    tries: Backoff,
+    last: WallTime,
+}
+
+impl<S: Source> Worker<S> {
+    /// Stops a shard for an error of its own, and lets it go.
+    ///
+    /// # Errors
+    /// The same error, where it is no trouble of a shard.
+    pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
+        let Some(reason) = error.stop_reason() else { return Err(error) };
+        tracing::error!(shard, reason = reason.name(), %error, "the shard is stopped, the others go on");
+        let unreleased = self.slots.remove(&shard).and_then(Slot::into_release);
+        self.drop_waiting(shard);
+        self.source.release(&[shard]).await;
+        let now = self.ports.shared.clock.now();
+        let fresh = || Stops { tries: Backoff::new(backoff::STOPPED_SHARD), last: now };
+        let stops = self.stops.entry(shard).or_insert_with(fresh);
+        if now.0 - stops.last.0 > MENDED_MICROS {
+            *stops = fresh();
+        }
+        stops.tries.fail(now);
+        stops.last = now;
+        let mut stopped = StoppedShard {
+            error,
+            decided: unreleased.as_ref().map(|release| release.decided.clone()),
+            unreleased,
+            tries: stops.tries,
+            look_at: WallTime(now.0.saturating_add(LOOK_MICROS)),
+            mending: None,
+        };
+        self.release_stopped(shard, &mut stopped).await;
+        self.slots.insert(shard, Slot::Stopped(Box::new(stopped)));
+        Ok(())
+    }
+
+    /// Lets a stopped shard go, unless that is done.
+    async fn release_stopped(&mut self, shard: Shard, stopped: &mut StoppedShard) {
+        let Some(release) = &mut stopped.unreleased else { return };
+        match release.release(&self.ports.shared).await {
+            Ok(released) => {
+                stopped.decided = released.or(stopped.decided.take());
+                stopped.unreleased = None;
+            }
+            Err(error) if error.storage_kind().is_some() => {
+                tracing::warn!(shard, %error, "a stopped shard waits for storage to be let go");
+            }
+            Err(error) => {
+                tracing::warn!(shard, %error, "a stopped shard cannot be let go");
+                stopped.unreleased = None;
+            }
+        }
+    }
+
+    /// Looks at stopped shards now and then, and takes up again those that may go on.
+    pub(super) async fn look_at_stopped(&mut self) -> Result<()> {
+        let now = self.ports.shared.clock.now();
+        let due = self.slots.iter().filter_map(|(shard, slot)| match slot {
+            Slot::Stopped(stopped) if stopped.look_at <= now => Some(*shard),
+            _ => None,
+        });
+        for shard in due.collect::<Vec<Shard>>() {
+            let Some(Slot::Stopped(mut stopped)) = self.slots.remove(&shard) else { continue };
+            stopped.look_at = WallTime(now.0.saturating_add(LOOK_MICROS));
+            self.release_stopped(shard, &mut stopped).await;
+            let store = &*self.ports.shared.store;
+            let due = stopped.unreleased.is_none()
+                && stopped.is_due(store, shard, now).await.unwrap_or_else(|error| {
+                    tracing::warn!(shard, %error, "the log of a stopped shard cannot be looked at");
+                    false
+                });
+            let assigned = if due { self.source.assigned(shard).await } else { Ok(true) };
+            match assigned {
+                Ok(false) => {}
+                Ok(true) if due => self.take_up_again(shard, stopped).await?,
+                _ => {
+                    self.slots.insert(shard, Slot::Stopped(stopped));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims and loads a stopped shard. It stays stopped while storage does not answer.
+    async fn take_up_again(&mut self, shard: Shard, mut stopped: Box<StoppedShard>) -> Result<()> {
+        tracing::info!(shard, "a stopped shard is taken up again");
+        let mut claimed = None;
+        match self.load(shard, &mut claimed).await {
+            Ok(()) => {}
+            Err(error) if error.stop_reason().is_some() => {
+                let waiting = Slot::waiting(Backoff::new(backoff::STREAM), claimed);
+                self.slots.insert(shard, waiting);
+                self.stop_shard(shard, error).await?;
+            }
+            Err(error) if error.exit_code() == 4 || error.storage_kind().is_some() => {
+                tracing::warn!(shard, %error, "a stopped shard cannot be loaded yet");
+                stopped.unreleased = claimed.map(|claimed| ShardRelease::of_claim(claimed.decided));
+                self.slots.insert(shard, Slot::Stopped(stopped));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The error of a stopped shard, where no shard is left that goes on: then the process ends.
+    pub(super) fn all_stopped(&mut self) -> Option<WorkerError> {
+        let stopped = |slot: &Slot| matches!(slot, Slot::Stopped(stopped) if stopped.unreleased.is_none());
+        if self.slots.is_empty() || !self.slots.values().all(stopped) {
+            return None;
+        }
+        match self.slots.pop_first()? {
+            (_, Slot::Stopped(stopped)) => Some(stopped.error),
+            _ => None,
+        }
+    }
+
+    /// Lets all shards go without a last checkpoint, as after an error that ends the process: the next owner
+    /// takes up what is decided.
+    pub(super) async fn release_all(&mut self) {
+        for (shard, slot) in std::mem::take(&mut self.slots) {
+            self.release_slot(shard, slot).await;
+        }
+    }
+
+    /// Lets a shard go without a last checkpoint.
+    pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
+        let Some(mut release) = slot.into_release() else { return };
+        if let Err(error) = release.release(&self.ports.shared).await {
+            tracing::warn!(shard, %error, "a shard is let go without a checkpoint that says so");
+        }
+    }
+
+    /// Tries again to read shards whose reading could not be started.
+    pub(super) async fn start_unread(&mut self) -> Result<()> {
+        let now = self.ports.shared.clock.now();
+        let due = self.live().filter(|live| live.unread().is_some_and(|unread| unread.is_due(now)));
+        for shard in due.map(LiveShard::shard).collect::<Vec<Shard>>() {
+            self.start_reading(shard).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts reading a shard where it has come to. It keeps what it holds while Kafka cannot be asked, and
+    /// reading is started later.
+    pub(super) async fn start_reading(&mut self, shard: Shard) -> Result<()> {
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        let starts = live.topics().starts();
+        let started = self.source.start(shard, starts).await;
+        let now = self.ports.shared.clock.now();
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        match started {
+            Ok(()) => {
+                live.note_read();
+                Ok(())
+            }
+            Err(error) if error.is_unavailable() => {
+                live.note_unread(now);
+                tracing::warn!(shard, %error, "a shard cannot be read yet");
+                let mut status = self.ports.status.lock();
+                status.counts.retries += 1;
+                status.waits.insert(Dependency::Kafka, error.to_string().into());
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

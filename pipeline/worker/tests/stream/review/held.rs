@@ -1,0 +1,194 @@
+//! One organization's trouble: does it stay that organization's?
+
+use std::time::Duration;
+
+use prorata_samples::trace::{START, TRACE_END, pod, trace};
+use prorata_schemas::event::{
+    Event, EventRecord, Payload, PodStarted, PoolSet, QosPrice, Quantities, ReservationReleased,
+    ReservationSet,
+};
+use prorata_schemas::money::{Ratio, UnitPrice};
+use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS};
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::fakes::Faults;
+use prorata_worker::backfill::BackfillOptions;
+
+use crate::harness::*;
+use crate::sim::foreign;
+use crate::world::World;
+use crate::world::member::{Member, Stepped};
+
+const ATOMS: i128 = 1_000_000_000_000;
+
+fn event(organization: &str, payload: Payload) -> EventRecord {
+    let event_time = Timestamp(Hour(START).start().0 + 5 * 60_000_000);
+    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
+}
+
+/// A reservation as large and as dear as the schema allows.
+fn dear(organization: &str, id: usize) -> EventRecord {
+    let start = Hour(START).start();
+    let reservation = ReservationSet {
+        reservation_id: format!("r{id}").as_str().into(),
+        name: "r".into(),
+        provider: "aws".into(),
+        region: "r".into(),
+        zone: None,
+        gpu_model: "H100".into(),
+        capacity: Quantities::new(),
+        quantity: i32::MAX,
+        unit_hourly_price: UnitPrice::from_atoms(10_i128.pow(28) - 1).unwrap(),
+        currency: "USD".into(),
+        created_at: start,
+        starts_at: start,
+        ends_at: None,
+    };
+    event(organization, Payload::ReservationSet(reservation))
+}
+
+/// The same one, released at the same instant: then it never was.
+fn released(organization: &str, id: usize) -> EventRecord {
+    let reservation_id = format!("r{id}").as_str().into();
+    event(organization, Payload::ReservationReleased(ReservationReleased { reservation_id }))
+}
+
+/// A pool with ordinary prices, and one pod of it that asks for as much as Kubernetes can write.
+fn greedy(organization: &str) -> Vec<EventRecord> {
+    let price = QosPrice {
+        qos: "default".into(),
+        per_fp16_tflop_hour: UnitPrice::from_atoms(ATOMS / 100).unwrap(),
+        per_vram_gib_hour: UnitPrice::from_atoms(ATOMS / 50).unwrap(),
+        limits_over_requests: Ratio::from_atoms(ATOMS).unwrap(),
+    };
+    let pool = PoolSet {
+        pool_id: "p".into(),
+        cluster_id: "c".into(),
+        provider: "aws".into(),
+        default_qos: "default".into(),
+        qos_pricing: vec![price],
+        tflops_oversell_percent: 100,
+        vram_expand_to_host_disk_percent: 0,
+        vram_expand_to_host_mem_percent: 0,
+        budget_per_day: None,
+        budget_per_month: None,
+        budget_per_quarter: None,
+        currency: "USD".into(),
+    };
+    let Payload::PodStarted(of_trace) = pod(organization, 5, "greedy", 1).event.payload else { panic!() };
+    let requests = [NVIDIA_GPU, TFLOPS].map(|name| (name.into(), Quantity::parse(name, "9E").unwrap()));
+    let greedy = PodStarted { pool_id: Some("p".into()), requests: requests.into(), ..*of_trace };
+    vec![
+        event(organization, Payload::PoolSet(pool)),
+        event(organization, Payload::PodStarted(Box::new(greedy))),
+    ]
+}
+
+/// An organization of this shard that is not one of the trace's.
+fn tenant_of(world: &World, shard: u16) -> String {
+    (0..).map(|n| format!("tenant-{n}")).find(|name| world.shard_of(name) == shard).unwrap()
+}
+
+async fn lives(world: &World, member: &mut Member, minutes: u64) {
+    for _ in 0..minutes * 12 {
+        let stepped = member.step().await;
+        assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+        world.pass(Duration::from_secs(5));
+    }
+}
+
+/// Organizations that are held, over all shards, and why one is.
+fn held(member: &Member) -> (u64, Option<String>) {
+    let status = member.status.lock();
+    let count = status.shards.values().map(|shard| shard.held).sum();
+    (count, status.shards.values().find_map(|shard| shard.held_example.clone()))
+}
+
+/// A world in which one organization of shard 0 cannot be folded, after an hour of a worker's life.
+async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, String) {
+    let world = World::default();
+    let evil = tenant_of(&world, 0);
+    world.produce(&trace());
+    world.produce(&poison(&evil));
+    let mut member = world.member("a");
+    lives(&world, &mut member, 60).await;
+    assert_eq!(world.letters.letters().len(), 0, "intake takes them for valid");
+    for (shard, checkpoint) in world.audit.latest() {
+        let closed = checkpoint.closed_through;
+        assert!(closed >= Some(TRACE_END), "shard {shard} is closed through {closed:?}");
+    }
+    let (count, sentence) = held(&member);
+    let begins = format!("organization '{evil}' is held since hour {}: ", Hour(START));
+    assert!(count == 1 && sentence.as_ref().unwrap().starts_with(&begins), "{count}: {sentence:?}");
+    for hour in [START, START + 3] {
+        let clocks = world.lake.clocks(hour, 0);
+        assert_eq!(clocks.matches("complete: false").count(), 1, "{clocks}");
+    }
+    assert!(!world.lake.clocks(START + 3, 1).contains("complete: false"));
+    (world, member, evil)
+}
+
+/// A backfill of these events into a fresh root comes to the same tables, with the same hold.
+async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &str) {
+    let mut fresh = World::on(Default::default(), world.shards);
+    fresh.clock = world.clock.clone();
+    let mut options = BackfillOptions::new("fresh".into());
+    options.shards = Some(world.shards);
+    options.readers = 1;
+    options.to = Some(TRACE_END);
+    let outcome = foreign::run(&fresh, events, Faults::default(), options).await.unwrap();
+    assert_eq!(outcome.held.keys().map(|id| &**id).collect::<Vec<_>>(), [evil]);
+    let within = |lake: &Lake| -> Content {
+        lake.content().into_iter().filter(|((_, hour, _), _)| *hour <= TRACE_END).collect()
+    };
+    assert!(within(&fresh.lake) == within(&world.lake), "a backfill makes other tables");
+}
+
+#[tokio::test]
+async fn valid_events_of_one_organization_stop_no_other_organization() {
+    let poison = |evil: &str| (0..9).map(|id| dear(evil, id)).collect::<Vec<_>>();
+    let (world, _, evil) = poisoned(poison).await;
+    backfill_holds_the_same(&world, &[trace(), poison(&evil)].concat(), &evil).await;
+}
+
+#[tokio::test]
+async fn one_valid_pod_stops_no_other_organization() {
+    let (world, _, evil) = poisoned(greedy).await;
+    backfill_holds_the_same(&world, &[trace(), greedy(&evil)].concat(), &evil).await;
+}
+
+#[tokio::test]
+async fn a_held_organization_goes_on_once_its_events_let_it() {
+    let poison = |evil: &str| (0..9).map(|id| dear(evil, id)).collect::<Vec<_>>();
+    let (world, mut member, evil) = poisoned(poison).await;
+    let mends: Vec<_> = (0..9).map(|id| released(&evil, id)).collect();
+    world.produce(&mends);
+    lives(&world, &mut member, 10).await;
+    assert_eq!(held(&member), (0, None));
+    let events = [trace(), poison(&evil), mends].concat();
+    let mut content = Content::new();
+    for (shard, checkpoint) in world.audit.latest() {
+        let closed = checkpoint.closed_through.unwrap();
+        let of = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == shard;
+        let events: Vec<_> = events.iter().filter(of).cloned().collect();
+        content.extend(expected(&events, closed, |_| shard, rules));
+        for hour in START + 3..=TRACE_END.0 {
+            assert!(!world.lake.clocks(hour, shard).contains("complete: false"), "hour {hour}");
+        }
+    }
+    assert_content(&world.lake, &content, "");
+}
+
+#[tokio::test]
+async fn a_worker_that_takes_the_shard_tries_the_refused_hour_once_and_holds_on() {
+    let (world, mut member, _) = poisoned(greedy).await;
+    let before = world.lake.files();
+    member.drain().await;
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    assert_eq!(held(&member).0, 1);
+    let after = world.lake.files();
+    for (table, files) in before {
+        assert!(files.iter().all(|file| after[&table].contains(file)), "{table:?} changes by it");
+    }
+    assert!(world.audit.latest()[&0].dirty.is_empty());
+}

@@ -1,0 +1,8 @@
+//! What an adversarial review found: each test says what must hold in a life of years.
+
+mod held;
+mod kafka;
+mod lost;
+mod poison;
+mod rig;
+mod way_out;
