@@ -85,7 +85,7 @@ def read_duckdb(lake: Path) -> pl.DataFrame:
 
 
 def compare(name: str, old: pl.DataFrame, always: pl.DataFrame, first: str) -> list[str]:
-    """What is wrong with the table that got the column, beside the one that always had it."""
+    """What is wrong with the table that got the column, next to the one that always had it."""
     if COLUMN not in old.columns:
         return [f"{name} does not show {COLUMN}"]
     problems = []
