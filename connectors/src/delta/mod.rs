@@ -218,7 +218,7 @@ impl TableCommitter for DeltaTables {
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        // Whatever becomes of the commit, the next load reads the log anew, unless it is known to have
+        // Whatever becomes of the commit, the next load reads the log again, unless it is known to have
         // landed.
         let open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
             Some(open) => open,

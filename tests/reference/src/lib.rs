@@ -1,8 +1,8 @@
 //! A slow, obvious model of the accounting rules, to hold the engine against.
 //!
 //! It takes a whole history at once, cuts it at every instant at which anything may change, works out
-//! everything anew for each stretch between two of them, and adds up. Nothing is kept from one stretch to the
-//! next but the objects themselves; all numbers are exact rationals until a row is written. It shares the
+//! everything again for each stretch between two of them, and adds up. Nothing is kept from one stretch to
+//! the next but the objects themselves; all numbers are exact rationals until a row is written. It shares the
 //! types of events and rows with the engine, and nothing else. Read in this order: `timeline` (events to
 //! stretches), `rules` (each by itself), `rows` (one hour of `cost_allocation`), `tables` (all others).
 

@@ -63,6 +63,7 @@ const ARCHAIC: &[(&str, &str)] = &[
     ("al", "beit"),
     ("whi", "lst"),
     ("among", "st"),
+    ("an", "ew"),
 ];
 
 #[test]

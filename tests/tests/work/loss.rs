@@ -194,7 +194,7 @@ fn a_topic_made_anew_that_is_longer_is_a_loud_stop() {
     let longer = before.iter().all(|(partition, end)| *end == 0 || after[partition] > *end);
     assert!(longer, "{before:?} {after:?}");
     let words =
-        [&*topic, "is not the one that was read before: the topic was made anew, or its log has diverged"];
+        [&*topic, "is not the one that was read before: the topic was recreated, or its log has diverged"];
     stops(&world, &words);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);

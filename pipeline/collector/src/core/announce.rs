@@ -48,7 +48,7 @@ impl Intent {
 
 impl Collector {
     /// Announces an object, or its new description; nothing if it is as announced. A stopped one starts
-    /// anew, if its key can: later than it stopped.
+    /// again, if its key can: later than it stopped.
     pub(super) fn announce(&mut self, key: Key, texts: (Text, Text), payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);

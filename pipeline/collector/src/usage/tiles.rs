@@ -111,7 +111,7 @@ impl UsageTiles {
     }
 
     /// CPU in thousandths of a vCPU: as the source says, or by what was counted since the last time. None: it
-    /// was not counted before, or a counter has started anew.
+    /// was not counted before, or a counter has restarted.
     fn count(
         &mut self,
         uid: &Text,

@@ -1,6 +1,6 @@
 //! Price documents and the lists that they become, byte for byte; documents that are wrong.
 //!
-//! `UPDATE_GOLDEN=1` writes the lists anew.
+//! `UPDATE_GOLDEN=1` writes the lists again.
 
 use std::path::Path;
 

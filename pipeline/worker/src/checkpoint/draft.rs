@@ -243,7 +243,7 @@ impl Draft {
         self.add_object(path, bytes);
     }
 
-    /// Drops the snapshots of these hours, which cannot be used: they are written anew when their hours are
+    /// Drops the snapshots of these hours, which cannot be used: they are written again when their hours are
     /// folded again.
     pub fn drop_snapshots(&mut self, hours: &[Hour]) {
         for hour in hours {

@@ -52,7 +52,7 @@ impl Intake<'_> {
             let found = LastRecord::of(&message);
             if found.offset == before.offset && found != before {
                 return Taken::Differs(format!(
-                    "the record at offset {} is not the one that was read before: the topic was made anew, \
+                    "the record at offset {} is not the one that was read before: the topic was recreated, \
                      or its log has diverged",
                     found.offset
                 ));

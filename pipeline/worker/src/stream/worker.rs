@@ -303,7 +303,7 @@ impl<S: Source> Worker<S> {
             return Ok(());
         }
         if stale {
-            tracing::info!(shard, "no checkpoint for a day, the shard is loaded anew");
+            tracing::info!(shard, "no checkpoint for a day, the shard is loaded again");
             self.load_anew(shard, Backoff::not_before(backoff::STREAM, now)).await;
             return Ok(());
         }

@@ -102,7 +102,7 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
             let held = member.held.contains(&shard);
             if member.assigned(shard, stage.bound()).await? != held {
                 return Err(format!(
-                    "shard {shard}: {held} was told, but the group, asked anew, says otherwise"
+                    "shard {shard}: {held} was told, but the group, asked again, says otherwise"
                 ));
             }
         }
@@ -145,7 +145,7 @@ pub(super) async fn expiry(stage: &mut SourceStage) -> Checked {
     for shard in &held {
         if one.assigned(*shard, stage.bound()).await? {
             return Err(format!(
-                "the group, asked anew, still assigns shard {shard} to who was taken for dead"
+                "the group, asked again, still assigns shard {shard} to who was taken for dead"
             ));
         }
     }

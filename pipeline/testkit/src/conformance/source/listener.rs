@@ -195,9 +195,9 @@ impl Listener {
             match self.source.assigned(shard).await {
                 Ok(assigned) => return Ok(assigned),
                 Err(SourceError::Unavailable(_)) => self.poll().await?,
-                Err(error) => return Err(format!("asked anew: {error}")),
+                Err(error) => return Err(format!("asked again: {error}")),
             }
-            bound.next().map_err(|()| "the group, asked anew, does not answer")?;
+            bound.next().map_err(|()| "the group, asked again, does not answer")?;
         }
     }
 

@@ -148,7 +148,7 @@ const DEFECTS: [(SourceDefect, &str); 15] = [
     (SourceDefect::StartsByItself, "nothing is told before a start"),
     (SourceDefect::Miscounts, "partitions of every topic are counted"),
     (SourceDefect::HalvesShards, "this has not come: the end of nodes"),
-    (SourceDefect::BelievesItself, "the group, asked anew, says otherwise"),
+    (SourceDefect::BelievesItself, "the group, asked again, says otherwise"),
     (SourceDefect::DropsHeaders, "every message is told once"),
 ];
 

@@ -90,7 +90,7 @@ async fn goes_on(world: &World, events: &[EventRecord]) {
     let latest = world.audit.latest();
     for (shard, checkpoint) in &latest {
         assert!(checkpoint.dirty.is_empty());
-        // A partition that is empty for now shows only later that it was made anew.
+        // A partition that is empty for now shows only later that it was recreated.
         let next = checkpoint.offsets["nodes"].next;
         assert!(next >= Some(world.broker.bounds("nodes", *shard).unwrap().1));
         let last = checkpoint.offsets["nodes"].last.as_ref().map(|last| last.offset);

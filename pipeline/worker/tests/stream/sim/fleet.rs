@@ -1,4 +1,4 @@
-//! The processes of a simulation: started, killed, held up, started anew; and what dead ones had asked for.
+//! The processes of a simulation: started, killed, held up, restarted; and what dead ones had asked for.
 
 use std::sync::{Arc, Mutex};
 

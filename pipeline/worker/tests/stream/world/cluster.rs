@@ -1,4 +1,4 @@
-//! Members that step in turn; one that dies is started anew.
+//! Members that step in turn; one that dies is restarted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -29,9 +29,9 @@ pub struct Cluster {
     pub shard_stops: Vec<ShardStop>,
     /// Shards that are stopped.
     stopped: BTreeSet<(usize, Shard)>,
-    /// Processes that died, or stopped because storage was unavailable, and were started anew.
+    /// Processes that died, or stopped because storage was unavailable, and were restarted.
     pub restarts: u32,
-    /// Faults of the next processes that are started anew.
+    /// Faults of the next processes that are restarted.
     pub next_faults: VecDeque<Faults>,
 }
 
@@ -55,8 +55,8 @@ impl Cluster {
         self.members.push(member);
     }
 
-    /// Each member steps once. What has died starts anew under its name, without faults; what stops with an
-    /// error that says "run it again" starts anew with its faults. What hangs stays so.
+    /// Each member steps once. What has died starts again under its name, without faults; what stops with an
+    /// error that says "run it again" starts again with its faults. What hangs stays so.
     pub async fn round(&mut self) -> bool {
         let mut quiet = true;
         for index in 0..self.members.len() {

@@ -106,7 +106,7 @@ pub fn check(world: &World, context: &str) {
     assert_eq!(world.audit.latest().len(), 2, "{context}");
 }
 
-/// One worker lives through it, with these faults and one clean stop; where it dies it is started anew.
+/// One worker lives through it, with these faults and one clean stop; where it dies it is restarted.
 pub async fn live(faults: Faults, story: Story, context: &str) -> Cluster {
     let world = World::default();
     let mut cluster = Cluster::new(&world, story.tune);
