@@ -191,7 +191,7 @@ async fn metadata_of_hours(store: &Store) -> (Vec<String>, serde_json::Value) {
     for object in store.list("hours/_delta_log/").await.unwrap() {
         let log = String::from_utf8(store.get(&object.path).await.unwrap().unwrap().to_vec()).unwrap();
         let actions = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        newest = actions.filter_map(|action| action.get("metaData").cloned()).last().or(newest);
+        newest = actions.filter_map(|action| action.get("metaData").cloned()).next_back().or(newest);
     }
     let metadata = newest.unwrap();
     let schema: serde_json::Value = serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
