@@ -92,6 +92,11 @@ impl Program {
         assert!(ended.is_none(), "{} has ended: {ended:?}{}", self.name, self.tail());
     }
 
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Waits until it ends by itself.
     pub fn wait(mut self) -> Ended {
         let code = eventually(&format!("{} ends", self.name), || {

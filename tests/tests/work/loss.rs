@@ -16,7 +16,8 @@ use super::world::worker::Worker;
 use super::world::{Load, World};
 
 /// What every sentence says: the reason, the topic's name, and both ways out.
-const WAYS_OUT: [&str; 2] = ["prorata backfill", "set kafka.offsets_lost: earliest to go on without"];
+const WAYS_OUT: [&str; 3] =
+    ["'prorata backfill --shards ", "set kafka.offsets_lost: earliest and restart", "goes on without"];
 
 fn load(seed: u64) -> Load {
     Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
@@ -69,7 +70,7 @@ fn stops(world: &World, words: &[&str]) {
 
 fn says_so(worker: Worker, words: &[&str]) {
     let words = [&["offsets_lost: topic ", ", partition "], words, &WAYS_OUT].concat();
-    told(worker.program.wait(), 1, &words);
+    worker.stops_loudly(&words);
 }
 
 /// Goes on from what is there, and on again without being told to.

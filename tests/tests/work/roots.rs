@@ -9,7 +9,6 @@ use prorata_schemas::tables::Table;
 use prorata_tests::lake::Lake;
 use serde_json::{Value, json};
 
-use super::refusals::told;
 use super::world::{Load, World};
 
 /// The table that somebody else writes into.
@@ -54,7 +53,7 @@ fn checkpoints_behind_the_tables_are_a_loud_stop() {
     let stops = || {
         let words = ["state_behind_tables: ", " holds checkpoint ", "the newest under state/ is "];
         let ways_out = ["restore the missing checkpoints", "start a new root"];
-        told(world.worker().program.wait(), 1, &[&words[..], &ways_out].concat());
+        world.worker().stops_loudly(&[&words[..], &ways_out].concat());
         assert_eq!(world.lake().tables(), tables);
     };
     // Without any state, and with that of a copy from before.
@@ -156,7 +155,7 @@ fn words(foreign: &Value) -> [String; 3] {
 fn stops(world: &World, foreign: &Value) {
     let before = Log::of(world).commits();
     for _ in 0..2 {
-        told(world.worker().program.wait(), 1, &words(foreign).each_ref().map(String::as_str));
+        world.worker().stops_loudly(&words(foreign).each_ref().map(String::as_str));
     }
     assert_eq!(Log::of(world).commits(), before);
 }
@@ -173,7 +172,7 @@ fn a_file_that_somebody_else_adds_to_a_table_is_a_loud_stop() {
     log.commit("WRITE", &[], &[&foreign]);
     // It is seen when its partition is touched.
     let messages = messages + world.send(second);
-    told(worker.program.wait(), 1, &words(&foreign).each_ref().map(String::as_str));
+    worker.stops_loudly(&words(&foreign).each_ref().map(String::as_str));
     stops(&world, &foreign);
     // The way out: it is removed.
     log.commit("DELETE", &[&foreign], &[]);

@@ -59,30 +59,53 @@ pub enum KeyHash {
 }
 
 impl Root {
+    /// A root that is yet to be made, with this number of shards.
+    pub const fn new(shards: Shard) -> Self {
+        Self { format: FORMAT, shards, key_hash: KeyHash::Murmur2 }
+    }
+
     /// Reads `root.json`, or creates it with `shards`, or else the default.
     ///
     /// # Errors
-    /// When the root has another number of shards than configured, or its file cannot be read.
+    /// See [`Self::find`].
     pub async fn open(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Self> {
+        match Self::find(store, shards).await? {
+            Some(root) => Ok(root),
+            None => Self::new(shards.unwrap_or(SHARDS_DEFAULT)).create(store).await,
+        }
+    }
+
+    /// Reads `root.json`; none where nobody has made the root yet.
+    ///
+    /// # Errors
+    /// When the root has another number of shards than configured, its file cannot be read, or storage is
+    /// unavailable.
+    pub async fn find(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Option<Self>> {
         if shards.is_some_and(|shards| shards == 0 || shards > SHARDS_MAX) {
             let sentence = format!("root.shards must be 1 to {SHARDS_MAX}; correct it in the configuration");
             return Err(WorkerError::Configuration(sentence));
         }
-        let wanted =
-            Self { format: FORMAT, shards: shards.unwrap_or(SHARDS_DEFAULT), key_hash: KeyHash::Murmur2 };
-        let found = match store.get(names::ROOT).await? {
-            Some(found) => found,
-            None => objects::create(store, names::ROOT, &wanted.to_json()?).await?,
-        };
+        let Some(found) = store.get(names::ROOT).await? else { return Ok(None) };
         let root = Self::parse(names::ROOT, &found)?;
         root.check(shards)?;
         if root.format == FORMAT {
-            return Ok(root);
+            return Ok(Some(root));
         }
         match store.get(names::ROOT_RAISED).await? {
-            Some(raised) => Self::parse(names::ROOT_RAISED, &raised),
-            None => Ok(root),
+            Some(raised) => Self::parse(names::ROOT_RAISED, &raised).map(Some),
+            None => Ok(Some(root)),
         }
+    }
+
+    /// Makes the root, unless another is faster: then it must have made the same.
+    ///
+    /// # Errors
+    /// When the other has made it with another number of shards, or storage is unavailable.
+    pub async fn create(self, store: &dyn ObjectStore) -> Result<Self> {
+        let found = objects::create(store, names::ROOT, &self.to_json()?).await?;
+        let root = Self::parse(names::ROOT, &found)?;
+        root.check(Some(self.shards))?;
+        Ok(root)
     }
 
     /// Raises the format of the root: from then on its shards are written in that format, each from its next

@@ -150,6 +150,11 @@ impl<S: Source> Worker<S> {
     }
 }
 
+/// The number of partitions of the first topic there is.
+pub(super) fn partitions(topics: &BTreeMap<Text, u32>) -> Option<Shard> {
+    topics.values().find(|partitions| **partitions > 0).and_then(|found| Shard::try_from(*found).ok())
+}
+
 /// Every topic must have as many partitions as the root has shards.
 pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
     let sentence = |topic: &Text, partitions: u32| match partitions {

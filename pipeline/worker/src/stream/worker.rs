@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
-use super::assignments::check_partitions;
+use super::assignments::{check_partitions, partitions};
 use super::poll::Contact;
 use super::shard::{Claimed, Folding, LiveShard};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
@@ -17,8 +17,8 @@ use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::root::Root;
 use crate::root::rules::RuleBook;
+use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::window::WindowLimits;
 use crate::source::{Message, Source};
 use crate::status::{Counts, Dependency};
@@ -115,8 +115,19 @@ impl<S: Source> Worker<S> {
     pub async fn open(mut source: S, ports: StreamPorts, options: WorkerOptions) -> Result<Self> {
         let ports = observed::observed(ports);
         let topics = source.partitions().await?;
-        let root = Root::open(&*ports.shared.store, options.shards).await?;
-        check_partitions(&topics, &root)?;
+        let store = &*ports.shared.store;
+        let root = match Root::find(store, options.shards).await? {
+            Some(root) => {
+                check_partitions(&topics, &root)?;
+                root
+            }
+            None => {
+                // What a root is made with stays, so the topics are compared first.
+                let new = Root::new(options.shards.or(partitions(&topics)).unwrap_or(SHARDS_DEFAULT));
+                check_partitions(&topics, &new)?;
+                new.create(store).await?
+            }
+        };
         let root = root.raise(&*ports.shared.store, options.root_format).await?;
         let mut rules = RuleBook::default();
         rules.store(&*ports.shared.store, &options.rules).await?;

@@ -9,6 +9,8 @@ use prorata_testkit::wait::eventually;
 use prorata_tests::program::{Ended, Program};
 use serde_json::Value;
 
+use crate::refusals::told;
+
 /// A worker.
 #[derive(Debug)]
 pub struct Worker {
@@ -29,16 +31,18 @@ impl Worker {
         if let Some(address) = self.address {
             return address;
         }
-        let program = &mut self.program;
         let address = eventually("the worker's log names its address", || {
-            program.assert_running();
-            let log = program.log();
-            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let mut addresses = lines.filter_map(|line| line["fields"]["address"].as_str()?.parse().ok());
-            addresses.next().ok_or_else(|| program.tail())
+            self.program.assert_running();
+            self.named_address().ok_or_else(|| self.program.tail())
         });
         self.address = Some(address);
         address
+    }
+
+    fn named_address(&self) -> Option<SocketAddr> {
+        let log = self.program.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find_map(|line| line["fields"]["address"].as_str()?.parse().ok())
     }
 
     /// An answer's code and body; none when there is no answer.
@@ -84,6 +88,34 @@ impl Worker {
     pub fn shards(&mut self) -> BTreeSet<u64> {
         let status = self.status();
         status["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect()
+    }
+
+    /// The sentences of its stopped shards; none while it does not answer.
+    fn stopped_shards(&self) -> Vec<String> {
+        let status = self.named_address().and_then(|address| get(address, "/status?format=json"));
+        let status = status.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
+        let shards = status.as_ref().and_then(|status| status["shards"].as_array()).into_iter().flatten();
+        shards.filter_map(|shard| shard["stopped"]["sentence"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Waits until it says with these words that it cannot go on: in its status where other shards do, else
+    /// by its end with exit code 1.
+    pub fn stops_loudly(mut self, words: &[&str]) {
+        eventually("a shard is stopped", || {
+            let says_so = |sentence: &String| words.iter().all(|word| sentence.contains(word));
+            if !self.program.is_running() || self.stopped_shards().iter().any(says_so) {
+                return Ok(());
+            }
+            Err(format!("stopped: {:?}{}", self.stopped_shards(), self.program.tail()))
+        });
+        if self.program.is_running() {
+            self.program.signal("TERM");
+        }
+        let ended = self.program.wait();
+        match ended.code {
+            Some(0) => assert!(!ended.log.contains("panicked"), "{}", ended.log),
+            _ => told(ended, 1, words),
+        }
     }
 
     /// Stops it cleanly.
