@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rig::{Leaderless, read, worker};
+use super::rig::Leaderless;
 use crate::world::TOPICS;
+use crate::world::script::read;
 
 #[tokio::test]
 async fn a_partition_without_a_leader_for_a_day_grows_no_checkpoint() {
@@ -12,7 +13,7 @@ async fn a_partition_without_a_leader_for_a_day_grows_no_checkpoint() {
     let before = world.audit.latest()[&0].clone();
     let fails = Arc::default();
     let source = Leaderless { inner: world.broker.source("b", &TOPICS), fails: Arc::clone(&fails) };
-    let (mut worker, status) = worker(&world, source, "b").await;
+    let (mut worker, status) = world.worker_on(source, Arc::new(world.lake.store.clone()), "b", |_| {}).await;
     for _ in 0..24 * 60 * 6 {
         worker.step(Duration::ZERO).await.unwrap();
         world.pass(Duration::from_secs(10));

@@ -8,9 +8,9 @@ use prorata_testkit::fakes::Faults;
 use prorata_worker::names::ArchivePath;
 use prorata_worker::{StopReason, WorkerError};
 
-use super::rig::read;
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
+use crate::world::script::read;
 
 /// Members that Kubernetes starts again five minutes after they stop, while their shards go to the other one
 /// when the session has ended, after 45 seconds; how often each stopped, and why.

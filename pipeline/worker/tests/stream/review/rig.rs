@@ -1,4 +1,4 @@
-//! What these tests share: sources that fail, and a worker made by hand.
+//! A source that fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
-use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeSource};
-use prorata_worker::Ports;
+use prorata_testkit::fakes::FakeSource;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
-use prorata_worker::status::Status;
-use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
-
-use crate::world::World;
 
 /// A source whose `start` fails: a partition without a leader.
 pub struct Leaderless {
@@ -53,34 +48,4 @@ impl Source for Leaderless {
     async fn close(&mut self) {
         self.inner.close().await;
     }
-}
-
-/// A worker on this source, and what it reports.
-pub async fn worker<S: Source>(world: &World, source: S, owner: &str) -> (Worker<S>, Arc<Status>) {
-    let status = Arc::new(Status::default());
-    let ports = StreamPorts {
-        shared: Ports {
-            store: Arc::new(world.lake.store.clone()),
-            tables: Arc::new(world.lake.tables.clone()),
-            archive: Arc::new(FakeArchive),
-            encoder: Arc::new(FakeEncoder),
-            clock: Arc::new(world.clock.clone()),
-        },
-        decoder: Arc::new(world.registry.decoder()),
-        letters: Some(Arc::new(world.letters.clone())),
-        status: Arc::clone(&status),
-    };
-    let mut options = WorkerOptions::new(owner.into());
-    options.shards = Some(world.shards);
-    (Worker::open(source, ports, options).await.unwrap(), status)
-}
-
-/// A root that a worker has read the trace into, and has left by a clean stop.
-pub async fn read() -> World {
-    let world = World::default();
-    world.produce(&prorata_samples::trace::trace());
-    let mut member = world.member("a");
-    member.settle(&world).await.unwrap();
-    member.drain().await;
-    world
 }

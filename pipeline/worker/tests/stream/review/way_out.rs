@@ -14,11 +14,11 @@ use prorata_worker::names::{self, ArchivePath, Shard};
 use prorata_worker::ports::ObjectStore;
 use prorata_worker::{StopReason, WorkerError};
 
-use super::rig::read;
 use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
+use crate::world::script::read;
 
 /// Steps for so many minutes; it must not stop.
 async fn lives(world: &World, member: &mut Member, minutes: u64) {

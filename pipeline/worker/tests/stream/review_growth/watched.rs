@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_testkit::fakes::{FakeArchive, FakeEncoder, FakeSource, FakeStore};
-use prorata_worker::Ports;
+use prorata_testkit::fakes::{FakeSource, FakeStore};
 use prorata_worker::ports::{ErrorKind, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
+use prorata_worker::stream::{Worker, WorkerOptions};
 
 use crate::world::{TOPICS, World};
 
@@ -83,21 +82,5 @@ pub async fn worker(
     name: &str,
     change: impl FnOnce(&mut WorkerOptions),
 ) -> (Worker<FakeSource>, Arc<Status>) {
-    let status = Arc::new(Status::default());
-    let ports = StreamPorts {
-        shared: Ports {
-            store: Arc::new(store.clone()),
-            tables: Arc::new(world.lake.tables.clone()),
-            archive: Arc::new(FakeArchive),
-            encoder: Arc::new(FakeEncoder),
-            clock: Arc::new(world.clock.clone()),
-        },
-        decoder: Arc::new(world.registry.decoder()),
-        letters: Some(Arc::new(world.letters.clone())),
-        status: Arc::clone(&status),
-    };
-    let mut options = WorkerOptions::new(name.into());
-    options.shards = Some(world.shards);
-    change(&mut options);
-    (Worker::open(world.broker.source(name, &TOPICS), ports, options).await.unwrap(), status)
+    world.worker_on(world.broker.source(name, &TOPICS), Arc::new(store.clone()), name, change).await
 }

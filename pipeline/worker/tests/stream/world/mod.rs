@@ -21,8 +21,9 @@ use prorata_testkit::fakes::{
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::names::Shard;
-use prorata_worker::ports::Clock;
+use prorata_worker::ports::{Clock, ObjectStore};
 use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::source::Source;
 use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
@@ -190,6 +191,33 @@ impl World {
         options.shards = Some(self.shards);
         change(&mut options);
         Worker::open(self.broker.source(name, topics).with_faults(faults), ports, options)
+    }
+
+    /// A worker on this source and store, without audit or faults, and what it reports.
+    pub async fn worker_on<S: Source>(
+        &self,
+        source: S,
+        store: Arc<dyn ObjectStore>,
+        owner: &str,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> (Worker<S>, Arc<Status>) {
+        let status = Arc::new(Status::default());
+        let ports = StreamPorts {
+            shared: Ports {
+                store,
+                tables: Arc::new(self.lake.tables.clone()),
+                archive: Arc::new(FakeArchive),
+                encoder: Arc::new(FakeEncoder),
+                clock: Arc::new(self.clock.clone()),
+            },
+            decoder: Arc::new(self.registry.decoder()),
+            letters: Some(Arc::new(self.letters.clone())),
+            status: Arc::clone(&status),
+        };
+        let mut options = WorkerOptions::new(owner.into());
+        options.shards = Some(self.shards);
+        change(&mut options);
+        (Worker::open(source, ports, options).await.unwrap(), status)
     }
 
     /// A process that nothing happens to.
