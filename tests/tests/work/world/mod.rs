@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use self::topics::Admin;
 use self::worker::Worker;
 
 /// Partitions of every topic.
@@ -245,8 +246,10 @@ impl World {
     }
 
     /// Waits until so many messages are taken, all hours closed and published; workers must stay alive
-    /// meanwhile.
+    /// meanwhile. A generator delivers at least once: what the topics hold beyond that count is taken too.
     pub fn drained(&self, workers: &mut [Worker], messages: i64) {
+        let (_, ends) = Admin::new(self).ranges(&self.topics);
+        let messages = messages.max(ends.values().sum());
         let (lake, goal) = (self.lake(), Goal { messages, through: self.through() });
         eventually("the workers are through", || {
             workers.iter_mut().for_each(|worker| worker.program.assert_running());
