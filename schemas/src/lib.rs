@@ -6,7 +6,7 @@
 //!
 //! Read in this order:
 //! 1. What comes in: [`event`] and its Avro schemas, [`body`] (bytes and back), [`reject`] (why not).
-//! 2. What it is judged by: [`rules`].
+//! 2. What it is judged by: [`rules`] and [`event::bounds`].
 //! 3. What goes out: [`rows`] and [`tables`].
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 use crate::event::Event;
+use crate::event::bounds::check_bounds;
 use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
@@ -86,6 +87,16 @@ impl Rules {
     /// The currency that every price of this organization must be in.
     pub fn currency_of(&self, organization_id: &str) -> &Text {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
+    }
+
+    /// Judges what form alone does not say of an event: its values stay within [`crate::event::bounds`], and its
+    /// prices are in the organization's currency. Judged once, where an event is taken.
+    ///
+    /// # Errors
+    /// `invalid_field` or `currency_mismatch`.
+    pub fn check(&self, event: &Event) -> Result<(), Reject> {
+        check_bounds(event, self)?;
+        self.check_currency(event)
     }
 
     /// Judges the currency of an event's prices: it must be the organization's configured one.

@@ -9,7 +9,7 @@ use crate::quantity::{CPU, MEMORY, NVIDIA_GPU};
 
 /// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`: n of a
 /// GPU's seven compute slices, and m GB of its memory.
-const MIG_PREFIX: &str = "nvidia.com/mig-";
+pub const MIG_PREFIX: &str = "nvidia.com/mig-";
 
 /// Compute slices of a whole GPU.
 const SLICES_PER_GPU: u128 = 7;

@@ -126,6 +126,14 @@ pub(crate) fn round(value: &RBig) -> Result<Decimal12, EngineError> {
     Ok(if sign == Sign::Negative { Decimal12::from_atoms(-rounded.atoms()) } else { rounded })
 }
 
+/// Rounds an estimate as [`round`] does. One that passes 38 digits is the last number of its column: what is
+/// derived from few valid amounts may be of any size, and no money depends on it.
+pub(crate) fn round_estimate(value: &RBig) -> Decimal12 {
+    let last = ATOMS_LIMIT - 1;
+    let bound = if value.numerator() < &IBig::ZERO { -last } else { last };
+    round(value).unwrap_or(Decimal12::from_atoms(bound))
+}
+
 /// The quotient rounded to the nearest integer, half to even.
 fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
     let (floor, rest) = numerator.div_rem(denominator);
@@ -266,6 +274,9 @@ mod tests {
         assert!(matches!(decimal(UBig::from(most + 1)), Err(EngineError::Range(_))));
         assert!(seconds(u128::MAX).is_err());
         assert!(round(&RBig::from(UBig::from(most))).is_err());
+        let past = RBig::from(UBig::from(most));
+        assert_eq!(round_estimate(&past).atoms(), most as i128);
+        assert_eq!(round_estimate(&-past).atoms(), -(most as i128));
         let dear = decimal(UBig::from(most)).unwrap();
         assert_eq!(sum([dear]).unwrap(), dear);
         assert!(sum([dear, Decimal12::from_atoms(1)]).is_err());

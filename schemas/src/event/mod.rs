@@ -10,6 +10,7 @@
 
 mod agreement;
 pub mod avsc;
+pub mod bounds;
 mod node;
 mod pod;
 mod price;

@@ -62,6 +62,12 @@ pub fn half_even(value: &Exact) -> Decimal12 {
     decimal(&nearest(&(value * whole(ONE))))
 }
 
+/// An estimate, rounded like everything else; past 38 digits it is the last number of a column.
+pub fn estimate(value: &Exact) -> Decimal12 {
+    let last = ratio(BigInt::from(10_i32).pow(38) - 1, ONE);
+    half_even(&smaller(larger(value.clone(), -last.clone()), last))
+}
+
 /// Splits a rounded charge over its exact parts: each part is rounded down, and the units of the last place
 /// that are left over go to the largest remainders, ties to the first.
 pub fn largest_remainder(charge: Decimal12, parts: &[Exact]) -> Vec<Decimal12> {

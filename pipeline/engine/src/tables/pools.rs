@@ -19,7 +19,7 @@ use prorata_schemas::size::amount;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, sum};
+use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
 use crate::rules::pool::{PerGpu, PerPoolResource};
 use crate::rules::split::NodeHour;
 use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
@@ -159,8 +159,8 @@ fn row(
         spend_month: spend.month.1,
         spend_quarter: spend.quarter.1,
         budget_exceeded: exceeded(pool, spend),
-        saved_costs_per_month: round(&saved)?,
-        potential_savings_per_month: round(&potential)?,
+        saved_costs_per_month: round_estimate(&saved),
+        potential_savings_per_month: round_estimate(&potential),
     })
 }
 

@@ -162,7 +162,7 @@ impl Taker<'_> {
         let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
         let in_time = || self.reading.clock_limit.map_or(Ok(()), |limit| limit.check(event.event_time));
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
-        let judged = if is_ours { rules.check_currency(&event).and_then(|()| in_time()) } else { Ok(()) };
+        let judged = if is_ours { rules.check(&event).and_then(|()| in_time()) } else { Ok(()) };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
             Ok(()) => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),

@@ -186,13 +186,13 @@ impl Judge<'_> {
             return Err(Refusal::WrongKey(organization.clone()));
         }
         let rules = self.currencies.of_worker(self.root.shard_of(organization));
-        rules.check_currency(&record.event)?;
+        rules.check(&record.event)?;
         Ok(Verdict::Send)
     }
 
     fn fold(&self, record: EventRecord) -> Result<Verdict, Refusal> {
         let rules = self.currencies.of_backfill(self.root.shard_of(&record.event.organization_id));
-        rules.check_currency(&record.event)?;
+        rules.check(&record.event)?;
         Ok(Verdict::Fold(Box::new(record)))
     }
 }

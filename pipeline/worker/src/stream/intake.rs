@@ -106,7 +106,7 @@ impl Intake<'_> {
             );
             return Err(Reject::new(Reason::KeyMismatch, sentence));
         }
-        self.rules.check_currency(&record.event)?;
+        self.rules.check(&record.event)?;
         ClockLimit { now: self.now, max_clock_skew: self.max_clock_skew }.check(record.event.event_time)
     }
 

@@ -12,7 +12,7 @@ use prorata_schemas::time::{Date, Hour};
 
 use crate::hour::HourView;
 use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
-use crate::rounding::{Exact, exact, fraction, half_even, hours, larger, ratio, whole};
+use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::rules::pool::limits;
 use crate::tables::sum;
 use crate::timeline::Slice;
@@ -162,7 +162,7 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
         spend_month: month,
         spend_quarter: quarter,
         budget_exceeded: (!exceeded.is_empty()).then(|| exceeded.join(",").into()),
-        saved_costs_per_month: half_even(&((sums.full_price - &cost) * whole(730))),
-        potential_savings_per_month: half_even(&(cost * (whole(1) - allocated * ratio(1, 100)) * whole(730))),
+        saved_costs_per_month: estimate(&((sums.full_price - &cost) * whole(730))),
+        potential_savings_per_month: estimate(&(cost * (whole(1) - allocated * ratio(1, 100)) * whole(730))),
     }
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use prorata_samples::trace::{START, TRACE_END, pod, trace};
-use prorata_schemas::event::{
-    Event, EventRecord, Payload, PodStarted, PoolSet, QosPrice, Quantities, ReservationReleased,
-    ReservationSet,
-};
+use prorata_schemas::event::{Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice};
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::money::{Ratio, UnitPrice};
-use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS};
+use prorata_schemas::quantity::{Quantity, TFLOPS};
+use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::fakes::Faults;
 use prorata_worker::backfill::BackfillOptions;
@@ -18,47 +17,25 @@ use crate::sim::foreign;
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
 
-const ATOMS: i128 = 1_000_000_000_000;
+/// A factor for eviction protection that no bound at intake can foresee: it is configured.
+fn protected(_hour: Hour) -> Rules {
+    let ratio = Ratio::from_atoms(10_i128.pow(28) - 1).unwrap();
+    Rules { version: "protected".into(), eviction_protection_ratio: ratio, ..Rules::default() }
+}
 
 fn event(organization: &str, payload: Payload) -> EventRecord {
     let event_time = Timestamp(Hour(START).start().0 + 5 * 60_000_000);
     EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
 }
 
-/// A reservation as large and as dear as the schema allows.
-fn dear(organization: &str, id: usize) -> EventRecord {
-    let start = Hour(START).start();
-    let reservation = ReservationSet {
-        reservation_id: format!("r{id}").as_str().into(),
-        name: "r".into(),
-        provider: "aws".into(),
-        region: "r".into(),
-        zone: None,
-        gpu_model: "H100".into(),
-        capacity: Quantities::new(),
-        quantity: i32::MAX,
-        unit_hourly_price: UnitPrice::from_atoms(10_i128.pow(28) - 1).unwrap(),
-        currency: "USD".into(),
-        created_at: start,
-        starts_at: start,
-        ends_at: None,
-    };
-    event(organization, Payload::ReservationSet(reservation))
-}
-
-/// The same one, released at the same instant: then it never was.
-fn released(organization: &str, id: usize) -> EventRecord {
-    let reservation_id = format!("r{id}").as_str().into();
-    event(organization, Payload::ReservationReleased(ReservationReleased { reservation_id }))
-}
-
-/// A pool with ordinary prices, and one pod of it that asks for as much as Kubernetes can write.
-fn greedy(organization: &str) -> Vec<EventRecord> {
+/// A pool, and pods of it that are protected from eviction and ask for 10^8 TFLOPs each, the most that an
+/// event may say. Under [`protected`] each is charged 10^24 times the price.
+fn greedy(organization: &str, price: i32, pods: usize) -> Vec<EventRecord> {
     let price = QosPrice {
         qos: "default".into(),
-        per_fp16_tflop_hour: UnitPrice::from_atoms(ATOMS / 100).unwrap(),
-        per_vram_gib_hour: UnitPrice::from_atoms(ATOMS / 50).unwrap(),
-        limits_over_requests: Ratio::from_atoms(ATOMS).unwrap(),
+        per_fp16_tflop_hour: UnitPrice::from(price),
+        per_vram_gib_hour: UnitPrice::ZERO,
+        limits_over_requests: Ratio::from(1),
     };
     let pool = PoolSet {
         pool_id: "p".into(),
@@ -74,13 +51,53 @@ fn greedy(organization: &str) -> Vec<EventRecord> {
         budget_per_quarter: None,
         currency: "USD".into(),
     };
-    let Payload::PodStarted(of_trace) = pod(organization, 5, "greedy", 1).event.payload else { panic!() };
-    let requests = [NVIDIA_GPU, TFLOPS].map(|name| (name.into(), Quantity::parse(name, "9E").unwrap()));
-    let greedy = PodStarted { pool_id: Some("p".into()), requests: requests.into(), ..*of_trace };
-    vec![
-        event(organization, Payload::PoolSet(pool)),
-        event(organization, Payload::PodStarted(Box::new(greedy))),
-    ]
+    let greedy = (0..pods).map(|id| {
+        let record = pod(organization, 5, &format!("greedy{id}"), 1);
+        let Payload::PodStarted(of_trace) = record.event.payload else { panic!() };
+        event(
+            organization,
+            Payload::PodStarted(Box::new(PodStarted {
+                node_id: None,
+                pool_id: Some("p".into()),
+                requests: [(TFLOPS.into(), Quantity::parse(TFLOPS, "100M").unwrap())].into(),
+                eviction_protected_until: Some(TRACE_END.end()),
+                ..*of_trace
+            })),
+        )
+    });
+    std::iter::once(event(organization, Payload::PoolSet(pool))).chain(greedy).collect()
+}
+
+/// Nine pods, each with a charge that fits, whose sum passes 128 bits.
+fn nine(organization: &str) -> Vec<EventRecord> {
+    greedy(organization, 20, 9)
+}
+
+/// One pod with a charge that fits no column.
+fn one(organization: &str) -> Vec<EventRecord> {
+    greedy(organization, 1_000, 1)
+}
+
+/// Pods stopped at the instant of their start: then they never ran.
+fn stopped(organization: &str) -> Vec<EventRecord> {
+    let stop = |id| PodStopped {
+        cluster_id: "c".into(),
+        namespace: "ns".into(),
+        pod_uid: pod_uid(organization, id),
+        reason: None,
+    };
+    (0..9).map(|id| event(organization, Payload::PodStopped(stop(id)))).collect()
+}
+
+fn pod_uid(organization: &str, id: usize) -> PodUid {
+    let record = pod(organization, 5, &format!("greedy{id}"), 1);
+    let Payload::PodStarted(of_trace) = record.event.payload else { panic!() };
+    of_trace.pod_uid
+}
+
+/// A member with rules whose factor is beyond measure.
+fn member_under(world: &World, name: &str) -> Member {
+    world.start(name, Faults::default(), |options| options.rules = protected(Hour(0)))
 }
 
 /// An organization of this shard that is not one of the trace's.
@@ -109,7 +126,7 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
     let evil = tenant_of(&world, 0);
     world.produce(&trace());
     world.produce(&poison(&evil));
-    let mut member = world.member("a");
+    let mut member = member_under(&world, "a");
     lives(&world, &mut member, 60).await;
     assert_eq!(world.letters.letters().len(), 0, "intake takes them for valid");
     for (shard, checkpoint) in world.audit.latest() {
@@ -134,6 +151,7 @@ async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &s
     let mut options = BackfillOptions::new("fresh".into());
     options.shards = Some(world.shards);
     options.readers = 1;
+    options.rules = protected(Hour(0));
     options.to = Some(TRACE_END);
     let outcome = foreign::run(&fresh, events, Faults::default(), options).await.unwrap();
     assert_eq!(outcome.held.keys().map(|id| &**id).collect::<Vec<_>>(), [evil]);
@@ -145,32 +163,30 @@ async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &s
 
 #[tokio::test]
 async fn valid_events_of_one_organization_stop_no_other_organization() {
-    let poison = |evil: &str| (0..9).map(|id| dear(evil, id)).collect::<Vec<_>>();
-    let (world, _, evil) = poisoned(poison).await;
-    backfill_holds_the_same(&world, &[trace(), poison(&evil)].concat(), &evil).await;
+    let (world, _, evil) = poisoned(nine).await;
+    backfill_holds_the_same(&world, &[trace(), nine(&evil)].concat(), &evil).await;
 }
 
 #[tokio::test]
 async fn one_valid_pod_stops_no_other_organization() {
-    let (world, _, evil) = poisoned(greedy).await;
-    backfill_holds_the_same(&world, &[trace(), greedy(&evil)].concat(), &evil).await;
+    let (world, _, evil) = poisoned(one).await;
+    backfill_holds_the_same(&world, &[trace(), one(&evil)].concat(), &evil).await;
 }
 
 #[tokio::test]
 async fn a_held_organization_goes_on_once_its_events_let_it() {
-    let poison = |evil: &str| (0..9).map(|id| dear(evil, id)).collect::<Vec<_>>();
-    let (world, mut member, evil) = poisoned(poison).await;
-    let mends: Vec<_> = (0..9).map(|id| released(&evil, id)).collect();
+    let (world, mut member, evil) = poisoned(nine).await;
+    let mends = stopped(&evil);
     world.produce(&mends);
     lives(&world, &mut member, 10).await;
     assert_eq!(held(&member), (0, None));
-    let events = [trace(), poison(&evil), mends].concat();
+    let events = [trace(), nine(&evil), mends].concat();
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {
         let closed = checkpoint.closed_through.unwrap();
         let of = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == shard;
         let events: Vec<_> = events.iter().filter(of).cloned().collect();
-        content.extend(expected(&events, closed, |_| shard, rules));
+        content.extend(expected(&events, closed, |_| shard, protected));
         for hour in START + 3..=TRACE_END.0 {
             assert!(!world.lake.clocks(hour, shard).contains("complete: false"), "hour {hour}");
         }
@@ -180,10 +196,10 @@ async fn a_held_organization_goes_on_once_its_events_let_it() {
 
 #[tokio::test]
 async fn a_worker_that_takes_the_shard_tries_the_refused_hour_once_and_holds_on() {
-    let (world, mut member, _) = poisoned(greedy).await;
+    let (world, mut member, _) = poisoned(one).await;
     let before = world.lake.files();
     member.drain().await;
-    let mut member = world.member("b");
+    let mut member = member_under(&world, "b");
     member.settle(&world).await.unwrap();
     assert_eq!(held(&member).0, 1);
     let after = world.lake.files();

@@ -1,0 +1,197 @@
+//! Bounds of prices and amounts. They are far above what real clusters have, and so low that no number of
+//! events of one organization, within [`OBJECTS_MAX`], makes an amount that passes its column of 38 digits.
+//!
+//! They are judged once, where an event is taken, and not when the archive is read: what is in the archive
+//! counts, by whichever release it was taken. `EVENTS.md`, "Bounds", lists them for people.
+//!
+//! The largest sums of an hour, with [`OBJECTS_MAX`] objects of a kind at a time, against columns that end at
+//! 10^26:
+//!
+//! | sum | at most |
+//! |---|---|
+//! | node cost since the start of a quarter | 10^9 x 10^6 nodes x 2,208 h = 2.2 x 10^18 |
+//! | serverless cost | 10^9 x (10^6 vCPU + 10^6 GiB + 10^6 GPU) x 10^6 pods = 3 x 10^21 |
+//! | unused reservations | 10^9 x 2^31 units x 10^6 reservations = 2.2 x 10^24 |
+//! | pool charges | 10^9 x (10^8 TFLOPs + 10^6 GiB) x 10 x 10 (protection) x 10^6 pods = 1.1 x 10^25 |
+//! | virtual VRAM of a pool in bytes | 1,000 x (10^16 disk + 10^15 memory) x 10^6 nodes = 1.1 x 10^25 |
+//! | a quota's amounts | 10^18 x 10^6 pods or quotas = 10^24 |
+//! | raw utilization of a commitment of 10^-12 vCPU | 10^6 vCPU x 10^6 nodes x 10^12 = 10^24 |
+
+use std::fmt;
+
+use super::{Event, Payload, PodStarted, PodUsage, PoolSet, Quantities};
+use crate::money::{Ratio, UnitPrice};
+use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
+use crate::reject::{Reject, excerpt};
+use crate::rules::Rules;
+use crate::size::{MIG_PREFIX, Size, amount};
+
+/// Objects of a kind of one organization that may exist at a time: nodes, pods, reservations, commitments,
+/// quotas, pools. More are taken, too; only then could a sum of the largest values pass its column.
+pub const OBJECTS_MAX: u32 = 1_000_000;
+
+/// Largest price per hour, in the organization's currency: of a node, a reserved unit, a commitment, a vCPU,
+/// a GiB, a GPU, a TFLOP.
+pub const PRICE_MAX: i64 = 1_000_000_000;
+
+/// Largest part of a price for the span between request and limit.
+pub const LIMITS_OVER_REQUESTS_MAX: i32 = 10;
+
+/// Largest percentage of a pool: a thousand times what its nodes have.
+pub const POOL_PERCENT_MAX: i32 = 100_000;
+
+/// Most vCPUs or GPUs of one node, pod or reserved unit.
+pub const DEVICES_MAX: u128 = 1_000_000;
+
+/// Most bytes of memory or VRAM of one node, pod or reserved unit: 1 PB.
+pub const MEMORY_BYTES_MAX: u128 = 1_000_000_000_000_000;
+
+/// Most bytes of local disk: 10 PB.
+pub const DISK_BYTES_MAX: u128 = 10_000_000_000_000_000;
+
+/// Most TFLOPs of one node, or of all GPUs of one pod.
+pub const TFLOPS_MAX: u128 = 100_000_000;
+
+/// Largest amount of any other resource, and of any resource in a quota.
+pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
+
+/// Judges the values of an event that form alone allows and no cluster has. `rules` say which resources are
+/// GPUs.
+///
+/// # Errors
+/// `invalid_field` with the field, its value and its bound.
+pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
+    let judge = Judge { record: event.payload.kind().name(), rules };
+    match &event.payload {
+        Payload::NodeStarted(node) => {
+            judge.price("hourly_cost", node.hourly_cost)?;
+            judge.size("capacity", &node.capacity)
+        }
+        Payload::PodStarted(pod) => judge.pod(pod),
+        Payload::PodUsage(usage) => judge.usage(usage),
+        Payload::ReservationSet(reservation) => {
+            judge.price("unit_hourly_price", reservation.unit_hourly_price)?;
+            judge.size("capacity", &reservation.capacity)
+        }
+        Payload::CommitmentSet(commitment) => judge.price("hourly_cost", commitment.hourly_cost),
+        Payload::QuotaSet(quota) => {
+            judge.quantities("min", &quota.min, |_| AMOUNT_MAX)?;
+            quota.max.iter().try_for_each(|max| judge.quantities("max", max, |_| AMOUNT_MAX))
+        }
+        Payload::PoolSet(pool) => judge.pool(pool),
+        Payload::RateSet(rate) => {
+            judge.price("per_vcpu_hour", rate.per_vcpu_hour)?;
+            judge.price("per_gib_hour", rate.per_gib_hour)?;
+            judge.price("per_gpu_hour", rate.per_gpu_hour)
+        }
+        Payload::NodeStopped(_)
+        | Payload::PodStopped(_)
+        | Payload::ReservationReleased(_)
+        | Payload::CommitmentDeleted(_)
+        | Payload::QuotaDeleted(_)
+        | Payload::PoolDeleted(_) => Ok(()),
+    }
+}
+
+/// The bound of a resource of a node, a pod or a reserved unit, in what the resource is counted in.
+fn bound_of(resource: &str) -> u128 {
+    match resource {
+        CPU | NVIDIA_GPU => DEVICES_MAX,
+        MEMORY | VRAM => MEMORY_BYTES_MAX,
+        EPHEMERAL_STORAGE => DISK_BYTES_MAX,
+        TFLOPS => TFLOPS_MAX,
+        _ if resource.starts_with(MIG_PREFIX) => DEVICES_MAX,
+        _ => AMOUNT_MAX,
+    }
+}
+
+/// Judges the fields of one record.
+struct Judge<'a> {
+    record: &'static str,
+    rules: &'a Rules,
+}
+
+impl Judge<'_> {
+    fn above(&self, field: &str, value: impl fmt::Display, bound: impl fmt::Display) -> Result<(), Reject> {
+        Err(Reject::invalid(self.record, field, format_args!("{value} is above {bound}, the bound")))
+    }
+
+    fn price(&self, field: &str, price: UnitPrice) -> Result<(), Reject> {
+        let bound = UnitPrice::from_nanos(PRICE_MAX * 1_000_000_000);
+        if price > bound { self.above(field, price, bound) } else { Ok(()) }
+    }
+
+    fn quantities(
+        &self,
+        field: &str,
+        quantities: &Quantities,
+        bound_of: impl Fn(&str) -> u128,
+    ) -> Result<(), Reject> {
+        let above = quantities.iter().find(|(resource, quantity)| {
+            quantity.amount > bound_of(resource) * u128::from(AmountUnit::of(resource).per_one())
+        });
+        match above {
+            Some((resource, quantity)) => {
+                let value = format_args!("{} '{}'", excerpt(resource), excerpt(&quantity.text)).to_string();
+                self.above(field, value, bound_of(resource))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The quantities of a node, a pod or a reserved unit.
+    fn size(&self, field: &str, quantities: &Quantities) -> Result<(), Reject> {
+        self.quantities(field, quantities, bound_of)?;
+        let gpu_millis = Size::of(quantities, &self.rules.gpu_resources).gpu_millis;
+        if gpu_millis > DEVICES_MAX * 1000 {
+            let value = format!("{} GPUs of all resources together", gpu_millis / 1000);
+            return self.above(field, value, DEVICES_MAX);
+        }
+        Ok(())
+    }
+
+    fn pod(&self, pod: &PodStarted) -> Result<(), Reject> {
+        let gpus = amount(&pod.requests, NVIDIA_GPU);
+        for (field, quantities) in [("requests", &pod.requests), ("limits", &pod.limits)] {
+            self.size(field, quantities)?;
+            // In a pool both are per GPU.
+            for (resource, bound) in [(TFLOPS, TFLOPS_MAX), (VRAM, MEMORY_BYTES_MAX)] {
+                let per_one = u128::from(AmountUnit::of(resource).per_one());
+                let all = amount(quantities, resource) * gpus / 1000 / per_one;
+                if all > bound {
+                    let value = format!("{resource} {all} of all its GPUs together");
+                    return self.above(field, value, bound);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn usage(&self, usage: &PodUsage) -> Result<(), Reject> {
+        let figures = [
+            ("cpu_millis", usage.cpu_millis, DEVICES_MAX * 1000),
+            ("memory_bytes", usage.memory_bytes, MEMORY_BYTES_MAX),
+            ("gpu_millis", usage.gpu_millis, DEVICES_MAX * 1000),
+        ];
+        let above = figures.into_iter().find(|(_, value, bound)| i128::from(*value) > *bound as i128);
+        above.map_or(Ok(()), |(field, value, bound)| self.above(field, value, bound))
+    }
+
+    fn pool(&self, pool: &PoolSet) -> Result<(), Reject> {
+        for price in &pool.qos_pricing {
+            self.price("qos_pricing.per_fp16_tflop_hour", price.per_fp16_tflop_hour)?;
+            self.price("qos_pricing.per_vram_gib_hour", price.per_vram_gib_hour)?;
+            let bound = Ratio::from(LIMITS_OVER_REQUESTS_MAX);
+            if price.limits_over_requests > bound {
+                return self.above("qos_pricing.limits_over_requests", price.limits_over_requests, bound);
+            }
+        }
+        let percentages = [
+            ("tflops_oversell_percent", pool.tflops_oversell_percent),
+            ("vram_expand_to_host_disk_percent", pool.vram_expand_to_host_disk_percent),
+            ("vram_expand_to_host_mem_percent", pool.vram_expand_to_host_mem_percent),
+        ];
+        let above = percentages.into_iter().find(|(_, percent)| *percent > POOL_PERCENT_MAX);
+        above.map_or(Ok(()), |(field, percent)| self.above(field, percent, POOL_PERCENT_MAX))
+    }
+}
