@@ -20,5 +20,5 @@ pub mod store;
 mod text;
 
 pub use clock::SystemClock;
-pub use delta::DeltaTables;
+pub use delta::{DeltaTables, TableLook};
 pub use secret::Secret;

@@ -5,6 +5,7 @@
 //! own retries are off; so is its clean-up of expired logs, which lists the whole log at every commit.
 
 mod failure;
+mod look;
 mod schema;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,8 @@ use tokio::sync::Mutex;
 use crate::store::Store;
 
 use failure::{failure, kind_of};
+
+pub use look::TableLook;
 
 /// The partition column of every table.
 const PARTITION: &str = "date";

@@ -25,6 +25,16 @@ impl Failure {
         Self { code: USAGE, message: message.to_string() }
     }
 
+    /// What stops a worker or backfill.
+    pub fn from_worker(error: &WorkerError) -> Self {
+        Self { code: error.exit_code(), message: error.to_string() }
+    }
+
+    /// The exit code.
+    pub const fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Storage is unavailable.
     pub fn storage(message: impl fmt::Display) -> Self {
         Self { code: STORAGE, message: message.to_string() }

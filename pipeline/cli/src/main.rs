@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{agreements, backfill, dead_letters, generate, prices, schemas, work};
+use commands::{agreements, backfill, check, dead_letters, diff, generate, prices, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -24,9 +24,9 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Turns Kubernetes and cloud events into the hourly cost of every pod.
 ///
-/// Exit codes: 0 done; 1 stopped for the reason printed, or an internal error; 2 usage, configuration or
-/// permissions are wrong; 3 done, but some input was dead-lettered; 4 storage, Kafka or the registry is
-/// unavailable.
+/// Exit codes: 0 done; 1 stopped for the reason printed, an internal error, or check and diff found errors or
+/// differences; 2 usage, configuration or permissions are wrong; 3 done, but some input was dead-lettered, or
+/// check found warnings; 4 storage, Kafka or the registry is unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {
@@ -40,8 +40,12 @@ enum Command {
     Agreements(agreements::AgreementsArgs),
     /// Builds hourly tables from files of events
     Backfill(backfill::BackfillArgs),
+    /// Checks a lake: whether it is whole and its money adds up; or what a configuration needs at a start
+    Check(check::CheckArgs),
     /// Lists dead letters, and replays them once their cause is fixed
     DeadLetters(dead_letters::DeadLettersArgs),
+    /// Compares two lakes, or a lake now and then: which costs changed by how much
+    Diff(diff::DiffArgs),
     /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
     /// Makes a price list of providers' price documents
@@ -58,7 +62,9 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Agreements(args) => agreements::run(&args),
         Command::Backfill(args) => backfill::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Schemas(args) => schemas::run(&args),

@@ -26,6 +26,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
     ("prorata-collector", "pipeline/collector", &["prorata-schemas"]),
+    ("prorata-inspect", "pipeline/inspect", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     (
         "prorata",
         "pipeline/cli",
@@ -37,6 +38,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "prorata-connectors",
             "prorata-generate",
             "prorata-collector",
+            "prorata-inspect",
         ],
     ),
     ("prorata-reference", "tests/reference", &["prorata-schemas"]),

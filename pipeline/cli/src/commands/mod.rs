@@ -2,7 +2,9 @@
 
 pub mod agreements;
 pub mod backfill;
+pub mod check;
 pub mod dead_letters;
+pub mod diff;
 pub mod generate;
 pub mod prices;
 pub mod schemas;

@@ -2,6 +2,7 @@
 //! them here.
 
 pub mod kafka;
+pub mod lake;
 pub mod registry;
 
 use std::num::NonZero;

@@ -133,6 +133,13 @@ pub fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// The JSON document that was printed.
+pub fn json(output: &Output) -> serde_json::Value {
+    let document = serde_json::from_slice(&output.stdout);
+    assert!(document.is_ok(), "{}{}", text(output), error(output));
+    document.unwrap()
+}
+
 /// The one sentence of a failure.
 pub fn sentence(output: &Output) -> String {
     let error = error(output);

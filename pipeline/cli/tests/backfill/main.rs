@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bad_input;
+mod check;
+mod diff;
 mod harness;
 mod runs;
 mod usage;

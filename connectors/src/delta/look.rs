@@ -1,0 +1,53 @@
+//! Reading a table's log without changing it: no table is created, and no column is added.
+
+use chrono::DateTime;
+use deltalake_core::{DeltaTable, DeltaTableError};
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Timestamp;
+use prorata_worker::ports::{ErrorKind, LiveFile, TableError};
+
+use super::failure::failure;
+use super::{DeltaTables, columns, schema, sizes};
+
+/// A table as it stands, or stood.
+#[derive(Clone, Debug)]
+pub struct TableLook {
+    /// Its live files, in ascending order of path.
+    pub files: Vec<LiveFile>,
+    /// How its columns differ from those of this release; new columns that a writer would add are no
+    /// difference.
+    pub drift: Option<String>,
+}
+
+impl DeltaTables {
+    /// Reads the table's log, as of an instant or now; none where there is no table.
+    ///
+    /// # Errors
+    /// When storage is unavailable, the log cannot be read, or its versions of that instant are gone.
+    pub async fn look(
+        &self,
+        table: Table,
+        as_of: Option<Timestamp>,
+    ) -> Result<Option<TableLook>, TableError> {
+        let failed = |error: DeltaTableError| failure("read", table, error);
+        let mut delta = DeltaTable::new(self.log_store(table)?);
+        if !delta.verify_deltatable_existence().await.map_err(failed)? {
+            return Ok(None);
+        }
+        match as_of {
+            None => delta.load().await.map_err(failed)?,
+            Some(Timestamp(micros)) => {
+                let Some(instant) = DateTime::from_timestamp_micros(micros) else {
+                    let cause = "the instant is too far away; name one of the table's life";
+                    return Err(TableError::new(ErrorKind::Invalid, "read", table, cause));
+                };
+                delta.load_with_datetime(instant).await.map_err(failed)?;
+            }
+        }
+        let state = delta.snapshot().map_err(failed)?;
+        let drift = schema::missing(&state.schema(), &columns(table)?).err();
+        let files = sizes(table, state)?.into_iter();
+        let files = files.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect();
+        Ok(Some(TableLook { files, drift }))
+    }
+}

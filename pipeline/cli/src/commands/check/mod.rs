@@ -1,0 +1,103 @@
+//! `prorata check`: whether a lake is whole and its money adds up, or whether a configuration can work.
+
+mod start;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use prorata_inspect::HourRange;
+use prorata_inspect::check::finding::Severity;
+use prorata_inspect::check::{Checked, check};
+use prorata_schemas::time::Hour;
+use serde_json::{Value, json};
+
+use crate::failure::{DEAD_LETTERED, Failure};
+use crate::{config, report, wiring};
+use start::{CheckOutcome, StartCheck};
+
+/// Exit code of a lake with errors.
+const ERRORS: u8 = 1;
+
+/// Exit code of a lake that is whole, with warnings.
+const WARNINGS: u8 = DEAD_LETTERED;
+
+/// Arguments of `prorata check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake to check
+    #[arg(long, value_name = "FOLDER|URL", required_unless_present = "config")]
+    pub lake: Option<String>,
+    /// Configuration file of a worker: checks everything that could fail at its start, without consuming
+    /// anything; storage, clock, registry, topics
+    #[arg(long, value_name = "FILE", conflicts_with = "lake")]
+    pub config: Option<PathBuf>,
+    /// First hour to check, such as 2026-11-20T13; inclusive
+    #[arg(long, value_name = "HOUR", requires = "lake")]
+    pub from: Option<Hour>,
+    /// Last hour to check; inclusive
+    #[arg(long, value_name = "HOUR", requires = "lake")]
+    pub to: Option<Hour>,
+    /// Print one JSON document instead of lines for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Checks, and prints what is wrong. The exit code of a lake is 0 when nothing is wrong, 1 with errors, 3
+/// with warnings alone; that of a configuration is 0, or that of the start that would fail.
+///
+/// # Errors
+/// When there is no lake, the configuration cannot be read, or storage is unavailable.
+pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let runtime = wiring::small_runtime()?;
+    match &args.lake {
+        Some(lake) => {
+            let checked = runtime.block_on(check_lake(args, lake))?;
+            report::print(&if args.json { format!("{:#}", checked.json()) } else { checked.to_string() })?;
+            Ok(match checked.findings.worst() {
+                None => ExitCode::SUCCESS,
+                Some(Severity::Error) => ExitCode::from(ERRORS),
+                Some(Severity::Warning) => ExitCode::from(WARNINGS),
+            })
+        }
+        None => {
+            let loaded = config::load(args.config.as_deref())?;
+            let checks = runtime.block_on(start::check(&loaded));
+            report::print(&if args.json { format!("{:#}", as_json(&checks)) } else { as_text(&checks) })?;
+            let failures = checks.iter().filter_map(|check| match &check.outcome {
+                CheckOutcome::Failed(failure) => Some(failure.code()),
+                CheckOutcome::Good(_) | CheckOutcome::Skipped(_) => None,
+            });
+            // A configuration that can never work is told before a system that does not answer.
+            Ok(failures.min().map_or(ExitCode::SUCCESS, ExitCode::from))
+        }
+    }
+}
+
+async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
+    let range = HourRange { from: args.from, to: args.to };
+    if let (Some(from), Some(to)) = (range.from, range.to)
+        && to < from
+    {
+        return Err(Failure::usage(format!("--to {to} is before --from {from}; exchange them")).into());
+    }
+    let store = wiring::lake::store(lake).await?;
+    let tables = wiring::lake::tables(&store, None).await?;
+    Ok(check(&tables, range).await?)
+}
+
+fn as_json(checks: &[StartCheck]) -> Value {
+    let one = |check: &StartCheck| {
+        let (outcome, what) = check.outcome.told();
+        json!({ "check": check.name, "outcome": outcome, "what": what })
+    };
+    json!({ "checks": checks.iter().map(one).collect::<Vec<_>>() })
+}
+
+fn as_text(checks: &[StartCheck]) -> String {
+    let one = |check: &StartCheck| {
+        let (outcome, what) = check.outcome.told();
+        format!("{outcome:<7} {}: {what}", check.name)
+    };
+    checks.iter().map(one).collect::<Vec<_>>().join("\n")
+}

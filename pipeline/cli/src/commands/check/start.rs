@@ -1,0 +1,187 @@
+//! Everything that could fail at a worker's start, asked without consuming anything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prorata_connectors::SystemClock;
+use prorata_connectors::kafka::partitions;
+use prorata_connectors::store::Store;
+use prorata_schemas::Text;
+use prorata_worker::WorkerError;
+use prorata_worker::names;
+use prorata_worker::ports::{Clock, ObjectStore};
+use prorata_worker::root::Root;
+
+use crate::config::{Config, Loaded};
+use crate::failure::Failure;
+use crate::wiring::{self, kafka, registry};
+
+/// Folder of the object that asks the store for its time.
+const PROBE: &str = "probe/";
+
+/// One thing that a start needs.
+pub struct StartCheck {
+    /// What.
+    pub name: &'static str,
+    /// How it came out.
+    pub outcome: CheckOutcome,
+}
+
+/// How a check came out.
+pub enum CheckOutcome {
+    /// It works.
+    Good(String),
+    /// It is not configured.
+    Skipped(&'static str),
+    /// It does not work.
+    Failed(Failure),
+}
+
+impl CheckOutcome {
+    /// Its name, and the sentence.
+    pub fn told(&self) -> (&'static str, String) {
+        match self {
+            Self::Good(what) => ("ok", what.clone()),
+            Self::Skipped(why) => ("skipped", (*why).to_owned()),
+            Self::Failed(failure) => ("failed", failure.to_string()),
+        }
+    }
+}
+
+impl From<Result<String, Failure>> for CheckOutcome {
+    fn from(result: Result<String, Failure>) -> Self {
+        result.map_or_else(Self::Failed, Self::Good)
+    }
+}
+
+/// Asks everything, also after something has failed.
+pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
+    let config = &loaded.config;
+    let mut checks = Vec::new();
+    let mut add = |name, outcome| checks.push(StartCheck { name, outcome });
+    let mut shards = loaded.shards_given.then_some(config.root.shards);
+    match store(&config.root.url) {
+        Ok(store) => {
+            add("storage", storage(&store).await.into());
+            add("clock", clock(&store, config.work.max_clock_skew).await.into());
+            let root = root(&store, shards).await;
+            add(
+                "root",
+                root.map(|(found, sentence)| {
+                    shards = found.or(shards);
+                    sentence
+                })
+                .into(),
+            );
+        }
+        Err(failure) => add("storage", CheckOutcome::Failed(failure)),
+    }
+    add("registry", ask_registry(config).await);
+    add("topics", topics(config, shards).into());
+    add("dead-letter topic", dead_letter_topic(config));
+    checks
+}
+
+fn store(url: &str) -> Result<Store, Failure> {
+    if url.is_empty() {
+        return Err(Failure::usage("root.url is not set; name the folder or URL of the lake"));
+    }
+    wiring::store(url)
+}
+
+fn failed(error: impl Into<WorkerError>) -> Failure {
+    Failure::from_worker(&error.into())
+}
+
+async fn storage(store: &Store) -> Result<String, Failure> {
+    store.probe().await.map_err(failed)?;
+    Ok("objects can be created once, read, listed and deleted".to_owned())
+}
+
+/// Compares this machine's clock with the store's.
+async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
+    let clock = SystemClock;
+    let path = format!("{PROBE}clock-{}-{}", std::process::id(), clock.now().0);
+    let before = clock.now();
+    store.put_if_absent(&path, Bytes::from_static(b"clock")).await.map_err(failed)?;
+    let after = clock.now();
+    let listed = store.list(PROBE).await.map_err(failed)?;
+    store.delete(&path).await.map_err(failed)?;
+    let Some(object) = listed.into_iter().find(|object| object.path == path) else {
+        return Err(Failure::usage("the store does not list an object right after it was created"));
+    };
+    // Stores may keep whole seconds.
+    let ahead = before.micros_since(object.modified);
+    let behind = object.modified.micros_since(after);
+    let skew = Duration::from_micros(ahead.max(behind).max(0).unsigned_abs());
+    if skew > max_skew + Duration::from_secs(1) {
+        let skew = humantime::format_duration(Duration::from_secs(skew.as_secs()));
+        return Err(Failure::usage(format!(
+            "this machine's clock and the store's differ by {skew}, more than work.max_clock_skew; set the \
+             machine's clock"
+        )));
+    }
+    Ok("this machine's clock agrees with the store's".to_owned())
+}
+
+/// Shards of the root, if it is made, and what to say.
+async fn root(
+    store: &Store,
+    shards: Option<names::Shard>,
+) -> Result<(Option<names::Shard>, String), Failure> {
+    Ok(match Root::find(store, shards).await.map_err(failed)? {
+        Some(root) => (Some(root.shards), format!("format {}, {} shards", root.format, root.shards)),
+        None => (None, "not made yet; the first worker or backfill makes it".to_owned()),
+    })
+}
+
+async fn ask_registry(config: &Config) -> CheckOutcome {
+    match registry::open(&config.registry) {
+        Ok(None) => CheckOutcome::Skipped("registry.url is not set: messages are in single-object encoding"),
+        Ok(Some(client)) => match client.check().await {
+            Ok(()) => CheckOutcome::Good(format!("{} answers", config.registry.url)),
+            Err(fault) => CheckOutcome::Failed(registry::failure(fault)),
+        },
+        Err(failure) => CheckOutcome::Failed(failure),
+    }
+}
+
+fn ask_partitions(config: &Config, topics: &[Text]) -> Result<BTreeMap<Text, u32>, Failure> {
+    if config.kafka.bootstrap_servers.is_empty() {
+        return Err(Failure::usage("kafka.bootstrap_servers is not set; name brokers as host:port"));
+    }
+    partitions(&kafka::connection(&config.kafka)?, topics).map_err(kafka::failure)
+}
+
+/// Whether all topics are there, with as many partitions as the root has shards.
+fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failure> {
+    if config.kafka.topics.is_empty() {
+        return Err(Failure::usage("kafka.topics is not set; name the topics with events"));
+    }
+    let named: Vec<Text> = config.kafka.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+    let found = ask_partitions(config, &named)?;
+    let wanted = shards.map(u32::from).or_else(|| found.values().next().copied()).unwrap_or_default();
+    match found.iter().find(|(_, partitions)| **partitions == 0 || **partitions != wanted) {
+        Some((topic, 0)) => Err(Failure::usage(format!(
+            "there is no topic {topic}: create it with as many partitions as root.shards, or correct \
+             kafka.topics"
+        ))),
+        Some((topic, partitions)) => Err(Failure::usage(format!(
+            "topic {topic} has {partitions} partitions, the root {wanted} shards: they must be equal"
+        ))),
+        None => Ok(format!("{} with {wanted} partitions each", config.kafka.topics.join(", "))),
+    }
+}
+
+fn dead_letter_topic(config: &Config) -> CheckOutcome {
+    let topic = config.kafka.dead_letter_topic.as_str();
+    if topic.is_empty() {
+        return CheckOutcome::Skipped("kafka.dead_letter_topic is not set: dead letters stay in the lake");
+    }
+    let found = ask_partitions(config, &[Text::from(topic)]);
+    CheckOutcome::from(found.and_then(|found| match found.values().next() {
+        Some(0) | None => Err(Failure::usage(format!("there is no topic {topic}: create it"))),
+        Some(partitions) => Ok(format!("{topic} with {partitions} partitions")),
+    }))
+}

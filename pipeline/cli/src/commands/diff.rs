@@ -1,0 +1,75 @@
+//! `prorata diff`: what differs between two lakes, or between a lake now and then.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use prorata_collector::parse_instant;
+use prorata_inspect::HourRange;
+use prorata_inspect::diff::{Difference, diff};
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::failure::Failure;
+use crate::{report, wiring};
+
+/// Exit code when something differs.
+const DIFFERS: u8 = 1;
+
+/// Arguments of `prorata diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub lake: String,
+    /// The lake to compare with, for example the same events under other rules
+    #[arg(long, value_name = "FOLDER|URL", required_unless_present = "since")]
+    pub with: Option<String>,
+    /// Compare the lake as it was then, such as 2026-11-20T13:00:00Z, with what it is now: what late events
+    /// and new revisions changed. VACUUM must not have removed the files of then
+    #[arg(long, value_name = "TIME", conflicts_with = "with", value_parser = parse_time)]
+    pub since: Option<Timestamp>,
+    /// First hour to compare, such as 2026-11-20T13; inclusive
+    #[arg(long, value_name = "HOUR")]
+    pub from: Option<Hour>,
+    /// Last hour to compare; inclusive
+    #[arg(long, value_name = "HOUR")]
+    pub to: Option<Hour>,
+    /// Print one JSON document instead of lines for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Compares, and prints what differs. The exit code is 0 when nothing differs, and 1 when something does.
+///
+/// # Errors
+/// When a lake is not there, a file that must be compared is gone, or storage is unavailable.
+pub fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let difference = wiring::small_runtime()?.block_on(compare(args))?;
+    let text = if args.json { format!("{:#}", difference.json()) } else { difference.to_string() };
+    report::print(&text)?;
+    if let Some((file, why)) = difference.unreadable.first() {
+        let message = format!("'{file}' cannot be compared: {why}; prorata check says how to mend a lake");
+        return Err(Failure::usage(message).into());
+    }
+    Ok(if difference.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
+}
+
+async fn compare(args: &DiffArgs) -> anyhow::Result<Difference> {
+    let range = HourRange { from: args.from, to: args.to };
+    let lake = wiring::lake::store(&args.lake).await?;
+    let now = wiring::lake::tables(&lake, None).await?;
+    Ok(match &args.with {
+        Some(with) => {
+            let with = wiring::lake::store(with).await?;
+            let with = wiring::lake::tables(&with, None).await?;
+            diff(&now, &with, range).await?
+        }
+        None => {
+            let then = wiring::lake::tables(&lake, args.since).await?;
+            diff(&then, &now, range).await?
+        }
+    })
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    parse_instant(text).ok_or_else(|| "it is not an instant such as 2026-11-20T13:00:00Z".to_owned())
+}

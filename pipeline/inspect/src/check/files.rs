@@ -1,0 +1,156 @@
+//! Logs, objects, checkpoints and the archive, compared with each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Date, Hour};
+use prorata_worker::WorkerError;
+use prorata_worker::checkpoint::{Decided, log};
+use prorata_worker::names::{self, ArchivePath, Shard};
+
+use super::finding::{Findings, Problem};
+use super::hours_of;
+use crate::lake::{HourRange, LakeTables};
+
+/// The folder of a table's log, under the table's folder.
+const DELTA_LOG: &str = "_delta_log/";
+
+/// Latest checkpoints by shard.
+pub type Shards = BTreeMap<Shard, Decided>;
+
+/// Whether every table has a log with our columns, and every live file has a name of ours and an hour of its
+/// own.
+pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
+    for table in Table::ALL {
+        match lake.logs().get(&table) {
+            None => findings.add(Problem::TableMissing, table.name(), "it has no log"),
+            Some(log) => {
+                if let Some(drift) = &log.drift {
+                    findings.add(Problem::SchemaDrift, table.name(), drift);
+                }
+            }
+        }
+    }
+    for file in lake.undated() {
+        findings.add(Problem::ForeignFile, &file, "it is in no partition");
+    }
+    let mut first = BTreeMap::new();
+    for file in lake.files().filter(|file| file.date().is_some()) {
+        let Some(name) = file.name() else {
+            findings.add(Problem::ForeignFile, &file, "its name is not one of ours");
+            continue;
+        };
+        if let Some(first) = first.insert((file.table, name.shard, name.hour), file.clone()) {
+            findings.add(Problem::DoubleHour, &file, format!("'{first}' holds the same hour of its shard"));
+        }
+    }
+}
+
+/// Reads the latest checkpoint of every shard, and compares the files that it names with the live ones.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn check_checkpoints(
+    lake: &LakeTables<'_>,
+    range: HourRange,
+    findings: &mut Findings,
+) -> Result<Shards, WorkerError> {
+    let mut shards = Shards::new();
+    for shard in log::latest_seqs(lake.store()).await?.into_keys() {
+        match log::latest(lake.store(), shard).await {
+            Ok(decided) => {
+                shards.insert(shard, decided);
+            }
+            Err(WorkerError::Damaged { object, cause }) => {
+                findings.add(Problem::CheckpointDamaged, object, cause);
+            }
+            Err(error @ WorkerError::Configuration(_)) => {
+                findings.add(Problem::CheckpointDamaged, format!("shard {shard}"), error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
+    for file in lake.files() {
+        if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
+            live.entry((name.shard, name.hour)).or_default().insert(file.to_string());
+        }
+    }
+    for (shard, checkpoint) in &shards {
+        for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.holds(**hour)) {
+            let files = entry.tables.iter();
+            let named: BTreeSet<String> =
+                files.map(|(table, file)| format!("{}/{}", names::table(*table), file.path)).collect();
+            let found = live.remove(&(*shard, *hour)).unwrap_or_default();
+            let place = format!("shard {shard}, hour {hour}");
+            for path in named.difference(&found) {
+                findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
+            }
+            for path in found.difference(&named) {
+                findings.add(Problem::FileUnnamed, path, "the shard's checkpoint names no such file");
+            }
+        }
+        if let Some(first) = checkpoint.dirty.first().filter(|first| range.to.is_none_or(|to| *first <= to)) {
+            let what = format!("hours from {first} on wait to be folded again");
+            findings.add(Problem::Dirty, format!("shard {shard}"), what);
+        }
+    }
+    Ok(shards)
+}
+
+/// Whether every closed hour of a date that has events in the archive has a row in `hours`.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn check_archive(
+    lake: &LakeTables<'_>,
+    date: Date,
+    range: HourRange,
+    (shards, with_totals): (&Shards, &BTreeSet<(Option<Shard>, Hour)>),
+    findings: &mut Findings,
+) -> Result<(), WorkerError> {
+    // Where a file's name does not tell the shard, any shard's row counts.
+    let has_totals =
+        |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
+    let (first, _) = hours_of(date);
+    let mut objects = Vec::new();
+    if shards.values().any(|checkpoint| checkpoint.may_hold_dated()) {
+        objects = lake.store().list(&names::dated_archive(first)).await?;
+    }
+    for shard in shards.keys() {
+        objects.extend(lake.store().list(&names::archive_date(*shard, first)).await?);
+    }
+    let mut missing = BTreeSet::new();
+    for path in objects.iter().filter_map(|object| ArchivePath::parse(&object.path)) {
+        let Some(checkpoint) = shards.get(&path.shard) else { continue };
+        let closed = checkpoint.closed_through >= Some(path.hour) && checkpoint.admits(&path.object_id);
+        if closed && range.holds(path.hour) && !has_totals(path.shard, path.hour) {
+            missing.insert((path.shard, path.hour));
+        }
+    }
+    for (shard, hour) in missing {
+        let place = format!("shard {shard}, hour {hour}");
+        findings.add(Problem::HourMissing, place, "its archive has events, hours has no row");
+    }
+    Ok(())
+}
+
+/// Objects in the tables' folders that no log names, and their bytes.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn replaced(lake: &LakeTables<'_>) -> Result<(u64, u64), WorkerError> {
+    let live: BTreeSet<String> = lake.files().map(|file| file.to_string()).collect();
+    let (mut objects, mut bytes) = (0, 0);
+    for table in Table::ALL {
+        let folder = format!("{}/", table.name());
+        for object in lake.store().list(&folder).await? {
+            let ours = object.path.strip_prefix(&folder).is_some_and(|path| !path.starts_with(DELTA_LOG));
+            if ours && !live.contains(&object.path) {
+                objects += 1;
+                bytes += object.bytes;
+            }
+        }
+    }
+    Ok((objects, bytes))
+}

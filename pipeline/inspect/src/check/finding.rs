@@ -1,0 +1,175 @@
+//! What a check finds, where, and how to mend it.
+
+use std::collections::BTreeMap;
+
+/// Most findings of one kind that are told one by one; the others are counted.
+pub const TOLD_MAX: usize = 20;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Rows are missing, doubled or damaged, or amounts do not add up.
+    Error,
+    /// The tables are whole, but something waits for someone.
+    Warning,
+}
+
+impl Severity {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// Kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// A table has no log.
+    TableMissing,
+    /// The columns of a table or a file are not those of this release.
+    SchemaDrift,
+    /// A live file has no object.
+    FileMissing,
+    /// A live file has another size than its log says.
+    FileSize,
+    /// A live file cannot be read.
+    FileDamaged,
+    /// A live file does not have one of our names.
+    ForeignFile,
+    /// Two live files hold the same hour of the same shard.
+    DoubleHour,
+    /// The checkpoint does not name a live file of an hour that it knows.
+    FileUnnamed,
+    /// A checkpoint cannot be read.
+    CheckpointDamaged,
+    /// An hour has rows of cost and none in `hours`.
+    TotalsMissing,
+    /// An hour's archive has events, and `hours` has no row.
+    HourMissing,
+    /// The rows of an hour do not add up to its totals.
+    Unbalanced,
+    /// The checkpoint names a file that the table does not hold yet.
+    NotPublished,
+    /// Hours wait to be folded again.
+    Dirty,
+    /// Hours that are not complete: the watermark has not passed them, or the organization is held.
+    Incomplete,
+    /// Pods without a price.
+    Unpriced,
+}
+
+impl Problem {
+    /// How bad it is.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::NotPublished | Self::Dirty | Self::Incomplete | Self::Unpriced => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TableMissing => "table_missing",
+            Self::SchemaDrift => "schema_drift",
+            Self::FileMissing => "file_missing",
+            Self::FileSize => "file_size",
+            Self::FileDamaged => "file_damaged",
+            Self::ForeignFile => "foreign_file",
+            Self::DoubleHour => "double_hour",
+            Self::FileUnnamed => "file_unnamed",
+            Self::CheckpointDamaged => "checkpoint_damaged",
+            Self::TotalsMissing => "totals_missing",
+            Self::HourMissing => "hour_missing",
+            Self::Unbalanced => "unbalanced",
+            Self::NotPublished => "not_published",
+            Self::Dirty => "dirty",
+            Self::Incomplete => "incomplete",
+            Self::Unpriced => "unpriced",
+        }
+    }
+
+    /// How to mend it.
+    pub const fn mend(self) -> &'static str {
+        match self {
+            Self::TableMissing => "a worker or backfill creates it at its next publish",
+            Self::SchemaDrift => "use the release that wrote it, or fold the events into a new root",
+            Self::FileMissing | Self::FileSize | Self::FileDamaged => {
+                "restore the object from a copy, such as an older version in the bucket, or fold the events \
+                 into a new root"
+            }
+            Self::ForeignFile => "remove it from the table: only prorata may write here",
+            Self::DoubleHour | Self::FileUnnamed => {
+                "something else has changed the table's log: remove the file that the checkpoint does not \
+                 name, or fold the events into a new root"
+            }
+            Self::CheckpointDamaged => "restore the object from a copy",
+            Self::TotalsMissing | Self::HourMissing | Self::Unbalanced => {
+                "if other findings name files of this hour, mend those first; otherwise report a defect with \
+                 the files of the hour"
+            }
+            Self::NotPublished => "a running worker publishes it; else run prorata backfill on the same root",
+            Self::Dirty => "a running worker folds them again; else run prorata backfill on the same root",
+            Self::Incomplete => {
+                "wait until the watermark has passed; for held organizations see /status and RUNBOOK.md"
+            }
+            Self::Unpriced => {
+                "send what is missing: the node of unknown_node, the pool of unknown_pool, the price of \
+                 no_qos_price, the rate of no_rate; late events mend the hours"
+            }
+        }
+    }
+}
+
+/// Something found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// What kind.
+    pub problem: Problem,
+    /// Where: an object, or an organization and hour.
+    pub place: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// Findings by kind: the first of each, and how many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    told: Vec<Finding>,
+    counts: BTreeMap<Problem, u64>,
+}
+
+impl Findings {
+    /// Adds one.
+    pub fn add(&mut self, problem: Problem, place: impl ToString, what: impl ToString) {
+        self.add_many(problem, 1, place, what);
+    }
+
+    /// Adds one that stands for several.
+    pub fn add_many(&mut self, problem: Problem, count: u64, place: impl ToString, what: impl ToString) {
+        *self.counts.entry(problem).or_default() += count;
+        if self.told.iter().filter(|told| told.problem == problem).count() < TOLD_MAX {
+            self.told.push(Finding { problem, place: place.to_string(), what: what.to_string() });
+        }
+    }
+
+    /// How many of each kind.
+    pub const fn counts(&self) -> &BTreeMap<Problem, u64> {
+        &self.counts
+    }
+
+    /// The first of each kind, in order of the kinds.
+    pub fn told(&self) -> Vec<&Finding> {
+        let mut told: Vec<&Finding> = self.told.iter().collect();
+        told.sort_by_key(|finding| finding.problem);
+        told
+    }
+
+    /// The worst of them.
+    pub fn worst(&self) -> Option<Severity> {
+        self.counts.keys().map(|problem| problem.severity()).min()
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether a lake is whole and its money adds up, by its table files alone.
+//!
+//! Reading order: [`finding`] has everything that can be found; `files` compares logs, objects and
+//! checkpoints; `money` adds the rows of every hour up again; `report` says it.
+
+mod files;
+pub mod finding;
+mod money;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::time::{Date, Hour};
+use prorata_worker::WorkerError;
+use prorata_worker::names::Shard;
+
+use crate::Sum;
+use crate::lake::{FoundFile, HourRange, LakeTables};
+
+use finding::{Findings, Problem};
+use money::Day;
+
+/// Files read at a time: bounds the memory of a day.
+const CONCURRENCY: usize = 8;
+
+/// What a check of a lake has found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// First and last hour with a row in `hours`.
+    pub hours: Option<(Hour, Hour)>,
+    /// Hours of organizations whose rows were added up.
+    pub organization_hours: u64,
+    /// Live files of the tables that were read, and their bytes.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Rows of `cost_allocation`.
+    pub rows: u64,
+    /// By currency: what was supplied, and what was allocated.
+    pub money: BTreeMap<String, Money>,
+    /// Objects in the tables' folders that no log names: replaced files, which VACUUM removes after a week.
+    pub replaced: (u64, u64),
+    /// What is wrong.
+    pub findings: Findings,
+}
+
+/// Money of one currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Money {
+    /// What nodes, serverless pods, unused reservations, commitments and pools cost.
+    pub supply: Sum,
+    /// What was allocated.
+    pub allocated: Sum,
+}
+
+/// Checks a lake, hour by hour.
+///
+/// # Errors
+/// When storage is unavailable. What is wrong with the lake is a finding.
+pub async fn check(lake: &LakeTables<'_>, range: HourRange) -> Result<Checked, WorkerError> {
+    let mut checked = Checked::default();
+    files::check_logs(lake, &mut checked.findings);
+    let shards = files::check_checkpoints(lake, range, &mut checked.findings).await?;
+    checked.replaced = files::replaced(lake).await?;
+    let days = lake.days(range);
+    for (date, files) in &days {
+        let with_totals = check_day(lake, range, files, &mut checked).await?;
+        files::check_archive(lake, *date, range, (&shards, &with_totals), &mut checked.findings).await?;
+    }
+    Ok(checked)
+}
+
+/// Reads the files of a date, and adds up its hours. The hours that have totals, by shard.
+async fn check_day(
+    lake: &LakeTables<'_>,
+    range: HourRange,
+    files: &[FoundFile],
+    checked: &mut Checked,
+) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
+    let mut day = Day::default();
+    let got = files.iter().map(|file| async move { Ok::<_, WorkerError>((file, lake.get(file).await?)) });
+    let mut got = stream::iter(got.collect::<Vec<_>>()).buffered(CONCURRENCY);
+    while let Some((file, bytes)) = got.try_next().await? {
+        let Some(bytes) = bytes else {
+            checked.findings.add(Problem::FileMissing, file, "the table's log names it, the store lacks it");
+            continue;
+        };
+        checked.files += 1;
+        checked.bytes += bytes.len() as u64;
+        if bytes.len() as u64 != file.bytes {
+            let what = format!("it has {} bytes, the table's log says {}", bytes.len(), file.bytes);
+            checked.findings.add(Problem::FileSize, file, what);
+        }
+        match crate::columns::drift(file.table, bytes.clone()) {
+            Ok(None) => {}
+            Ok(Some(drift)) => checked.findings.add(Problem::SchemaDrift, file, drift),
+            Err(error) => {
+                checked.findings.add(Problem::FileDamaged, file, error);
+                continue;
+            }
+        }
+        if let Err(error) = day.add(file, bytes) {
+            checked.findings.add(Problem::FileDamaged, file, error);
+        }
+    }
+    day.finish(range, checked);
+    Ok(day.with_totals())
+}
+
+/// The date's first and last hour.
+fn hours_of(date: Date) -> (Hour, Hour) {
+    let first = date.days() * 24;
+    (Hour(first), Hour(first + 23))
+}

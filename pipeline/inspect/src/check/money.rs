@@ -1,0 +1,288 @@
+//! The rows of a day's hours, added up again and compared with `hours` and with each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::names::Shard;
+
+use super::Checked;
+use super::finding::{Findings, Problem};
+use crate::Sum;
+use crate::columns::{self, ReadError, Rows};
+use crate::lake::{FoundFile, HourRange};
+
+const COST_COLUMNS: [&str; 14] = [
+    "BillingAccountId",
+    "BillingCurrency",
+    "ChargePeriodStart",
+    "BilledCost",
+    "EffectiveCost",
+    "x_RowKind",
+    "x_SplitCost",
+    "x_UnusedCost",
+    "x_CpuCost",
+    "x_MemoryCost",
+    "x_GpuCost",
+    "x_Unpriced",
+    "x_PodUid",
+    "x_Namespace",
+];
+
+/// The parts of `supply_cost`, as `hours` names them.
+const SUPPLY: [&str; 5] =
+    ["node_cost", "serverless_cost", "reservation_unused_cost", "commitment_cost", "pool_cost"];
+
+/// What is known of a date.
+#[derive(Default)]
+pub struct Day {
+    hours: BTreeMap<(String, Hour), OrganizationHour>,
+    with_totals: BTreeSet<(Option<Shard>, Hour)>,
+    /// By reason: rows, and the first pod.
+    unpriced: BTreeMap<String, (u64, String)>,
+}
+
+/// One organization's hour.
+#[derive(Default)]
+struct OrganizationHour {
+    currency: String,
+    rows: i64,
+    billed: Sum,
+    effective: Sum,
+    reservation_unused: Sum,
+    commitment_unused: Sum,
+    purchases: Sum,
+    /// The same, as their own tables have it.
+    reservation_usage: Sum,
+    unused_in_utilization: Sum,
+    commitment_utilization: Sum,
+    /// The first row whose parts do not add up to it.
+    uneven: Option<String>,
+    totals: Option<Totals>,
+    /// Rows of `hours`.
+    totals_rows: u64,
+}
+
+/// A row of `hours`.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    parts: Sum,
+    reservation_unused: Sum,
+    commitment: Sum,
+    supply: Sum,
+    allocated: Sum,
+    difference: Sum,
+    rows: i64,
+    complete: bool,
+}
+
+impl Day {
+    /// Adds the rows of a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn add(&mut self, file: &FoundFile, bytes: Bytes) -> Result<(), ReadError> {
+        match file.table {
+            Table::CostAllocation => columns::read(bytes, &COST_COLUMNS, |rows| self.add_cost(rows)),
+            Table::Hours => {
+                let shard = file.name().map(|name| name.shard);
+                let mut wanted = vec!["organization_id", "hour", "supply_cost", "allocated_cost"];
+                wanted.extend(["difference", "rows", "complete"]);
+                wanted.extend(SUPPLY);
+                columns::read(bytes, &wanted, |rows| self.add_totals(shard, rows))
+            }
+            Table::ReservationUsage => {
+                let wanted = ["organization_id", "hour", "unused_cost"];
+                columns::read(bytes, &wanted, |rows| {
+                    self.add_usage(rows, &["unused_cost"], |hour| &mut hour.reservation_usage)
+                })
+            }
+            Table::CommitmentUtilization => {
+                let wanted = ["organization_id", "hour", "used_cost", "unused_cost"];
+                columns::read(bytes, &wanted, |rows| {
+                    self.add_usage(rows, &["unused_cost"], |hour| &mut hour.unused_in_utilization)?;
+                    let parts = ["used_cost", "unused_cost"];
+                    self.add_usage(rows, &parts, |hour| &mut hour.commitment_utilization)
+                })
+            }
+            // Their amounts are of other grains; that they can be read is what is checked.
+            Table::QuotaUsage | Table::PoolUsage => {
+                columns::read(bytes, &["organization_id", "hour"], |rows| {
+                    rows.texts("organization_id").map(drop)
+                })
+            }
+        }
+    }
+
+    fn hour(&mut self, organization: Option<&str>, hour: Option<Hour>) -> &mut OrganizationHour {
+        let key = (organization.unwrap_or_default().to_owned(), hour.unwrap_or(Hour(0)));
+        self.hours.entry(key).or_default()
+    }
+
+    fn add_cost(&mut self, rows: &Rows) -> Result<(), ReadError> {
+        let (organizations, hours) = (rows.texts("BillingAccountId")?, rows.hours("ChargePeriodStart")?);
+        let (currencies, kinds) = (rows.texts("BillingCurrency")?, rows.texts("x_RowKind")?);
+        let (billed, effective) = (rows.amounts("BilledCost")?, rows.amounts("EffectiveCost")?);
+        let split = [rows.amounts("x_SplitCost")?, rows.amounts("x_UnusedCost")?];
+        let resources =
+            [rows.amounts("x_CpuCost")?, rows.amounts("x_MemoryCost")?, rows.amounts("x_GpuCost")?];
+        let (unpriced, pods) = (rows.texts("x_Unpriced")?, rows.texts("x_PodUid")?);
+        let namespaces = rows.texts("x_Namespace")?;
+        for row in 0..rows.len() {
+            let text =
+                |column: &[Option<&str>]| column.get(row).copied().flatten().unwrap_or_default().to_owned();
+            let cost = sum_of(&[&effective], row).unwrap_or_default();
+            if let Some(reason) = unpriced.get(row).copied().flatten() {
+                let told = self.unpriced.entry(reason.to_owned()).or_default();
+                told.0 += 1;
+                if told.1.is_empty() {
+                    told.1 = format!("{}/{}", text(&namespaces), text(&pods));
+                }
+            }
+            let kind = text(&kinds);
+            let pod = text(&pods);
+            let entry =
+                self.hour(organizations.get(row).copied().flatten(), hours.get(row).copied().flatten());
+            entry.rows += 1;
+            entry.currency = text(&currencies);
+            entry.billed.add(sum_of(&[&billed], row).unwrap_or_default());
+            entry.effective.add(cost);
+            match &*kind {
+                "reservation_unused" => entry.reservation_unused.add(cost),
+                "commitment_unused" => entry.commitment_unused.add(cost),
+                "commitment_purchase" => entry.purchases.add(sum_of(&[&billed], row).unwrap_or_default()),
+                _ => {}
+            }
+            let parts = [sum_of(&split.each_ref(), row), sum_of(&resources.each_ref(), row)];
+            if entry.uneven.is_none() && parts.into_iter().flatten().any(|sum| sum != cost) {
+                entry.uneven = Some(format!("{kind} of pod {pod}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_totals(&mut self, shard: Option<Shard>, rows: &Rows) -> Result<(), ReadError> {
+        let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
+        let amounts = |name| rows.amounts(name);
+        let (supply, allocated) = (amounts("supply_cost")?, amounts("allocated_cost")?);
+        let (difference, counts) = (amounts("difference")?, rows.integers("rows")?);
+        let (reservation, commitment) = (amounts(SUPPLY[2])?, amounts(SUPPLY[3])?);
+        let parts = SUPPLY.map(amounts).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let complete = rows.flags("complete")?;
+        for row in 0..rows.len() {
+            let hour = hours.get(row).copied().flatten();
+            self.with_totals.extend(hour.map(|hour| (shard, hour)));
+            let of = |column: &Vec<Option<Decimal12>>| sum_of(&[column], row).unwrap_or_default();
+            let totals = Totals {
+                parts: parts.iter().fold(Sum::default(), |sum, part| sum.plus(of(part))),
+                reservation_unused: of(&reservation),
+                commitment: of(&commitment),
+                supply: of(&supply),
+                allocated: of(&allocated),
+                difference: of(&difference),
+                rows: counts.get(row).copied().flatten().unwrap_or_default(),
+                complete: complete.get(row).copied().flatten().unwrap_or_default(),
+            };
+            let entry = self.hour(organizations.get(row).copied().flatten(), hour);
+            entry.totals = Some(totals);
+            entry.totals_rows += 1;
+        }
+        Ok(())
+    }
+
+    fn add_usage(
+        &mut self,
+        rows: &Rows,
+        parts: &[&'static str],
+        of: fn(&mut OrganizationHour) -> &mut Sum,
+    ) -> Result<(), ReadError> {
+        let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
+        for part in parts {
+            let amounts = rows.amounts(part)?;
+            for row in 0..rows.len() {
+                let organization = organizations.get(row).copied().flatten();
+                let entry = self.hour(organization, hours.get(row).copied().flatten());
+                of(entry).add(sum_of(&[&amounts], row).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hours that have totals, by shard; none where a file's name does not tell the shard.
+    pub fn with_totals(self) -> BTreeSet<(Option<Shard>, Hour)> {
+        self.with_totals
+    }
+
+    /// Compares what was added up, and tells what is wrong.
+    pub fn finish(&self, range: HourRange, checked: &mut Checked) {
+        for ((organization, hour), entry) in self.hours.iter().filter(|((_, hour), _)| range.holds(*hour)) {
+            let place = format!("organization '{organization}', hour {hour}");
+            checked.organization_hours += 1;
+            checked.rows += entry.rows.unsigned_abs();
+            let (first, last) = checked.hours.unwrap_or((*hour, *hour));
+            checked.hours = Some((first.min(*hour), last.max(*hour)));
+            let Some(totals) = &entry.totals else {
+                checked.findings.add(Problem::TotalsMissing, place, "it has rows of cost, but none in hours");
+                continue;
+            };
+            // An hour without rows of cost tells no currency; whether it should have some is compared below.
+            if entry.rows > 0 {
+                let money = checked.money.entry(entry.currency.clone()).or_default();
+                money.supply.add(totals.supply);
+                money.allocated.add(entry.effective);
+            }
+            entry.compare(totals, &place, &mut checked.findings);
+        }
+        for (reason, (rows, first)) in &self.unpriced {
+            let what = format!("{rows} rows have no price; the first is of pod {first}");
+            checked.findings.add_many(Problem::Unpriced, *rows, reason, what);
+        }
+    }
+}
+
+impl OrganizationHour {
+    fn compare(&self, totals: &Totals, place: &str, findings: &mut Findings) {
+        let mut unbalanced = |what: String| findings.add(Problem::Unbalanced, place, what);
+        let mut equal = |left: Sum, right: Sum, what: [&str; 2]| {
+            if left != right || left.amount().is_none() {
+                unbalanced(format!("{} is {left}, {} is {right}", what[0], what[1]));
+            }
+        };
+        let of_hours = "hours.allocated_cost";
+        equal(self.effective, totals.allocated, ["the sum of EffectiveCost", of_hours]);
+        equal(self.billed, totals.allocated, ["the sum of BilledCost", of_hours]);
+        equal(totals.supply, totals.allocated, ["hours.supply_cost", of_hours]);
+        equal(totals.parts, totals.supply, ["the sum of the five costs of hours", "hours.supply_cost"]);
+        equal(totals.difference, Sum::default(), ["hours.difference", "nothing"]);
+        let reservations = "hours.reservation_unused_cost";
+        equal(self.reservation_unused, totals.reservation_unused, ["the cost of unused rows", reservations]);
+        let usage = ["reservation_usage.unused_cost", reservations];
+        equal(self.reservation_usage, totals.reservation_unused, usage);
+        let purchases = "hours.commitment_cost";
+        equal(self.purchases, totals.commitment, ["the cost of purchases", purchases]);
+        let usage = ["used and unused cost in commitment_utilization", purchases];
+        equal(self.commitment_utilization, totals.commitment, usage);
+        let usage = ["commitment_utilization.unused_cost", "the cost of rows of unused commitments"];
+        equal(self.unused_in_utilization, self.commitment_unused, usage);
+        if self.rows != totals.rows {
+            unbalanced(format!("it has {} rows, hours.rows is {}", self.rows, totals.rows));
+        }
+        if self.totals_rows != 1 {
+            unbalanced(format!("it has {} rows in hours", self.totals_rows));
+        }
+        if let Some(row) = &self.uneven {
+            unbalanced(format!("the parts of a row do not add up to its EffectiveCost: {row}"));
+        }
+        if !totals.complete {
+            findings.add(Problem::Incomplete, place, "it is not complete");
+        }
+    }
+}
+
+/// The sum of columns in a row; none where all of them are null.
+fn sum_of(columns: &[&Vec<Option<Decimal12>>], row: usize) -> Option<Sum> {
+    let amounts = columns.iter().filter_map(|column| column.get(row).copied().flatten());
+    amounts.fold(None, |sum: Option<Sum>, amount| Some(sum.unwrap_or_default().plus(amount)))
+}

@@ -1,0 +1,97 @@
+//! A check as lines for people, and as one JSON document.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::Checked;
+use super::finding::{Problem, Severity};
+
+impl Checked {
+    /// One JSON document. Money is text, so that no reader turns it into a float by default.
+    pub fn json(&self) -> Value {
+        let findings: Vec<Value> = self
+            .findings
+            .told()
+            .into_iter()
+            .map(|finding| {
+                json!({
+                    "problem": finding.problem.name(),
+                    "severity": finding.problem.severity().name(),
+                    "place": finding.place,
+                    "what": finding.what,
+                    "mend": finding.problem.mend(),
+                })
+            })
+            .collect();
+        let counts: serde_json::Map<String, Value> = self
+            .findings
+            .counts()
+            .iter()
+            .map(|(problem, count)| (problem.name().into(), json!(count)))
+            .collect();
+        let money: serde_json::Map<String, Value> = self
+            .money
+            .iter()
+            .map(|(currency, money)| {
+                let difference = money.supply.minus(money.allocated).to_string();
+                let of = |sum: crate::Sum| sum.to_string();
+                let totals = json!({ "supply": of(money.supply), "allocated": of(money.allocated),
+                    "difference": difference });
+                (currency.clone(), totals)
+            })
+            .collect();
+        json!({
+            "from": self.hours.map(|(first, _)| first.to_string()),
+            "to": self.hours.map(|(_, last)| last.to_string()),
+            "organization_hours": self.organization_hours,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "replaced": { "objects": self.replaced.0, "bytes": self.replaced.1 },
+            "money": money,
+            "counts": counts,
+            "findings": findings,
+        })
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hours {
+            Some((first, last)) => writeln!(
+                f,
+                "Checked {first} to {last}: {} hours of organizations, {} rows, {} files.",
+                self.organization_hours, self.rows, self.files
+            )?,
+            None => writeln!(f, "There are no hours to check.")?,
+        }
+        for (currency, money) in &self.money {
+            let difference = money.supply.minus(money.allocated);
+            writeln!(
+                f,
+                "{currency}: supply {}, allocated {}, difference {difference}.",
+                money.supply, money.allocated
+            )?;
+        }
+        if self.replaced.0 > 0 {
+            let (objects, bytes) = self.replaced;
+            writeln!(f, "{objects} replaced or unused files of {bytes} bytes wait for VACUUM.")?;
+        }
+        let mut last: Option<Problem> = None;
+        for finding in self.findings.told() {
+            let problem = finding.problem;
+            if last.replace(problem) != Some(problem) {
+                let count = self.findings.counts().get(&problem).copied().unwrap_or_default();
+                let severity = problem.severity().name();
+                writeln!(f, "\n{severity} {} ({count}). To mend: {}.", problem.name(), problem.mend())?;
+            }
+            writeln!(f, "  {}: {}", finding.place, finding.what)?;
+        }
+        match self.findings.worst() {
+            None => write!(f, "Nothing is wrong."),
+            Some(Severity::Warning) => write!(f, "\nThe tables are whole; see the warnings."),
+            Some(Severity::Error) => write!(f, "\nThe lake has errors."),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The lines of one date in both lakes: who bears which cost in which hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use prorata_schemas::time::Hour;
+
+use super::{Bearer, Change, Difference, Side};
+use crate::columns::{self, ReadError};
+use crate::lake::HourRange;
+
+const COST_COLUMNS: [&str; 9] = [
+    "BillingAccountId",
+    "BillingCurrency",
+    "ChargePeriodStart",
+    "EffectiveCost",
+    "x_RowKind",
+    "SubAccountId",
+    "x_Namespace",
+    "x_PodName",
+    "x_PodUid",
+];
+
+/// Who bears a cost in an hour.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// The hour.
+    pub hour: Hour,
+    /// The namespace, or the kind of row.
+    pub bearer: Bearer,
+    /// Name and uid of the pod, if it is one.
+    pub pod: Option<(String, String)>,
+}
+
+/// The lines of a date.
+#[derive(Default)]
+pub struct Lines {
+    lines: BTreeMap<Line, Change>,
+    totals: BTreeMap<(String, Hour), Change>,
+    before: BTreeSet<String>,
+    after: BTreeSet<String>,
+}
+
+impl Lines {
+    /// Adds a file of `cost_allocation`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn add_costs(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
+        columns::read(bytes, &COST_COLUMNS, |rows| {
+            let (organizations, currencies) =
+                (rows.texts("BillingAccountId")?, rows.texts("BillingCurrency")?);
+            let (hours, costs) = (rows.hours("ChargePeriodStart")?, rows.amounts("EffectiveCost")?);
+            let (kinds, clusters) = (rows.texts("x_RowKind")?, rows.texts("SubAccountId")?);
+            let (namespaces, names) = (rows.texts("x_Namespace")?, rows.texts("x_PodName")?);
+            let uids = rows.texts("x_PodUid")?;
+            for row in 0..rows.len() {
+                let text = |column: &[Option<&str>]| {
+                    column.get(row).copied().flatten().unwrap_or_default().to_owned()
+                };
+                let hour = hours.get(row).copied().flatten().unwrap_or(Hour(0));
+                if !range.holds(hour) {
+                    continue;
+                }
+                let namespace = match text(&namespaces) {
+                    none if none.is_empty() => format!("({})", text(&kinds)),
+                    namespace => namespace,
+                };
+                let uid = text(&uids);
+                let bearer = Bearer {
+                    organization: text(&organizations),
+                    currency: text(&currencies),
+                    cluster: text(&clusters),
+                    namespace,
+                };
+                let pod = (!uid.is_empty()).then(|| (text(&names), uid));
+                let cost = costs.get(row).copied().flatten();
+                let change = self.lines.entry(Line { hour, bearer, pod }).or_default();
+                cost.into_iter().for_each(|cost| change.add(side, cost));
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds a file of `hours`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn add_totals(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
+        columns::read(bytes, &["organization_id", "hour", "allocated_cost"], |rows| {
+            let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
+            let costs = rows.amounts("allocated_cost")?;
+            for row in 0..rows.len() {
+                let organization = organizations.get(row).copied().flatten().unwrap_or_default().to_owned();
+                let hour = hours.get(row).copied().flatten().unwrap_or(Hour(0));
+                if !range.holds(hour) {
+                    continue;
+                }
+                match side {
+                    Side::Before => self.before.insert(organization.clone()),
+                    Side::After => self.after.insert(organization.clone()),
+                };
+                let change = self.totals.entry((organization, hour)).or_default();
+                costs.get(row).copied().flatten().into_iter().for_each(|cost| change.add(side, cost));
+            }
+            Ok(())
+        })
+    }
+
+    /// Organizations with a row in `hours`.
+    pub fn organizations(&self, side: Side) -> impl Iterator<Item = String> {
+        match side {
+            Side::Before => self.before.iter().cloned(),
+            Side::After => self.after.iter().cloned(),
+        }
+    }
+
+    /// Hands what differs to the difference, and the totals.
+    pub fn finish(self, difference: &mut Difference) {
+        for ((organization, hour), change) in &self.totals {
+            let (first, last) = difference.hours.unwrap_or((*hour, *hour));
+            difference.hours = Some((first.min(*hour), last.max(*hour)));
+            difference.totals.entry(organization.clone()).or_default().join(change);
+        }
+        for (line, change) in self.lines.into_iter().filter(|(_, change)| !change.is_none()) {
+            difference.add(line, &change);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What differs between two lakes, or between a lake now and then: by organization, namespace, hour and pod.
+//!
+//! Files with the same content in both are not read: their names carry a digest of it.
+
+mod lines;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::WorkerError;
+
+use crate::Sum;
+use crate::columns;
+use crate::lake::{FoundFile, HourRange, LakeTables};
+
+use lines::{Line, Lines};
+
+/// Files read at a time: bounds the memory of a day.
+const CONCURRENCY: usize = 8;
+
+/// Most pods remembered; beyond, those that changed least are forgotten, and the report says so.
+const PODS_MAX: usize = 100_000;
+
+/// Which lake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first, or the earlier.
+    Before,
+    /// The second, or the later.
+    After,
+}
+
+/// An amount in both lakes, in EffectiveCost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// In the first.
+    pub before: Sum,
+    /// In the second.
+    pub after: Sum,
+}
+
+impl Change {
+    fn add(&mut self, side: Side, amount: impl Into<Sum>) {
+        match side {
+            Side::Before => self.before.add(amount),
+            Side::After => self.after.add(amount),
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.before.add(other.before);
+        self.after.add(other.after);
+    }
+
+    /// What the second has more than the first.
+    pub fn difference(&self) -> Sum {
+        self.after.minus(self.before)
+    }
+
+    fn is_none(&self) -> bool {
+        self.before == self.after
+    }
+}
+
+/// What bears a cost: a namespace, or a kind of row that has none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bearer {
+    /// The organization.
+    pub organization: String,
+    /// The currency.
+    pub currency: String,
+    /// The cluster; empty for reservations and commitments.
+    pub cluster: String,
+    /// The namespace, or the kind of row in parentheses.
+    pub namespace: String,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    /// Its namespace.
+    pub bearer: Bearer,
+    /// Its name, then its uid.
+    pub pod: (String, String),
+}
+
+/// What differs.
+#[derive(Clone, Debug, Default)]
+pub struct Difference {
+    /// First and last hour that either lake has.
+    pub hours: Option<(Hour, Hour)>,
+    /// Everything by organization, as `hours` says: also what does not differ.
+    pub totals: BTreeMap<String, Change>,
+    /// By namespace.
+    pub namespaces: BTreeMap<Bearer, Change>,
+    /// By organization and hour.
+    pub by_hour: BTreeMap<(String, Hour), Change>,
+    /// By pod.
+    pub pods: BTreeMap<PodName, Change>,
+    /// Whether pods were forgotten, because there were too many.
+    pub pods_cut: bool,
+    /// Organizations that only one of both has.
+    pub only: BTreeMap<String, &'static str>,
+    /// Live files that cannot be read, and why; what they hold is missing here.
+    pub unreadable: Vec<(String, String)>,
+}
+
+impl Difference {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.by_hour.is_empty() && self.only.is_empty() && self.totals.values().all(Change::is_none)
+    }
+
+    /// Organizations whose rows do not add up to the change of their totals. None in lakes that are whole.
+    pub fn open(&self) -> Vec<&str> {
+        let mut rows: BTreeMap<&str, Sum> = BTreeMap::new();
+        for ((organization, _), change) in &self.by_hour {
+            rows.entry(organization).or_default().add(change.difference());
+        }
+        let mut totals: BTreeMap<&str, Sum> = BTreeMap::new();
+        for (organization, change) in &self.totals {
+            totals.entry(organization).or_default().add(change.difference());
+        }
+        let all: BTreeSet<&str> = rows.keys().chain(totals.keys()).copied().collect();
+        let sum = |of: &BTreeMap<&str, Sum>, one: &str| of.get(one).copied().unwrap_or_default();
+        all.into_iter().filter(|one| sum(&rows, one) != sum(&totals, one)).collect()
+    }
+}
+
+/// Compares the tables of two lakes.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn diff(
+    before: &LakeTables<'_>,
+    after: &LakeTables<'_>,
+    range: HourRange,
+) -> Result<Difference, WorkerError> {
+    let mut difference = Difference::default();
+    let mut organizations = [BTreeSet::new(), BTreeSet::new()];
+    let (mut left, mut right) = (before.days(range), after.days(range));
+    let dates: BTreeSet<_> = left.keys().chain(right.keys()).copied().collect();
+    for date in dates {
+        let files = [left.remove(&date).unwrap_or_default(), right.remove(&date).unwrap_or_default()];
+        let mut lines = Lines::default();
+        let changed = changed(&files);
+        for (lake, side, index) in [(before, Side::Before, 0), (after, Side::After, 1)] {
+            let wanted = files.get(index).into_iter().flatten();
+            let costs: Vec<_> = wanted
+                .clone()
+                .filter(|file| file.table == Table::CostAllocation && changed.contains(&content(file)))
+                .collect();
+            let totals = wanted.filter(|file| file.table == Table::Hours);
+            let seen = organizations.get_mut(index);
+            read(lake, costs.into_iter().chain(totals), &mut difference.unreadable, |file, bytes| match file
+                .table
+            {
+                Table::Hours => lines.add_totals(side, range, bytes),
+                _ => lines.add_costs(side, range, bytes),
+            })
+            .await?;
+            seen.into_iter().for_each(|seen| seen.extend(lines.organizations(side)));
+        }
+        lines.finish(&mut difference);
+        cut(&mut difference);
+    }
+    let [left, right] = organizations;
+    difference.only.extend(left.difference(&right).map(|organization| (organization.clone(), "before")));
+    difference.only.extend(right.difference(&left).map(|organization| (organization.clone(), "after")));
+    Ok(difference)
+}
+
+/// The content of a file, as its name tells; the path where the name does not.
+fn content(file: &FoundFile) -> (Table, String) {
+    let named = file.name().map(|name| format!("{}-{}", name.hour, name.digest));
+    (file.table, named.unwrap_or_else(|| file.path.clone()))
+}
+
+/// Contents that one of both has and the other has not, or has another number of times.
+fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
+    let mut counts: BTreeMap<(Table, String), i64> = BTreeMap::new();
+    for (files, step) in files.iter().zip([1, -1]) {
+        files.iter().for_each(|file| *counts.entry(content(file)).or_default() += step);
+    }
+    counts.into_iter().filter(|(_, count)| *count != 0).map(|(content, _)| content).collect()
+}
+
+async fn read<'f>(
+    lake: &LakeTables<'_>,
+    files: impl Iterator<Item = &'f FoundFile>,
+    unreadable: &mut Vec<(String, String)>,
+    mut each: impl FnMut(&FoundFile, bytes::Bytes) -> Result<(), columns::ReadError>,
+) -> Result<(), WorkerError> {
+    let got = files.map(|file| async move { Ok::<_, WorkerError>((file, lake.get(file).await?)) });
+    let mut got = stream::iter(got.collect::<Vec<_>>()).buffered(CONCURRENCY);
+    while let Some((file, bytes)) = got.try_next().await? {
+        let outcome = match bytes {
+            Some(bytes) => each(file, bytes).map_err(|error| error.to_string()),
+            None => Err("the object is gone".to_owned()),
+        };
+        if let Err(why) = outcome {
+            unreadable.push((file.to_string(), why));
+        }
+    }
+    Ok(())
+}
+
+/// Forgets the pods that changed least, when there are too many.
+fn cut(difference: &mut Difference) {
+    if difference.pods.len() <= PODS_MAX {
+        return;
+    }
+    difference.pods_cut = true;
+    let mut magnitudes: Vec<u128> =
+        difference.pods.values().map(|change| change.difference().magnitude()).collect();
+    let middle = magnitudes.len() / 2;
+    let (_, least, _) = magnitudes.select_nth_unstable(middle);
+    let least = *least;
+    difference.pods.retain(|_, change| change.difference().magnitude() > least);
+}
+
+impl Difference {
+    fn add(&mut self, line: Line, change: &Change) {
+        let organization = line.bearer.organization.clone();
+        self.namespaces.entry(line.bearer.clone()).or_default().join(change);
+        self.by_hour.entry((organization, line.hour)).or_default().join(change);
+        if let Some(pod) = line.pod {
+            self.pods.entry(PodName { bearer: line.bearer, pod }).or_default().join(change);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A difference as lines for people, and as one JSON document.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::{Bearer, Change, Difference};
+
+/// Most lines of each list for people.
+const LISTED_MAX: usize = 20;
+
+/// Most pods and namespaces in the document.
+const JSON_MAX: usize = 10_000;
+
+/// Those that changed most come first; equal ones in their own order.
+fn by_change<K: Ord>(changes: &BTreeMap<K, Change>) -> Vec<(&K, &Change)> {
+    let mut sorted: Vec<_> = changes.iter().filter(|(_, change)| !change.is_none()).collect();
+    sorted.sort_by(|left, right| {
+        let magnitude = |change: &Change| change.difference().magnitude();
+        magnitude(right.1).cmp(&magnitude(left.1)).then_with(|| left.0.cmp(right.0))
+    });
+    sorted
+}
+
+fn amounts(change: &Change) -> [(&'static str, Value); 3] {
+    [
+        ("before", json!(change.before.to_string())),
+        ("after", json!(change.after.to_string())),
+        ("difference", json!(change.difference().to_string())),
+    ]
+}
+
+fn object(names: &[(&str, &str)], change: &Change) -> Value {
+    let names = names.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+    let amounts = amounts(change).into_iter().map(|(key, value)| (key.to_owned(), value));
+    Value::Object(names.chain(amounts).collect())
+}
+
+impl Difference {
+    /// One JSON document. Money is text, so that no reader turns it into a float by default.
+    pub fn json(&self) -> Value {
+        let organizations: Vec<Value> =
+            self.totals.iter().map(|(id, change)| object(&[("organization_id", id)], change)).collect();
+        let hours: Vec<Value> = self
+            .by_hour
+            .iter()
+            .map(|((id, hour), change)| {
+                object(&[("organization_id", id), ("hour", &hour.to_string())], change)
+            })
+            .collect();
+        let namespaces = by_change(&self.namespaces).into_iter().take(JSON_MAX).map(|(bearer, change)| {
+            let names = [
+                ("organization_id", &*bearer.organization),
+                ("currency", &bearer.currency),
+                ("cluster_id", &bearer.cluster),
+                ("namespace", &bearer.namespace),
+            ];
+            object(&names, change)
+        });
+        let pods = by_change(&self.pods).into_iter().take(JSON_MAX).map(|(name, change)| {
+            let names = [
+                ("organization_id", &*name.bearer.organization),
+                ("cluster_id", &name.bearer.cluster),
+                ("namespace", &name.bearer.namespace),
+                ("pod_name", &name.pod.0),
+                ("pod_uid", &name.pod.1),
+            ];
+            object(&names, change)
+        });
+        json!({
+            "from": self.hours.map(|(first, _)| first.to_string()),
+            "to": self.hours.map(|(_, last)| last.to_string()),
+            "organizations": organizations,
+            "only_in": self.only,
+            "hours": hours,
+            "namespaces": namespaces.collect::<Vec<_>>(),
+            "pods": pods.collect::<Vec<_>>(),
+            "pods_cut": self.pods_cut,
+            "closes": self.open().is_empty(),
+            "unreadable": self.unreadable.iter().map(|(file, why)| json!({ "file": file, "what": why }))
+                .collect::<Vec<_>>(),
+        })
+    }
+
+    fn list<'a, K: Ord + 'a>(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        title: &str,
+        changes: &'a BTreeMap<K, Change>,
+        name: impl Fn(&K) -> String,
+    ) -> fmt::Result {
+        let sorted = by_change(changes);
+        if sorted.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{title} ({} changed):", sorted.len())?;
+        for (key, change) in sorted.iter().take(LISTED_MAX) {
+            writeln!(
+                f,
+                "  {}: {} -> {}, difference {}",
+                name(key),
+                change.before,
+                change.after,
+                change.difference()
+            )?;
+        }
+        match sorted.len().saturating_sub(LISTED_MAX) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more, which changed less; --json lists them"),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hours {
+            Some((first, last)) => writeln!(f, "Compared {first} to {last}.")?,
+            None => return write!(f, "Neither lake has an hour to compare."),
+        }
+        for (file, why) in &self.unreadable {
+            writeln!(f, "'{file}' is left out: {why}; prorata check says how to mend it")?;
+        }
+        for (organization, side) in &self.only {
+            writeln!(f, "Organization '{organization}' is only in the lake {side}.")?;
+        }
+        self.list(f, "Organizations", &self.totals, String::clone)?;
+        self.list(f, "Hours", &self.by_hour, |(id, hour)| format!("{id} {hour}"))?;
+        self.list(f, "Namespaces", &self.namespaces, |bearer| {
+            let Bearer { organization, currency, cluster, namespace } = bearer;
+            format!("{organization} {cluster}/{namespace} ({currency})")
+        })?;
+        self.list(f, "Pods", &self.pods, |name| {
+            let (organization, namespace) = (&name.bearer.organization, &name.bearer.namespace);
+            format!("{organization} {namespace}/{} ({})", name.pod.0, name.pod.1)
+        })?;
+        if self.pods_cut {
+            writeln!(f, "Pods that changed little are not listed: there were too many.")?;
+        }
+        match self.open().as_slice() {
+            _ if self.is_empty() => write!(f, "\nNothing differs."),
+            [] => write!(f, "\nThe rows add up to the change of the totals."),
+            open => {
+                let open = open.join(", ");
+                write!(
+                    f,
+                    "\nThe rows do not add up to the change of the totals of {open}; see prorata check."
+                )
+            }
+        }
+    }
+}

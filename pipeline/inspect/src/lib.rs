@@ -1,0 +1,16 @@
+//! Looks at a lake as its readers do, through the logs and files of its tables. Nothing here writes.
+//!
+//! Reading order:
+//! 1. [`lake`]: what is looked at: the live files of the six tables, day by day.
+//! 2. `columns` and `sum`: how a file becomes values, and how values add up, exactly.
+//! 3. [`check`]: whether a lake is whole, and whether its money adds up.
+//! 4. [`diff`]: what differs between two lakes, or between a lake now and then.
+
+pub mod check;
+mod columns;
+pub mod diff;
+pub mod lake;
+mod sum;
+
+pub use lake::{HourRange, LakeTables, TableLog};
+pub use sum::Sum;
