@@ -1,12 +1,16 @@
-//! The system's wall clock behind the worker's port.
+//! The system's clocks behind the worker's port.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::Clock;
 
-/// The system's wall clock.
+/// What monotonic time is counted from.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The system's clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -15,6 +19,10 @@ impl Clock for SystemClock {
     fn now(&self) -> WallTime {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         WallTime(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        BEGAN.elapsed()
     }
 
     async fn pause(&self, duration: Duration) {

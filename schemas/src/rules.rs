@@ -89,8 +89,8 @@ impl Rules {
         self.currencies.get(organization_id).unwrap_or(&self.currency)
     }
 
-    /// Judges what form alone does not say of an event: its values stay within [`crate::event::bounds`], and its
-    /// prices are in the organization's currency. Judged once, where an event is taken.
+    /// Judges what form alone does not say of an event: its values stay within [`crate::event::bounds`], and
+    /// its prices are in the organization's currency. Judged once, where an event is taken.
     ///
     /// # Errors
     /// `invalid_field` or `currency_mismatch`.

@@ -173,6 +173,19 @@ impl ObjectStore for Store {
         Ok(listed)
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        match self.root.head(&self.path(path)).await {
+            Ok(meta) => Ok(Some(ObjectMeta {
+                path: path.to_owned(),
+                bytes: meta.size,
+                modified: WallTime(meta.last_modified.timestamp_micros()),
+            })),
+            Err(error) if no_bucket(&error) => Err(failure("read", path, error)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failure("read", path, error)),
+        }
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         match self.root.delete(&self.path(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

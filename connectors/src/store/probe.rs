@@ -71,6 +71,10 @@ mod tests {
             Ok(Vec::new())
         }
 
+        async fn stat(&self, _: &str) -> Result<Option<ObjectMeta>, StoreError> {
+            Ok(None)
+        }
+
         async fn delete(&self, _: &str) -> Result<(), StoreError> {
             *self.1.lock().unwrap() = None;
             Ok(())

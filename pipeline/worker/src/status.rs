@@ -38,6 +38,8 @@ pub struct WorkerStatus {
     pub shards: BTreeMap<Shard, ShardStatus>,
     /// Counts since the start.
     pub counts: Counts,
+    /// Seconds that the wall clock is ahead of its witness, where that is more than is allowed.
+    pub clock_ahead_seconds: i64,
     /// What the worker waits for, and why, as last seen.
     pub waits: BTreeMap<Dependency, Wait>,
 }
@@ -87,12 +89,14 @@ pub enum Dependency {
     Registry,
     /// The topic of dead letters.
     DeadLetterTopic,
+    /// A wall clock that agrees with the store's.
+    Clock,
 }
 
 impl Dependency {
     /// All dependencies, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Storage, Self::Memory, Self::Kafka, Self::Registry, Self::DeadLetterTopic];
+    pub const ALL: [Self; 6] =
+        [Self::Storage, Self::Memory, Self::Kafka, Self::Registry, Self::DeadLetterTopic, Self::Clock];
 
     /// The dependency's name, as in metrics.
     pub const fn name(self) -> &'static str {
@@ -102,6 +106,7 @@ impl Dependency {
             Self::Kafka => "kafka",
             Self::Registry => "registry",
             Self::DeadLetterTopic => "dead_letter_topic",
+            Self::Clock => "clock",
         }
     }
 
@@ -110,6 +115,7 @@ impl Dependency {
         match self {
             Self::Storage => &ErrorKind::ALL,
             Self::Registry => &[ErrorKind::Transient, ErrorKind::Permission, ErrorKind::Invalid],
+            Self::Clock => &[ErrorKind::Invalid],
             Self::Memory | Self::Kafka | Self::DeadLetterTopic => &[ErrorKind::Transient],
         }
     }

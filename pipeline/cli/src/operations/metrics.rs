@@ -59,6 +59,10 @@ impl Snapshot {
         let tick =
             "Time since the last iteration of the worker's loop or response of storage; /livez judges by it";
         out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
+        let help = "Seconds that the clock of this machine is ahead of the store's, where that is more than \
+                    work.max_clock_skew; else 0";
+        let ahead = [(Labels::new(), status.clock_ahead_seconds as f64)];
+        out.gauge("clock_ahead", help, Some(Unit::Seconds), ahead)?;
         let loaded = self.loaded();
         let stopped = self.stopped().count();
         let loading = status.shards.len() - loaded - stopped;

@@ -1,6 +1,7 @@
-//! The wall clock of a simulation.
+//! The clocks of a simulation: one that shows the true time, and those of processes that are wrong.
 
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub struct SteppedClock(Arc<Mutex<Hands>>);
 #[derive(Debug)]
 struct Hands {
     now: WallTime,
+    /// Time that has passed.
+    elapsed: Duration,
     pauses: Vec<Duration>,
     moved_by_pauses: bool,
 }
@@ -23,7 +26,12 @@ struct Hands {
 impl SteppedClock {
     /// A clock that shows `now` until it is moved.
     pub fn new(now: WallTime) -> Self {
-        Self(Arc::new(Mutex::new(Hands { now, pauses: Vec::new(), moved_by_pauses: false })))
+        Self(Arc::new(Mutex::new(Hands {
+            now,
+            elapsed: Duration::ZERO,
+            pauses: Vec::new(),
+            moved_by_pauses: false,
+        })))
     }
 
     /// A clock that every pause moves on by the pause's length.
@@ -35,13 +43,20 @@ impl SteppedClock {
 
     /// Moves it on.
     pub fn advance(&self, by: Duration) {
-        let mut hands = self.lock();
-        hands.now = hands.now.after(by);
+        self.lock().pass(by);
     }
 
-    /// Sets it, also back.
+    /// Sets it: time passes until then, but none where it is set back.
     pub fn set(&self, now: WallTime) {
-        self.lock().now = now;
+        let mut hands = self.lock();
+        let passed = now.micros_since(hands.now).max(0);
+        hands.pass(Duration::from_micros(passed.unsigned_abs()));
+        hands.now = now;
+    }
+
+    /// The clock of a process, which is right until it is put wrong.
+    pub fn of_process(&self) -> ProcessClock {
+        ProcessClock { of: self.clone(), ahead: Arc::default() }
     }
 
     /// Pauses wished for since the last time somebody asked, in their order.
@@ -54,10 +69,50 @@ impl SteppedClock {
     }
 }
 
+impl Hands {
+    fn pass(&mut self, by: Duration) {
+        self.now = self.now.after(by);
+        self.elapsed += by;
+    }
+}
+
+/// The clock of one process: its wall clock may be ahead of the true time, or behind. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ProcessClock {
+    of: SteppedClock,
+    ahead: Arc<AtomicI64>,
+}
+
+impl ProcessClock {
+    /// Puts it ahead of the true time by so many seconds, or behind it.
+    pub fn set_ahead(&self, seconds: i64) {
+        self.ahead.store(seconds, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Clock for ProcessClock {
+    fn now(&self) -> WallTime {
+        WallTime(self.of.now().0 + self.ahead.load(Ordering::Relaxed) * 1_000_000)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.of.monotonic()
+    }
+
+    async fn pause(&self, duration: Duration) {
+        self.of.pause(duration).await;
+    }
+}
+
 #[async_trait]
 impl Clock for SteppedClock {
     fn now(&self) -> WallTime {
         self.lock().now
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.lock().elapsed
     }
 
     async fn pause(&self, duration: Duration) {
@@ -65,7 +120,7 @@ impl Clock for SteppedClock {
             let mut hands = self.lock();
             hands.pauses.push(duration);
             if hands.moved_by_pauses {
-                hands.now = hands.now.after(duration);
+                hands.pass(duration);
             }
         }
         // A loop that tries again for ever lets the simulation act in between.

@@ -173,5 +173,9 @@ impl Clock for StoppedClock {
         self.0
     }
 
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
     async fn pause(&self, _duration: Duration) {}
 }

@@ -10,7 +10,7 @@ mod random;
 mod store;
 mod tables;
 
-pub use clock::SteppedClock;
+pub use clock::{ProcessClock, SteppedClock};
 pub use codec::{FakeArchive, FakeEncoder, StoppedClock};
 pub use dead_letters::FakeDeadLetterTopic;
 pub use faults::{Effect, Fault, Faults, Rates, Resume};

@@ -101,6 +101,15 @@ impl ObjectStore for FakeStore {
         Ok(listed.map(meta).collect())
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.faults.look().map_err(|cause| failed("read", path, cause))?;
+        Ok(self.lock().get(path).map(|stored| ObjectMeta {
+            path: path.to_owned(),
+            bytes: stored.bytes.len() as u64,
+            modified: stored.modified,
+        }))
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         let (objects, name) = (Arc::clone(&self.objects), path.to_owned());
         let remove = move || {

@@ -5,11 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::time::WallTime;
 
-/// The wall clock. Of the tables, only the clock columns of `hours` depend on it.
+/// The clocks of this machine. Of the tables, only the clock columns of `hours` depend on them.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The wall clock's time, which may be set back or leap.
     fn now(&self) -> WallTime;
+
+    /// Time since any fixed instant, which never goes back: for delays and ages.
+    fn monotonic(&self) -> Duration;
 
     /// Returns after `duration`, or sooner where time does not matter.
     async fn pause(&self, duration: Duration);

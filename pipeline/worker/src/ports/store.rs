@@ -42,6 +42,9 @@ pub trait ObjectStore: Send + Sync {
     /// path.
     async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError>;
 
+    /// What is stored at this path, without its content; none: nothing.
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError>;
+
     /// Removes the object; one that is not there is no error.
     async fn delete(&self, path: &str) -> Result<(), StoreError>;
 }

@@ -9,7 +9,8 @@ use super::shard::{Claimed, Recovery};
 use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
-use crate::names::Shard;
+use crate::names::{self, Shard};
+use crate::ports::Clock;
 use crate::root::Root;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
@@ -107,7 +108,11 @@ impl<S: Source> Worker<S> {
             None => {
                 self.claims += 1;
                 let owner = format!("{}c{}", self.options.owner, self.claims);
-                claimed.insert(recovery.claim(shard, owner.into()).await?)
+                let began = self.clock.monotonic();
+                let claimed = claimed.insert(recovery.claim(shard, owner.into()).await?);
+                let path = names::checkpoint(shard, claimed.decided.seq);
+                self.clock.look(&*self.ports.shared.store, &path, began).await?;
+                claimed
             }
         };
         let live = recovery.load(claimed).await?;

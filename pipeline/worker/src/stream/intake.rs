@@ -12,6 +12,7 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
+use super::clock::ClockReading;
 use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
 use crate::ports::{DeadLetter, Origin, Rejected};
@@ -27,6 +28,8 @@ pub(super) enum Taken {
     Done,
     /// It waits for a schema, and is handed back.
     NeedsSchema(Box<Message>, u32),
+    /// Wall clock and witness disagree about it, and it is handed back.
+    NeedsClock(Box<Message>),
     /// It is not the record that was there before.
     Differs(String),
 }
@@ -37,7 +40,7 @@ pub(super) struct Intake<'a> {
     pub decoder: &'a dyn MessageDecoder,
     /// The rules that say an organization's currency.
     pub rules: &'a Rules,
-    pub now: WallTime,
+    pub clock: ClockReading,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard that has closed none may begin.
@@ -47,6 +50,7 @@ pub(super) struct Intake<'a> {
 impl Intake<'_> {
     /// Takes a message of this shard.
     pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Taken {
+        let is_new = shard.next().closed_through.is_none();
         let Some(topic) = shard.topics_mut().get_mut(&message.topic) else { return Taken::Done };
         if let Some(before) = topic.verify.take() {
             let found = LastRecord::of(&message);
@@ -62,6 +66,7 @@ impl Intake<'_> {
             return Taken::Done;
         }
         let verdict = match self.judge(&message) {
+            Ok(record) if self.in_doubt(is_new, &record) => return Taken::NeedsClock(Box::new(message)),
             Err(DecodeFailure::NeedsSchema(schema)) => return Taken::NeedsSchema(Box::new(message), schema),
             Err(DecodeFailure::Reject(reject)) => Err(reject),
             Ok(record) => Ok(record),
@@ -107,7 +112,26 @@ impl Intake<'_> {
             return Err(Reject::new(Reason::KeyMismatch, sentence));
         }
         self.rules.check(&record.event)?;
-        ClockLimit { now: self.now, max_clock_skew: self.max_clock_skew }.check(record.event.event_time)
+        self.latest_taken(self.clock.between.1).check(record.event.event_time)
+    }
+
+    fn latest_taken(&self, now: WallTime) -> ClockLimit {
+        ClockLimit { now, max_clock_skew: self.max_clock_skew }
+    }
+
+    /// Whether only one of wall clock and witness would take an event.
+    fn in_doubt(&self, is_new: bool, record: &EventRecord) -> bool {
+        let (earlier, later) = self.clock.between;
+        let hour = record.event.event_time.hour();
+        let too_old = |now| is_new && self.is_too_old(hour, now);
+        self.clock.ahead_seconds.is_some()
+            && (self.latest_taken(earlier).check(record.event.event_time).is_err()
+                || too_old(earlier) != too_old(later))
+    }
+
+    /// Whether the first hour of a shard would lie further back than all hours since can be closed.
+    fn is_too_old(&self, hour: Hour, now: WallTime) -> bool {
+        now.hour().0.saturating_sub(hour.0) > self.hours_max
     }
 
     fn accept(&self, shard: &mut LiveShard, message: &Message, record: EventRecord, counts: &mut Counts) {
@@ -118,15 +142,15 @@ impl Intake<'_> {
         }
         *counts.events.entry(kind).or_default() += 1;
         if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
-            topic.saw(time, self.now);
+            topic.saw(time, self.clock.steady);
         }
         shard.push(hour, (kind, record.body));
     }
 
     /// Why an event of this hour comes too late, if it does.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
-        let back = self.now.hour().0.saturating_sub(hour.0);
-        if shard.next().closed_through.is_none() && back > self.hours_max {
+        if shard.next().closed_through.is_none() && self.is_too_old(hour, self.clock.between.0) {
+            let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
             return Some(format!(
                 "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
                  work.hours_max: {}; mend the producer's clock, or raise work.hours_max",

@@ -7,9 +7,10 @@
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
 //! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
-//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
+//! (shards come and go), `clock`, `stopped` (shards that cannot go on), `memory` and `report`.
 
 mod assignments;
+mod clock;
 mod intake;
 mod memory;
 mod observed;

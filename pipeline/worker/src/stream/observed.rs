@@ -133,6 +133,13 @@ impl ObjectStore for Observed<dyn ObjectStore> {
         self.reports.store(Request::Read, result, |failed, _| *failed == Request::Read)
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        // The worker never waits for it.
+        let result = self.port.stat(path).await;
+        self.reports.alive();
+        result
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         // The worker never waits for a deletion: what cannot be deleted stays.
         let result = self.port.delete(path).await;

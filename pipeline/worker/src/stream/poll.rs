@@ -228,6 +228,10 @@ impl<S: Source> Worker<S> {
                         Err(error) => self.stop_shard(shard, error).await?,
                         Ok(Taken::Done) => {}
                         Ok(Taken::Differs(cause)) => self.offsets_lost(topic, shard, cause).await?,
+                        Ok(Taken::NeedsClock(message)) => {
+                            self.backlog.push_front(Item::Message(*message));
+                            return Ok(());
+                        }
                         Ok(Taken::NeedsSchema(message, schema)) => {
                             self.backlog.push_front(Item::Message(*message));
                             fetches += 1;
@@ -252,7 +256,7 @@ impl<S: Source> Worker<S> {
             root: &self.root,
             decoder: &*self.ports.decoder,
             rules: listed.as_deref().unwrap_or(&self.options.rules),
-            now: self.ports.shared.clock.now(),
+            clock: self.clock.read(),
             max_clock_skew: self.options.max_clock_skew,
             hours_max: self.options.hours_max,
         };

@@ -5,13 +5,15 @@ use std::time::Instant;
 use super::shard::LiveShard;
 use super::stopped::StoppedShard;
 use super::{Slot, Worker};
+use crate::ports::ErrorKind;
 use crate::source::Source;
-use crate::status::{Dependency, ShardStatus, TopicStatus};
+use crate::status::{Dependency, ShardStatus, TopicStatus, Wait};
 
 impl<S: Source> Worker<S> {
     /// Reports how every shard does.
     pub(super) fn report_status(&self) {
-        let now = self.ports.shared.clock.now();
+        let clock = self.clock.read();
+        let now = clock.steady;
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             ShardStatus {
@@ -54,7 +56,16 @@ impl<S: Source> Worker<S> {
             self.slots.values().all(|slot| matches!(slot, Slot::Live(live) if live.unread().is_none()));
         let mut status = self.ports.status.lock();
         status.ticked = Some(Instant::now());
-        status.ready = self.contact.is_assigned() && loaded;
+        status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
+        status.clock_ahead_seconds = clock.ahead_seconds.unwrap_or(0);
+        match clock.sentence() {
+            Some(sentence) => {
+                status.waits.insert(Dependency::Clock, Wait { kind: ErrorKind::Invalid, sentence });
+            }
+            None => {
+                status.waits.remove(&Dependency::Clock);
+            }
+        }
         status.shards = shards;
         if self.backlog.is_empty() {
             status.waits.remove(&Dependency::Registry);

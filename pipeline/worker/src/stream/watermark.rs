@@ -38,7 +38,7 @@ pub struct TopicProgress {
     pub last: Option<Message>,
     /// The record with which reading must begin, while nothing has been read.
     pub verify: Option<LastRecord>,
-    /// When the largest event time last grew, by the wall clock, or reading began.
+    /// When the largest event time last grew, or reading began.
     grown_at: WallTime,
     /// The end of the partition, and when a broker last confirmed it.
     end: Option<(i64, WallTime)>,
@@ -116,10 +116,10 @@ impl TopicProgress {
         self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_after)
     }
 
-    /// How far this partition has come.
-    fn progress(&self, now: WallTime, rule: &WatermarkRule) -> Option<Timestamp> {
+    /// How far this partition has come. `wall` is the wall clock's time, if it can be trusted.
+    fn progress(&self, now: WallTime, wall: Option<WallTime>, rule: &WatermarkRule) -> Option<Timestamp> {
         let seen = self.offsets.max_event_time.map(|max| max.before(rule.out_of_orderness));
-        let held = self.at_end(now).then(|| now.event_time().before(rule.max_hold));
+        let held = wall.filter(|_| self.at_end(now)).map(|wall| wall.event_time().before(rule.max_hold));
         seen.max(held)
     }
 }
@@ -165,9 +165,10 @@ impl ShardTopics {
         self.watermark
     }
 
-    /// Moves the watermark to where the topic partitions let it be.
-    pub fn move_watermark(&mut self, now: WallTime, rule: &WatermarkRule) {
-        self.watermark = self.watermark.max(watermark(self.progress.values(), now, rule));
+    /// Moves the watermark to where the topic partitions let it be. `now` is for ages; `wall` is the wall
+    /// clock's time, if it can be trusted.
+    pub fn move_watermark(&mut self, now: WallTime, wall: Option<WallTime>, rule: &WatermarkRule) {
+        self.watermark = self.watermark.max(watermark(self.progress.values(), now, wall, rule));
     }
 
     /// Whether any has read a record that can be compared with what Kafka has.
@@ -206,13 +207,14 @@ impl ShardTopics {
 fn watermark<'a>(
     topics: impl Iterator<Item = &'a TopicProgress> + Clone,
     now: WallTime,
+    wall: Option<WallTime>,
     rule: &WatermarkRule,
 ) -> Option<Timestamp> {
     let busy = topics.clone().filter(|topic| !topic.idle(now, rule));
     // None, which has not begun, is the least.
-    let least = busy.map(|topic| topic.progress(now, rule)).min();
+    let least = busy.map(|topic| topic.progress(now, wall, rule)).min();
     // All are idle: nothing is known to come, but hours stay open for a while for what may.
-    least.unwrap_or_else(|| topics.map(|topic| topic.progress(now, rule)).max().flatten())
+    least.unwrap_or_else(|| topics.map(|topic| topic.progress(now, wall, rule)).max().flatten())
 }
 
 #[cfg(test)]
@@ -239,7 +241,7 @@ mod tests {
     }
 
     fn of(topics: &[TopicProgress], now: i64) -> Option<i64> {
-        watermark(topics.iter(), at(now), &RULE).map(|time| time.0 / 1_000_000)
+        watermark(topics.iter(), at(now), Some(at(now)), &RULE).map(|time| time.0 / 1_000_000)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
+use super::clock::WitnessedClock;
 use super::poll::Contact;
 use super::shard::{Claimed, Folding, LiveShard};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
@@ -16,7 +17,7 @@ use super::tasks::Tasks;
 use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
-use crate::names::Shard;
+use crate::names::{self, Shard};
 use crate::root::rules::RuleBook;
 use crate::root::{Root, SHARDS_DEFAULT};
 use crate::shard::window::WindowLimits;
@@ -81,6 +82,8 @@ impl Item {
 pub struct Worker<S> {
     pub(super) source: S,
     pub(super) ports: StreamPorts,
+    /// The same clock as in `ports`, with its witness.
+    pub(super) clock: Arc<WitnessedClock>,
     pub(super) options: WorkerOptions,
     pub(super) root: Root,
     pub(super) topics: Vec<Text>,
@@ -113,7 +116,10 @@ impl<S: Source> Worker<S> {
     /// When a topic is missing or has another number of partitions than the root has shards, or storage or
     /// Kafka is unavailable.
     pub async fn open(mut source: S, ports: StreamPorts, options: WorkerOptions) -> Result<Self> {
-        let ports = observed::observed(ports);
+        let mut ports = observed::observed(ports);
+        let clock = WitnessedClock::new(Arc::clone(&ports.shared.clock), options.max_clock_skew);
+        let clock = Arc::new(clock);
+        ports.shared.clock = Arc::<WitnessedClock>::clone(&clock);
         let topics = source.partitions().await?;
         let store = &*ports.shared.store;
         let root = match Root::find(store, options.shards).await? {
@@ -135,6 +141,7 @@ impl<S: Source> Worker<S> {
         Ok(Self {
             source,
             ports,
+            clock,
             options,
             root,
             topics: topics.into_keys().collect(),
@@ -274,10 +281,10 @@ impl<S: Source> Worker<S> {
     }
 
     fn move_watermarks(&mut self) {
-        let (now, rule) = (self.ports.shared.clock.now(), self.options.watermark);
+        let (clock, rule) = (self.clock.read(), self.options.watermark);
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot {
-                live.topics_mut().move_watermark(now, &rule);
+                live.topics_mut().move_watermark(clock.steady, clock.wall(), &rule);
             }
         }
     }
@@ -288,6 +295,8 @@ impl<S: Source> Worker<S> {
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.shared.clock.now();
         let every = micros(self.options.checkpoint_every);
+        // The witness of the clock is asked about a new object.
+        let in_doubt = self.clock.read().ahead_seconds.is_some();
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
@@ -298,7 +307,7 @@ impl<S: Source> Worker<S> {
             let new_bytes = live.new_bytes();
             let large = new_bytes >= self.options.checkpoint_bytes || (crowded && new_bytes > 0);
             // An idle shard is checkpointed all the same before it counts as stale.
-            let old = (live.has_news() || waiting || age >= STALE_MICROS / 2) && age >= every;
+            let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };
         self.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
@@ -375,7 +384,12 @@ impl<S: Source> Worker<S> {
             }
             let started = Instant::now();
             let clock = &*self.ports.shared.clock;
+            let (began, fails) = (clock.monotonic(), live.backoff().failures() > 0);
             let ours = live.decide(&*self.ports.shared.store, || clock.now()).await?;
+            if ours && !fails {
+                let path = names::checkpoint(shard, live.decided().seq);
+                self.clock.look(&*self.ports.shared.store, &path, began).await?;
+            }
             if ours {
                 counts.checkpoints += 1;
                 counts.checkpoint.observe(started.elapsed());

@@ -50,6 +50,10 @@ impl ObjectStore for Interloper {
         self.lake.store.list(folder).await
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.lake.store.stat(path).await
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.effect().await;
         self.lake.store.delete(path).await

@@ -1,5 +1,6 @@
 //! What an adversarial review found: each test says what must hold in a life of years.
 
+mod clocks;
 mod first_start;
 mod held;
 mod kafka;

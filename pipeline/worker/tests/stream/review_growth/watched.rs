@@ -66,6 +66,10 @@ impl ObjectStore for WatchedStore {
         Ok(listed)
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.inner.stat(path).await
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.asked.lock().unwrap().deletes.push(path.to_owned());
         if self.refuses_deletes.load(Ordering::Relaxed) {

@@ -262,6 +262,11 @@ impl ObjectStore for AuditedStore {
         self.inner.list(folder).await
     }
 
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.audit.reach(path)?;
+        self.inner.stat(path).await
+    }
+
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.audit.reach(path)?;
         self.inner.delete(path).await

@@ -6,6 +6,7 @@ pub mod member;
 pub mod oracle;
 pub mod script;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{
     FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeEncoder, FakeMessages, FakeRegistry, FakeSource,
-    Faults, Record, Resume, SteppedClock,
+    Faults, ProcessClock, Record, Resume, SteppedClock,
 };
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
@@ -43,7 +44,10 @@ pub struct World {
     pub broker: FakeBroker,
     pub registry: FakeRegistry,
     pub letters: FakeDeadLetterTopic,
+    /// The true time, by which the store stamps.
     pub clock: SteppedClock,
+    /// The clocks of processes, by name.
+    clocks: Arc<Mutex<BTreeMap<String, ProcessClock>>>,
     pub audit: Audit,
     pub shards: Shard,
     sent: Arc<Mutex<Vec<Sent>>>,
@@ -90,6 +94,7 @@ impl World {
             registry: FakeRegistry::with([SCHEMA]),
             letters: FakeDeadLetterTopic::default(),
             clock,
+            clocks: Arc::default(),
             shards,
             sent: Arc::default(),
             processes: Arc::default(),
@@ -180,7 +185,7 @@ impl World {
                 )),
                 archive: Arc::new(FakeArchive),
                 encoder: Arc::new(FakeEncoder),
-                clock: Arc::new(self.clock.clone()),
+                clock: Arc::new(self.clock_of(name)),
             },
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.with_faults(faults.clone()))),
@@ -218,6 +223,12 @@ impl World {
         options.shards = Some(self.shards);
         change(&mut options);
         (Worker::open(source, ports, options).await.unwrap(), status)
+    }
+
+    /// The clock of the processes of this name.
+    pub fn clock_of(&self, name: &str) -> ProcessClock {
+        let mut clocks = self.clocks.lock().unwrap();
+        clocks.entry(name.to_owned()).or_insert_with(|| self.clock.of_process()).clone()
     }
 
     /// A process that nothing happens to.

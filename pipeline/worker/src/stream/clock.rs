@@ -1,0 +1,160 @@
+//! The worker's time: a monotonic clock for delays and ages, and a wall clock with a witness for everything
+//! that events are compared with.
+//!
+//! The witness is the time at which the store says that it stored our own last object, carried on by the
+//! monotonic clock. While wall clock and witness agree, the wall clock counts. While they differ by more than
+//! `max_clock_skew`, nobody knows which is wrong: no hour closes by the clock, and no event is rejected by
+//! it. An event that one of the two calls too late or too early waits until they agree again.
+//!
+//! A store in a local folder stamps with the machine's own clock: there a clock that leaps is noticed until
+//! the next checkpoint, a minute later.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prorata_schemas::time::{WallTime, micros};
+
+use crate::error::{Result, WorkerError};
+use crate::ports::{Clock, ObjectStore};
+
+/// Least difference that counts, whatever `max_clock_skew` says: stores round to seconds, and an answer may
+/// take its time.
+const SKEW_LEAST: Duration = Duration::from_secs(60);
+
+/// A time that the store says counts only if the object was stored within this time of the question.
+const LOOK_MAX: Duration = Duration::from_secs(30);
+
+/// How often the witness is asked while the clocks agree: it costs one request.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// The clock of one worker. As a [`Clock`] it never goes back: delays and ages are differences of
+/// [`Clock::now`].
+pub(super) struct WitnessedClock {
+    port: Arc<dyn Clock>,
+    max_skew: Duration,
+    hands: Mutex<Hands>,
+}
+
+struct Hands {
+    /// A time shown, and the monotonic time at which it was.
+    shown: (WallTime, Duration),
+    /// When the store stored our last object, and the monotonic time of that.
+    witness: Option<(WallTime, Duration)>,
+    /// Whether the clocks have agreed since the start.
+    agreed_once: bool,
+}
+
+/// What the clocks say at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockReading {
+    /// Never goes back: for ages.
+    pub steady: WallTime,
+    /// The wall clock and its witness, the earlier one first; both are the wall clock's time while they
+    /// agree.
+    pub between: (WallTime, WallTime),
+    /// Seconds that the wall clock is ahead of its witness, where they do not agree.
+    pub ahead_seconds: Option<i64>,
+}
+
+impl ClockReading {
+    /// The wall clock's time, if its witness agrees.
+    pub fn wall(&self) -> Option<WallTime> {
+        self.ahead_seconds.is_none().then_some(self.between.0)
+    }
+
+    /// What is the matter with the clocks, if anything.
+    pub fn sentence(&self) -> Option<String> {
+        let ahead = self.ahead_seconds?;
+        let side = if ahead > 0 { "ahead of" } else { "behind" };
+        Some(format!(
+            "the clock of this machine is {} s {side} the time at which the store stored the last object, \
+             more than work.max_clock_skew: no hour closes by the clock until they agree; correct the clock",
+            ahead.abs()
+        ))
+    }
+}
+
+impl WitnessedClock {
+    /// The clock of a worker that has stored nothing yet.
+    pub fn new(port: Arc<dyn Clock>, max_clock_skew: Duration) -> Self {
+        let hands = Hands { shown: (port.now(), port.monotonic()), witness: None, agreed_once: false };
+        Self { port, max_skew: max_clock_skew.max(SKEW_LEAST), hands: Mutex::new(hands) }
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the clocks say now.
+    pub fn read(&self) -> ClockReading {
+        let (steady, wall, elapsed) = (self.now(), self.port.now(), self.port.monotonic());
+        let witness = self.hands().witness;
+        let witness = witness.map_or(wall, |(stored, at)| stored.after(elapsed.saturating_sub(at)));
+        let ahead = wall.micros_since(witness);
+        if ahead.unsigned_abs() <= micros(self.max_skew).unsigned_abs() {
+            return ClockReading { steady, between: (wall, wall), ahead_seconds: None };
+        }
+        let between = (wall.min(witness), wall.max(witness));
+        ClockReading { steady, between, ahead_seconds: Some(ahead / 1_000_000) }
+    }
+
+    /// Asks the store when it stored this object of ours, which was begun at monotonic time `began`, unless
+    /// the witness is fresh.
+    ///
+    /// # Errors
+    /// When the clocks have never agreed since the start: then nothing must be decided by them.
+    pub async fn look(&self, store: &dyn ObjectStore, path: &str, began: Duration) -> Result<()> {
+        let before = self.hands().witness;
+        let fresh = before.is_some_and(|(_, at)| self.port.monotonic().saturating_sub(at) < LOOK_EVERY);
+        if fresh && self.read().ahead_seconds.is_none() {
+            return Ok(());
+        }
+        let stored = match store.stat(path).await {
+            Ok(Some(meta)) => meta.modified,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::debug!(%error, "the store cannot be asked for the time");
+                return Ok(());
+            }
+        };
+        let now = self.port.monotonic();
+        if now.saturating_sub(began) > LOOK_MAX {
+            return Ok(());
+        }
+        self.hands().witness = Some((stored, now));
+        let reading = self.read();
+        match reading.sentence() {
+            None => {
+                let mut hands = self.hands();
+                hands.agreed_once = true;
+                // After a pause of the whole machine, in which no monotonic time passes.
+                let shown = hands.shown.0.after(now.saturating_sub(hands.shown.1));
+                hands.shown = (shown.max(reading.between.0), now);
+                Ok(())
+            }
+            Some(sentence) if !self.hands().agreed_once => Err(WorkerError::Configuration(sentence)),
+            Some(sentence) => {
+                tracing::warn!(sentence);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Clock for WitnessedClock {
+    fn now(&self) -> WallTime {
+        let elapsed = self.port.monotonic();
+        let (shown, at) = self.hands().shown;
+        shown.after(elapsed.saturating_sub(at))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.port.monotonic()
+    }
+
+    async fn pause(&self, duration: Duration) {
+        self.port.pause(duration).await;
+    }
+}

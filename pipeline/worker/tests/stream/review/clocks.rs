@@ -1,0 +1,160 @@
+//! Wall clocks that are wrong: what closes, what is rejected, and what is said.
+
+use std::time::Duration;
+
+use prorata_samples::trace::{START, node, pod};
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::names::TableFile;
+use prorata_worker::status::Dependency;
+
+use crate::world::World;
+use crate::world::member::{Member, Stepped};
+use crate::world::script::read;
+
+const DAY: i64 = 86_400;
+
+/// Hours in the tables that the world has not reached.
+fn ahead(world: &World) -> usize {
+    let now = world.now().hour();
+    let files = world.lake.files();
+    let hours = files.get(&Table::Hours).into_iter().flatten().filter_map(|path| TableFile::parse(path));
+    hours.filter(|file| file.hour > now).count()
+}
+
+/// Half an hour of live events, from the minute at hand.
+async fn lives(world: &World, member: &mut Member, minutes: i64) {
+    let from = (world.now().0 - Hour(START).start().0) / 60_000_000;
+    for minute in from..from + minutes {
+        let of = |name: &str| format!("{name}{minute}");
+        world.produce(&[pod("acme", minute, &of("a"), 1), pod("hooli", minute, &of("h"), 1)]);
+        world.produce(&[node("acme", minute, 3), node("hooli", minute, 3)]);
+        for _ in 0..12 {
+            let stepped = member.step().await;
+            assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+            world.pass(Duration::from_secs(5));
+        }
+    }
+}
+
+fn closed(world: &World) -> Vec<Option<Hour>> {
+    world.audit.latest().values().map(|checkpoint| checkpoint.closed_through).collect()
+}
+
+/// What the worker says of its clock.
+fn told(member: &Member) -> Option<String> {
+    let status = member.status.lock();
+    let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.sentence.clone());
+    assert_eq!(wait.is_some(), status.clock_ahead_seconds != 0);
+    assert!(wait.is_none() || !status.ready, "a worker that cannot trust its clock is not ready");
+    wait
+}
+
+#[tokio::test]
+async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
+    let world = read().await;
+    let mut member = world.member("b");
+    lives(&world, &mut member, 10).await;
+    let before = closed(&world);
+    assert_eq!(told(&member), None);
+    world.clock_of("b").set_ahead(40 * DAY);
+    // Nobody produces, so that only the clock could close an hour.
+    for _ in 0..5 * 12 {
+        member.step().await;
+        world.pass(Duration::from_secs(5));
+    }
+    let sentence = told(&member).unwrap();
+    assert!(sentence.contains("3456000 s ahead of"), "{sentence}");
+    assert_eq!(ahead(&world), 0, "hours of the future are published");
+    assert_eq!(closed(&world), before);
+    lives(&world, &mut member, 70).await;
+    assert!(closed(&world) > before, "events close hours all the same");
+    world.clock_of("b").set_ahead(0);
+    lives(&world, &mut member, 2).await;
+    assert_eq!((told(&member), ahead(&world)), (None, 0));
+    assert_eq!(world.letters.letters().len(), 0);
+}
+
+#[tokio::test]
+async fn a_clock_that_falls_behind_rejects_no_event() {
+    let world = read().await;
+    let mut member = world.member("b");
+    lives(&world, &mut member, 10).await;
+    world.clock_of("b").set_ahead(-DAY);
+    lives(&world, &mut member, 30).await;
+    let sentence = told(&member).unwrap();
+    assert!(sentence.contains("86400 s behind"), "{sentence}");
+    world.clock_of("b").set_ahead(0);
+    lives(&world, &mut member, 130).await;
+    assert_eq!(world.letters.letters().len(), 0, "live events are dead letters");
+    // All that came is in the tables: the same as a worker with a good clock makes.
+    member.drain().await;
+    crate::world::oracle::check(&world, &Default::default(), |_, hour| crate::harness::rules(hour), "");
+}
+
+#[tokio::test]
+async fn an_event_that_only_one_of_the_two_clocks_calls_future_waits() {
+    let world = read().await;
+    let mut member = world.member("b");
+    lives(&world, &mut member, 10).await;
+    let before = closed(&world);
+    // The producer has the same wrong clock.
+    world.clock_of("b").set_ahead(40 * DAY);
+    let minute = (world.now().0 - Hour(START).start().0) / 60_000_000;
+    world.produce(&[pod("acme", minute + 40 * 24 * 60, "ahead", 1)]);
+    for _ in 0..3 * 12 {
+        member.step().await;
+        world.pass(Duration::from_secs(5));
+    }
+    assert_eq!((world.letters.letters().len(), ahead(&world)), (0, 0));
+    assert_eq!(closed(&world), before);
+    world.clock_of("b").set_ahead(0);
+    lives(&world, &mut member, 5).await;
+    let letters = world.letters.letters();
+    let reasons: Vec<String> = letters.iter().map(|letter| letter.rejected.reject.to_string()).collect();
+    assert!(reasons.len() == 1 && reasons[0].starts_with("in_the_future: "), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn a_clock_set_back_does_not_stop_checkpoints_or_hours() {
+    let world = read().await;
+    let mut member = world.member("b");
+    lives(&world, &mut member, 10).await;
+    let seqs = |world: &World| world.audit.latest().values().map(|latest| latest.seq).collect::<Vec<_>>();
+    let before = seqs(&world);
+    world.clock_of("b").set_ahead(-10 * 3_600);
+    world.produce(&[pod("acme", 7 * 60 + 5, "x", 1), pod("hooli", 7 * 60 + 5, "x", 1)]);
+    for _ in 0..10 * 12 {
+        member.step().await;
+        world.pass(Duration::from_secs(5));
+    }
+    assert!(
+        seqs(&world) > before,
+        "no checkpoint after the step back: delays are measured by the wall clock"
+    );
+}
+
+#[tokio::test]
+async fn a_worker_does_not_start_with_a_clock_that_the_store_contradicts() {
+    for ahead in [2 * DAY, -DAY] {
+        let world = read().await;
+        let before = closed(&world);
+        world.clock_of("b").set_ahead(ahead);
+        let mut member = world.member("b");
+        let error = member.settle(&world).await.unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert!(error.to_string().contains("correct the clock"), "{error}");
+        assert_eq!(closed(&world), before);
+        let released = |shard: u16| world.audit.latest()[&shard].owner().unwrap().released;
+        assert!(released(0) && released(1), "an orderly end lets go");
+    }
+}
+
+#[tokio::test]
+async fn a_difference_within_what_is_allowed_is_none() {
+    let world = read().await;
+    world.clock_of("b").set_ahead(9 * 60);
+    let mut member = world.member("b");
+    lives(&world, &mut member, 10).await;
+    assert_eq!((told(&member), world.letters.letters().len()), (None, 0));
+}
