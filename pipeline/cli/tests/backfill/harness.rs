@@ -43,12 +43,18 @@ impl Room {
         self.put(name, &avro(events));
     }
 
-    /// Fills the events' folder with generated load.
+    /// Fills the events' folder with generated load of two organizations.
     pub fn generate(&self, hours: u32) {
+        self.generate_for(2, hours);
+    }
+
+    /// Fills the events' folder with generated load of some organizations.
+    pub fn generate_for(&self, organizations: u32, hours: u32) {
         std::fs::remove_dir(self.path("events")).unwrap();
-        let hours = hours.to_string();
+        let (organizations, hours) = (organizations.to_string(), hours.to_string());
         let args =
-            ["generate", "--organizations", "2", "--pods", "6", "--seed", "7", "--hours", &hours, "--to"];
+            ["generate", "--organizations", &organizations, "--pods", "6", "--seed", "7", "--hours", &hours];
+        let args = [&args[..], &["--to"]].concat();
         let output = program().args(args).arg(self.path("events")).output().unwrap();
         assert!(output.status.success(), "{}", error(&output));
     }

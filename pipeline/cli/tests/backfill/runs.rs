@@ -1,6 +1,7 @@
 //! Runs that are repeated, changed, killed, or meet each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Stdio};
 
 use prorata_samples::trace::{START, pod, pod_stop};
 use prorata_schemas::tables::Table;
@@ -145,4 +146,28 @@ fn of_two_backfills_at_once_one_wins_and_the_other_says_so() {
         assert_eq!(room.content("lake"), room.content("alone"));
     }
     assert!(codes.keys().all(|code| [0, 4].contains(code)), "{codes:?}");
+}
+
+#[test]
+fn four_processes_that_share_the_shards_make_the_tables_of_one() {
+    let room = Room::new();
+    room.generate_for(12, 6);
+    assert_eq!(code(&room.run("alone", &[])), 0);
+    let parts = ["0-3", "4-7", "8-11", "12-15"];
+    let start = |shards| {
+        let mut command = room.backfill("shared");
+        command.args(["--shards", shards]).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let running: Vec<Child> = parts.into_iter().map(start).collect();
+    for mut process in running {
+        assert!(process.wait().unwrap().success());
+    }
+    let shards =
+        |lake| -> BTreeSet<u16> { room.content(lake).into_keys().map(|(_, _, shard)| shard).collect() };
+    let busy = parts
+        .iter()
+        .enumerate()
+        .filter(|(part, _)| shards("alone").iter().any(|shard| usize::from(*shard) / 4 == *part));
+    assert!(busy.count() > 2, "the shards of several processes must have events: {:?}", shards("alone"));
+    assert_eq!(room.content("shared"), room.content("alone"));
 }
