@@ -78,7 +78,7 @@ pub enum WorkerError {
          be folded; use the release that wrote them, or fold these hours again under rules of another \
          version with 'prorata backfill --config'"
     )]
-    UnknownMeaning { object: String, meaning: u32, computed: u32 },
+    UnknownMeaning { object: String, meaning: u32, computed: String },
 
     /// Rows could not be written as a table file.
     #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {source}", table = .table.name())]

@@ -28,7 +28,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 use hour::HourView;
 
-/// The tables of every hour of one organization, from the hour of its first event through `through`.
+/// The tables of every hour that one organization has, from the hour of its first event through `through`.
 pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<HourTables> {
     let events = timeline::resolve(records);
     let organization_id: OrganizationId =
@@ -37,10 +37,15 @@ pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Hour
     let slices = timeline::slices(&events, rules, through);
     let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
+    let mut before: &[timeline::Slice] = &[];
     for slices in slices.chunk_by(|left, right| hour_of(left) == hour_of(right)) {
         let Some(hour) = slices.first().map(hour_of) else { continue };
         let view = HourView { organization_id: &organization_id, hour, slices, samples: &samples, rules };
-        tables.push(hour_tables(&view, records, &mut spend));
+        let is_there = has_hour(&view, before.last(), records, &spend);
+        before = slices;
+        if is_there {
+            tables.push(hour_tables(&view, records, &mut spend));
+        }
     }
     tables
 }
@@ -103,6 +108,23 @@ pub fn labels(
         }
     }
     labels
+}
+
+/// Whether the organization has the hour: something of it is there when the hour before ends, or an event of
+/// it is in the hour. A pool's spend is there until its quarter has passed.
+fn has_hour(
+    view: &HourView,
+    before: Option<&timeline::Slice>,
+    records: &[EventRecord],
+    spend: &tables::pools::Spend,
+) -> bool {
+    let (hour, start) = (view.hour, view.hour.start().0);
+    let measured = view.samples.iter().any(|sample| sample.from < start && sample.to > start);
+    let quarter = hour.previous().date().quarter_start().start();
+    let spent = spend.values().flatten().any(|(hour, _)| hour.start() >= quarter);
+    let described = before.is_some_and(|slice| !slice.world.is_empty());
+    let happened = records.iter().any(|record| record.event.event_time.hour() == hour);
+    measured || spent || described || happened
 }
 
 fn hour_of(slice: &timeline::Slice) -> Hour {

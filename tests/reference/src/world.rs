@@ -99,6 +99,13 @@ pub enum Billing {
 }
 
 impl World {
+    /// Whether nothing is true now that could matter later.
+    pub fn is_empty(&self) -> bool {
+        let set = self.rates.is_empty() && self.pools.is_empty() && self.quotas.is_empty();
+        let bought = self.commitments.is_empty() && self.reservations.is_empty();
+        set && bought && self.nodes.is_empty() && self.pods.is_empty()
+    }
+
     /// How this pod is billed now.
     pub fn billing(&self, pod: &PodStarted) -> Billing {
         match (&pod.node_id, &pod.pool_id) {

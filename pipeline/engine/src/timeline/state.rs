@@ -114,6 +114,25 @@ impl State {
         &self.organization_id
     }
 
+    /// Whether nothing in it can matter to a later hour: it is as before the organization's first event.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            organization_id: _,
+            rates,
+            pools,
+            quotas,
+            commitments,
+            reservations,
+            nodes,
+            pods,
+            samples,
+            spend,
+        } = self;
+        let set = rates.is_empty() && pools.is_empty() && quotas.is_empty();
+        let bought = commitments.is_empty() && reservations.is_empty() && spend.is_empty();
+        set && bought && nodes.is_empty() && pods.is_empty() && samples.is_empty()
+    }
+
     /// Number of nodes and pods that run at the edge.
     pub fn running(&self) -> (usize, usize) {
         (self.nodes.len(), self.pods.len())

@@ -94,7 +94,7 @@ impl OwnedShards {
             other_hours: BTreeSet::new(),
             others_have_worker: false,
             counter: Arc::default(),
-            rules: RuleBook::default(),
+            rules: RuleBook::new(format),
             commits: 0,
         }
     }

@@ -5,15 +5,18 @@
 //! YAML, so a release that knows only `root.format` 1 reads it too, and both releases create the same object.
 //! What those releases stored is YAML behind the same line; both forms are read.
 //!
-//! The engine's own meaning is part of a version. Rules of a meaning that this program does not compute can
-//! still be listed: only the hours under them wait, for the release that computes them or for rules of
-//! another version.
+//! The engine's own meaning is part of a version. This program computes each from
+//! [`RULES_ENGINE_VERSION_OLDEST`] to [`RULES_ENGINE_VERSION`], so what a version means never changes under a
+//! root. New versions get the newest meaning, but the oldest while the root has a format that the release
+//! before shares: it computes no other. Rules of a meaning that this program does not compute can still be
+//! listed: only the hours under them wait, for the release that computes them or for rules of another version.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_engine::RULES_ENGINE_VERSION;
+use prorata_engine::{RULES_ENGINE_VERSION, RULES_ENGINE_VERSION_OLDEST};
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
@@ -62,16 +65,45 @@ struct Known {
     meaning: u32,
 }
 
+/// Rules of an hour, with the meaning that the engine is to give them.
+#[derive(Clone, Debug)]
+pub struct HourRules {
+    rules: Arc<Rules>,
+    /// Version of the engine's own meaning.
+    pub meaning: u32,
+}
+
+impl Deref for HourRules {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
+
 /// Versions of the rules that this run has met.
 #[derive(Clone, Debug, Default)]
-pub struct RuleBook(BTreeMap<Text, Known>);
+pub struct RuleBook {
+    known: BTreeMap<Text, Known>,
+    shared: bool,
+}
 
 impl RuleBook {
+    /// A book for a root of this format.
+    pub fn new(format: u32) -> Self {
+        Self { known: BTreeMap::new(), shared: format < 2 }
+    }
+
+    /// The meaning of versions that are stored for the first time.
+    fn new_meaning(&self) -> u32 {
+        if self.shared { RULES_ENGINE_VERSION_OLDEST } else { RULES_ENGINE_VERSION }
+    }
+
     /// Stores a version unless it is there already.
     ///
     /// # Errors
-    /// When the root has other rules under this version, or the same with another meaning, or storage is
-    /// unavailable.
+    /// When the root has other rules under this version, or the same with a meaning that this program does not
+    /// compute, or storage is unavailable.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {
@@ -81,14 +113,15 @@ impl RuleBook {
             )));
         }
         let object = names::rules(version);
-        let stored = Stored { meaning: RULES_ENGINE_VERSION, rules: rules.clone() };
+        let stored = Stored { meaning: self.new_meaning(), rules: rules.clone() };
         let found = objects::create(store, &object, &stored.to_bytes()?).await?;
         let Stored { meaning, rules: found } = parse(&object, &found)?;
-        if meaning != RULES_ENGINE_VERSION {
+        if !is_computed(meaning) {
             return Err(WorkerError::Configuration(format!(
                 "rules.version '{version}' is in the root with meaning {meaning} ('{object}'), this program \
-                 computes {RULES_ENGINE_VERSION}; give rules.version another name, and hours that open from \
-                 now on have the new meaning"
+                 computes {}; give rules.version another name, and hours that open from now on \
+                 have the new meaning",
+                computed()
             )));
         }
         if found != *rules {
@@ -97,7 +130,7 @@ impl RuleBook {
                  give the changed rules a version of their own"
             )));
         }
-        self.0.insert(version.clone(), Known { rules: Arc::new(rules.clone()), meaning });
+        self.known.insert(version.clone(), Known { rules: Arc::new(rules.clone()), meaning });
         Ok(())
     }
 
@@ -107,9 +140,9 @@ impl RuleBook {
     /// When one is missing or unreadable, or storage is unavailable.
     pub async fn load(&mut self, store: &dyn ObjectStore, list: &[RulesFrom]) -> Result<()> {
         for listed in list {
-            if !self.0.contains_key(&listed.version) {
+            if !self.known.contains_key(&listed.version) {
                 let Stored { meaning, rules } = read(store, &listed.version).await?;
-                self.0.insert(listed.version.clone(), Known { rules: Arc::new(rules), meaning });
+                self.known.insert(listed.version.clone(), Known { rules: Arc::new(rules), meaning });
             }
         }
         Ok(())
@@ -119,14 +152,13 @@ impl RuleBook {
     ///
     /// # Errors
     /// When the shard lists none, or one that was not loaded, or this program does not compute their meaning.
-    pub fn of(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
-        let known = self.listed(checkpoint, hour)?;
-        if known.meaning != RULES_ENGINE_VERSION {
-            let object = names::rules(&known.rules.version);
-            let (meaning, computed) = (known.meaning, RULES_ENGINE_VERSION);
-            return Err(WorkerError::UnknownMeaning { object, meaning, computed });
+    pub fn of(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<HourRules> {
+        let Known { rules, meaning } = self.listed(checkpoint, hour)?;
+        if !is_computed(*meaning) {
+            let object = names::rules(&rules.version);
+            return Err(WorkerError::UnknownMeaning { object, meaning: *meaning, computed: computed() });
         }
-        Ok(Arc::clone(&known.rules))
+        Ok(HourRules { rules: Arc::clone(rules), meaning: *meaning })
     }
 
     /// The rules to judge events of a shard's hour by: their meaning does not matter.
@@ -139,17 +171,27 @@ impl RuleBook {
 
     /// Whether this program computes the rules of a shard's hour.
     pub fn computes(&self, checkpoint: &Checkpoint, hour: Hour) -> bool {
-        self.listed(checkpoint, hour).is_ok_and(|known| known.meaning == RULES_ENGINE_VERSION)
+        self.listed(checkpoint, hour).is_ok_and(|known| is_computed(known.meaning))
     }
 
     fn listed(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<&Known> {
         let version = checkpoint.rules_of(hour);
-        let known = version.and_then(|version| self.0.get(version));
+        let known = version.and_then(|version| self.known.get(version));
         known.ok_or_else(|| WorkerError::Damaged {
             object: names::checkpoint(checkpoint.shard, checkpoint.seq),
             cause: format!("it lists no rules for hour {hour}"),
         })
     }
+}
+
+/// Whether this program computes rules of this meaning.
+fn is_computed(meaning: u32) -> bool {
+    (RULES_ENGINE_VERSION_OLDEST..=RULES_ENGINE_VERSION).contains(&meaning)
+}
+
+/// The meanings that this program computes, in words.
+fn computed() -> String {
+    format!("{RULES_ENGINE_VERSION_OLDEST} to {RULES_ENGINE_VERSION}")
 }
 
 async fn read(store: &dyn ObjectStore, version: &str) -> Result<Stored> {

@@ -21,6 +21,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::objects::StoredObject;
 use crate::ports::{Archive, FormatError};
+use crate::root::rules::HourRules;
 
 /// An event's kind and canonical body.
 pub type Body = (EventKind, Box<[u8]>);
@@ -38,7 +39,7 @@ pub struct OrganizationHour {
 /// Consecutive hours of one shard, with everything that folding them takes.
 pub struct Window {
     /// The hours with their rules, ascending.
-    pub hours: Vec<(Hour, Arc<Rules>)>,
+    pub hours: Vec<(Hour, HourRules)>,
     /// Archive files of these hours.
     pub files: Vec<(Hour, StoredObject)>,
     /// Events of these hours that are in memory.
@@ -66,7 +67,7 @@ impl FoldedWindow {
 
 /// A window on its way.
 struct Course {
-    hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
+    hours: std::vec::IntoIter<(Hour, HourRules)>,
     files: BTreeMap<Hour, Vec<StoredObject>>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     folded: FoldedWindow,
@@ -76,7 +77,7 @@ struct Course {
 struct ShardHour {
     shard: Shard,
     hour: Hour,
-    rules: Arc<Rules>,
+    rules: HourRules,
     files: Vec<StoredObject>,
     bodies: Arc<Vec<Body>>,
     states: ShardState,
@@ -86,7 +87,7 @@ struct ShardHour {
 struct OrganizationPart {
     shard: Shard,
     hour: Hour,
-    rules: Arc<Rules>,
+    rules: HourRules,
     organization_id: OrganizationId,
     state: Option<Arc<OrganizationState>>,
     events: Vec<EventRecord>,
@@ -150,6 +151,8 @@ impl Course {
 
     fn next(&mut self, shard: Shard) -> Option<ShardHour> {
         let (hour, rules) = self.hours.next()?;
+        // An hour in which nobody is left is one, too.
+        self.folded.hours.entry(hour).or_default();
         Some(ShardHour {
             shard,
             hour,
@@ -161,7 +164,8 @@ impl Course {
     }
 }
 
-/// Decodes an hour's events, and sorts states and events by organization, ascending.
+/// Decodes an hour's events, and sorts states and events by organization, ascending. An organization that does
+/// not have the hour is left out of it, and of the state at its end.
 fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<OrganizationPart>> {
     let ShardHour { shard, hour, rules, files, bodies, states } = of;
     let mut decoded: Vec<Vec<EventRecord>> = files
@@ -179,7 +183,7 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Organizatio
     });
     decoded.push(in_memory.collect::<Result<_>>()?);
     let new = |organization_id: OrganizationId| {
-        let rules = Arc::clone(&rules);
+        let rules = rules.clone();
         OrganizationPart { shard, hour, rules, organization_id, state: None, events: Vec::new() }
     };
     let mut items: BTreeMap<OrganizationId, OrganizationPart> = BTreeMap::new();
@@ -192,7 +196,13 @@ fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<Organizatio
         let item = items.entry(organization_id.clone()).or_insert_with(|| new(organization_id));
         item.events.push(record);
     }
-    Ok(items.into_values().collect())
+    Ok(items.into_values().filter(has_hour).collect())
+}
+
+/// Whether an organization has the hour. One that is held has, until it goes on.
+fn has_hour(part: &OrganizationPart) -> bool {
+    let Some(before) = &part.state else { return true };
+    before.hold.is_some() || prorata_engine::has_hour(part.rules.meaning, &before.state, &part.events)
 }
 
 /// One organization's hour, folded.

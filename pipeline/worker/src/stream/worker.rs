@@ -135,7 +135,7 @@ impl<S: Source> Worker<S> {
             }
         };
         let root = root.raise(&*ports.shared.store, options.root_format).await?;
-        let mut rules = RuleBook::default();
+        let mut rules = RuleBook::new(root.format);
         rules.store(&*ports.shared.store, &options.rules).await?;
         let now = ports.shared.clock.now();
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Runs the engine over a whole history, hour by hour.
 
-use prorata_engine::{State, close_hour};
+use prorata_engine::{RULES_ENGINE_VERSION, State, close_hour, has_hour};
 use prorata_reference::text::ORGANIZATION;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
@@ -19,7 +19,7 @@ pub fn by_hour(records: &[EventRecord], through: Hour) -> Vec<(Hour, Vec<EventRe
     (first.0..=through.0).map(events).collect()
 }
 
-/// The engine's tables of every hour through `through`.
+/// The engine's tables of every hour that the organization has, through `through`.
 pub fn engine_tables(
     records: &[EventRecord],
     rules: &Rules,
@@ -28,6 +28,10 @@ pub fn engine_tables(
     let mut state = State::new(ORGANIZATION.into());
     let mut tables = Vec::new();
     for (hour, events) in by_hour(records, through) {
+        if !has_hour(RULES_ENGINE_VERSION, &state, &events) {
+            state = State::new(ORGANIZATION.into());
+            continue;
+        }
         let closed = close_hour(state, hour, events, rules).map_err(|error| format!("{hour}: {error}"))?;
         state = closed.0;
         tables.push(closed.1);

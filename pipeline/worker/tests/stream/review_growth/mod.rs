@@ -2,5 +2,6 @@
 
 mod claims;
 mod leftovers;
+mod organizations;
 mod snapshots;
 mod watched;
