@@ -18,4 +18,6 @@ mod plain;
 mod refusals;
 mod replays;
 mod roots;
+#[cfg(feature = "upgrade")]
+mod upgrade;
 mod world;

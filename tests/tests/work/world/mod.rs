@@ -195,6 +195,23 @@ impl World {
         Worker::new(Program::start(command, "work", self.folder.path()))
     }
 
+    /// Starts a worker of another release.
+    #[cfg(feature = "upgrade")]
+    pub fn worker_of(&self, binary: &str) -> Worker {
+        let mut command = Command::new(binary);
+        command.args(["work", "--config", self.config().to_str().unwrap()]).current_dir(self.folder.path());
+        Worker::new(Program::start(command, "work", self.folder.path()))
+    }
+
+    /// Leaves a key of the configuration to its default.
+    #[cfg(feature = "upgrade")]
+    pub fn unset(&mut self, key: &str) {
+        let (section, key) = key.split_once('.').unwrap();
+        if let Some(section) = self.settings.get_mut(section).and_then(Value::as_object_mut) {
+            section.remove(key);
+        }
+    }
+
     fn generate(&self, load: Load, more: &[&str]) -> Command {
         let start = Hour(self.now.0 - 1 - load.hours);
         let mut command = self.command(&["generate"]);

@@ -1,0 +1,56 @@
+//! Workers of the release before and of this one share a root: rolled, rolled back, and raised.
+
+use serde_json::json;
+
+use crate::refusals::told;
+use crate::world::worker::Worker;
+use crate::world::{Load, World, variable};
+
+/// A worker of the release before.
+fn previous(world: &World) -> Worker {
+    world.worker_of(&variable("PRORATA_PREVIOUS_BINARY"))
+}
+
+/// Stops a worker in the middle of a load, and starts another in its place.
+fn replace(workers: &mut Vec<Worker>, mut with: Worker) {
+    workers.remove(0).stop();
+    with.ready();
+    workers.push(with);
+}
+
+#[test]
+fn two_releases_share_a_root_and_a_roll_back_loses_nothing() {
+    let mut world = World::new("upgrade");
+    let loads = [91, 92, 93, 94].map(Load::small);
+    let [first, second, third, fourth] = loads;
+    let mut workers = vec![previous(&world), previous(&world)];
+    workers.iter_mut().for_each(Worker::ready);
+    let mut messages = world.send(first);
+    world.drained(&mut workers, messages);
+
+    // Rolled forward: for a while both releases own shards.
+    let sending = world.start_sending(second, Some(200));
+    replace(&mut workers, world.worker());
+    replace(&mut workers, world.worker());
+    messages += crate::world::sent(sending);
+    world.drained(&mut workers, messages);
+
+    // Rolled back: the release before goes on with what this one has written.
+    let sending = world.start_sending(third, Some(200));
+    replace(&mut workers, previous(&world));
+    replace(&mut workers, previous(&world));
+    messages += crate::world::sent(sending);
+    world.drained(&mut workers, messages);
+
+    // Forward for good: from then on the release before refuses the root, loudly.
+    world.set("root.format", json!(2));
+    replace(&mut workers, world.worker());
+    replace(&mut workers, world.worker());
+    messages += world.send(fourth);
+    world.drained(&mut workers, messages);
+    workers.into_iter().for_each(|worker| drop(worker.stop()));
+    world.unset("root.format");
+    // It reads no field that it does not know, so it takes the newer form for damage. It changes nothing.
+    told(previous(&world).program.wait(), 1, &["checkpoint", "is damaged: unknown field"]);
+    world.assert_law(&loads);
+}
