@@ -10,6 +10,7 @@
 
 mod backfills;
 mod chaos;
+mod clock;
 mod dead_letters;
 mod faults;
 mod loss;
