@@ -120,7 +120,7 @@ impl World {
             ("kafka.group_id", json!(name)),
             ("kafka.session_timeout", json!("6s")),
             ("registry.url", json!(variable("PRORATA_TEST_REGISTRY"))),
-            ("registry.timeout", json!("2s")),
+            ("registry.timeout", json!("20s")),
             ("work.out_of_orderness", json!("1s")),
             ("work.idle_after", json!("1s")),
             ("work.max_hold", json!("10s")),
