@@ -1,11 +1,9 @@
 //! Sizes: how much CPU, memory and GPU a map of quantities stands for. Nodes, pods and units of reservations
 //! are all counted here, and so are the sizes in the tables.
 
-use std::ops::Bound;
-
 use crate::Text;
 use crate::event::Quantities;
-use crate::quantity::{CPU, MEMORY, NVIDIA_GPU};
+use crate::quantity::{CPU, MEMORY, NVIDIA_GPU, Quantity};
 
 /// Prefix of the resource names of MIG slices, `nvidia.com/mig-<n>g.<m>gb` with an optional `.suffix`: n of a
 /// GPU's seven compute slices, and m GB of its memory.
@@ -29,13 +27,21 @@ impl Size {
     /// Counts `quantities`. Whole GPUs are the sum of `gpu_resources` (the rules name them); MIG slices are
     /// added over all profiles and rounded once to the thousandth of a GPU, half to even.
     pub fn of(quantities: &Quantities, gpu_resources: &[Text]) -> Self {
-        let whole: u128 = gpu_resources.iter().map(|name| amount(quantities, name)).sum();
-        let slices: u128 = mig_profiles(quantities).map(|profile| profile.slices * profile.amount).sum();
-        Self {
-            cpu_millis: amount(quantities, CPU),
-            memory_bytes: amount(quantities, MEMORY),
-            gpu_millis: whole + round_half_even(slices, SLICES_PER_GPU),
+        let (mut size, mut slices) = (Self::default(), 0);
+        for (name, quantity) in quantities {
+            match &**name {
+                CPU => size.cpu_millis = quantity.amount,
+                MEMORY => size.memory_bytes = quantity.amount,
+                _ => {}
+            }
+            let named = gpu_resources.iter().filter(|resource| *resource == name).count();
+            size.gpu_millis += quantity.amount * named as u128;
+            if let Some(profile) = MigProfile::of(name, quantity) {
+                slices += profile.slices * profile.amount;
+            }
         }
+        size.gpu_millis += round_half_even(slices, SLICES_PER_GPU);
+        size
     }
 }
 
@@ -47,8 +53,11 @@ pub fn amount(quantities: &Quantities, resource: &str) -> u128 {
 /// `nos.nebuly.com/gpu-memory` in thousandths of a GB: `gb_per_gpu` for each `nvidia.com/gpu`, and the memory
 /// of MIG slices. It is always computed; a request that names the resource is not read.
 pub fn gpu_memory(quantities: &Quantities, gb_per_gpu: u32) -> u128 {
-    let mig: u128 = mig_profiles(quantities).map(|profile| profile.gigabytes * profile.amount).sum();
-    amount(quantities, NVIDIA_GPU) * u128::from(gb_per_gpu) + mig
+    let memory = |(name, quantity): (&Text, &Quantity)| match &**name {
+        NVIDIA_GPU => quantity.amount * u128::from(gb_per_gpu),
+        _ => MigProfile::of(name, quantity).map_or(0, |profile| profile.gigabytes * profile.amount),
+    };
+    quantities.iter().map(memory).sum()
 }
 
 /// A MIG resource in a map of quantities.
@@ -61,11 +70,10 @@ struct MigProfile {
     amount: u128,
 }
 
-fn mig_profiles(quantities: &Quantities) -> impl Iterator<Item = MigProfile> + '_ {
-    let from_mig = (Bound::Included(MIG_PREFIX), Bound::Unbounded);
-    let named = quantities.range::<str, _>(from_mig);
-    let named = named.map_while(|(name, quantity)| Some((name.strip_prefix(MIG_PREFIX)?, quantity)));
-    named.filter_map(|(profile, quantity)| parse_mig(profile, quantity.amount))
+impl MigProfile {
+    fn of(name: &str, quantity: &Quantity) -> Option<Self> {
+        parse_mig(name.strip_prefix(MIG_PREFIX)?, quantity.amount)
+    }
 }
 
 fn parse_mig(profile: &str, amount: u128) -> Option<MigProfile> {
@@ -93,7 +101,6 @@ fn round_half_even(over: u128, under: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantity::Quantity;
     use crate::rules::Rules;
 
     fn quantities(entries: &[(&str, u128)]) -> Quantities {

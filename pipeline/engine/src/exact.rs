@@ -134,6 +134,26 @@ pub(crate) fn round_estimate(value: &RBig) -> Decimal12 {
     round(value).unwrap_or(Decimal12::from_atoms(bound))
 }
 
+/// `numerator / denominator` rounded to a decimal; the denominator must be above zero.
+///
+/// # Errors
+/// Past 38 digits.
+pub(crate) fn round_quotient(numerator: &UBig, denominator: u128) -> Result<Decimal12, EngineError> {
+    // Amounts of most hours fit 128 bits, and so need no allocation.
+    let atoms =
+        u128::try_from(numerator).ok().and_then(|numerator| numerator.checked_mul(ONE.unsigned_abs()));
+    let Some(atoms) = atoms else {
+        return Fraction::new(numerator.clone(), UBig::from(denominator)).round();
+    };
+    let (floor, rest) = (atoms / denominator, atoms % denominator);
+    let up = match rest.cmp(&(denominator - rest)) {
+        Ordering::Less => 0,
+        Ordering::Greater => 1,
+        Ordering::Equal => floor % 2,
+    };
+    decimal(UBig::from(floor + up))
+}
+
 /// The quotient rounded to the nearest integer, half to even.
 fn round_half_even(numerator: &UBig, denominator: &UBig) -> UBig {
     let (floor, rest) = numerator.div_rem(denominator);
@@ -237,6 +257,21 @@ mod tests {
             let value = ratio(UBig::from(halves), UBig::from(2_u8) * ATOMS_IN_ONE);
             assert_eq!(round(&value).unwrap().atoms(), expected);
             assert_eq!(round(&-value).unwrap().atoms(), -expected);
+        }
+    }
+
+    #[test]
+    fn a_quotient_rounds_the_same_within_128_bits_and_past_them() {
+        for numerator in [0_u128, 1, 2, 3, 5, 7, 1 << 40, u128::MAX / ONE.unsigned_abs(), u128::MAX >> 4] {
+            for denominator in [1_u128, 2, 6, 8 * ONE.unsigned_abs(), 3_600_000_000_000] {
+                let numerator = UBig::from(numerator);
+                let wide = Fraction::new(numerator.clone(), UBig::from(denominator)).round();
+                let narrow = round_quotient(&numerator, denominator);
+                assert_eq!(
+                    narrow.map_err(|error| error.to_string()),
+                    wide.map_err(|error| error.to_string())
+                );
+            }
         }
     }
 

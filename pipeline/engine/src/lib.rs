@@ -35,7 +35,8 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
-use crate::rows::Drafts;
+use crate::rows::draft::RoundedRows;
+use crate::timeline::order::Ordered;
 
 pub use error::EngineError;
 pub use timeline::state::State;
@@ -71,10 +72,11 @@ pub fn close_hour(
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
     let organization_id = state.organization_id().clone();
-    let (events, counts) = timeline::order::order(events);
-    let mut timeline = timeline::run(state, hour, events, rules)?;
-    let Drafts { rows, totals, nodes } = rows::draft(&timeline, rules)?;
-    let cost_allocation = rows::draft::round_rows(rows, &totals)?;
+    let Ordered { events, samples, counts } = timeline::order::order(events);
+    let mut timeline = timeline::run(state, hour, events, samples, rules)?;
+    let mut spend = std::mem::take(&mut timeline.state.spend);
+    let (rounded, nodes) = rows::rows(&timeline, rules)?;
+    let RoundedRows { rows: cost_allocation, node_cost, commitment_cost } = rounded;
 
     let slices = &timeline.slices;
     let pool_hour = tables::PoolHour { slices, nodes: &nodes, rows: &cost_allocation, hour };
@@ -87,9 +89,9 @@ pub fn close_hour(
         reservation_usage: tables::reservation_usage(slices, &cost_allocation)?,
         commitment_utilization: tables::commitment_utilization(slices, &cost_allocation, hour)?,
         quota_usage: tables::quota_usage(&timeline.quota_ledgers, &slices.pods, &cost_allocation)?,
-        pool_usage: tables::pool_usage(&pool_hour, &mut timeline.state.spend)?,
-        totals: tables::totals(&cost_allocation, &totals, counts)?,
+        pool_usage: tables::pool_usage(&pool_hour, &mut spend)?,
+        totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], counts)?,
         cost_allocation,
     };
-    Ok((timeline.state, tables))
+    Ok((State { spend, ..timeline.state }, tables))
 }

@@ -9,7 +9,7 @@ use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, round};
-use crate::rows::draft::{ChargeKey, ChargeTotals, Draft};
+use crate::rows::draft::{ChargeKey, Draft, RowBook};
 use crate::rules::commitment::money_parts;
 use crate::timeline::slices::{CommitmentHour, CommitmentSlice};
 
@@ -21,14 +21,14 @@ struct AtPrice<'a> {
     last: &'a CommitmentSlice,
 }
 
-/// Drafts a commitment's purchase rows and its unused rows, one of each for every price, and adds its
-/// charge to `totals`. A price at which nothing was unused has no unused row.
+/// Adds a commitment's purchase rows and its unused rows, one of each for every price, and its charge to the
+/// book. A price at which nothing was unused has no unused row.
 ///
 /// # Errors
 /// When an amount passes its column.
-pub(crate) fn draft(hour: &CommitmentHour, totals: &mut ChargeTotals) -> Result<Vec<Draft>, EngineError> {
+pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), EngineError> {
     if hour.slices.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let mut prices: BTreeMap<UnitPrice, AtPrice<'_>> = BTreeMap::new();
     for slice in &hour.slices {
@@ -41,13 +41,12 @@ pub(crate) fn draft(hour: &CommitmentHour, totals: &mut ChargeTotals) -> Result<
     }
     let id = &hour.description.commitment_id;
     let mut total = RBig::ZERO;
-    let mut drafts = Vec::new();
     for (price, AtPrice { micros, unused_hours, last }) in prices {
         let price = RBig::from(atoms(price));
         let bought = hours(micros);
         let cost = &bought * &price;
         let purchase = row(RowKind::CommitmentPurchase, last, round(&bought)?);
-        drafts.push(Draft::new(purchase, ChargeKey::Purchase(id.clone()), Fraction::of(&cost)));
+        book.add_open(ChargeKey::Purchase(id.clone()), Draft::new(purchase, Fraction::of(&cost)));
         total += cost;
         if !unused_hours.is_zero() {
             let cost = Fraction::of(&(&unused_hours * &price));
@@ -55,12 +54,12 @@ pub(crate) fn draft(hour: &CommitmentHour, totals: &mut ChargeTotals) -> Result<
                 list_cost: cost.round_atoms()?,
                 ..row(RowKind::CommitmentUnused, last, round(&unused_hours)?)
             };
-            drafts.push(Draft::new(unused, ChargeKey::Commitment(id.clone()), cost));
+            book.add_open(ChargeKey::Commitment(id.clone()), Draft::new(unused, cost));
         }
     }
-    totals.insert(ChargeKey::Purchase(id.clone()), total.clone());
-    totals.insert(ChargeKey::Commitment(id.clone()), total);
-    Ok(drafts)
+    book.set_total(ChargeKey::Purchase(id.clone()), total.clone());
+    book.set_total(ChargeKey::Commitment(id.clone()), total);
+    Ok(())
 }
 
 fn row(kind: RowKind, slice: &CommitmentSlice, quantity: Decimal12) -> CostRow {

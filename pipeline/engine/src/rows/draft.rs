@@ -3,53 +3,52 @@
 //! A charge is a node's own price at one unit price, a commitment-hour, or any other row by itself. A charge
 //! is rounded once; its rows split the rounded charge by largest remainder in table order, and inside a row
 //! the parts split the row's cost likewise. So every sum over rows is right to the last digit.
+//!
+//! A row is finished as soon as its charge is known whole: with its node, or by itself. What many nodes share
+//! stays open until the hour is drafted: the charges of commitments, and those of pool pods.
 
 use std::collections::BTreeMap;
 
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{CommitmentId, PodUid};
-use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, largest_remainder, total};
+use crate::exact::{Fraction, largest_remainder, sum, total};
 use crate::per_resource::PerResource;
-use crate::timeline::state::NodeKey;
 
 /// Provider of rows without a price.
 pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
 
-/// What a row's cost is a part of.
+/// A charge of a commitment, which rows of many nodes split.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ChargeKey {
-    /// What commitments leave of a node, at one unit price.
-    Uncovered(NodeKey, UnitPrice),
     /// A commitment in the hour: its Used and Unused rows.
     Commitment(CommitmentId),
     /// The same, as it is bought.
     Purchase(CommitmentId),
-    /// A row by itself.
-    Row,
 }
-
-/// Exact totals of the charges that several rows split, in atoms.
-pub(crate) type ChargeTotals = BTreeMap<ChargeKey, RBig>;
 
 /// A row with its exact cost, in atoms.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) row: CostRow,
-    pub(crate) charge: ChargeKey,
-    pub(crate) cost: Fraction,
     /// Exact hours, on rows of nodes.
     pub(crate) quantity: Fraction,
-    /// Exact split and unused cost, where any of the cost is unused.
-    pub(crate) split: Option<SplitUnused>,
-    /// Exact cost by resource, of kinds that have it.
-    pub(crate) resources: Option<PerResource<Fraction>>,
+    pub(crate) cost: DraftCost,
     /// Exact pool charge of a pod on a node.
     pub(crate) pool_charge: Option<RBig>,
+}
+
+/// A row's exact cost and the parts that it splits into, in atoms.
+#[derive(Clone, Debug)]
+pub(crate) struct DraftCost {
+    pub(crate) whole: Fraction,
+    /// Split and unused cost, where any of the cost is unused.
+    pub(crate) split: Option<SplitUnused>,
+    /// Cost by resource, of kinds that have it.
+    pub(crate) resources: Option<PerResource<Fraction>>,
 }
 
 /// The two parts of a pod's cost on a node.
@@ -59,45 +58,169 @@ pub(crate) struct SplitUnused {
     pub(crate) unused: Fraction,
 }
 
-impl Draft {
-    /// A row that is a part of a charge and has nothing else to split.
-    pub(crate) const fn new(row: CostRow, charge: ChargeKey, cost: Fraction) -> Self {
-        let quantity = Fraction::zero();
-        Self { row, charge, cost, quantity, split: None, resources: None, pool_charge: None }
-    }
+/// The rows of an hour while they are drafted.
+#[derive(Debug, Default)]
+pub(crate) struct RowBook {
+    /// Finished but for what the next two name.
+    rows: Vec<CostRow>,
+    /// Rows whose charge is still open.
+    open: Vec<OpenRow>,
+    /// Pool charges of pods on nodes, by row.
+    pool_charges: Vec<(usize, RBig)>,
+    /// Exact totals of the charges of commitments, in atoms.
+    totals: BTreeMap<ChargeKey, RBig>,
+    node_cost: Decimal12,
+}
 
-    /// A row that is a charge by itself.
-    pub(crate) const fn of_row(row: CostRow, cost: Fraction) -> Self {
-        Self::new(row, ChargeKey::Row, cost)
+#[derive(Debug)]
+struct OpenRow {
+    row: usize,
+    charge: ChargeKey,
+    cost: DraftCost,
+}
+
+/// The rounded rows of an hour.
+#[derive(Debug)]
+pub(crate) struct RoundedRows {
+    /// In table order.
+    pub(crate) rows: Vec<CostRow>,
+    /// What commitments leave of all nodes.
+    pub(crate) node_cost: Decimal12,
+    /// All commitments, as they are bought.
+    pub(crate) commitment_cost: Decimal12,
+}
+
+impl Draft {
+    /// A row that has nothing but its cost to round.
+    pub(crate) const fn new(row: CostRow, cost: Fraction) -> Self {
+        let cost = DraftCost { whole: cost, split: None, resources: None };
+        Self { row, quantity: Fraction::zero(), cost, pool_charge: None }
     }
 }
 
-/// Sorts the rows into table order and rounds them.
-///
-/// # Errors
-/// When an amount passes its column, or a charge's rows do not add up to it.
-pub(crate) fn round_rows(mut drafts: Vec<Draft>, totals: &ChargeTotals) -> Result<Vec<CostRow>, EngineError> {
-    drafts.sort_by(|a, b| grain(&a.row).cmp(&grain(&b.row)));
-    let mut shared: BTreeMap<&ChargeKey, Vec<usize>> = BTreeMap::new();
-    let mut costs = vec![Decimal12::ZERO; drafts.len()];
-    for (index, draft) in drafts.iter().enumerate() {
-        match draft.charge {
-            ChargeKey::Row => costs[index] = draft.cost.round_atoms()?,
-            ChargeKey::Uncovered(..) | ChargeKey::Commitment(_) | ChargeKey::Purchase(_) => {
-                shared.entry(&draft.charge).or_default().push(index);
+impl RowBook {
+    /// An empty book with room for `rows`.
+    pub(crate) fn with_capacity(rows: usize) -> Self {
+        Self { rows: Vec::with_capacity(rows), ..Self::default() }
+    }
+
+    /// Adds a row that is a charge by itself.
+    ///
+    /// # Errors
+    /// When an amount passes its column.
+    pub(crate) fn add(&mut self, draft: Draft) -> Result<(), EngineError> {
+        let cost = draft.cost.whole.round_atoms()?;
+        self.close(draft, cost)
+    }
+
+    /// Adds what commitments leave of a node at one unit price: all its rows, in table order.
+    ///
+    /// # Errors
+    /// When an amount passes its column, or the rows do not add up to the charge.
+    pub(crate) fn add_node(&mut self, charge: &RBig, drafts: Vec<Draft>) -> Result<(), EngineError> {
+        let charge = round_total(charge)?;
+        self.node_cost = sum([self.node_cost, charge])?;
+        let parts: Vec<&Fraction> = drafts.iter().map(|draft| &draft.cost.whole).collect();
+        let costs = largest_remainder(charge, &parts)?;
+        drafts.into_iter().zip(costs).try_for_each(|(draft, cost)| self.close(draft, cost))
+    }
+
+    /// Adds a row that is a part of a commitment's charge.
+    pub(crate) fn add_open(&mut self, charge: ChargeKey, draft: Draft) {
+        let Draft { row, cost, pool_charge, .. } = draft;
+        self.open.push(OpenRow { row: self.rows.len(), charge, cost });
+        self.note_pool_charge(pool_charge);
+        self.rows.push(row);
+    }
+
+    /// Says what the rows of a commitment's charge add up to.
+    pub(crate) fn set_total(&mut self, charge: ChargeKey, total: RBig) {
+        self.totals.insert(charge, total);
+    }
+
+    /// Sorts the rows into table order and rounds what is open.
+    ///
+    /// # Errors
+    /// When an amount passes its column, or a charge's rows do not add up to it.
+    pub(crate) fn finish(mut self) -> Result<RoundedRows, EngineError> {
+        self.sort();
+        let purchases = self.totals.iter().filter(|(charge, _)| matches!(charge, ChargeKey::Purchase(_)));
+        let purchases = purchases.map(|(_, total)| round_total(total)).collect::<Result<Vec<_>, _>>()?;
+        self.close_open()?;
+        self.round_pool_charges()?;
+        let Self { rows, node_cost, .. } = self;
+        Ok(RoundedRows { rows, node_cost, commitment_cost: sum(purchases)? })
+    }
+
+    fn close(&mut self, draft: Draft, cost: Decimal12) -> Result<(), EngineError> {
+        let Draft { row, cost: parts, pool_charge, .. } = draft;
+        self.note_pool_charge(pool_charge);
+        self.rows.push(row);
+        match self.rows.last_mut() {
+            Some(row) => set_cost(row, cost, &parts),
+            None => Ok(()),
+        }
+    }
+
+    /// Of the row that is added next.
+    fn note_pool_charge(&mut self, charge: Option<RBig>) {
+        self.pool_charges.extend(charge.map(|charge| (self.rows.len(), charge)));
+    }
+
+    /// Sorts the rows, and what refers to them.
+    fn sort(&mut self) {
+        let rows = &self.rows;
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        // Within a kind, rows come nearly in order, and a sorted list is passed over once.
+        order.sort_by_key(|row| rows[*row].kind);
+        order.sort_by(|a, b| grain(&rows[*a]).cmp(&grain(&rows[*b])));
+        let mut places = vec![0; order.len()];
+        for (place, row) in order.iter().enumerate() {
+            places[*row] = place;
+        }
+        let mut unsorted: Vec<Option<CostRow>> =
+            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        self.rows.extend(order.into_iter().filter_map(|row| unsorted[row].take()));
+        self.open.iter_mut().for_each(|open| open.row = places[open.row]);
+        self.open.sort_unstable_by_key(|open| open.row);
+        self.pool_charges.iter_mut().for_each(|(row, _)| *row = places[*row]);
+        self.pool_charges.sort_unstable_by_key(|(row, _)| *row);
+    }
+
+    fn close_open(&mut self) -> Result<(), EngineError> {
+        let mut shared: BTreeMap<&ChargeKey, Vec<&OpenRow>> = BTreeMap::new();
+        for open in &self.open {
+            shared.entry(&open.charge).or_default().push(open);
+        }
+        for (charge, open) in shared {
+            let total = self.totals.get(charge);
+            let total = total.ok_or_else(|| EngineError::Conservation(format!("no total of {charge:?}")))?;
+            let parts: Vec<&Fraction> = open.iter().map(|open| &open.cost.whole).collect();
+            for (open, cost) in open.iter().zip(largest_remainder(round_total(total)?, &parts)?) {
+                set_cost(&mut self.rows[open.row], cost, &open.cost)?;
             }
         }
+        Ok(())
     }
-    for (charge, indices) in shared {
-        let total =
-            totals.get(charge).ok_or_else(|| EngineError::Conservation(format!("no total of {charge:?}")))?;
-        let parts: Vec<&Fraction> = indices.iter().map(|index| &drafts[*index].cost).collect();
-        for (index, cost) in indices.iter().zip(largest_remainder(round_total(total)?, &parts)?) {
-            costs[*index] = cost;
+
+    /// A pod's charge on nodes is rounded once and split over its rows.
+    fn round_pool_charges(&mut self) -> Result<(), EngineError> {
+        let mut pods: BTreeMap<PodUid, Vec<&(usize, RBig)>> = BTreeMap::new();
+        for charge in &self.pool_charges {
+            if let Some(uid) = &self.rows[charge.0].pod_uid {
+                pods.entry(uid.clone()).or_default().push(charge);
+            }
         }
+        for charges in pods.into_values() {
+            let charge = round_total(&total(charges.iter().map(|(_, part)| part)))?;
+            let parts: Vec<Fraction> = charges.iter().map(|(_, part)| Fraction::of(part)).collect();
+            let shares = largest_remainder(charge, &parts.iter().collect::<Vec<_>>())?;
+            for ((row, _), share) in charges.into_iter().zip(shares) {
+                self.rows[*row].pool_charge = Some(share);
+            }
+        }
+        Ok(())
     }
-    round_pool_charges(&mut drafts)?;
-    drafts.into_iter().zip(costs).map(|(draft, cost)| finish(draft, cost)).collect()
 }
 
 /// A charge rounded, half to even.
@@ -113,29 +236,8 @@ fn grain(row: &CostRow) -> impl Ord + '_ {
     )
 }
 
-/// A pod's charge on nodes is rounded once and split over its rows.
-fn round_pool_charges(drafts: &mut [Draft]) -> Result<(), EngineError> {
-    let mut pods: BTreeMap<PodUid, Vec<usize>> = BTreeMap::new();
-    for (index, draft) in drafts.iter().enumerate() {
-        if let (Some(_), Some(uid)) = (&draft.pool_charge, &draft.row.pod_uid) {
-            pods.entry(uid.clone()).or_default().push(index);
-        }
-    }
-    for indices in pods.into_values() {
-        let parts: Vec<&RBig> =
-            indices.iter().filter_map(|index| drafts[*index].pool_charge.as_ref()).collect();
-        let charge = round_total(&total(parts.iter().copied()))?;
-        let parts: Vec<Fraction> = parts.into_iter().map(Fraction::of).collect();
-        let shares = largest_remainder(charge, &parts.iter().collect::<Vec<_>>())?;
-        for (index, share) in indices.into_iter().zip(shares) {
-            drafts[index].row.pool_charge = Some(share);
-        }
-    }
-    Ok(())
-}
-
-fn finish(draft: Draft, cost: Decimal12) -> Result<CostRow, EngineError> {
-    let mut row = draft.row;
+/// Writes a row's rounded cost, and splits it over the row's parts.
+fn set_cost(row: &mut CostRow, cost: Decimal12, parts: &DraftCost) -> Result<(), EngineError> {
     row.effective_cost = cost;
     match row.kind {
         // The commitment has been billed as a purchase.
@@ -155,18 +257,18 @@ fn finish(draft: Draft, cost: Decimal12) -> Result<CostRow, EngineError> {
         }
     }
     if row.kind == RowKind::PodNode {
-        let [split, unused] = match &draft.split {
+        let [split, unused] = match &parts.split {
             Some(SplitUnused { split, unused }) => split_row(cost, [split, unused])?,
             None => [cost, Decimal12::ZERO],
         };
         row.split_cost = Some(split);
         row.unused_cost = Some(unused);
     }
-    if let Some(PerResource { cpu, memory, gpu }) = &draft.resources {
-        let parts = split_row(cost, [cpu, memory, gpu])?;
-        [row.cpu_cost, row.memory_cost, row.gpu_cost] = parts.map(Some);
+    if let Some(PerResource { cpu, memory, gpu }) = &parts.resources {
+        let costs = split_row(cost, [cpu, memory, gpu])?;
+        [row.cpu_cost, row.memory_cost, row.gpu_cost] = costs.map(Some);
     }
-    Ok(row)
+    Ok(())
 }
 
 /// Splits a row's rounded cost over a fixed number of parts.

@@ -11,7 +11,7 @@ use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, HOUR_MICROS, hours, ratio, round};
+use crate::exact::{HOUR_MICROS, hours, ratio, round, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::slices::PodSlice;
@@ -149,15 +149,13 @@ pub(crate) fn resource_hours(
     amounts: &PerResource<UBig>,
     factors: Option<&PerResource<RBig>>,
 ) -> Result<ResourceHours, EngineError> {
-    let plain = amounts
-        .as_ref()
-        .zip(PARTS_PER_UNIT)
-        .map(|(amount, parts)| Fraction::new(amount.clone(), UBig::from(parts) * UBig::from(HOUR_MICROS)));
+    let amounts =
+        amounts.as_ref().zip(PARTS_PER_UNIT.map(|parts| u128::from(parts) * u128::from(HOUR_MICROS)));
     let rounded = match factors {
-        None => plain.try_map(|hours| hours.round())?,
-        Some(factors) => plain
-            .zip(factors.as_ref())
-            .try_map(|(hours, factor)| round(&(ratio(hours.numerator, hours.denominator) * factor)))?,
+        None => amounts.try_map(|(amount, parts)| round_quotient(amount, parts))?,
+        Some(factors) => amounts.zip(factors.as_ref()).try_map(|((amount, parts), factor)| {
+            round(&(ratio(amount.clone(), UBig::from(parts)) * factor))
+        })?,
     };
     let PerResource { cpu, memory, gpu } = rounded;
     Ok(ResourceHours { cpu_core_hours: cpu, memory_gib_hours: memory, gpu_hours: gpu })

@@ -14,7 +14,7 @@ use prorata_schemas::ids::PodUid;
 use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
-use crate::rows::draft::{ChargeTotals, Draft};
+use crate::rows::draft::{RoundedRows, RowBook};
 use crate::rows::group::{Placement, PodHours};
 use crate::rows::node::NodeRows;
 use crate::rules::split::{NodeHour, WeightScale};
@@ -22,20 +22,17 @@ use crate::timeline::Timeline;
 use crate::timeline::slices::PodSlice;
 use crate::timeline::state::{NodeKey, Sample};
 
-/// All rows of an hour before rounding, with the totals of shared charges.
-#[derive(Debug, Default)]
-pub(crate) struct Drafts {
-    pub(crate) rows: Vec<Draft>,
-    pub(crate) totals: ChargeTotals,
-    /// The nodes that ran, for the tables.
-    pub(crate) nodes: BTreeMap<NodeKey, NodeHour>,
-}
+/// The nodes that ran, for the tables.
+pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
 
-/// Drafts all rows of an hour.
+/// All rows of an hour, rounded.
 ///
 /// # Errors
-/// When an amount passes its column.
-pub(crate) fn draft(timeline: &Timeline, rules: &Rules) -> Result<Drafts, EngineError> {
+/// When an amount passes its column, or a charge's rows do not add up to it.
+pub(crate) fn rows<'a>(
+    timeline: &'a Timeline,
+    rules: &Rules,
+) -> Result<(RoundedRows, Nodes<'a>), EngineError> {
     let slices = &timeline.slices;
     let Placement { mut on_nodes, on_unknown_nodes, nodeless } = Placement::new(&slices.pods);
     let samples = |uid: &PodUid| -> &[Sample] { timeline.samples.get(uid).map_or(&[], Vec::as_slice) };
@@ -45,30 +42,31 @@ pub(crate) fn draft(timeline: &Timeline, rules: &Rules) -> Result<Drafts, Engine
             .filter_map(|(uid, slices)| Some((uid.clone(), PodHours::gather(&slices, samples(uid), rules)?)));
         hours.collect()
     };
-    let mut drafts = Drafts::default();
+    // Most pods have one row, and some nodes an idle one.
+    let mut book = RowBook::with_capacity(slices.pods.len() + slices.nodes.len());
+    let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
-    let mut idle = Vec::new();
     for (key, node_slices) in &slices.nodes {
         let Some(node) = NodeHour::new(node_slices, &scale) else { continue };
         let pods = gather(on_nodes.remove(key).unwrap_or_default());
         let rows = NodeRows { key, node: &node, pods: &pods, rules };
-        rows.draft(&mut drafts.rows, &mut idle, &mut drafts.totals)?;
-        drafts.nodes.insert(key.clone(), node);
+        rows.draft(&mut book)?;
+        nodes.insert(key, node);
     }
     for (key, pods) in on_unknown_nodes {
         for (uid, pod) in gather(pods) {
-            drafts.rows.extend(unknown_node::draft(key, &uid, &pod, rules)?);
+            unknown_node::draft(key, &uid, &pod, rules)?.into_iter().try_for_each(|draft| book.add(draft))?;
         }
     }
-    drafts.rows.append(&mut idle);
     for (uid, slices) in nodeless {
-        drafts.rows.extend(nodeless::draft(uid, &slices, samples(uid), rules)?);
+        let drafts = nodeless::draft(uid, &slices, samples(uid), rules)?;
+        drafts.into_iter().try_for_each(|draft| book.add(draft))?;
     }
     for slices in slices.reservations.values() {
-        drafts.rows.extend(reservation::draft(slices)?);
+        reservation::draft(slices)?.into_iter().try_for_each(|draft| book.add(draft))?;
     }
     for hour in slices.commitments.values() {
-        drafts.rows.extend(commitment::draft(hour, &mut drafts.totals)?);
+        commitment::draft(hour, &mut book)?;
     }
-    Ok(drafts)
+    Ok((book.finish()?, nodes))
 }

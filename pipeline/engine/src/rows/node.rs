@@ -13,9 +13,9 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, ratio, round, total};
+use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, ratio, round, seconds, total};
 use crate::per_resource::PerResource;
-use crate::rows::draft::{ChargeKey, ChargeTotals, Draft, SplitUnused};
+use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
 use crate::rules::split::{Component, NodeHour, Shares};
 use crate::timeline::state::NodeKey;
@@ -111,17 +111,11 @@ pub(crate) struct NodeRows<'a> {
 }
 
 impl NodeRows<'_> {
-    /// Adds the rows of the node's pods to `drafts`, its idle rows to `idle` (so that both stay nearly in
-    /// table order), and the charges that commitments leave of it to `totals`.
+    /// Adds the rows of the node's pods and its idle rows to the book.
     ///
     /// # Errors
-    /// When an amount passes its column.
-    pub(crate) fn draft(
-        &self,
-        drafts: &mut Vec<Draft>,
-        idle: &mut Vec<Draft>,
-        totals: &mut ChargeTotals,
-    ) -> Result<(), EngineError> {
+    /// When an amount passes its column, or rows do not add up to what commitments leave of the node.
+    pub(crate) fn draft(&self, book: &mut RowBook) -> Result<(), EngineError> {
         let components = &self.node.components;
         let allocated: Vec<PerResource<UBig>> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
@@ -137,13 +131,13 @@ impl NodeRows<'_> {
         for (component, mut rows) in components.iter().zip(by_component) {
             rows.extend(self.draft_idle(component, &shares)?);
             set_ratios(component, &mut rows)?;
-            if component.commitment.is_none() {
-                let charge = ChargeKey::Uncovered(self.key.clone(), component.unit_price);
-                totals.insert(charge, component.total_cost());
+            match &component.commitment {
+                None => book.add_node(&component.total_cost(), rows)?,
+                Some(commitment) => {
+                    let charge = ChargeKey::Commitment(commitment.commitment_id.clone());
+                    rows.into_iter().for_each(|draft| book.add_open(charge.clone(), draft));
+                }
             }
-            let pods = rows.iter().take_while(|draft| draft.row.kind == RowKind::PodNode).count();
-            idle.extend(rows.drain(pods..));
-            drafts.append(&mut rows);
         }
         Ok(())
     }
@@ -242,8 +236,8 @@ impl NodeRows<'_> {
         if component.commitment.is_some() {
             draft.row.commitment_quantity = Some(scaled(&share.commitment_hours).round()?);
         }
-        draft.split = split;
-        draft.resources = Some(resources.fractions());
+        draft.cost.split = split;
+        draft.cost.resources = Some(resources.fractions());
         fill_pod(&mut draft, row, label_part.map(|part| ratio(part.numerator, part.denominator)))?;
         Ok(draft)
     }
@@ -286,11 +280,7 @@ impl NodeRows<'_> {
             commitment: component.commitment.clone(),
             ..CostRow::new(kind, self.key.1.clone().into(), node.provider.clone())
         };
-        let charge = match &component.commitment {
-            Some(commitment) => ChargeKey::Commitment(commitment.commitment_id.clone()),
-            None => ChargeKey::Uncovered(self.key.clone(), component.unit_price),
-        };
-        Ok(Draft { quantity, ..Draft::new(row, charge, cost) })
+        Ok(Draft { quantity, ..Draft::new(row, cost) })
     }
 }
 
@@ -357,10 +347,9 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<
     out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
     out.requested = Some(resource_hours(&hours.requested, resources)?);
     out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;
-    let seconds = ratio(UBig::from(hours.micros), UBig::from(1_000_000u32));
     out.running_seconds = Some(match &factors {
-        Some(factors) => round(&(seconds * &factors.time))?,
-        None => round(&seconds)?,
+        Some(factors) => round(&(ratio(UBig::from(hours.micros), UBig::from(1_000_000u32)) * &factors.time))?,
+        None => seconds(hours.micros)?,
     });
     // The charge has been accrued by label already; only components divide it.
     draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {
@@ -378,18 +367,31 @@ fn set_ratios(component: &Component, rows: &mut [Draft]) -> Result<(), EngineErr
     if rows.is_empty() || whole.is_zero() {
         return Ok(());
     }
-    let whole = Fraction::of(&whole);
-    let parts: Vec<Fraction> = rows
-        .iter()
-        .map(|row| {
-            let part = if by_cost { row.cost.clone() } else { row.quantity.clone() };
-            let numerator = part.numerator * &whole.denominator * ATOMS_IN_ONE;
-            Fraction::new(numerator, part.denominator * &whole.numerator)
-        })
-        .collect();
+    let part = |row: &Draft| if by_cost { row.cost.whole.clone() } else { row.quantity.clone() };
+    let parts = parts_of_one(rows.iter().map(part).collect(), &whole);
     let shares = largest_remainder(Decimal12::ONE, &parts.iter().collect::<Vec<_>>())?;
     for (row, share) in rows.iter_mut().zip(shares) {
         row.row.allocated_ratio = Some(share);
     }
     Ok(())
+}
+
+/// Each part over the whole, in atoms. The parts add up to the whole.
+fn parts_of_one(mut parts: Vec<Fraction>, whole: &RBig) -> Vec<Fraction> {
+    let Some(first) = parts.first().map(|part| part.denominator.clone()) else { return parts };
+    if parts.iter().all(|part| part.denominator == first) {
+        // The whole is the sum of their numerators over that denominator.
+        let sum: UBig = parts.iter().map(|part| &part.numerator).sum();
+        for part in &mut parts {
+            part.numerator *= ATOMS_IN_ONE;
+            part.denominator = sum.clone();
+        }
+        return parts;
+    }
+    let whole = Fraction::of(whole);
+    for part in &mut parts {
+        part.numerator *= &whole.denominator * ATOMS_IN_ONE;
+        part.denominator *= &whole.numerator;
+    }
+    parts
 }

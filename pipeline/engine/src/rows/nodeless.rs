@@ -204,5 +204,7 @@ fn row(uid: &PodUid, key: RowKey, sum: RowSum) -> Result<Draft, EngineError> {
         ..CostRow::new(key.kind, uid.clone().into(), provider)
     };
     let resources = sum.by_resource.map(|parts| parts.as_ref().map(Fraction::of));
-    Ok(Draft { resources, ..Draft::of_row(row, cost) })
+    let mut draft = Draft::new(row, cost);
+    draft.cost.resources = resources;
+    Ok(draft)
 }

@@ -41,7 +41,7 @@ pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineErr
             reservation: Some(reservation.clone()),
             ..CostRow::new(RowKind::ReservationUnused, id.clone().into(), reservation.provider.clone())
         };
-        drafts.push(Draft::of_row(row, cost));
+        drafts.push(Draft::new(row, cost));
     }
     Ok(drafts)
 }

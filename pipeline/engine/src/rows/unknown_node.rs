@@ -43,11 +43,10 @@ pub(crate) fn draft(
             pod: Some(pod.description.clone()),
             ..CostRow::new(RowKind::PodNode, key.1.clone().into(), UNKNOWN_PROVIDER.into())
         };
-        drafts.push(Draft {
-            resources: Some(PerResource::all(Fraction::zero())),
-            pool_charge: time.charge.clone(),
-            ..Draft::of_row(row, Fraction::zero())
-        });
+        let mut draft = Draft::new(row, Fraction::zero());
+        draft.cost.resources = Some(PerResource::all(Fraction::zero()));
+        draft.pool_charge = time.charge.clone();
+        drafts.push(draft);
     }
     Ok(drafts)
 }

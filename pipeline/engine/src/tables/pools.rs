@@ -20,8 +20,8 @@ use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
+use crate::rows::Nodes;
 use crate::rules::pool::{PerGpu, PerPoolResource};
-use crate::rules::split::NodeHour;
 use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
 use crate::timeline::span::Span;
 use crate::timeline::state::{NodeKey, Spend};
@@ -32,7 +32,7 @@ const MONTH_HOURS: u32 = 730;
 /// What the pools' rows are made from.
 pub(crate) struct PoolHour<'a> {
     pub(crate) slices: &'a Slices,
-    pub(crate) nodes: &'a BTreeMap<NodeKey, NodeHour>,
+    pub(crate) nodes: &'a Nodes<'a>,
     pub(crate) rows: &'a [CostRow],
     pub(crate) hour: Hour,
 }

@@ -2,32 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, HourRow, RowKind};
 
 use crate::error::EngineError;
 use crate::exact::sum;
-use crate::rows::draft::{ChargeKey, ChargeTotals, round_total};
 use crate::timeline::order::EventCounts;
 
-/// Adds up the hour. Supply comes from the charges, allocated cost from the rows.
+/// Adds up the hour. Supply comes from the charges, those of nodes and commitments as given, allocated cost
+/// from the rows.
 ///
 /// # Errors
 /// When they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
 pub(crate) fn totals(
     rows: &[CostRow],
-    charges: &ChargeTotals,
+    [node_cost, commitment_cost]: [Decimal12; 2],
     events: EventCounts,
 ) -> Result<HourRow, EngineError> {
     let of = |kind: RowKind| sum(rows.iter().filter(|row| row.kind == kind).map(|row| row.effective_cost));
-    let rounded = |wanted: fn(&ChargeKey) -> bool| -> Result<Decimal12, EngineError> {
-        let wanted = charges.iter().filter(|(charge, _)| wanted(charge)).map(|(_, total): (_, &RBig)| total);
-        sum(wanted.map(round_total).collect::<Result<Vec<_>, _>>()?)
-    };
-    let node_cost = rounded(|charge| matches!(charge, ChargeKey::Uncovered(..)))?;
-    let commitment_cost = rounded(|charge| matches!(charge, ChargeKey::Purchase(_)))?;
     let serverless_cost = of(RowKind::PodServerless)?;
     let reservation_unused_cost = of(RowKind::ReservationUnused)?;
     let pool_cost = of(RowKind::PodPool)?;

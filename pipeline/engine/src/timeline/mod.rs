@@ -13,33 +13,38 @@ pub(crate) mod spec;
 pub(crate) mod state;
 mod steps;
 
-use prorata_schemas::event::{EventRecord, Payload};
+use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::timeline::order::{natural_key, precedence};
+use crate::timeline::order::{PodSamples, natural_key, precedence};
 use crate::timeline::running::Running;
 use crate::timeline::state::State;
 use crate::timeline::steps::NeverRan;
 
 pub(crate) use running::Timeline;
 
-/// Applies the hour's events, which are in order, to the state at the hour's start.
+/// Applies the hour's events, which are in order, to the state at the hour's start. Samples count whatever
+/// runs when, so they are put down first.
 ///
 /// # Errors
 /// When the amounts that pods of one quota request pass 128 bits.
 pub(crate) fn run(
     mut state: State,
     hour: Hour,
-    events: Vec<EventRecord>,
+    events: Vec<Event>,
+    samples: Vec<PodSamples>,
     rules: &Rules,
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);
     let mut running = Running::restore(state, hour, rules)?;
     running.end_instant()?;
-    let mut events = events.into_iter().map(|record| record.event).peekable();
+    for PodSamples { pod_uid, mut samples } in samples {
+        running.samples.entry(pod_uid).or_default().append(&mut samples);
+    }
+    let mut events = events.into_iter().peekable();
     loop {
         let next_event = events.peek().map(|event| event.event_time);
         let next = next_event.into_iter().chain(running.schedule.next()).min();

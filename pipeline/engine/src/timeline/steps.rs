@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use prorata_schemas::event::{NodeStarted, Payload, PodStarted, PodUsage, PoolSet, RateSet};
+use prorata_schemas::event::{NodeStarted, Payload, PodStarted, PoolSet, RateSet};
 use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
-use crate::per_resource::PerResource;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 use crate::timeline::slices::PodStatus;
 use crate::timeline::spec::{NodeSpec, PodSpec};
-use crate::timeline::state::{NodeKey, Sample};
+use crate::timeline::state::NodeKey;
 
 /// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those
 /// that were running end and start again.
@@ -86,7 +85,8 @@ impl Running<'_> {
                 }
             }
             Payload::PodStopped(pod) => self.stop_pod(&pod.pod_uid),
-            Payload::PodUsage(usage) => self.add_usage(usage),
+            // Put down as a sample before the first step.
+            Payload::PodUsage(_) => {}
         }
         self.take_matches();
         Ok(())
@@ -200,19 +200,6 @@ impl Running<'_> {
             self.unindex_pod(uid, &pod.spec);
             self.quotas.pod_ended(&pod.spec);
             self.reservations.pod_ended(uid, self.now);
-        }
-    }
-
-    fn add_usage(&mut self, usage: PodUsage) {
-        let amounts =
-            PerResource { cpu: usage.cpu_millis, memory: usage.memory_bytes, gpu: usage.gpu_millis };
-        let sample = Sample {
-            from: self.now,
-            to: usage.interval_end,
-            use_amounts: amounts.map(|amount| u64::try_from(amount).unwrap_or(0)),
-        };
-        if sample.from < sample.to {
-            self.samples.entry(usage.pod_uid).or_default().push(sample);
         }
     }
 }
