@@ -90,15 +90,52 @@ impl FromStr for Decimal12 {
 impl fmt::Display for Decimal12 {
     /// The shortest form: no trailing zeros, no point when whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let magnitude = self.0.unsigned_abs();
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, fraction) = (magnitude / ONE.unsigned_abs(), magnitude % ONE.unsigned_abs());
-        if fraction == 0 {
-            return f.pad_integral(true, "", &format!("{sign}{whole}"));
+        // The point, 39 digits of 128 bits, and a zero before the point.
+        let mut text = [0_u8; 41];
+        let mut start = text.len();
+        let mut put = |digit: u8| {
+            start -= 1;
+            text[start] = digit;
+        };
+        let (mut whole, mut fraction) = split(self.0.unsigned_abs());
+        if fraction > 0 {
+            let mut places = PLACES;
+            while fraction.is_multiple_of(10) {
+                fraction /= 10;
+                places -= 1;
+            }
+            for _ in 0..places {
+                put(b'0' + (fraction % 10) as u8);
+                fraction /= 10;
+            }
+            put(b'.');
         }
-        let places = format!("{fraction:0>PLACES$}");
-        f.pad_integral(true, "", &format!("{sign}{whole}.{}", places.trim_end_matches('0')))
+        while whole > u128::from(u64::MAX) {
+            put(b'0' + (whole % 10) as u8);
+            whole /= 10;
+        }
+        let mut whole = whole as u64;
+        loop {
+            put(b'0' + (whole % 10) as u8);
+            whole /= 10;
+            if whole == 0 {
+                break;
+            }
+        }
+        let text = std::str::from_utf8(text.get(start..).unwrap_or_default()).unwrap_or_default();
+        f.pad_integral(self.0 >= 0, "", text)
     }
+}
+
+/// The digits before and after the point.
+const fn split(magnitude: u128) -> (u128, u64) {
+    const ONE_64: u64 = ONE as u64;
+    if magnitude <= u64::MAX as u128 {
+        // Most amounts of money: one division of 64 bits is many times cheaper than one of 128.
+        let magnitude = magnitude as u64;
+        return ((magnitude / ONE_64) as u128, magnitude % ONE_64);
+    }
+    (magnitude / ONE.unsigned_abs(), (magnitude % ONE.unsigned_abs()) as u64)
 }
 
 impl Serialize for Decimal12 {
@@ -154,6 +191,15 @@ mod tests {
             let value: Decimal12 = text.parse().unwrap();
             assert_eq!(value.to_string(), text);
         }
+    }
+
+    #[test]
+    fn extremes_print_and_pad_as_numbers_do() {
+        let most = Decimal12(i128::MAX).to_string();
+        assert_eq!(most, "170141183460469231731687303.715884105727");
+        assert_eq!(Decimal12(i128::MIN).to_string(), "-170141183460469231731687303.715884105728");
+        assert_eq!(format!("{:>6}|{:<5}|", Decimal12(-5 * ONE / 10), Decimal12::ONE), "  -0.5|1    |");
+        assert_eq!(format!("{:06}", Decimal12(-5 * ONE / 10)), "-000.5");
     }
 
     #[test]
