@@ -32,7 +32,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, Record, SteppedClock};
 use prorata_worker::backfill;
 use prorata_worker::names::{Shard, TableFile};
-use prorata_worker::ports::{Silent, TableCommitter};
+use prorata_worker::ports::{EncoderFunctions, Silent, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::{Source, SourceEvent, Start};
 use prorata_worker::status::{Counts, Status, WorkerStatus};
@@ -142,7 +142,10 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(prorata_tables::encode),
+            encoder: Arc::new(EncoderFunctions {
+                encode: prorata_tables::encode,
+                splice: prorata_tables::splice,
+            }),
             clock: Arc::new(SystemClock),
         },
         input: open_input(events).unwrap(),
@@ -183,7 +186,10 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(prorata_tables::encode),
+            encoder: Arc::new(EncoderFunctions {
+                encode: prorata_tables::encode,
+                splice: prorata_tables::splice,
+            }),
             clock: Arc::new(clock.clone()),
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),

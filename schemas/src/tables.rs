@@ -1,7 +1,11 @@
 //! The hourly tables: their names, a file of one of them, and what `hours` says of when events arrived.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use crate::ids::OrganizationId;
+use crate::rows::HourTables;
 use crate::time::{Timestamp, WallTime};
 
 /// The hourly tables, in the order in which they are published; `hours` is last.
@@ -68,4 +72,34 @@ pub struct HourClock {
     pub revision: i64,
     /// When they last changed.
     pub last_updated: WallTime,
+}
+
+/// New rows of some organizations of an hour, and the file that holds the rows of all others.
+#[derive(Clone, Copy, Debug)]
+pub struct TableSplice<'a> {
+    /// The file as it was.
+    pub old: &'a [u8],
+    /// Organizations whose rows are replaced.
+    pub organizations: &'a BTreeSet<OrganizationId>,
+    /// Their new rows, in ascending order; one that is missing has none any more.
+    pub hours: &'a [HourTables],
+    /// One clock for each of `hours`.
+    pub clocks: &'a [HourClock],
+    /// Revision of the hour, which every row of `hours` carries.
+    pub revision: i64,
+    /// When the hour's rows changed, which every row of `hours` carries.
+    pub last_updated: WallTime,
+}
+
+/// A file with new rows of some organizations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplicedFile {
+    /// The same file as if all rows had been encoded anew; none when no row is left.
+    pub file: Option<EncodedFile>,
+    /// Digest of the content of the file as it was, to tell a damaged one.
+    pub old_digest: String,
+    /// Of `hours`: organizations whose hour was not complete in the file as it was, ascending.
+    pub old_incomplete: Vec<OrganizationId>,
+    /// Of `hours`: organizations whose hour is not complete now, ascending.
+    pub incomplete: Vec<OrganizationId>,
 }

@@ -7,6 +7,8 @@
 //! says that JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses
 //! the table.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -67,7 +69,7 @@ impl<R> FileWriter<R> {
                 None => {
                     // Only a file of one batch is known whole before it is written.
                     let constant = if rows.peek().is_none() { constant_columns(&batch) } else { Vec::new() };
-                    writer.insert(self.open(&constant).map_err(failed)?)
+                    writer.insert(open(&self.schema, &constant).map_err(failed)?)
                 }
             };
             writer.write(&batch).map_err(failed)?;
@@ -78,12 +80,6 @@ impl<R> FileWriter<R> {
         Ok(Some(EncodedFile { bytes, rows: count, stats: stats::to_json(count, &self.stats), digest }))
     }
 
-    fn open(&self, constant: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
-        let properties = properties(&self.schema, constant)?;
-        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-        ArrowWriter::try_new_with_options(Vec::new(), self.schema.clone(), options)
-    }
-
     fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, EncodeError> {
         for (name, stats) in &mut self.stats {
             for column in self.columns.iter().filter(|column| column.name == *name) {
@@ -92,6 +88,23 @@ impl<R> FileWriter<R> {
         }
         columns::batch(self.table, &self.schema, &self.columns, rows)
     }
+}
+
+/// Writes rows that are columns already, to the bytes that [`FileWriter::write`] makes of the same rows.
+pub fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
+    let count = rows.num_rows();
+    let constant = if count <= BATCH_ROWS { constant_columns(rows) } else { Vec::new() };
+    let mut writer = open(rows.schema_ref(), &constant)?;
+    for first in (0..count).step_by(BATCH_ROWS) {
+        writer.write(&rows.slice(first, BATCH_ROWS.min(count - first)))?;
+    }
+    writer.into_inner()
+}
+
+fn open(schema: &SchemaRef, uncompressed: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    let properties = properties(schema, uncompressed)?;
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(schema), options)
 }
 
 /// Columns with one value, or none, in all rows.

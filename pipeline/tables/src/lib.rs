@@ -7,8 +7,8 @@
 //!   five other tables.
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
-//! - `file` writes the Parquet bytes, `stats` the statistics for the Delta log, and `digest` says whether the
-//!   content has changed.
+//! - `file` writes the Parquet bytes, `splice` replaces rows of some organizations in a file, `stats` makes
+//!   the statistics for the Delta log, and `digest` says whether the content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 
@@ -18,6 +18,7 @@ mod digest;
 mod file;
 mod json;
 mod sku;
+mod splice;
 mod stats;
 
 use arrow_schema::{ArrowError, SchemaRef};
@@ -30,6 +31,8 @@ use columns::charge::Charge;
 use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 use file::FileWriter;
+
+pub use splice::splice;
 
 /// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of
 /// range.
@@ -58,6 +61,12 @@ pub enum EncodeError {
     /// The Parquet writer failed.
     #[error("{table} cannot be written as parquet", table = .table.name())]
     Write { table: Table, source: ParquetError },
+    /// A file that is to keep a part of its rows cannot be read.
+    #[error("a file of {table} cannot be read as parquet", table = .table.name())]
+    Read { table: Table, source: ParquetError },
+    /// A file that is to keep a part of its rows is not as this program writes it.
+    #[error("a file of {table} is not as this program writes it: {cause}", table = .table.name())]
+    Foreign { table: Table, cause: &'static str },
 }
 
 /// Columns of a table's files, in order; the partition column `date` is not among them.

@@ -193,6 +193,10 @@ pub struct Counts {
     pub closed_hours: u64,
     /// Hours whose rows changed when they were recomputed, once per shard.
     pub restated_hours: u64,
+    /// Hours of organizations that were folded, for the first time or again.
+    pub folded_organization_hours: u64,
+    /// Recomputations of some organizations that had to be made of all.
+    pub restated_whole: u64,
     /// Checkpoints decided.
     pub checkpoints: u64,
     /// Checkpoints that another owner had decided, and shards that a table's log fenced.
@@ -224,6 +228,8 @@ impl Counts {
         self.late_duplicates += other.late_duplicates;
         self.closed_hours += other.closed_hours;
         self.restated_hours += other.restated_hours;
+        self.folded_organization_hours += other.folded_organization_hours;
+        self.restated_whole += other.restated_whole;
         self.checkpoints += other.checkpoints;
         self.conflicts += other.conflicts;
         self.rebalances += other.rebalances;

@@ -18,6 +18,7 @@ use prorata_tests::lake::{EVERY_HOUR, Goal, Lake, taken};
 use prorata_worker::Ports;
 use prorata_worker::checkpoint::LastRecord;
 use prorata_worker::names::Shard;
+use prorata_worker::ports::EncoderFunctions;
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Message;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
@@ -111,7 +112,10 @@ impl<'a> Continued<'a> {
                 store: Arc::new(store.clone()),
                 tables: Arc::new(DeltaTables::new(store)),
                 archive: Arc::new(AvroArchive),
-                encoder: Arc::new(prorata_tables::encode),
+                encoder: Arc::new(EncoderFunctions {
+                    encode: prorata_tables::encode,
+                    splice: prorata_tables::splice,
+                }),
                 clock: Arc::new(clock.clone()),
             },
             decoder: Arc::new(SingleObjectMessages::new().unwrap()),

@@ -15,6 +15,7 @@ use prorata_connectors::store::Store;
 use prorata_schemas::Text;
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
+use prorata_worker::ports::EncoderFunctions;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
@@ -59,7 +60,10 @@ pub async fn ports(store: Store) -> Result<Ports, WorkerError> {
         store: Arc::new(store.clone()),
         tables: Arc::new(DeltaTables::new(store)),
         archive: Arc::new(AvroArchive),
-        encoder: Arc::new(prorata_tables::encode),
+        encoder: Arc::new(EncoderFunctions {
+            encode: prorata_tables::encode,
+            splice: prorata_tables::splice,
+        }),
         clock: Arc::new(SystemClock),
     })
 }

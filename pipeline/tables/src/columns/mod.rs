@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arrow_array::builder::{
     BooleanBuilder, Decimal128Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
 };
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::extension::Json;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use prorata_schemas::decimal::Decimal12;
@@ -207,6 +209,26 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, En
             Arc::new(builder.finish())
         }
     })
+}
+
+/// The value of a row in a column of one of our types.
+pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
+    if column.is_null(row) {
+        return Cell::Null;
+    }
+    if let Some(text) = column.as_string_opt::<i32>() {
+        Cell::Text(text.value(row))
+    } else if let Some(decimal) = column.as_primitive_opt::<Decimal128Type>() {
+        Cell::Decimal(Decimal12::from_atoms(decimal.value(row)))
+    } else if let Some(number) = column.as_primitive_opt::<Int64Type>() {
+        Cell::Int(number.value(row))
+    } else if let Some(time) = column.as_primitive_opt::<TimestampMicrosecondType>() {
+        Cell::Time(Timestamp(time.value(row)))
+    } else if let Some(truth) = column.as_boolean_opt() {
+        Cell::Bool(truth.value(row))
+    } else {
+        Cell::Null
+    }
 }
 
 /// A decimal's units, which fill at most 38 digits.

@@ -4,3 +4,4 @@ mod cost;
 mod files;
 mod gpus;
 mod read;
+mod splice;

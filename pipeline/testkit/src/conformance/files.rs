@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{HourClock, Table};
+use prorata_schemas::tables::{EncodedFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::WallTime;
 use prorata_worker::Body;
 use prorata_worker::ports::{Archive, DeadLetter, FormatError, Origin, Position, Rejected, TableEncoder};
@@ -113,8 +113,8 @@ fn dead_letters(archive: &dyn Archive) -> Checked {
     equal("a file of letters that is cut is an error", archive.read_dead_letters(cut).is_err(), true)
 }
 
-/// Checks a table encoder with the tables of an hour, which have rows of `table`, and with others that differ
-/// in them.
+/// Checks a table encoder with the tables of an hour, which have rows of `table`, and with those of another
+/// organization, which differ in them.
 ///
 /// # Errors
 /// The first promise that is not kept.
@@ -144,5 +144,53 @@ pub fn table_encoder(
     equal("other rows have another digest", encode(other, 1)?.digest == file.digest, false)?;
     let named = !file.digest.is_empty() && file.digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     equal("a digest can stand in a name", named, true)?;
-    equal("no organization, no file", encoder.encode(table, &[], &[]).map_err(text)?.is_none(), true)
+    equal("no organization, no file", encoder.encode(table, &[], &[]).map_err(text)?.is_none(), true)?;
+    let [first, second] =
+        if hour.organization_id < other.organization_id { [hour, other] } else { [other, hour] };
+    for replaced in [first, second] {
+        splice(encoder, table, [first, second], replaced, clock)?;
+    }
+    let refused = TableSplice {
+        old: b"damaged",
+        organizations: &BTreeSet::new(),
+        hours: &[],
+        clocks: &[],
+        revision: 1,
+        last_updated: WallTime(0),
+    };
+    equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
+}
+
+/// Replacing the rows of one of two organizations gives what encoding both anew gives.
+fn splice(
+    encoder: &dyn TableEncoder,
+    table: Table,
+    both: [&HourTables; 2],
+    replaced: &HourTables,
+    clock: impl Fn(i64) -> HourClock,
+) -> Checked {
+    let whole: Vec<HourTables> = both.into_iter().cloned().collect();
+    let other: Vec<HourTables> =
+        both.into_iter().filter(|hour| hour.organization_id != replaced.organization_id).cloned().collect();
+    let encode = |hours: &[HourTables], revision| {
+        let clocks: Vec<HourClock> = hours.iter().map(|_| clock(revision)).collect();
+        encoder.encode(table, hours, &clocks).map_err(text)
+    };
+    let organizations = BTreeSet::from([replaced.organization_id.clone()]);
+    let put = |old: &EncodedFile, hours: &[HourTables], revision| {
+        let clocks: Vec<HourClock> = hours.iter().map(|_| clock(revision)).collect();
+        let HourClock { revision, last_updated, .. } = clock(revision);
+        let (old, organizations) = (&*old.bytes, &organizations);
+        let splice = TableSplice { old, organizations, hours, clocks: &clocks, revision, last_updated };
+        encoder.splice(table, &splice).map_err(text)
+    };
+    let (Some(of_both), Some(of_other)) = (encode(&whole, 1)?, encode(&other, 1)?) else {
+        return Err(format!("{} has rows, but no file", table.name()));
+    };
+    let fresh = std::slice::from_ref(replaced);
+    let without = put(&of_both, &[], 2)?;
+    equal("rows that leave", &without.file, &encode(&other, 2)?)?;
+    equal("the digest of what was there", &without.old_digest, &of_both.digest)?;
+    equal("rows that come", put(&of_other, fresh, 2)?.file, encode(&whole, 2)?)?;
+    equal("rows that stay the same", put(&of_both, fresh, 1)?.file, Some(of_both))
 }

@@ -1,4 +1,4 @@
-//! Files in memory: archive, tables and input without Avro and Parquet.
+//! Archive files in memory, without Avro.
 
 use std::io::Read;
 use std::time::Duration;
@@ -7,12 +7,9 @@ use async_trait::async_trait;
 use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::WallTime;
-use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{
-    Archive, Clock, DeadLetter, EachRecord, FormatError, Origin, Position, Rejected, TableEncoder,
+    Archive, Clock, DeadLetter, EachRecord, FormatError, Origin, Position, Rejected,
 };
 use prorata_worker::source::Header;
 use serde::{Deserialize, Serialize};
@@ -121,45 +118,6 @@ impl From<Letter> for DeadLetter {
         };
         let reject = Reject::new(letter.reason, letter.sentence);
         Self { origin, rejected: Rejected { reject, bytes: letter.bytes } }
-    }
-}
-
-/// Table files as text of their rows.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FakeEncoder;
-
-impl TableEncoder for FakeEncoder {
-    fn encode(
-        &self,
-        table: Table,
-        hours: &[HourTables],
-        clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, FormatError> {
-        let lines: Vec<String> = hours.iter().flat_map(|hour| lines(table, hour)).collect();
-        if lines.is_empty() {
-            return Ok(None);
-        }
-        let content = lines.join("\n");
-        let digest = hex(&Sha256::digest(&content));
-        let clocks = if table == Table::Hours { format!("\n{clocks:?}") } else { String::new() };
-        let bytes = (content + &clocks).into_bytes();
-        Ok(Some(EncodedFile { bytes, rows: lines.len() as u64, stats: "{}".into(), digest }))
-    }
-}
-
-fn lines(table: Table, hour: &HourTables) -> Vec<String> {
-    let named = |row: String| format!("{} {} {row}", hour.organization_id, hour.rules_version);
-    match table {
-        Table::CostAllocation => hour.cost_allocation.iter().map(|row| named(format!("{row:?}"))).collect(),
-        Table::ReservationUsage => {
-            hour.reservation_usage.iter().map(|row| named(format!("{row:?}"))).collect()
-        }
-        Table::CommitmentUtilization => {
-            hour.commitment_utilization.iter().map(|row| named(format!("{row:?}"))).collect()
-        }
-        Table::QuotaUsage => hour.quota_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
-        Table::PoolUsage => hour.pool_usage.iter().map(|row| named(format!("{row:?}"))).collect(),
-        Table::Hours => vec![named(format!("{:?}", hour.totals))],
     }
 }
 

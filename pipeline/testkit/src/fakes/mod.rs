@@ -3,6 +3,7 @@
 mod clock;
 mod codec;
 mod dead_letters;
+mod encoder;
 mod faults;
 mod kafka;
 mod messages;
@@ -11,8 +12,9 @@ mod store;
 mod tables;
 
 pub use clock::{ProcessClock, SteppedClock};
-pub use codec::{FakeArchive, FakeEncoder, StoppedClock};
+pub use codec::{FakeArchive, StoppedClock};
 pub use dead_letters::FakeDeadLetterTopic;
+pub use encoder::FakeEncoder;
 pub use faults::{Effect, Fault, Faults, Rates, Resume};
 pub use kafka::{Ends, FakeBroker, FakeSource, Record};
 pub use messages::{FakeMessages, FakeRegistry};

@@ -1,6 +1,6 @@
 //! The life of a checkpoint: drafted, sealed, decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,9 +201,27 @@ impl Draft {
         self.changed = true;
     }
 
+    /// Marks an hour of one organization to be recomputed.
+    pub fn mark_dirty_of(&mut self, organization_id: &OrganizationId, hour: Hour) {
+        self.next.dirty.insert_of(organization_id, hour);
+        self.next.dirty.bound();
+        self.changed = true;
+    }
+
+    /// Marks every hour that is dirty for some organizations to be recomputed for all.
+    pub fn mark_all(&mut self) {
+        self.next.dirty.forget_organizations();
+        self.changed = true;
+    }
+
     /// Marks an hour to be recomputed, for late events of these organizations.
     pub fn mark_late(&mut self, hour: Hour, late: BTreeMap<OrganizationId, i64>) {
-        self.mark_dirty(hour);
+        if late.is_empty() {
+            return self.mark_dirty(hour);
+        }
+        late.keys().for_each(|organization_id| self.next.dirty.insert_of(organization_id, hour));
+        self.next.dirty.bound();
+        self.changed = true;
         let Some(entry) = self.next.hours.get_mut(&hour) else { return };
         let entry = Arc::make_mut(entry);
         for (organization, events) in late {
@@ -226,12 +244,26 @@ impl Draft {
         }
     }
 
+    /// The same of one organization alone.
+    pub fn recomputed_of(
+        &mut self,
+        organization_id: &OrganizationId,
+        (first, last): (Hour, Hour),
+        goes_on: Option<Hour>,
+    ) {
+        self.next.dirty.clear_of(organization_id, first, last);
+        if let Some(hour) = goes_on {
+            self.next.dirty.insert_of(organization_id, hour);
+        }
+        self.changed = true;
+    }
+
     /// Says what an hour consists of from now on.
     pub fn set_hour(&mut self, hour: Hour, entry: HourEntry) {
-        let snapshot = entry.snapshot.clone();
-        let before = self.next.hours.insert(hour, Arc::new(entry));
-        let old = before.and_then(|before| before.snapshot.clone());
-        self.replaced.extend(old.filter(|old| Some(old) != snapshot.as_ref()));
+        let named: BTreeSet<String> = entry.snapshot_objects().cloned().collect();
+        if let Some(before) = self.next.hours.insert(hour, Arc::new(entry)) {
+            self.replaced.extend(before.snapshot_objects().filter(|old| !named.contains(*old)).cloned());
+        }
         self.changed = true;
     }
 
@@ -239,7 +271,9 @@ impl Draft {
     /// is the recorded one.
     pub fn set_snapshot(&mut self, hour: Hour, path: String, bytes: Bytes) {
         let Some(entry) = self.next.hours.get_mut(&hour) else { return };
-        self.replaced.extend(Arc::make_mut(entry).snapshot.replace(path.clone()));
+        let entry = Arc::make_mut(entry);
+        self.replaced.extend(entry.take_snapshot());
+        entry.snapshot = Some(path.clone());
         self.add_object(path, bytes);
     }
 
@@ -249,7 +283,7 @@ impl Draft {
         for hour in hours {
             let entry = self.next.hours.get_mut(hour).filter(|entry| entry.snapshot.is_some());
             let Some(entry) = entry else { continue };
-            self.replaced.extend(Arc::make_mut(entry).snapshot.take());
+            self.replaced.extend(Arc::make_mut(entry).take_snapshot());
             self.changed = true;
         }
     }

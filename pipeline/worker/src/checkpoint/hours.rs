@@ -40,6 +40,28 @@ impl HourSet {
         self.0.retain(|hour| !(first..=last).contains(hour));
     }
 
+    /// Its hours, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Hour> {
+        self.0.iter().copied()
+    }
+
+    /// Adds the hours of another set.
+    pub fn extend(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
+    /// Runs of consecutive hours: first and last of each.
+    pub fn ranges(&self) -> Vec<(Hour, Hour)> {
+        let mut ranges: Vec<(Hour, Hour)> = Vec::new();
+        for hour in &self.0 {
+            match ranges.last_mut() {
+                Some((_, last)) if last.next() == *hour => *last = *hour,
+                _ => ranges.push((*hour, *hour)),
+            }
+        }
+        ranges
+    }
+
     /// Whether it has the hour.
     pub fn contains(&self, hour: Hour) -> bool {
         self.0.contains(&hour)
@@ -59,13 +81,7 @@ impl FromIterator<Hour> for HourSet {
 
 impl Serialize for HourSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut ranges: Vec<(Hour, Hour)> = Vec::new();
-        for hour in &self.0 {
-            match ranges.last_mut() {
-                Some((_, last)) if last.next() == *hour => *last = *hour,
-                _ => ranges.push((*hour, *hour)),
-            }
-        }
+        let ranges = self.ranges();
         serializer.collect_seq(ranges.iter().map(|(first, last)| [first.to_string(), last.to_string()]))
     }
 }

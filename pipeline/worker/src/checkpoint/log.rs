@@ -94,7 +94,14 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
     let checkpoint = &sealed.checkpoint;
     let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
-    let json = serde_json::to_vec(&**checkpoint);
+    let json = if checkpoint.format < 2 && !checkpoint.dirty.of_organizations().is_empty() {
+        // The release before knows marks of all organizations only.
+        let mut coarse = Checkpoint::clone(checkpoint);
+        coarse.dirty.forget_organizations();
+        serde_json::to_vec(&coarse)
+    } else {
+        serde_json::to_vec(&**checkpoint)
+    };
     let json = json.map_err(|error| FormatError::new("encode a checkpoint", error))?;
     let bytes = Bytes::from(checksum::add_to_json(&json));
     let found = objects::create(store, &object, &bytes).await?;

@@ -9,7 +9,8 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::hours::{HourSet, hour_map, hour_option, hour_text};
+use super::dirty::Dirty;
+use super::hours::{hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
 use crate::names::{ArchiveLayout, ObjectId, Shard};
 use crate::ports::FileEntry;
@@ -37,8 +38,8 @@ pub struct Checkpoint {
     /// The last hour closed.
     #[serde(with = "hour_option")]
     pub closed_through: Option<Hour>,
-    /// Closed hours whose events have changed since they were folded.
-    pub dirty: HourSet,
+    /// Closed hours whose events have changed since they were folded. Of all organizations in format 1.
+    pub dirty: Dirty,
     /// Which rules hold from which hour on; the first also before it.
     pub rules: Vec<RulesFrom>,
     /// Hours inside the horizon, and those that a table may not hold yet.
@@ -121,6 +122,10 @@ pub struct HourEntry {
     /// Object with the state at its end, where kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub snapshot: Option<String>,
+    /// Objects with the state of some organizations, which has changed since the snapshot was written; the
+    /// later comes last. From format 2 on.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub patches: Vec<String>,
     /// Files by table; a table that is missing has no rows in the hour.
     pub tables: BTreeMap<Table, FileEntry>,
     /// Events that came after the hour had closed, by organization, where any did: a clock column of `hours`.
@@ -129,6 +134,18 @@ pub struct HourEntry {
     /// Whether all tables are known to hold the hour as it stands here. Known by this process only.
     #[serde(skip)]
     pub published: bool,
+}
+
+impl HourEntry {
+    /// The objects of its snapshot: all of it, and what has changed since.
+    pub fn snapshot_objects(&self) -> impl Iterator<Item = &String> {
+        self.snapshot.iter().chain(&self.patches)
+    }
+
+    /// Takes its snapshot away, and returns its objects.
+    pub(super) fn take_snapshot(&mut self) -> Vec<String> {
+        self.snapshot.take().into_iter().chain(std::mem::take(&mut self.patches)).collect()
+    }
 }
 
 impl Checkpoint {
@@ -142,7 +159,7 @@ impl Checkpoint {
             owners: Vec::new(),
             offsets: BTreeMap::new(),
             closed_through: None,
-            dirty: HourSet::default(),
+            dirty: Dirty::default(),
             rules: Vec::new(),
             hours: BTreeMap::new(),
             dead_letters: Vec::new(),
@@ -189,10 +206,15 @@ impl Checkpoint {
     }
 
     /// The newest snapshot that may be a base for folding `hour`: before it, and before every dirty hour.
-    pub fn snapshots_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &String)> {
+    pub fn snapshots_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
         let bound = self.dirty.first().map_or(hour, |dirty| dirty.min(hour));
-        let before = self.hours.range(..bound).rev();
-        before.filter_map(|(hour, entry)| entry.snapshot.as_ref().map(|snapshot| (*hour, snapshot)))
+        self.kept_before(bound)
+    }
+
+    /// The hours before `hour` with a snapshot, the newest first.
+    pub fn kept_before(&self, hour: Hour) -> impl Iterator<Item = (Hour, &HourEntry)> {
+        let before = self.hours.range(..hour).rev();
+        before.filter(|(_, entry)| entry.snapshot.is_some()).map(|(hour, entry)| (*hour, &**entry))
     }
 
     /// Revision of an hour that is or was closed.

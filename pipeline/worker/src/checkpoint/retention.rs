@@ -41,7 +41,7 @@ pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
         let is_base = Some(*hour) == anchor || Some(*hour) == base;
         let goes = before_anchor || (!is_base && !keeps_snapshot(*hour, closed_through));
         if goes && entry.snapshot.is_some() {
-            dropped.extend(Arc::make_mut(entry).snapshot.take());
+            dropped.extend(Arc::make_mut(entry).take_snapshot());
         }
     }
     let revisions = &mut checkpoint.revisions;
@@ -60,7 +60,7 @@ pub(super) fn prune(checkpoint: &mut Checkpoint) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{HourEntry, HourSet};
+    use crate::checkpoint::{Dirty, HourEntry};
 
     fn checkpoint(hours: i64, published: bool) -> Checkpoint {
         let mut checkpoint = Checkpoint::unowned(0);
@@ -102,7 +102,7 @@ mod tests {
         checkpoint.dirty.insert(Hour(6 * 24));
         prune(&mut checkpoint);
         assert_eq!(snapshots(&checkpoint).first(), Some(&(6 * 24 - 1)), "the newest before the dirty hour");
-        checkpoint.dirty = HourSet::default();
+        checkpoint.dirty = Dirty::default();
         prune(&mut checkpoint);
         assert_eq!(snapshots(&checkpoint).first(), Some(&(9 * 24 - 1)));
     }

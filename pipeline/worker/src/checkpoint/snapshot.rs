@@ -56,6 +56,9 @@ pub struct OrganizationState {
 /// were.
 pub type ShardState = BTreeMap<OrganizationId, Arc<OrganizationState>>;
 
+/// All organizations of a shard, by id, in bytes.
+pub type PackedStates = BTreeMap<OrganizationId, PackedState>;
+
 /// One organization's state in bytes, with the clock that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedState {
@@ -63,11 +66,19 @@ pub struct PackedState {
     pub organization_id: OrganizationId,
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
-    /// The engine's state.
+    /// The engine's state; in a patch, empty where the organization has left.
     pub state: Vec<u8>,
     /// Why it is held, if it is: written apart, so that the form of all others stays as it is.
     #[serde(skip)]
     pub hold: Option<Hold>,
+}
+
+impl PackedState {
+    /// What a patch says of an organization that has left.
+    pub fn gone(organization_id: &OrganizationId) -> Self {
+        let organization_id = organization_id.clone();
+        Self { organization_id, max_event_time: None, state: Vec::new(), hold: None }
+    }
 }
 
 /// Why a snapshot cannot be used.
@@ -145,6 +156,37 @@ pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> 
 /// # Errors
 /// When it is of another format or damaged.
 pub fn decode(bytes: &[u8]) -> Result<ShardState, SnapshotError> {
+    let unpacked = decode_packed(bytes)?.into_values().map(|packed| unpack(&packed));
+    unpacked.collect()
+}
+
+/// Reads one organization's state.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn unpack(packed: &PackedState) -> Result<(OrganizationId, Arc<OrganizationState>), SnapshotError> {
+    let state: State =
+        postcard::from_bytes(&packed.state).map_err(|error| SnapshotError::Content(error.to_string()))?;
+    let (max_event_time, hold) = (packed.max_event_time, packed.hold.clone());
+    Ok((packed.organization_id.clone(), Arc::new(OrganizationState { state, max_event_time, hold })))
+}
+
+/// Puts what has changed into the states of a snapshot.
+pub fn apply(states: &mut PackedStates, patch: PackedStates) {
+    for (organization_id, packed) in patch {
+        if packed.state.is_empty() {
+            states.remove(&organization_id);
+        } else {
+            states.insert(organization_id, packed);
+        }
+    }
+}
+
+/// Reads an object made by [`encode`], but not what the states say.
+///
+/// # Errors
+/// When it is of another format or damaged.
+pub fn decode_packed(bytes: &[u8]) -> Result<PackedStates, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;
     let format = u16::from_le_bytes(*format);
@@ -161,15 +203,11 @@ pub fn decode(bytes: &[u8]) -> Result<ShardState, SnapshotError> {
         FORMAT => BTreeMap::new(),
         _ => postcard::from_bytes(rest).map_err(content)?,
     };
-    let mut states = ShardState::new();
-    for organization in packed {
-        let state: State = postcard::from_bytes(&organization.state).map_err(content)?;
-        let max_event_time = organization.max_event_time;
-        let hold = holds.remove(&organization.organization_id);
-        let state = Arc::new(OrganizationState { state, max_event_time, hold });
-        states.insert(organization.organization_id, state);
-    }
-    Ok(states)
+    let named = packed.into_iter().map(|packed| {
+        let hold = holds.remove(&packed.organization_id);
+        (packed.organization_id.clone(), PackedState { hold, ..packed })
+    });
+    Ok(named.collect())
 }
 
 /// Bytes in lower-case hexadecimal.

@@ -23,7 +23,7 @@ const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 /// does not name, and old checkpoints.
 pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
     let named: BTreeSet<&String> =
-        decided.hours.values().filter_map(|entry| entry.snapshot.as_ref()).collect();
+        decided.hours.values().flat_map(|entry| entry.snapshot_objects()).collect();
     let own = names::checkpoint(decided.shard, decided.seq);
     let Some(WallTime(now)) = listed.iter().find(|object| object.path == own).map(|object| object.modified)
     else {

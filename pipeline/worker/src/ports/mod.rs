@@ -16,7 +16,10 @@ pub use archive::{Archive, DeadLetter, EachRecord, Origin, Position, Rejected};
 pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};
-pub use tables::{CommitOutcome, FileEntry, LiveFile, LiveTable, TableCommit, TableCommitter, TableEncoder};
+pub use tables::{
+    CommitOutcome, EncoderFunctions, FileEntry, LiveFile, LiveTable, TableCommit, TableCommitter,
+    TableEncoder,
+};
 
 /// What every owner of shards runs on.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use async_trait::async_trait;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, Table};
+use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFile, Table, TableSplice};
 use serde::{Deserialize, Serialize};
 
 use super::error::{FormatError, TableError};
@@ -92,7 +92,7 @@ pub trait TableCommitter: Send + Sync {
     ) -> Result<CommitOutcome, TableError>;
 }
 
-/// Turns rows into table files. Any function of this form is an encoder, because encoding needs no state.
+/// Turns rows into table files.
 pub trait TableEncoder: Send + Sync {
     /// The file of one shard's one hour; none without rows. Organizations ascend, and each has one clock.
     fn encode(
@@ -101,12 +101,26 @@ pub trait TableEncoder: Send + Sync {
         hours: &[HourTables],
         clocks: &[HourClock],
     ) -> Result<Option<EncodedFile>, FormatError>;
+
+    /// Replaces the rows of some organizations in a file: the bytes are those that encoding all rows anew
+    /// would give. It fails where the file cannot be read.
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError>;
 }
 
-impl<F, E> TableEncoder for F
+/// A [`TableEncoder`] made of two functions, because it needs no state.
+#[derive(Clone, Copy, Debug)]
+pub struct EncoderFunctions<E, S> {
+    /// See [`TableEncoder::encode`].
+    pub encode: E,
+    /// See [`TableEncoder::splice`].
+    pub splice: S,
+}
+
+impl<E, S, F> TableEncoder for EncoderFunctions<E, S>
 where
-    F: Fn(Table, &[HourTables], &[HourClock]) -> Result<Option<EncodedFile>, E> + Send + Sync,
-    E: Error + Send + Sync + 'static,
+    E: Fn(Table, &[HourTables], &[HourClock]) -> Result<Option<EncodedFile>, F> + Send + Sync,
+    S: Fn(Table, &TableSplice<'_>) -> Result<SplicedFile, F> + Send + Sync,
+    F: Error + Send + Sync + 'static,
 {
     fn encode(
         &self,
@@ -114,6 +128,10 @@ where
         hours: &[HourTables],
         clocks: &[HourClock],
     ) -> Result<Option<EncodedFile>, FormatError> {
-        self(table, hours, clocks).map_err(|error| FormatError::new("encode rows", error))
+        (self.encode)(table, hours, clocks).map_err(|error| FormatError::new("encode rows", error))
+    }
+
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError> {
+        (self.splice)(table, splice).map_err(|error| FormatError::new("replace rows in a file", error))
     }
 }

@@ -1,10 +1,13 @@
 //! Where a recomputation stands, and where it starts: at the nearest base snapshot that can be read.
 
+use std::collections::BTreeSet;
+
 use prorata_schemas::time::Hour;
 
 use super::archive::ArchiveIndex;
-use crate::checkpoint::snapshot::{self, ShardState};
-use crate::checkpoint::{ArchiveBegin, Checkpoint};
+use super::restate::StoredStates;
+use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
+use crate::checkpoint::{ArchiveBegin, Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
 
@@ -62,8 +65,8 @@ pub struct Nearest {
 /// When storage is unavailable.
 pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour: Hour) -> Result<Nearest> {
     let mut unusable = Vec::new();
-    for (hour, object) in checkpoint.snapshots_before(hour) {
-        if let Some(states) = load_base(store, object).await? {
+    for (hour, entry) in checkpoint.snapshots_before(hour) {
+        if let Some(states) = load_base(store, entry).await? {
             return Ok(Nearest { base: Some((hour, states)), unusable });
         }
         unusable.push(hour);
@@ -71,20 +74,53 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
     Ok(Nearest { base: None, unusable })
 }
 
-/// State of a snapshot; none when it cannot be used: then an older one is.
+/// State of an hour's snapshot; none when it cannot be used: then an older one is.
 ///
 /// # Errors
 /// When storage is unavailable.
-pub async fn load_base(store: &dyn ObjectStore, object: &str) -> Result<Option<ShardState>> {
-    let Some(bytes) = store.get(object).await? else {
-        tracing::warn!(object, "a snapshot is missing, an older one is used");
-        return Ok(None);
-    };
-    match snapshot::decode(&bytes) {
-        Ok(states) => Ok(Some(states)),
-        Err(error) => {
-            tracing::warn!(object, %error, "a snapshot cannot be used, an older one is used");
-            Ok(None)
+pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
+    let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
+    let states: Result<ShardState, SnapshotError> = packed.values().map(snapshot::unpack).collect();
+    Ok(states.inspect_err(|error| warn_unusable(entry, error)).ok())
+}
+
+/// The same, but what the states say is not read yet.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn load_packed(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<PackedStates>> {
+    Ok(load_stored(store, entry).await?.map(|stored| stored.states))
+}
+
+/// An hour's snapshot as it is stored; none when it cannot be used.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<StoredStates>> {
+    let mut stored: Option<StoredStates> = None;
+    for object in entry.snapshot_objects() {
+        let Some(bytes) = store.get(object).await? else {
+            tracing::warn!(object, "a snapshot is missing, an older one is used");
+            return Ok(None);
+        };
+        match snapshot::decode_packed(&bytes) {
+            Ok(packed) => match &mut stored {
+                Some(StoredStates { states, patched }) => {
+                    patched.extend(packed.keys().cloned());
+                    snapshot::apply(states, packed);
+                }
+                None => stored = Some(StoredStates { states: packed, patched: BTreeSet::new() }),
+            },
+            Err(error) => {
+                warn_unusable(entry, &error);
+                return Ok(None);
+            }
         }
     }
+    Ok(stored)
+}
+
+fn warn_unusable(entry: &HourEntry, error: &SnapshotError) {
+    let objects: Vec<&String> = entry.snapshot_objects().collect();
+    tracing::warn!(?objects, %error, "a snapshot cannot be used, an older one is used");
 }

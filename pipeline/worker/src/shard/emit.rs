@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{HourClock, Table};
 use prorata_schemas::time::{Hour, WallTime};
@@ -129,30 +130,30 @@ fn encode<T>(
     let state_bytes = organizations.iter().map(|folded| folded.packed.state.len() as u64).sum();
     let mut objects = Vec::new();
     let same_state = before.as_ref().filter(|before| before.state == state);
-    let snapshot = match same_state.and_then(|before| before.snapshot.clone()) {
-        Some(snapshot) => Some(snapshot),
-        None if keep => Some(encode_snapshot((shard, hour), &organizations, &namer, &mut objects)?),
-        None => None,
+    let (snapshot, patches) = match same_state.filter(|before| before.snapshot.is_some()) {
+        Some(before) => (before.snapshot.clone(), before.patches.clone()),
+        None if keep => {
+            (Some(encode_snapshot((shard, hour), &organizations, &namer, &mut objects)?), Vec::new())
+        }
+        None => (None, Vec::new()),
     };
     let revision = before.as_ref().map_or(0, |before| before.revision + 1);
     let late_events = before.as_ref().map(|before| before.late_events.clone()).unwrap_or_default();
-    let clock = |folded: &OrganizationHour| HourClock {
-        late_events: late_events.get(&folded.packed.organization_id).copied().unwrap_or(0),
-        max_event_time_seen: folded.packed.max_event_time,
-        complete: folded.packed.hold.is_none(),
-        revision,
-        last_updated: now,
-    };
-    let clocks: Vec<HourClock> = organizations.iter().map(clock).collect();
-    let held = held_digest(&organizations);
+    let clocks: Vec<HourClock> =
+        organizations.iter().map(|folded| clock(folded, &late_events, revision, now)).collect();
+    let held: Vec<OrganizationId> = organizations
+        .iter()
+        .filter(|folded| folded.packed.hold.is_some())
+        .map(|folded| folded.packed.organization_id.clone())
+        .collect();
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
     let mut files = BTreeMap::new();
     let (mut changed, mut new_files) = (before.is_none(), 0);
     for table in Table::ALL {
         let encoded = encoder.encode(table, &rows, &clocks);
         let mut encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
-        if let (Table::Hours, Some(file), Some(held)) = (table, &mut encoded, &held) {
-            file.digest = snapshot::hex(&Sha256::digest(format!("{}{held}", file.digest)));
+        if let (Table::Hours, Some(file)) = (table, &mut encoded) {
+            file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
         }
         let old = before.as_ref().and_then(|before| before.tables.get(&table));
         let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
@@ -178,7 +179,7 @@ fn encode<T>(
         before => (revision, before.is_some()),
     };
     let published = !changed && before.is_some_and(|before| before.published);
-    let entry = HourEntry { revision, state, snapshot, tables: files, late_events, published };
+    let entry = HourEntry { revision, state, snapshot, patches, tables: files, late_events, published };
     let summary = summarize(&rows);
     Ok(EncodedHour { shard, hour, entry, restated, files: new_files, state_bytes, objects, summary })
 }
@@ -201,7 +202,8 @@ pub fn way_marks(
     for (hour, organizations) in led_up {
         let wanted = hour == last || retention::keeps_snapshot(hour, closed);
         let entry = checkpoint.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
-        if entry.is_some_and(|entry| entry.state == state_digest(&organizations)) {
+        // Where only some organizations were folded since, no digest is recorded.
+        if entry.is_some_and(|entry| entry.state.is_empty() || entry.state == state_digest(&organizations)) {
             encode_snapshot((checkpoint.shard, hour), &organizations, &namer, &mut objects)?;
             hours.push(hour);
         }
@@ -209,13 +211,31 @@ pub fn way_marks(
     Ok(hours.into_iter().zip(objects).map(|(hour, (path, bytes))| (hour, path, bytes)).collect())
 }
 
-/// Digest of which organizations are held; none where none is. `hours` is written again when that changes,
+/// The clock columns of an organization's hour.
+pub(super) fn clock(
+    folded: &OrganizationHour,
+    late_events: &BTreeMap<OrganizationId, i64>,
+    revision: i64,
+    last_updated: WallTime,
+) -> HourClock {
+    HourClock {
+        late_events: late_events.get(&folded.packed.organization_id).copied().unwrap_or(0),
+        max_event_time_seen: folded.packed.max_event_time,
+        complete: folded.packed.hold.is_none(),
+        revision,
+        last_updated,
+    }
+}
+
+/// Digest of a file of `hours` with the organizations that are held. It is written again when those change,
 /// though its rows may not: `complete` is no part of their digest.
-fn held_digest(organizations: &[OrganizationHour]) -> Option<String> {
-    let packed = organizations.iter().map(|folded| &folded.packed);
-    let held = packed.filter(|packed| packed.hold.is_some()).map(|packed| &*packed.organization_id);
-    let held: Vec<&str> = held.collect();
-    (!held.is_empty()).then(|| snapshot::hex(&Sha256::digest(held.join("\n"))))
+pub(super) fn with_held<'a>(digest: String, held: impl Iterator<Item = &'a OrganizationId>) -> String {
+    let held: Vec<&str> = held.map(|organization_id| &**organization_id).collect();
+    if held.is_empty() {
+        return digest;
+    }
+    let held = snapshot::hex(&Sha256::digest(held.join("\n")));
+    snapshot::hex(&Sha256::digest(format!("{digest}{held}")))
 }
 
 /// Adds the state at an hour's end to the objects, and returns its path.

@@ -3,7 +3,7 @@
 //! An organization is the unit of a fold: what it comes to stays by itself, with its own digest, until it is
 //! encoded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ pub fn fold(
             return Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect());
         }
         let items: Vec<Vec<OrganizationPart>> =
-            next.into_par_iter().map(|hour| organizations(archive, hour)).collect::<Result<_>>()?;
+            next.into_par_iter().map(|hour| organizations(archive, hour, |_| true)).collect::<Result<_>>()?;
         let items: Vec<OrganizationPart> = items.into_iter().flatten().collect();
         let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
         for Folded { shard, hour, organization_id, state, tables } in folded {
@@ -120,6 +120,42 @@ pub fn fold(
             course.folded.states.insert(organization_id, Arc::new(state));
         }
     }
+}
+
+/// One hour of some organizations of a shard.
+pub struct SomeHour {
+    /// The shard.
+    pub shard: Shard,
+    /// The hour.
+    pub hour: Hour,
+    /// Its rules.
+    pub rules: HourRules,
+    /// Its archive files.
+    pub files: Vec<StoredObject>,
+    /// The organizations, each with its state before; none where it is new.
+    pub states: BTreeMap<OrganizationId, Option<Arc<OrganizationState>>>,
+}
+
+/// What some organizations came to; one without state and events comes to nothing.
+pub type SomeFolded = BTreeMap<OrganizationId, (Arc<OrganizationState>, OrganizationHour)>;
+
+/// Folds an hour of some organizations, off the async threads. Events of all others are passed over.
+///
+/// # Errors
+/// When an archive file is damaged.
+pub async fn fold_some(archive: &Arc<dyn Archive>, some: SomeHour) -> Result<SomeFolded> {
+    let archive = Arc::clone(archive);
+    let fold = move || {
+        let SomeHour { shard, hour, rules, files, states } = some;
+        let wanted: BTreeSet<OrganizationId> = states.keys().cloned().collect();
+        let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
+        let of = ShardHour { shard, hour, rules, files, bodies: Arc::default(), states };
+        let items = organizations(&*archive, of, |organization_id| wanted.contains(organization_id))?;
+        let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
+        let named = folded.into_iter().map(|one| (one.organization_id, (Arc::new(one.state), one.tables)));
+        Ok(named.collect())
+    };
+    tokio::task::spawn_blocking(fold).await?
 }
 
 /// Folds windows off the async threads.
@@ -164,15 +200,23 @@ impl Course {
     }
 }
 
-/// Decodes an hour's events, and sorts states and events by organization, ascending. An organization that does
-/// not have the hour is left out of it, and of the state at its end.
-fn organizations(archive: &dyn Archive, of: ShardHour) -> Result<Vec<OrganizationPart>> {
+/// Decodes an hour's events, and sorts states and the events of wanted organizations, ascending. An organization
+/// that does not have the hour is left out of it, and of the state at its end.
+fn organizations(
+    archive: &dyn Archive,
+    of: ShardHour,
+    wanted: impl Fn(&OrganizationId) -> bool + Sync,
+) -> Result<Vec<OrganizationPart>> {
     let ShardHour { shard, hour, rules, files, bodies, states } = of;
     let mut decoded: Vec<Vec<EventRecord>> = files
         .into_par_iter()
         .map(|file| {
             let mut records = Vec::new();
-            read_archive(archive, &file, |record| records.push(record))?;
+            read_archive(archive, &file, |record| {
+                if wanted(&record.event.organization_id) {
+                    records.push(record);
+                }
+            })?;
             Ok(records)
         })
         .collect::<Result<_>>()?;

@@ -2,8 +2,8 @@
 //!
 //! Read in this order: [`archive`] (which files hold an hour), `cursor` (where a recomputation starts),
 //! `window` (how many hours are read at a time), [`fold`], `converge` (where a recomputation may end),
-//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]),
-//! `dead_letters`, `clock_limit`.
+//! `emit` (folded hours as objects and entries of a [`crate::checkpoint::Draft`]), `restate` (some
+//! organizations of hours that are folded already), `dead_letters`, `clock_limit`.
 
 pub mod archive;
 pub(crate) mod clock_limit;
@@ -12,4 +12,5 @@ pub(crate) mod cursor;
 pub(crate) mod dead_letters;
 pub(crate) mod emit;
 pub mod fold;
+pub(crate) mod restate;
 pub(crate) mod window;

@@ -15,14 +15,14 @@ fn the_twin_of_the_archive_keeps_its_promises() {
 }
 
 /// The first hour of an organization with one node.
-fn hour(hourly_cost: i64) -> HourTables {
-    let state = State::new("acme".into());
-    close_hour(state, Hour(START), vec![node("acme", 0, hourly_cost)], &Rules::default()).unwrap().1
+fn hour(organization: &str, hourly_cost: i64) -> HourTables {
+    let state = State::new(organization.into());
+    close_hour(state, Hour(START), vec![node(organization, 0, hourly_cost)], &Rules::default()).unwrap().1
 }
 
 #[test]
 fn the_twin_of_the_encoder_keeps_its_promises() {
     for table in [Table::CostAllocation, Table::Hours] {
-        files::table_encoder(&FakeEncoder, table, &hour(3), &hour(4)).unwrap();
+        files::table_encoder(&FakeEncoder, table, &hour("acme", 3), &hour("bird", 4)).unwrap();
     }
 }

@@ -8,7 +8,7 @@
 //! recomputed marks that hour. It does not stop what goes on: otherwise a steady flow of late events would
 //! keep the last hours from ever being recomputed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
 use super::LiveShard;
+use super::restate::Restated;
 use crate::checkpoint::Draft;
 use crate::checkpoint::retention;
 use crate::checkpoint::snapshot::ShardState;
@@ -53,6 +54,26 @@ impl Folding<'_> {
     /// Recomputes one slice where hours are dirty. Events that came since the last checkpoint must not be
     /// among the dirty hours': they are not readable yet.
     pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
+        if shard.has_dirty_organizations_only() {
+            match self.restate_slice(shard).await {
+                Ok(Restated::Done) => return Ok(()),
+                Ok(Restated::NeedsAll(cause)) => {
+                    let shard_number = shard.shard();
+                    tracing::warn!(shard = shard_number, cause, "all organizations are folded again");
+                    self.counts.restated_whole += 1;
+                    shard.recompute.courses.clear();
+                    if let Some(draft) = shard.draft() {
+                        draft.mark_all();
+                    }
+                }
+                Err(error) => return wait_for_release(shard, error),
+            }
+        }
+        self.recompute_all(shard).await
+    }
+
+    /// Recomputes one slice of all organizations.
+    async fn recompute_all(&mut self, shard: &mut LiveShard) -> Result<()> {
         let Some(Recompute { next, emit_from, states }) = self.cursor(shard).await? else { return Ok(()) };
         let Some(closed) = shard.next().closed_through else { return Ok(()) };
         // A late event that has come meanwhile may be of an hour that is only led up to.
@@ -60,14 +81,8 @@ impl Folding<'_> {
         let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
         let last = Hour(closed.0.min(next.0 + shard.recompute.window_hours - 1));
         let slice = match self.fold(shard, (next, last), states, |_| HourEvents::archived()).await {
-            // Hours that close meanwhile need the state at hand, not these.
-            Err(error @ WorkerError::UnknownMeaning { .. }) if shard.states.is_some() => {
-                let shard_number = shard.shard();
-                tracing::warn!(shard = shard_number, %error, "late events of these hours are not folded yet");
-                shard.recompute.waits_for_release = true;
-                return Ok(());
-            }
-            slice => slice?,
+            Err(error) => return wait_for_release(shard, error),
+            Ok(slice) => slice,
         };
         let Slice { folded: FoldedWindow { mut hours, states }, last, window_hours } = slice;
         let stop = shard.states.as_ref().and_then(|_| converged(shard.next(), &hours, emit_from));
@@ -151,6 +166,7 @@ impl Folding<'_> {
         let mut folded = fold::fold_aside(&self.ports.archive, windows).await?;
         let folded = folded.remove(&shard.shard()).unwrap_or_default();
         self.counts.fold.observe(started.elapsed());
+        self.counts.folded_organization_hours += folded.hours.values().map(Vec::len).sum::<usize>() as u64;
         let window_hours = self.limits.next_hours(folded.rows(), folded.hours.len(), 1);
         Ok(Slice { folded, last, window_hours })
     }
@@ -168,11 +184,18 @@ impl Folding<'_> {
             false => None,
         };
         let Some(namer) = shard.namer() else { return Ok(Vec::new()) };
+        let before = |hour| {
+            let mut before = emit::entry_before(next, live.as_ref(), hour)?;
+            for (_, table) in shard.recompute.unusable.iter().filter(|(of, _)| *of == hour) {
+                Arc::make_mut(&mut before).tables.remove(table);
+            }
+            Some(before)
+        };
         let jobs = folded.into_iter().map(|(hour, organizations)| Job {
             shard: shard.shard(),
             hour,
             organizations,
-            before: emit::entry_before(next, live.as_ref(), hour),
+            before: before(hour),
             snapshot: keeps(hour),
             namer: namer.clone(),
             now: self.now,
@@ -185,6 +208,8 @@ impl Folding<'_> {
         if let Some(hour) = encoded.last() {
             shard.state_bytes = hour.state_bytes;
         }
+        let written: BTreeSet<Hour> = encoded.iter().map(|hour| hour.hour).collect();
+        shard.recompute.unusable.retain(|(hour, _)| !written.contains(hour));
         let Some(draft) = shard.draft() else { return };
         for hour in encoded {
             self.counts.restated_hours += u64::from(hour.restated);
@@ -206,7 +231,26 @@ impl Folding<'_> {
     }
 }
 
+/// Late events under rules that this release does not compute wait for one that does. Hours that close
+/// meanwhile need the state at hand, not theirs.
+fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
+    if !matches!(error, WorkerError::UnknownMeaning { .. }) || shard.states.is_none() {
+        return Err(error);
+    }
+    let shard_number = shard.shard();
+    tracing::warn!(shard = shard_number, %error, "late events of these hours are not folded yet");
+    shard.recompute.waits_for_release = true;
+    Ok(())
+}
+
 impl LiveShard {
+    /// Whether what is dirty is dirty for some organizations alone, and the state of all others is at hand.
+    fn has_dirty_organizations_only(&self) -> bool {
+        let dirty = &self.next().dirty;
+        let alone = dirty.of_all().is_empty() && !dirty.of_organizations().is_empty();
+        alone && self.states.is_some() && self.recompute.cursor.is_none()
+    }
+
     /// Notes which of these hours have events in the archive that were never in memory here: those of owners
     /// before.
     pub(super) fn note_archived(&mut self, first: Hour, last: Hour) {

@@ -9,6 +9,7 @@ mod buffer;
 mod flush;
 mod fold;
 mod recover;
+mod restate;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -172,9 +172,9 @@ impl Recovery<'_> {
     async fn states(&self, live: &mut LiveShard) -> Result<Option<ShardState>> {
         let store = &*self.ports.store;
         let Some(closed) = live.decided.closed_through else { return Ok(Some(ShardState::new())) };
-        let newest = live.decided.hours.get(&closed).and_then(|entry| entry.snapshot.clone());
-        if let Some(object) = newest {
-            if let Some(states) = cursor::load_base(store, &object).await? {
+        let newest = live.decided.hours.get(&closed).filter(|entry| entry.snapshot.is_some()).cloned();
+        if let Some(entry) = newest {
+            if let Some(states) = cursor::load_base(store, &entry).await? {
                 try_held_again(live, &states, closed);
                 return Ok(Some(states));
             }
@@ -196,11 +196,11 @@ impl Recovery<'_> {
 /// Marks the hours since which organizations are held: this release may be able to fold them. Where it is
 /// not, the state at the end of that hour is as before, and recomputation ends with it.
 fn try_held_again(live: &mut LiveShard, states: &ShardState, closed: Hour) {
-    let held = states.values().filter_map(|state| state.hold.as_ref());
     let horizon = Hour(closed.0 - HORIZON_HOURS);
-    if let Some(since) = held.map(|hold| hold.since).filter(|since| *since > horizon).min()
-        && let Some(draft) = live.draft()
-    {
-        draft.mark_dirty(since);
+    let Some(draft) = live.draft() else { return };
+    for (organization_id, state) in states {
+        if let Some(hold) = state.hold.as_ref().filter(|hold| hold.since > horizon) {
+            draft.mark_dirty_of(organization_id, hold.since);
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! When hours of a shard are due: to close, or to be recomputed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime, micros};
 
+use super::restate::Courses;
 use super::{LiveShard, Next};
 use crate::shard::cursor::Recompute;
 
@@ -13,8 +16,14 @@ const WINDOW_HOURS_FIRST: i64 = 2;
 /// How far recomputation has come.
 #[derive(Debug)]
 pub(super) struct Recomputation {
-    /// Where it stands, while it goes on.
+    /// Where it stands, while it goes on for all organizations.
     pub cursor: Option<Recompute>,
+    /// Organizations that are recomputed alone, while that goes on.
+    pub courses: Courses,
+    /// Hours whose files were written again by the last run for organizations alone.
+    pub written_hours: i64,
+    /// Table files that cannot be used: they are written anew when their hours are folded.
+    pub unusable: BTreeSet<(Hour, Table)>,
     /// When it last began at an hour that it had come past before.
     pub began_at: Option<WallTime>,
     /// The last hour that was recomputed.
@@ -28,7 +37,16 @@ pub(super) struct Recomputation {
 impl Default for Recomputation {
     fn default() -> Self {
         let window_hours = WINDOW_HOURS_FIRST;
-        Self { cursor: None, began_at: None, through: None, window_hours, waits_for_release: false }
+        Self {
+            cursor: None,
+            courses: Courses::new(),
+            written_hours: 0,
+            unusable: BTreeSet::new(),
+            began_at: None,
+            through: None,
+            window_hours,
+            waits_for_release: false,
+        }
     }
 }
 
@@ -49,7 +67,8 @@ impl LiveShard {
     /// arrive in bursts.
     pub fn recompute_due(&self, now: WallTime, every: Duration) -> bool {
         let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(every));
-        let begun = self.recompute.cursor.is_some() || self.states.is_none() || self.recompute_goes_on();
+        let under_way = self.recompute.cursor.is_some() || !self.recompute.courses.is_empty();
+        let begun = under_way || self.states.is_none() || self.recompute_goes_on();
         !self.next().dirty.is_empty() && !self.recompute.waits_for_release && (begun || rested)
     }
 

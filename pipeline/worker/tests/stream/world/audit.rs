@@ -147,9 +147,9 @@ impl Audit {
                 let path = format!("{}/{}", table.name(), file.path);
                 assert!(known || stored(&path), "{path} is named, not stored: {}", what(hour));
             }
-            let known = old.and_then(|old| old.snapshot.as_ref());
-            if let Some(snapshot) = entry.snapshot.as_ref().filter(|snapshot| known != Some(snapshot)) {
-                assert!(stored(snapshot), "{snapshot} is named, not stored: {}", what(hour));
+            for snapshot in entry.snapshot_objects() {
+                let known = old.is_some_and(|old| old.snapshot_objects().any(|old| old == snapshot));
+                assert!(known || stored(snapshot), "{snapshot} is named, not stored: {}", what(hour));
             }
         }
         for path in checkpoint.dead_letters.iter().filter(|path| !before.dead_letters.contains(path)) {

@@ -1,0 +1,161 @@
+//! New rows of some organizations in a file whose other rows stay: the bytes are those that encoding all rows
+//! anew would give, so a table does not tell how it came about.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_select::concat::concat_batches;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::tables::{EncodedFile, SplicedFile, Table, TableSplice};
+use sha2::{Digest, Sha256};
+
+use crate::columns::cell_of;
+use crate::stats::{self, ColumnStats};
+use crate::{EncodeError, digest, encode, file, schema, stats_columns};
+
+/// Replaces the rows of some organizations in a file.
+///
+/// # Errors
+/// When the file is not as this program writes it, or the new rows cannot be encoded; see [`encode`].
+pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, EncodeError> {
+    let old = read(table, splice.old)?;
+    let fresh = match encode(table, splice.hours, splice.clocks)? {
+        Some(encoded) => read(table, &encoded.bytes)?,
+        None => RecordBatch::new_empty(schema(table)),
+    };
+    let mut rows = merge(table, &old, &fresh, splice.organizations)?;
+    if table == Table::Hours {
+        rows = stamp(rows, splice)?;
+    }
+    let file = match rows.num_rows() {
+        0 => None,
+        _ => Some(write(table, &rows)?),
+    };
+    let old_digest = match table {
+        Table::Hours => digest::of_hour_columns(&old),
+        _ => digest::short(Sha256::new_with_prefix(splice.old)),
+    };
+    Ok(SplicedFile { file, old_digest, old_incomplete: incomplete(&old), incomplete: incomplete(&rows) })
+}
+
+/// All rows of a file that has the columns of this program.
+fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
+    let unreadable = |source| EncodeError::Read { table, source };
+    let builder = ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(bytes));
+    let reader = builder.and_then(ParquetRecordBatchReaderBuilder::build).map_err(unreadable)?;
+    let batches: Result<Vec<RecordBatch>, _> = reader.collect();
+    let batches = batches.map_err(|source| EncodeError::Columns { table, source })?;
+    let schema = schema(table);
+    let named = batches.into_iter().map(|batch| {
+        let names = |of: &arrow_schema::Schema| -> Vec<String> {
+            of.fields().iter().map(|field| field.name().clone()).collect()
+        };
+        if names(batch.schema_ref()) != names(&schema) {
+            return Err(EncodeError::Foreign { table, cause: "it has other columns" });
+        }
+        // Without what the file says of columns besides their types, as when they were made.
+        RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+            .map_err(|source| EncodeError::Columns { table, source })
+    });
+    let named = named.collect::<Result<Vec<_>, _>>()?;
+    concat_batches(&schema, &named).map_err(|source| EncodeError::Columns { table, source })
+}
+
+/// The organization of each row.
+fn organizations(table: Table, rows: &RecordBatch) -> Result<&StringArray, EncodeError> {
+    let name = match table {
+        Table::CostAllocation => "BillingAccountId",
+        _ => "organization_id",
+    };
+    let column = rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    column.ok_or(EncodeError::Foreign { table, cause: "it names no organizations" })
+}
+
+/// Consecutive rows of one organization.
+struct Run<'a> {
+    organization_id: &'a str,
+    first: usize,
+    rows: usize,
+}
+
+/// Runs of rows of one organization each; they must ascend.
+fn runs(table: Table, rows: &RecordBatch) -> Result<Vec<Run<'_>>, EncodeError> {
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for (row, organization_id) in organizations(table, rows)?.iter().enumerate() {
+        let organization_id = organization_id.unwrap_or_default();
+        match runs.last_mut() {
+            Some(run) if run.organization_id == organization_id => run.rows += 1,
+            Some(run) if run.organization_id > organization_id => {
+                return Err(EncodeError::Foreign { table, cause: "its organizations do not ascend" });
+            }
+            _ => runs.push(Run { organization_id, first: row, rows: 1 }),
+        }
+    }
+    Ok(runs)
+}
+
+/// The old rows without those of some organizations, and the new rows, in order.
+fn merge(
+    table: Table,
+    old: &RecordBatch,
+    fresh: &RecordBatch,
+    replaced: &BTreeSet<OrganizationId>,
+) -> Result<RecordBatch, EncodeError> {
+    let stays = |run: &Run<'_>| !replaced.contains(run.organization_id);
+    let mut pieces: Vec<(Run<'_>, &RecordBatch)> =
+        runs(table, old)?.into_iter().filter(stays).map(|run| (run, old)).collect();
+    pieces.extend(runs(table, fresh)?.into_iter().map(|run| (run, fresh)));
+    pieces.sort_by_key(|(run, _)| run.organization_id);
+    let pieces: Vec<RecordBatch> = pieces.iter().map(|(run, rows)| rows.slice(run.first, run.rows)).collect();
+    concat_batches(&schema(table), &pieces).map_err(|source| EncodeError::Columns { table, source })
+}
+
+/// Revision and time of change are the hour's: every row carries them.
+fn stamp(rows: RecordBatch, splice: &TableSplice<'_>) -> Result<RecordBatch, EncodeError> {
+    let count = rows.num_rows();
+    let changed = splice.last_updated.event_time().0;
+    let changed = TimestampMicrosecondArray::from_value(changed, count).with_timezone("UTC");
+    let revision = Int64Array::from_value(splice.revision, count);
+    let (schema, mut columns, _) = rows.into_parts();
+    for (field, column) in schema.fields().iter().zip(&mut columns) {
+        match field.name().as_str() {
+            "revision" => *column = Arc::new(revision.clone()) as ArrayRef,
+            "last_updated" => *column = Arc::new(changed.clone()) as ArrayRef,
+            _ => {}
+        }
+    }
+    let table = Table::Hours;
+    RecordBatch::try_new(schema, columns).map_err(|source| EncodeError::Columns { table, source })
+}
+
+/// Organizations whose hour is not complete; none where the table does not say.
+fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
+    let complete = rows.column_by_name("complete").and_then(|column| column.as_boolean_opt());
+    let Some((complete, organizations)) = complete.zip(organizations(Table::Hours, rows).ok()) else {
+        return Vec::new();
+    };
+    let named = organizations.iter().flatten().zip(complete.iter());
+    named.filter(|(_, complete)| *complete == Some(false)).map(|(id, _)| id.into()).collect()
+}
+
+fn write(table: Table, rows: &RecordBatch) -> Result<EncodedFile, EncodeError> {
+    let bytes = file::write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
+    let digest = match table {
+        Table::Hours => digest::of_hour_columns(rows),
+        _ => digest::short(Sha256::new_with_prefix(&bytes)),
+    };
+    let stats = stats_columns(table).iter().map(|name| {
+        let mut stats = ColumnStats::default();
+        if let Some(column) = rows.column_by_name(name) {
+            (0..rows.num_rows()).for_each(|row| stats.add(cell_of(column, row)));
+        }
+        (*name, stats)
+    });
+    let count = rows.num_rows() as u64;
+    let stats = stats::to_json(count, &stats.collect::<Vec<_>>());
+    Ok(EncodedFile { bytes, rows: count, stats, digest })
+}

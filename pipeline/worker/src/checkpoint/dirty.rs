@@ -1,0 +1,207 @@
+//! Which closed hours are to be folded again, and of which organizations.
+
+use std::collections::BTreeMap;
+
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::Hour;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::hours::HourSet;
+
+/// Most organizations that are marked by name; with more, their hours are dirty for all.
+const ORGANIZATIONS_MAX: usize = 1_024;
+
+/// Most runs of hours that are marked; with more, each organization is dirty from its first hour through its
+/// last.
+const RANGES_MAX: usize = 4_096;
+
+/// Closed hours whose events have changed since they were folded: for all organizations, or for some.
+///
+/// It is written as a list of ranges where all marks are for all organizations, as every release reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dirty {
+    all: HourSet,
+    organizations: BTreeMap<OrganizationId, HourSet>,
+}
+
+impl Dirty {
+    /// Marks an hour of all organizations.
+    pub fn insert(&mut self, hour: Hour) {
+        self.all.insert(hour);
+    }
+
+    /// Marks the hours of all organizations from the first to the last, both inclusive.
+    pub fn insert_range(&mut self, first: Hour, last: Hour) {
+        self.all.insert_range(first, last);
+    }
+
+    /// Marks an hour of one organization.
+    pub fn insert_of(&mut self, organization_id: &OrganizationId, hour: Hour) {
+        match self.organizations.get_mut(organization_id) {
+            Some(hours) => hours.insert(hour),
+            None => {
+                self.organizations.insert(organization_id.clone(), [hour].into_iter().collect());
+            }
+        }
+    }
+
+    /// Keeps the marks within their bounds: what is too much becomes coarser, never less.
+    pub fn bound(&mut self) {
+        if self.organizations.len() > ORGANIZATIONS_MAX {
+            self.forget_organizations();
+        } else if self.organizations.values().map(|hours| hours.ranges().len()).sum::<usize>() > RANGES_MAX {
+            for hours in self.organizations.values_mut() {
+                if let Some((first, last)) = hours.first().zip(hours.iter().last()) {
+                    hours.insert_range(first, last);
+                }
+            }
+        }
+    }
+
+    /// Makes every marked hour dirty for all organizations.
+    pub fn forget_organizations(&mut self) {
+        for hours in std::mem::take(&mut self.organizations).into_values() {
+            self.all.extend(&hours);
+        }
+    }
+
+    /// Hours that are dirty for all organizations.
+    pub fn of_all(&self) -> &HourSet {
+        &self.all
+    }
+
+    /// Hours that are dirty for some organizations alone.
+    pub fn of_organizations(&self) -> &BTreeMap<OrganizationId, HourSet> {
+        &self.organizations
+    }
+
+    /// The earliest hour of any mark.
+    pub fn first(&self) -> Option<Hour> {
+        self.sets().filter_map(HourSet::first).min()
+    }
+
+    /// The earliest hour of any mark after `hour`.
+    pub fn first_after(&self, hour: Hour) -> Option<Hour> {
+        self.sets().filter_map(|hours| hours.first_after(hour)).min()
+    }
+
+    /// Drops all marks of the hours from `first` to `last`, both inclusive.
+    pub fn clear(&mut self, first: Hour, last: Hour) {
+        self.all.clear(first, last);
+        self.organizations.values_mut().for_each(|hours| hours.clear(first, last));
+        self.organizations.retain(|_, hours| !hours.is_empty());
+    }
+
+    /// Drops the marks of one organization from `first` to `last`, both inclusive.
+    pub fn clear_of(&mut self, organization_id: &OrganizationId, first: Hour, last: Hour) {
+        if let Some(hours) = self.organizations.get_mut(organization_id) {
+            hours.clear(first, last);
+            if hours.is_empty() {
+                self.organizations.remove(organization_id);
+            }
+        }
+    }
+
+    /// Whether nothing is dirty.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.organizations.is_empty()
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &HourSet> {
+        std::iter::once(&self.all).chain(self.organizations.values())
+    }
+}
+
+impl FromIterator<Hour> for Dirty {
+    fn from_iter<I: IntoIterator<Item = Hour>>(hours: I) -> Self {
+        Self { all: hours.into_iter().collect(), organizations: BTreeMap::new() }
+    }
+}
+
+/// The form with organizations.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Precise {
+    all: HourSet,
+    organizations: BTreeMap<OrganizationId, HourSet>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Form {
+    All(HourSet),
+    Precise(Precise),
+}
+
+impl Serialize for Dirty {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { all, organizations } = self.clone();
+        match organizations.is_empty() {
+            true => all.serialize(serializer),
+            false => Precise { all, organizations }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dirty {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Form::deserialize(deserializer)? {
+            Form::All(all) => Self { all, organizations: BTreeMap::new() },
+            Form::Precise(Precise { all, organizations }) => Self { all, organizations },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dirty() -> Dirty {
+        let mut dirty: Dirty = [Hour(9)].into_iter().collect();
+        dirty.insert_of(&"acme".into(), Hour(3));
+        dirty.insert_of(&"acme".into(), Hour(5));
+        dirty.insert_of(&"bird".into(), Hour(12));
+        dirty
+    }
+
+    #[test]
+    fn the_first_mark_is_that_of_anybody() {
+        let mut dirty = dirty();
+        assert_eq!((dirty.first(), dirty.first_after(Hour(5))), (Some(Hour(3)), Some(Hour(9))));
+        dirty.clear_of(&"acme".into(), Hour(0), Hour(4));
+        assert_eq!(dirty.first(), Some(Hour(5)));
+        dirty.clear(Hour(5), Hour(11));
+        assert_eq!((dirty.first(), dirty.of_organizations().len()), (Some(Hour(12)), 1));
+        dirty.clear_of(&"bird".into(), Hour(12), Hour(12));
+        assert!(dirty.is_empty());
+    }
+
+    #[test]
+    fn marks_of_organizations_are_read_back_and_others_are_written_as_ever() {
+        let text = serde_json::to_string(&dirty()).unwrap();
+        assert_eq!(serde_json::from_str::<Dirty>(&text).unwrap(), dirty(), "{text}");
+        let mut coarse = dirty();
+        coarse.forget_organizations();
+        let text = serde_json::to_string(&coarse).unwrap();
+        let hours = [Hour(3), Hour(5), Hour(9), Hour(12)];
+        assert_eq!(text, serde_json::to_string(&hours.into_iter().collect::<HourSet>()).unwrap());
+        assert_eq!(serde_json::from_str::<Dirty>(&text).unwrap(), hours.into_iter().collect());
+    }
+
+    #[test]
+    fn too_many_marks_become_coarser_and_none_is_lost() {
+        let mut ranges = Dirty::default();
+        for n in 0..=RANGES_MAX as i64 {
+            ranges.insert_of(&format!("org-{}", n % 10).into(), Hour(n * 2));
+        }
+        ranges.bound();
+        let hours = &ranges.of_organizations()["org-3"];
+        assert_eq!((hours.ranges().len(), hours.first()), (1, Some(Hour(6))));
+        let mut many = Dirty::default();
+        for n in 0..=ORGANIZATIONS_MAX {
+            many.insert_of(&format!("org-{n}").into(), Hour(7));
+        }
+        many.bound();
+        assert_eq!(many, [Hour(7)].into_iter().collect());
+    }
+}
