@@ -13,6 +13,13 @@ use crate::shard::cursor::Recompute;
 /// Hours of the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
 
+/// For each of so many hours whose files a run has written again, the next begins one `checkpoint_every`
+/// later.
+const RESTED_HOURS: i64 = 8;
+
+/// Most times `checkpoint_every` between two runs: one hour by default.
+const RESTS_MAX: i64 = 60;
+
 /// How far recomputation has come.
 #[derive(Debug)]
 pub(super) struct Recomputation {
@@ -64,9 +71,10 @@ impl LiveShard {
 
     /// True if a slice of dirty hours is due: a recomputation is in progress, or closing waits for one.
     /// Restarting at an hour that was recomputed before is limited to once per `every`, because late events
-    /// arrive in bursts.
+    /// arrive in bursts, and to less where the last run wrote the files of many hours.
     pub fn recompute_due(&self, now: WallTime, every: Duration) -> bool {
-        let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(every));
+        let rest = micros(every) * (self.recompute.written_hours / RESTED_HOURS).clamp(1, RESTS_MAX);
+        let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= rest);
         let under_way = self.recompute.cursor.is_some() || !self.recompute.courses.is_empty();
         let begun = under_way || self.states.is_none() || self.recompute_goes_on();
         !self.next().dirty.is_empty() && !self.recompute.waits_for_release && (begun || rested)

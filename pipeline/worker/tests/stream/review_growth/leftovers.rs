@@ -33,7 +33,7 @@ fn unnamed_snapshots(world: &World) -> Vec<String> {
     world.audit.look();
     let latest = world.audit.latest();
     let entries = latest.values().flat_map(|checkpoint| checkpoint.hours.values());
-    let named: BTreeSet<String> = entries.filter_map(|entry| entry.snapshot.clone()).collect();
+    let named: BTreeSet<String> = entries.flat_map(|entry| entry.snapshot_objects().cloned()).collect();
     let snapshots = world.lake.objects().into_iter().filter(|path| names::parse_snapshot(path).is_some());
     snapshots.filter(|path| !named.contains(path)).collect()
 }
@@ -127,8 +127,9 @@ async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
     let start = 4 * 24 * 60;
     world.set_minutes(start);
     let mut member = world.start("a", Faults::default(), |options| {
-        // As many pods as fit one hour.
+        // As many pods as fit one hour, and files of one hour at a time.
         options.rows_in_flight = 1;
+        options.checkpoint_bytes = 1;
     });
     world.produce(&[node("acme", 0, 10), pod("acme", 10, "a", 1), pod("acme", start - 10, "b", 1)]);
     member.settle(&world).await.unwrap();
