@@ -1,9 +1,13 @@
 //! Sets and maps of hours, and their stored form.
 
+mod dirty;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::time::Hour;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use dirty::Dirty;
 
 /// A set of hours, written as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,6 @@
 
 pub mod checksum;
 pub(crate) mod claim;
-mod dirty;
 mod draft;
 mod hours;
 pub mod log;
@@ -24,8 +23,7 @@ pub mod retention;
 pub mod snapshot;
 pub(crate) mod sweep;
 
-pub use dirty::Dirty;
 pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
-pub use hours::HourSet;
+pub use hours::{Dirty, HourSet};
 pub use model::{ArchiveBegin, Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom};
 pub use offsets::{LastRecord, TopicOffsets};

@@ -9,8 +9,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::dirty::Dirty;
-use super::hours::{hour_map, hour_option, hour_text};
+use super::hours::{Dirty, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
 use crate::names::{ArchiveLayout, ObjectId, Shard};
 use crate::ports::FileEntry;

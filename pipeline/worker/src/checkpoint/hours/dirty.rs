@@ -6,7 +6,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::hours::HourSet;
+use super::HourSet;
 
 /// Most organizations that are marked by name; with more, their hours are dirty for all.
 const ORGANIZATIONS_MAX: usize = 1_024;
