@@ -5,14 +5,17 @@
 
 use std::time::Duration;
 
-use prorata_samples::trace::{START, node, pod, pod_stop};
+use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeBroker, FakeSource};
 use prorata_worker::checkpoint::{Decided, log};
+use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::stream::Worker;
 
 use super::watched::{Asked, WatchedStore, worker};
+use crate::harness::*;
 use crate::world::World;
 
 const ORGANIZATIONS: usize = 200;
@@ -203,4 +206,53 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
     let [(folded, snapshots), (folded_late, snapshots_late)] = costs[..] else { panic!("two runs") };
     assert!(folded_late <= 2 * folded, "{folded_late} hours of organizations folded, {folded} without");
     assert!(snapshots_late <= 2 * snapshots, "{snapshots_late} bytes of snapshots, {snapshots} without");
+}
+
+/// Where the other rows cannot be taken from the old file, they are folded again, and the file is mended.
+#[tokio::test]
+async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
+    for damage in ["damaged", "acme 1 a row that nobody wrote"] {
+        let world = World::default();
+        world.produce(&trace());
+        let mut member = world.member("a");
+        member.settle(&world).await.unwrap();
+        let shard = world.shard_of("acme");
+        let hour = Hour(START + 3);
+        let files = world.audit.latest()[&shard].hours[&hour].tables.clone();
+        let file = &files[&Table::CostAllocation].path;
+        world.lake.store.overwrite(&format!("{}/{file}", Table::CostAllocation.name()), damage.into());
+        // Another organization of the shard, if there is one, must be read back.
+        let late = pod("acme", 190, "late", 1);
+        world.produce(std::slice::from_ref(&late));
+        for _ in 0..4 {
+            member.settle(&world).await.unwrap();
+        }
+        assert_eq!(member.status.lock().counts.restated_whole, 1);
+        let all = [trace(), vec![late]].concat();
+        assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), damage);
+    }
+}
+
+/// A root of format 1 has no patches and no marks of organizations: the release before reads it.
+#[tokio::test]
+async fn in_a_root_of_format_1_late_events_leave_what_the_release_before_reads() {
+    let world = World::default();
+    let root = Root { format: 1, shards: world.shards, key_hash: KeyHash::Murmur2 };
+    root.create(&world.lake.store).await.unwrap();
+    world.produce(&trace());
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    let late = pod("acme", 190, "late", 1);
+    world.produce(std::slice::from_ref(&late));
+    for _ in 0..4 {
+        member.settle(&world).await.unwrap();
+    }
+    assert_eq!(member.status.lock().counts.restated_whole, 0);
+    for checkpoint in world.audit.checkpoints().values() {
+        assert_eq!(checkpoint.format, 1);
+        assert!(checkpoint.dirty.of_organizations().is_empty(), "as it is written");
+        assert!(checkpoint.hours.values().all(|entry| entry.patches.is_empty()));
+    }
+    let all = [trace(), vec![late]].concat();
+    assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), "");
 }
