@@ -94,7 +94,7 @@ pub struct TableSplice<'a> {
 /// A file with new rows of some organizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplicedFile {
-    /// The same file as if all rows had been encoded anew; none when no row is left.
+    /// The same file as if all rows had been encoded again; none when no row is left.
     pub file: Option<EncodedFile>,
     /// Digest of the content of the file as it was, to tell a damaged one.
     pub old_digest: String,

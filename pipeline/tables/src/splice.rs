@@ -1,5 +1,5 @@
 //! New rows of some organizations in a file whose other rows stay: the bytes are those that encoding all rows
-//! anew would give, so a table does not tell how it came about.
+//! again would give, so a table does not tell how it came about.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! New rows of some organizations in a file: the bytes are those of encoding everything anew.
+//! New rows of some organizations in a file: the bytes are those of encoding everything again.
 
 use std::collections::BTreeSet;
 

@@ -161,7 +161,7 @@ pub fn table_encoder(
     equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
 }
 
-/// Replacing the rows of one of two organizations gives what encoding both anew gives.
+/// Replacing the rows of one of two organizations gives what encoding both again gives.
 fn splice(
     encoder: &dyn TableEncoder,
     table: Table,

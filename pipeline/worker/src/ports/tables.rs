@@ -102,7 +102,7 @@ pub trait TableEncoder: Send + Sync {
         clocks: &[HourClock],
     ) -> Result<Option<EncodedFile>, FormatError>;
 
-    /// Replaces the rows of some organizations in a file: the bytes are those that encoding all rows anew
+    /// Replaces the rows of some organizations in a file: the bytes are those that encoding all rows again
     /// would give. It fails where the file cannot be read.
     fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError>;
 }

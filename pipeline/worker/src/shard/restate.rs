@@ -1,7 +1,7 @@
 //! Some organizations of closed hours, folded again while all others stay as they are: their rows are
 //! replaced in the table files, their states in the snapshots.
 //!
-//! What comes out is what folding all organizations anew would give: the same table files, byte for byte. A
+//! What comes out is what folding all organizations again would give: the same table files, byte for byte. A
 //! snapshot gets a patch instead of being written again: an object with the states that have changed. Patches
 //! of one snapshot are merged before they are many, and the snapshot is written again before they are large.
 

@@ -128,7 +128,7 @@ struct Precise {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Form {
+enum DirtyForm {
     All(HourSet),
     Precise(Precise),
 }
@@ -145,9 +145,9 @@ impl Serialize for Dirty {
 
 impl<'de> Deserialize<'de> for Dirty {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match Form::deserialize(deserializer)? {
-            Form::All(all) => Self { all, organizations: BTreeMap::new() },
-            Form::Precise(Precise { all, organizations }) => Self { all, organizations },
+        Ok(match DirtyForm::deserialize(deserializer)? {
+            DirtyForm::All(all) => Self { all, organizations: BTreeMap::new() },
+            DirtyForm::Precise(Precise { all, organizations }) => Self { all, organizations },
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Recomputation of some organizations alone: late events cost what they change.
 //!
-//! Each organization runs its own course: from the nearest snapshot before its first dirty hour, hour by hour,
-//! until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice of a
-//! run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end with it
+//! Each organization runs its own course: from the nearest snapshot before its first dirty hour, hour by
+//! hour, until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice
+//! of a run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end with it
 //! and go on in the next slice. A late event of an hour behind a run waits for the next run, so that a steady
 //! flow of them does not keep the last hours from being recomputed.
 //!
@@ -32,7 +32,7 @@ use crate::shard::window::WINDOW_HOURS_MAX;
 
 /// One organization on its way through hours that are dirty for it.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct OrganizationCourse {
     /// The next hour to fold.
     pub next: Hour,
     /// Its state before that; none of one that is new.
@@ -40,11 +40,11 @@ pub(super) struct Course {
 }
 
 /// Organizations on their way, by id.
-pub(super) type Courses = BTreeMap<OrganizationId, Course>;
+pub(super) type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
 
 /// One organization's part of a slice.
 struct Part {
-    course: Course,
+    course: OrganizationCourse,
     /// The first hour whose rows are wanted.
     from: Hour,
     /// The hour at whose end its state was the recorded one.
@@ -52,7 +52,7 @@ struct Part {
 }
 
 /// Hours to be recomputed together.
-struct Slice {
+struct CourseSlice {
     /// The first hour whose rows are wanted, and the last.
     hours: (Hour, Hour),
     parts: BTreeMap<OrganizationId, Part>,
@@ -82,7 +82,7 @@ impl Folding<'_> {
         let Some(parts) = self.parts(shard, wanted).await? else {
             return Ok(Restated::NeedsAll("no snapshot before the first dirty hour can be used".to_owned()));
         };
-        let mut slice = Slice { hours: (first, last), parts };
+        let mut slice = CourseSlice { hours: (first, last), parts };
         let hours = self.fold_courses(shard, &mut slice).await?;
         let spliced = restate::splice_all(Arc::clone(&self.ports.encoder), hours).await?;
         match spliced {
@@ -143,12 +143,12 @@ impl Folding<'_> {
                 let Some(Some(packed)) = loaded.get(&hour) else { continue };
                 let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
                 let state = state.map_err(|error| unreadable(entry, &error.to_string()))?;
-                course = Some(Course { next: hour.next(), state: state.map(|(_, state)| state) });
+                course = Some(OrganizationCourse { next: hour.next(), state: state.map(|(_, state)| state) });
                 break;
             }
             let course = match (course, begin) {
                 (Some(course), _) => course,
-                (None, ArchiveBegin::At(first)) => Course { next: first.min(from), state: None },
+                (None, ArchiveBegin::At(first)) => OrganizationCourse { next: first.min(from), state: None },
                 (None, ArchiveBegin::Empty | ArchiveBegin::Unknown) => return Ok(None),
             };
             if from.0 - course.next.0 > WINDOW_HOURS_MAX {
@@ -165,7 +165,11 @@ impl Folding<'_> {
     }
 
     /// Folds the organizations of a slice hour by hour. Only what is wanted of an hour is kept.
-    async fn fold_courses(&mut self, shard: &mut LiveShard, slice: &mut Slice) -> Result<Vec<RestatedHour>> {
+    async fn fold_courses(
+        &mut self,
+        shard: &mut LiveShard,
+        slice: &mut CourseSlice,
+    ) -> Result<Vec<RestatedHour>> {
         let mut restated = Vec::new();
         let (_, last) = slice.hours;
         let under_way = |part: &&Part| part.ended.is_none() && part.course.next <= last;
@@ -187,7 +191,7 @@ impl Folding<'_> {
     async fn fold_hour(
         &mut self,
         shard: &mut LiveShard,
-        slice: &mut Slice,
+        slice: &mut CourseSlice,
         hour: Hour,
     ) -> Result<SomeFolded> {
         let store = &*self.ports.store;
@@ -205,7 +209,7 @@ impl Folding<'_> {
         for (organization_id, part) in &mut slice.parts {
             if before_it(part) {
                 let state = folded.get(organization_id).map(|(state, _)| Arc::clone(state));
-                part.course = Course { next: hour.next(), state };
+                part.course = OrganizationCourse { next: hour.next(), state };
             }
         }
         Ok(folded)
@@ -215,7 +219,7 @@ impl Folding<'_> {
     async fn restated_hour(
         &self,
         shard: &LiveShard,
-        slice: &mut Slice,
+        slice: &mut CourseSlice,
         hour: Hour,
         organizations: BTreeSet<OrganizationId>,
         folded: SomeFolded,
@@ -288,7 +292,7 @@ impl Folding<'_> {
     fn take_restated(
         &mut self,
         shard: &mut LiveShard,
-        slice: Slice,
+        slice: CourseSlice,
         hours: Vec<EncodedHour<()>>,
         closed: Hour,
     ) {

@@ -29,7 +29,7 @@ pub(super) struct Recomputation {
     pub courses: Courses,
     /// Hours whose files were written again by the last run for organizations alone.
     pub written_hours: i64,
-    /// Table files that cannot be used: they are written anew when their hours are folded.
+    /// Table files that cannot be used: they are written again when their hours are folded.
     pub unusable: BTreeSet<(Hour, Table)>,
     /// When it last began at an hour that it had come past before.
     pub began_at: Option<WallTime>,

@@ -195,7 +195,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
         let counts = status.lock().counts.clone();
         assert_eq!(counts.restated_whole, 0);
         println!(
-            "trickle {trickles}: {} hours of organizations folded, {:?} of tables, {:?} of snapshots, {} late",
+            "trickle {trickles}: {} hours of organizations, {:?} of tables, {:?} of snapshots, {} late",
             counts.folded_organization_hours,
             bytes(&asked, ".parquet"),
             bytes(&asked, ".snapshot"),
