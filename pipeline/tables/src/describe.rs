@@ -6,13 +6,13 @@ use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 
 use crate::sku::{SizeText, commitment_size};
 
-/// The sentence of a row.
-pub fn describe(tables: &HourTables, row: &CostRow) -> String {
+/// The sentence of a row; `node` is what [`node_words`] says of its node, on rows that split one.
+pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
     let price = format!("at {} {} per hour", row.list_unit_price, tables.currency);
     let gpu_resources = &*tables.gpu_resources;
     match row.kind {
-        RowKind::PodNode => format!("Pod {} on {}", pod_name(row), on_node(row, &price)),
-        RowKind::NodeIdle => format!("Idle capacity of {}", on_node(row, &price)),
+        RowKind::PodNode => format!("Pod {} on {}", pod_name(row), on_node(row, node, &price)),
+        RowKind::NodeIdle => format!("Idle capacity of {}", on_node(row, node, &price)),
         RowKind::PodServerless => serverless(row, &price, gpu_resources),
         RowKind::PodPool => pool(row, &price),
         RowKind::ReservationUnused => match &row.reservation {
@@ -28,10 +28,10 @@ pub fn describe(tables: &HourTables, row: &CostRow) -> String {
     }
 }
 
-fn on_node(row: &CostRow, price: &str) -> String {
-    let Some(node) = &row.node else {
+fn on_node(row: &CostRow, node: &str, price: &str) -> String {
+    if row.node.is_none() {
         return format!("node {}, which is not known to run: no price", row.resource_id);
-    };
+    }
     let paid = if row.commitment_id.is_some() {
         format!(", paid by {}", commitment(row, false))
     } else {
@@ -42,10 +42,11 @@ fn on_node(row: &CostRow, price: &str) -> String {
         Some(Unpriced::NoQosPrice) => "; no pool charge, the pool has no price for its quality of service",
         Some(Unpriced::UnknownNode | Unpriced::NoRate) | None => "",
     };
-    format!("node {}{paid}{no_charge}", node_name(node))
+    format!("node {node}{paid}{no_charge}")
 }
 
-fn node_name(node: &NodeStarted) -> String {
+/// A node by name and type.
+pub fn node_words(node: &NodeStarted) -> String {
     let capacity = match node.capacity_type {
         CapacityType::OnDemand => "on demand",
         CapacityType::Spot => "spot",

@@ -27,7 +27,7 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::Hour;
 
-use columns::charge::Charge;
+use columns::charge::Charges;
 use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 use file::FileWriter;
@@ -126,9 +126,10 @@ pub fn encode(
     check_grain(table, hours)?;
     match table {
         Table::CostAllocation => {
-            let rows = hours
-                .iter()
-                .flat_map(|tables| tables.cost_allocation.iter().map(move |row| Charge::new(tables, row)));
+            let rows =
+                hours.iter().flat_map(|tables| tables.cost_allocation.iter().map(move |row| (tables, row)));
+            let mut charges = Charges::default();
+            let rows = rows.map(|(tables, row)| charges.charge(tables, row));
             FileWriter::new(table, cost::columns()).write(rows)
         }
         Table::ReservationUsage => {

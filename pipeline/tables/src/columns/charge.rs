@@ -1,11 +1,14 @@
 //! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of
 //! row.
 
+use std::rc::Rc;
+
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{CapacityType, CommitmentKind, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 
-use crate::describe::describe;
+use crate::columns::Cell;
+use crate::describe::{describe, node_words};
 use crate::json::Object;
 use crate::sku::Sku;
 
@@ -19,17 +22,54 @@ pub struct Charge<'a> {
     /// The row.
     pub row: &'a CostRow,
     /// SKU and price.
-    pub sku: Sku,
+    pub sku: Rc<Sku>,
     /// The sentence for people.
     pub description: String,
+    /// Tags of the node, on its rows.
+    node_tags: Option<Rc<str>>,
 }
 
-impl<'a> Charge<'a> {
-    /// The row as FOCUS sees it.
-    pub fn new(tables: &'a HourTables, row: &'a CostRow) -> Self {
-        Self { tables, row, sku: Sku::of(tables, row), description: describe(tables, row) }
-    }
+/// Texts of a node, which the rows of all its pods share.
+struct NodeTexts<'a> {
+    /// All that they are made from.
+    source: (*const HourTables, *const NodeStarted, &'a str),
+    sku: Rc<Sku>,
+    tags: Option<Rc<str>>,
+    words: Rc<str>,
+}
 
+/// Makes charges of rows in table order, in which the rows of a node stand together.
+#[derive(Default)]
+pub struct Charges<'a> {
+    last_node: Option<NodeTexts<'a>>,
+}
+
+impl<'a> Charges<'a> {
+    /// The row as FOCUS sees it.
+    pub fn charge(&mut self, tables: &'a HourTables, row: &'a CostRow) -> Charge<'a> {
+        let of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+        let Some(node) = row.node.as_deref().filter(|_| of_node) else {
+            let sku = Rc::new(Sku::of(tables, row));
+            return Charge { tables, row, sku, description: describe(tables, row, ""), node_tags: None };
+        };
+        let source = (std::ptr::from_ref(tables), std::ptr::from_ref(node), &*row.provider);
+        let texts = match self.last_node.take() {
+            Some(texts) if texts.source == source => texts,
+            _ => NodeTexts {
+                source,
+                sku: Rc::new(Sku::of(tables, row)),
+                tags: node_labels(node).map(Rc::from),
+                words: node_words(node).into(),
+            },
+        };
+        let description = describe(tables, row, &texts.words);
+        let (sku, node_tags) = (Rc::clone(&texts.sku), texts.tags.clone());
+        self.last_node = Some(texts);
+        Charge { tables, row, sku, description, node_tags }
+    }
+}
+
+impl Charge<'_> {
     /// Who bills it: provider, publisher, host and issuer are one.
     pub fn provider(&self) -> &str {
         if self.row.provider.is_empty() { "unknown" } else { &self.row.provider }
@@ -217,11 +257,13 @@ impl<'a> Charge<'a> {
 
     /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its
     /// description.
-    pub fn tags(&self) -> Option<String> {
+    pub fn tags(&self) -> Cell<'_> {
         match self.row.kind {
-            RowKind::PodNode | RowKind::NodeIdle => node_labels(self.node()?),
-            RowKind::PodServerless | RowKind::PodPool => labels(self.pod()?),
-            RowKind::ReservationUnused | RowKind::CommitmentUnused | RowKind::CommitmentPurchase => None,
+            RowKind::PodNode | RowKind::NodeIdle => Cell::text(self.node_tags.as_deref()),
+            RowKind::PodServerless | RowKind::PodPool => Cell::made(self.pod().and_then(labels)),
+            RowKind::ReservationUnused | RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
+                Cell::Null
+            }
         }
     }
 

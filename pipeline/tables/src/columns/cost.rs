@@ -135,7 +135,7 @@ fn service_to_tags<'a>() -> Vec<Column<Charge<'a>>> {
         optional("SubAccountType", Text, |c| {
             Cell::text(c.row.cluster_id.as_ref().map(|_| "Kubernetes Cluster"))
         }),
-        optional("Tags", Json, |c| Cell::made(c.tags())),
+        optional("Tags", Json, |c| c.tags()),
     ]
 }
 
