@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
-import environment
-
 # What makes a side's run ready, and its command.
 Side = tuple[Callable[[], None], list[str]]
 
@@ -45,6 +43,8 @@ class Figure(NamedTuple):
 
 def check(command: list[str]) -> None:
     """Runs a command that is not measured and must succeed; a script finds its own environment."""
+    import environment
+
     settings = {name: value for name, value in os.environ.items() if name != environment.ENTERED}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     if done.returncode:
@@ -52,17 +52,36 @@ def check(command: list[str]) -> None:
 
 
 def run(command: list[str], threads: int) -> tuple[Cost, str]:
-    """Runs a command to its end, on so many threads where it is ours to say."""
+    """Runs a command to its end, on so many threads where it is ours to say.
+
+    A child's peak memory counts that of the process which it was forked from. So a process that holds nothing
+    starts it: this file by itself.
+    """
     counts = {name: str(threads) for name in ("RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")}
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | counts)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {process.returncode}: {text}")
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), text
+    with tempfile.NamedTemporaryFile("r") as told:
+        starter = [sys.executable, "-S", __file__, told.name, *command]
+        done = subprocess.run(
+            starter,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | counts,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stdout}")
+        seconds, peak_mb = map(float, told.read().split())
+    return Cost(seconds, peak_mb), done.stdout
+
+
+def start() -> None:
+    """Runs the command that follows the name of a file, and writes what it took to that file."""
+    told, *command = sys.argv[1:]
+    child = os.posix_spawnp(command[0], command, os.environ)
+    _, status, usage = os.wait4(child, 0)
+    with open(told, "w", encoding="utf-8") as out:
+        out.write(f"{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}")
+    sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def pairs(
@@ -121,3 +140,7 @@ def as_table(figures: list[Figure], processor: str) -> str:
         memory = f"{ours.peak_mb:.0f} | {theirs.peak_mb:.0f}"
         lines.append(f"| {figure.name} | {figure.peer} | {costs} | {memory} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    start()
