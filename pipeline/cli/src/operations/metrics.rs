@@ -158,7 +158,7 @@ impl Snapshot {
             (vec![("reason", reason.code().to_owned())], count)
         });
         out.counter("dead_letters", "Messages that could not become events, by reason", letters)?;
-        let plain: [(&str, &str, u64); 9] = [
+        let plain: [(&str, &str, u64); 11] = [
             ("late_events", "New events that arrived after their hour had closed", counts.late_events),
             (
                 "late_duplicates",
@@ -170,6 +170,17 @@ impl Snapshot {
                 "hours_restated",
                 "Hours whose rows changed when they were recomputed, once per shard",
                 counts.restated_hours,
+            ),
+            (
+                "organization_hours_folded",
+                "Hours of organizations folded, for the first time or again",
+                counts.folded_organization_hours,
+            ),
+            (
+                "restates_of_all",
+                "Late events for which all organizations of a shard were folded again, such as after a table \
+                 file was lost",
+                counts.restated_whole,
             ),
             ("checkpoints", "Checkpoints decided", counts.checkpoints),
             ("commits", "Commits to tables", counts.commits),

@@ -200,8 +200,8 @@ impl Course {
     }
 }
 
-/// Decodes an hour's events, and sorts states and the events of wanted organizations, ascending. One that does
-/// not have the hour is left out of it, and of the state at its end.
+/// Decodes an hour's events, and sorts states and the events of wanted organizations, ascending. One that
+/// does not have the hour is left out of it, and of the state at its end.
 fn organizations(
     archive: &dyn Archive,
     of: ShardHour,
