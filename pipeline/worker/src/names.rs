@@ -117,6 +117,20 @@ pub fn parse_snapshot(path: &str) -> Option<(Hour, ObjectId)> {
     Some((parse_hour(hour)?, ObjectId::parse(object_id)?))
 }
 
+/// A part of a shard's checkpoints; the digest is that of its content.
+pub fn part(shard: Shard, object_id: &ObjectId, digest: &str) -> String {
+    format!("{}part-{object_id}-{digest}.json", state_folder(shard))
+}
+
+/// ObjectId and digest of a part's name.
+pub fn parse_part(path: &str) -> Option<(ObjectId, String)> {
+    let (folder, name) = path.strip_prefix(STATE)?.split_once('/')?;
+    parse_shard(folder)?;
+    let name = name.strip_prefix("part-")?.strip_suffix(".json")?;
+    let (object_id, digest) = name.rsplit_once('-')?;
+    Some((ObjectId::parse(object_id)?, digest.to_owned()))
+}
+
 /// Which folder comes first in the path of an archive file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArchiveLayout {
@@ -296,6 +310,8 @@ mod tests {
         }
         assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
         assert_eq!(parse_snapshot(&snapshot(7, hour, &object_id())), Some((hour, object_id())));
+        assert_eq!(parse_part(&part(7, &object_id(), "ff")), Some((object_id(), "ff".to_owned())));
+        assert_eq!(parse_part(&checkpoint(7, 12)), None);
         let file = TableFile { hour, shard: 7, object_id: object_id(), digest: "ff00".into() };
         assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
         assert_eq!(TableFile::parse(&file.path()), Some(file));

@@ -131,7 +131,7 @@ pub(super) mod hour_option {
 }
 
 /// A map by hour.
-pub(super) mod hour_map {
+pub(in crate::checkpoint) mod hour_map {
     use super::{BTreeMap, Deserialize, Deserializer, Hour, Serialize, Serializer, hour_text};
 
     pub fn serialize<S: Serializer, T: Serialize>(

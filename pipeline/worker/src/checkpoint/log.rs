@@ -1,12 +1,14 @@
 //! The checkpoint log of a shard: reading the latest, deciding the next.
 
+mod parts;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 
+use self::parts::Split;
 use super::checksum;
 use super::draft::{Decided, Sealed};
 use super::model::{Checkpoint, FORMAT};
@@ -50,16 +52,20 @@ pub async fn latest_seqs(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, u64>
 /// # Errors
 /// When storage is unavailable, or the object cannot be read.
 pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
-    let listed = store.list(&names::state_folder(shard)).await?;
-    let newest =
-        listed.iter().filter_map(|object| names::parse_checkpoint(&object.path)).map(|(_, seq)| seq).max();
-    match newest {
-        Some(seq) => read(store, shard, seq).await,
-        None => Ok(Decided::unowned(shard)),
+    let mut unreadable = None;
+    loop {
+        let listed = store.list(&names::state_folder(shard)).await?;
+        let seqs = listed.iter().filter_map(|object| names::parse_checkpoint(&object.path));
+        let Some(newest) = seqs.map(|(_, seq)| seq).max() else { return Ok(Decided::unowned(shard)) };
+        match read(store, shard, newest).await {
+            // Its owner may have gone on meanwhile, and have swept parts that only this one names.
+            Err(WorkerError::Damaged { .. }) if unreadable != Some(newest) => unreadable = Some(newest),
+            found => return found,
+        }
     }
 }
 
-/// One decided checkpoint.
+/// One decided checkpoint, with its parts. Those of a checkpoint that is not the latest may be gone.
 ///
 /// # Errors
 /// When storage is unavailable, or the object cannot be read.
@@ -80,7 +86,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
     if (checkpoint.shard, checkpoint.seq) != (shard, seq) {
         return Err(damaged(format!("it says shard {} and seq {}", checkpoint.shard, checkpoint.seq)));
     }
-    Ok(Decided::new(checkpoint))
+    Ok(Decided::new(parts::join(store, checkpoint).await?))
 }
 
 /// Stores the objects of a checkpoint, then asks for the decision: creates the checkpoint if its sequence
@@ -90,21 +96,22 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 /// When storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
 /// recover the shard.
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
-    let puts = sealed.objects.iter().map(|(path, bytes)| objects::put(store, path.clone(), bytes.clone()));
+    let Split { mut stored, new_parts } = parts::split(&sealed.checkpoint)?;
+    let new = sealed.objects.iter().chain(&new_parts);
+    let puts = new.map(|(path, bytes)| objects::put(store, path.clone(), bytes.clone()));
     stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
-    let checkpoint = &sealed.checkpoint;
-    let object = names::checkpoint(checkpoint.shard, checkpoint.seq);
-    let json = if checkpoint.format < 2 && !checkpoint.dirty.of_organizations().is_empty() {
+    let object = names::checkpoint(stored.shard, stored.seq);
+    if stored.format < 2 {
         // The release before knows marks of all organizations only.
-        let mut coarse = Checkpoint::clone(checkpoint);
-        coarse.dirty.forget_organizations();
-        serde_json::to_vec(&coarse)
-    } else {
-        serde_json::to_vec(&**checkpoint)
-    };
+        stored.dirty.forget_organizations();
+    }
+    let json = serde_json::to_vec(&stored);
     let json = json.map_err(|error| FormatError::new("encode a checkpoint", error))?;
     let bytes = Bytes::from(checksum::add_to_json(&json));
     let found = objects::create(store, &object, &bytes).await?;
-    let is_ours = found == bytes;
-    Ok(if is_ours { Decision::Ours(Decided::new(Arc::clone(checkpoint))) } else { Decision::Anothers })
+    if found != bytes {
+        return Ok(Decision::Anothers);
+    }
+    let decided = Checkpoint { parts: stored.parts, ..Checkpoint::clone(&sealed.checkpoint) };
+    Ok(Decision::Ours(Decided::new(decided)))
 }

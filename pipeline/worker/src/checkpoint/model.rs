@@ -56,6 +56,9 @@ pub struct Checkpoint {
     /// Whether the archive may hold files by date first, which owners before format 2 wrote.
     #[serde(skip_serializing_if = "is_false", default)]
     pub dated_archive: bool,
+    /// Objects that hold the rest of what it says, as it was stored. From format 2 on.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub parts: Vec<String>,
 }
 
 /// Serde asks by reference.
@@ -165,6 +168,7 @@ impl Checkpoint {
             revisions: BTreeMap::new(),
             archive_from: None,
             dated_archive: false,
+            parts: Vec::new(),
         }
     }
 

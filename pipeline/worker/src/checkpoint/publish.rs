@@ -36,7 +36,8 @@ pub struct Fence {
 }
 
 /// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits
-/// they are; `clock` waits between tries.
+/// they are; `clock` waits between tries. A table that fails does not keep the others from going on, but
+/// `hours`: it says of an hour what all of them hold.
 ///
 /// # Errors
 /// When storage is unavailable, or a touched partition holds a file that is not ours.
@@ -47,9 +48,17 @@ pub async fn publish(
     id: &str,
 ) -> Result<Published> {
     let mut published = Published::default();
-    for table in Table::ALL {
-        publish_table((tables, clock), table, checkpoints, id, &mut published).await?;
+    let mut failure = None;
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Hours) {
+        if let Err(error) = publish_table((tables, clock), table, checkpoints, id, &mut published).await {
+            tracing::debug!(table = table.name(), %error, "the other tables go on");
+            failure.get_or_insert(error);
+        }
     }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    publish_table((tables, clock), Table::Hours, checkpoints, id, &mut published).await?;
     Ok(published)
 }
 

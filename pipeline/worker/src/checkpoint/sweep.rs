@@ -19,11 +19,11 @@ use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 /// owners.
 const KEPT_MICROS: i64 = 7 * 86_400_000_000;
 
-/// What a shard's folder of state holds that its owner does not need: snapshots that the decided checkpoint
-/// does not name, and old checkpoints.
+/// What a shard's folder of state holds that its owner does not need: snapshots and parts of checkpoints that
+/// the decided checkpoint does not name, and old checkpoints.
 pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String> {
-    let named: BTreeSet<&String> =
-        decided.hours.values().flat_map(|entry| entry.snapshot_objects()).collect();
+    let snapshots = decided.hours.values().flat_map(|entry| entry.snapshot_objects());
+    let named: BTreeSet<&String> = snapshots.chain(&decided.parts).collect();
     let own = names::checkpoint(decided.shard, decided.seq);
     let Some(WallTime(now)) = listed.iter().find(|object| object.path == own).map(|object| object.modified)
     else {
@@ -34,8 +34,9 @@ pub fn unneeded_state(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec<String
             let old = now.saturating_sub(object.modified.0) > KEPT_MICROS;
             return shard == decided.shard && seq < decided.seq && old;
         }
-        names::parse_snapshot(&object.path)
-            .is_some_and(|(_, object_id)| object_id.seq <= decided.seq && !named.contains(&object.path))
+        let snapshot = names::parse_snapshot(&object.path).map(|(_, object_id)| object_id);
+        let object_id = snapshot.or_else(|| Some(names::parse_part(&object.path)?.0));
+        object_id.is_some_and(|object_id| object_id.seq <= decided.seq && !named.contains(&object.path))
     });
     unneeded.map(|object| object.path.clone()).collect()
 }
@@ -109,6 +110,17 @@ mod tests {
         assert_eq!(unneeded_state(&objects, &checkpoint), [""; 0], "its own checkpoint is not listed yet");
         objects.push(listed(names::checkpoint(7, 9), 0));
         assert_eq!(unneeded_state(&objects, &checkpoint), [snapshot(5, "aa"), snapshot(8, "bb")]);
+    }
+
+    #[test]
+    fn a_part_that_is_not_named_goes_and_one_that_waits_for_a_decision_stays() {
+        let part = |seq, owner| names::part(7, &id(seq, owner), "ff");
+        let checkpoint = Checkpoint { parts: vec![part(4, "aa")], ..checkpoint() };
+        let all = [(4, "aa"), (5, "aa"), (8, "bb"), (10, "bb")];
+        let mut objects: Vec<ObjectMeta> =
+            all.into_iter().map(|(seq, owner)| listed(part(seq, owner), 0)).collect();
+        objects.push(listed(names::checkpoint(7, 9), 0));
+        assert_eq!(unneeded_state(&objects, &checkpoint), [part(5, "aa"), part(8, "bb")]);
     }
 
     #[test]

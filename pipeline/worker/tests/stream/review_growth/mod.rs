@@ -4,5 +4,6 @@ mod claims;
 mod late;
 mod leftovers;
 mod organizations;
+mod parts;
 mod snapshots;
 mod watched;

@@ -22,7 +22,7 @@ use prorata_testkit::fakes::{
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::names::Shard;
-use prorata_worker::ports::{Clock, ObjectStore};
+use prorata_worker::ports::{Clock, ObjectStore, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Source;
 use prorata_worker::status::Status;
@@ -206,11 +206,23 @@ impl World {
         owner: &str,
         change: impl FnOnce(&mut WorkerOptions),
     ) -> (Worker<S>, Arc<Status>) {
+        self.worker_with(source, store, Arc::new(self.lake.tables.clone()), owner, change).await
+    }
+
+    /// One on these tables, too.
+    pub async fn worker_with<S: Source>(
+        &self,
+        source: S,
+        store: Arc<dyn ObjectStore>,
+        tables: Arc<dyn TableCommitter>,
+        owner: &str,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> (Worker<S>, Arc<Status>) {
         let status = Arc::new(Status::default());
         let ports = StreamPorts {
             shared: Ports {
                 store,
-                tables: Arc::new(self.lake.tables.clone()),
+                tables,
                 archive: Arc::new(FakeArchive),
                 encoder: Arc::new(FakeEncoder),
                 clock: Arc::new(self.clock.clone()),

@@ -1,0 +1,313 @@
+//! Parts of a checkpoint: what seldom changes is stored apart, from format 2 on.
+//!
+//! A checkpoint is decided every minute, and repeats everything it says. So that it stays small for years,
+//! whatever was late, these move into immutable objects that later checkpoints name again as long as their
+//! content is the same:
+//!
+//! | what | when | one part holds |
+//! |---|---|---|
+//! | hours | once they are [`INLINE_HOURS`] old, or say more than [`INLINE_BYTES`] | those of a day |
+//! | revisions of hours that have left | at once | those of a quarter |
+//! | owners | all but the last [`OWNERS`] at most | [`OWNERS`] of them |
+//! | dead letters that wait for their topic | all but those of the last [`LETTER_SEQS`] checkpoints at most | as many |
+//!
+//! A part is written before the checkpoint that first names it, and carries that checkpoint's sequence number
+//! and owner in its name, and the digest of its content. No process ever sees a checkpoint without its parts:
+//! [`super`] splits and joins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prorata_schemas::time::{Date, Hour};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::hours::hour_map;
+use crate::checkpoint::snapshot::hex;
+use crate::checkpoint::{Checkpoint, HourEntry, Owner};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, ObjectId};
+use crate::objects::{self, StoredObject};
+use crate::ports::{FormatError, ObjectStore};
+
+/// Hours before the last one closed that stay in the checkpoint itself.
+const INLINE_HOURS: i64 = 24;
+
+/// What one hour may say in the checkpoint itself, in bytes: its files, and few late events.
+const INLINE_BYTES: usize = 1_600;
+
+/// Owners in one part.
+const OWNERS: usize = 128;
+
+/// Sequence numbers whose dead letters are in one part.
+const LETTER_SEQS: u64 = 128;
+
+/// Content of one part.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    owners: Vec<Owner>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default, with = "hour_map")]
+    hours: BTreeMap<Hour, Arc<HourEntry>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default, with = "hour_map")]
+    revisions: BTreeMap<Hour, i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    dead_letters: Vec<String>,
+}
+
+/// A checkpoint as it is stored.
+pub(super) struct Split {
+    /// What its own object says. It names its parts.
+    pub stored: Checkpoint,
+    /// Parts that are new with it, by path.
+    pub new_parts: Vec<(String, Bytes)>,
+}
+
+/// Takes a checkpoint apart. Parts that it names already and whose content is the same are named again.
+///
+/// # Errors
+/// When a part cannot be encoded.
+pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
+    let mut stored = checkpoint.clone();
+    stored.parts = Vec::new();
+    if checkpoint.format < 2 {
+        return Ok(Split { stored, new_parts: Vec::new() });
+    }
+    let known: BTreeMap<String, &String> =
+        checkpoint.parts.iter().filter_map(|path| Some((names::parse_part(path)?.1, path))).collect();
+    let owner = checkpoint.owner().map(|owner| owner.owner.clone()).unwrap_or_default();
+    let mut new_parts = Vec::new();
+    for part in take_apart(&mut stored)? {
+        let bytes = encode(&part)?;
+        let digest = digest(&bytes);
+        if let Some(path) = known.get(&digest) {
+            stored.parts.push((*path).clone());
+            continue;
+        }
+        let object_id = ObjectId { seq: checkpoint.seq, owner: owner.clone(), n: new_parts.len() as u64 };
+        let path = names::part(checkpoint.shard, &object_id, &digest);
+        stored.parts.push(path.clone());
+        new_parts.push((path, bytes.into()));
+    }
+    Ok(Split { stored, new_parts })
+}
+
+/// Moves what is to be stored apart out of the checkpoint.
+fn take_apart(stored: &mut Checkpoint) -> Result<Vec<Part>, FormatError> {
+    let mut parts = Vec::new();
+    let inline = stored.owners.len().saturating_sub(1) % OWNERS + 1;
+    let newest = stored.owners.split_off(stored.owners.len().saturating_sub(inline));
+    for owners in std::mem::replace(&mut stored.owners, newest).chunks(OWNERS) {
+        parts.push(Part { owners: owners.to_vec(), ..Part::default() });
+    }
+    let mut days: BTreeMap<Date, Part> = BTreeMap::new();
+    let oldest_inline = stored.closed_through.map(|closed| Hour(closed.0 - INLINE_HOURS));
+    for (hour, entry) in std::mem::take(&mut stored.hours) {
+        let is_recent = oldest_inline.is_none_or(|oldest| hour > oldest);
+        if is_recent && encode(&entry)?.len() <= INLINE_BYTES {
+            stored.hours.insert(hour, entry);
+        } else {
+            days.entry(hour.date()).or_default().hours.insert(hour, entry);
+        }
+    }
+    let mut quarters: BTreeMap<Date, Part> = BTreeMap::new();
+    for (hour, revision) in std::mem::take(&mut stored.revisions) {
+        quarters.entry(hour.date().quarter_start()).or_default().revisions.insert(hour, revision);
+    }
+    let last = stored.seq / LETTER_SEQS;
+    let mut letters: BTreeMap<u64, Part> = BTreeMap::new();
+    for path in std::mem::take(&mut stored.dead_letters) {
+        match names::parse_dead_letters(&path).map(|(object_id, _)| object_id.seq / LETTER_SEQS) {
+            Some(group) if group < last => letters.entry(group).or_default().dead_letters.push(path),
+            _ => stored.dead_letters.push(path),
+        }
+    }
+    parts.extend(days.into_values().chain(quarters.into_values()).chain(letters.into_values()));
+    Ok(parts)
+}
+
+/// Puts a checkpoint together with its parts.
+///
+/// # Errors
+/// When a part is missing or is not what its name says, or storage is unavailable.
+pub(super) async fn join(store: &dyn ObjectStore, stored: Checkpoint) -> Result<Checkpoint> {
+    let parts = objects::get_all(store, stored.parts.clone()).await?;
+    put_together(stored, parts)
+}
+
+fn put_together(mut stored: Checkpoint, parts: Vec<StoredObject>) -> Result<Checkpoint> {
+    let (mut owners, mut dead_letters) = (Vec::new(), Vec::new());
+    for object in parts {
+        let damaged = |cause: String| WorkerError::Damaged { object: object.path.clone(), cause };
+        let named = names::parse_part(&object.path).map(|(_, digest)| digest);
+        if named != Some(digest(&object.bytes)) {
+            return Err(damaged("it is not what its name says".to_owned()));
+        }
+        let part: Part = serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))?;
+        owners.extend(part.owners);
+        stored.hours.extend(part.hours);
+        stored.revisions.extend(part.revisions);
+        dead_letters.extend(part.dead_letters);
+    }
+    owners.append(&mut stored.owners);
+    dead_letters.append(&mut stored.dead_letters);
+    (stored.owners, stored.dead_letters) = (owners, dead_letters);
+    Ok(stored)
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, FormatError> {
+    serde_json::to_vec(value).map_err(|error| FormatError::new("encode a part of a checkpoint", error))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes)[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::tables::Table;
+
+    use super::*;
+    use crate::checkpoint::{OwnerKind, RulesFrom};
+    use crate::ports::FileEntry;
+
+    /// The last hour closed.
+    const NOW: Hour = Hour(499_000);
+
+    const OWNER: &str = "0123456789abcdefc1";
+
+    /// What a shard has come to.
+    struct Grown {
+        /// 625 on each of 16 shards are 10,000.
+        late_organizations: usize,
+        claims: u64,
+        /// Hours before the horizon that were restated once.
+        restated_hours: i64,
+        /// Hours for which nothing could be published.
+        unpublished: i64,
+        /// Files of dead letters that wait.
+        letters: u64,
+    }
+
+    const SMALL: Grown =
+        Grown { late_organizations: 0, claims: 1, restated_hours: 0, unpublished: 0, letters: 0 };
+
+    /// The checkpoint of a shard after 35 days and more.
+    fn grown(grown: &Grown) -> Checkpoint {
+        let mut checkpoint = Checkpoint::unowned(7);
+        checkpoint.seq = 1_000_000;
+        checkpoint.closed_through = Some(NOW);
+        let owner = |n: u64| {
+            let kind = OwnerKind::Worker;
+            Owner { owner: format!("{OWNER}{n:04}").into(), seq: 1 + n, kind, released: true }
+        };
+        checkpoint.owners = (0..grown.claims).map(owner).collect();
+        checkpoint.rules = vec![RulesFrom { from: Hour(1), version: "1".into() }];
+        let late = (0..grown.late_organizations)
+            .map(|n| (format!("organization-{n:06}").as_str().into(), 12))
+            .collect::<BTreeMap<_, _>>();
+        for back in 0..=840 {
+            let hour = Hour(NOW.0 - back);
+            let digest = format!("0123456789abcdef0123456789{:06x}", hour.0);
+            let file = |table: Table| {
+                let stamp = format!("0001000000-{OWNER}0000-123456");
+                let path =
+                    format!("{}{:02}-0007-{stamp}-{digest}.parquet", names::partition(hour), hour.of_day());
+                let stats = (back < grown.unpublished).then(|| "s".repeat(1_100));
+                (table, FileEntry { path, bytes: 1_234_567, digest: digest.clone(), stats })
+            };
+            let snapshot = (back < 48 || hour.of_day() == 23)
+                .then(|| format!("state/shard=0007/{hour}-0001000000-{OWNER}0000-123456.snapshot"));
+            let entry = HourEntry {
+                revision: 3,
+                state: digest.clone(),
+                snapshot,
+                patches: Vec::new(),
+                tables: Table::ALL.into_iter().map(file).collect(),
+                late_events: late.clone(),
+                published: false,
+            };
+            checkpoint.hours.insert(hour, Arc::new(entry));
+        }
+        let left = (841..841 + grown.restated_hours).map(|back| (Hour(NOW.0 - back), 2));
+        checkpoint.revisions = left.collect();
+        let letters = (0..grown.letters).map(|n| {
+            let object_id = ObjectId { seq: 1_000_001 - grown.letters + n, owner: OWNER.into(), n };
+            names::dead_letters(7, &object_id, "0123456789abcdef0123456789abcdef")
+        });
+        checkpoint.dead_letters = letters.collect();
+        checkpoint
+    }
+
+    fn objects(split: &Split) -> Vec<StoredObject> {
+        let object =
+            |(path, bytes): &(String, Bytes)| StoredObject { path: path.clone(), bytes: bytes.clone() };
+        split.new_parts.iter().map(object).collect()
+    }
+
+    #[test]
+    fn a_checkpoint_stays_below_100_kb_whatever_was_late_for_years() {
+        let cases = [
+            ("nothing late", SMALL),
+            ("1 of 20 organizations late in each hour", Grown { late_organizations: 31, ..SMALL }),
+            ("all late in each hour", Grown { late_organizations: 625, ..SMALL }),
+            ("3,000 claims", Grown { claims: 3_000, ..SMALL }),
+            ("3 years of hours restated once", Grown { restated_hours: 3 * 8_760, ..SMALL }),
+            ("nothing published for 35 days", Grown { unpublished: 840, ..SMALL }),
+            ("dead letters wait for their topic for two weeks", Grown { letters: 14 * 1_440, ..SMALL }),
+            (
+                "all of it, for ten years",
+                Grown {
+                    late_organizations: 625,
+                    claims: 10_000,
+                    restated_hours: 10 * 8_760,
+                    unpublished: 840,
+                    letters: 14 * 1_440,
+                },
+            ),
+        ];
+        for (what, case) in cases {
+            let whole = grown(&case);
+            let split = split(&whole).unwrap();
+            let bytes = encode(&split.stored).unwrap().len();
+            println!("{bytes:>7} bytes in {} parts: {what}", split.stored.parts.len());
+            assert!(bytes < 100_000, "{what}: {bytes} bytes");
+            let joined = put_together(split.stored.clone(), objects(&split)).unwrap();
+            assert_eq!(joined, Checkpoint { parts: split.stored.parts, ..whole }, "{what}");
+        }
+    }
+
+    #[test]
+    fn parts_that_stay_the_same_are_named_again() {
+        let first = grown(&Grown { claims: 300, restated_hours: 100, ..SMALL });
+        let before = split(&first).unwrap();
+        let mut next = Checkpoint { parts: before.stored.parts.clone(), seq: first.seq + 1, ..first.clone() };
+        let same = split(&next).unwrap();
+        assert_eq!((same.stored.parts, same.new_parts), (before.stored.parts.clone(), Vec::new()));
+        // One late event of one hour writes the part of its day.
+        let hour = Hour(NOW.0 - 500);
+        Arc::make_mut(next.hours.get_mut(&hour).unwrap()).late_events.insert("acme".into(), 1);
+        let changed = split(&next).unwrap();
+        assert_eq!(changed.new_parts.len(), 1);
+        let (path, _) = &changed.new_parts[0];
+        assert_eq!(names::parse_part(path).unwrap().0.seq, next.seq);
+        let stays = |path: &&String| before.stored.parts.contains(path);
+        assert_eq!(changed.stored.parts.iter().filter(stays).count(), before.stored.parts.len() - 1);
+    }
+
+    #[test]
+    fn format_1_has_no_parts_and_damage_is_seen() {
+        let old = Checkpoint { format: 1, ..grown(&SMALL) };
+        let whole = split(&old).unwrap();
+        assert_eq!((&whole.stored, whole.new_parts.len()), (&old, 0));
+        let split = split(&grown(&SMALL)).unwrap();
+        let mut objects = objects(&split);
+        let mut bytes = objects[3].bytes.to_vec();
+        bytes[40] ^= 1;
+        objects[3].bytes = bytes.into();
+        let error = put_together(split.stored, objects).unwrap_err();
+        assert!(matches!(error, WorkerError::Damaged { .. }), "{error}");
+    }
+}
