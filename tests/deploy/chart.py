@@ -78,7 +78,7 @@ def one(objects: list[dict], kind: str, part: str = "") -> dict:
 
 
 def component(document: dict) -> str:
-    """What an object is part of: the worker, the backfill, the replay; or of all."""
+    """What an object is part of: the worker, the backfill, the replay, the upkeep; or of all."""
     return document["metadata"]["labels"].get("app.kubernetes.io/component", "")
 
 
@@ -125,6 +125,11 @@ def backfill(objects: list[dict]) -> dict:
 def replay(objects: list[dict]) -> dict:
     """The container of the replay of dead letters."""
     return template(one(objects, "CronJob", "replay"))["spec"]["containers"][0]
+
+
+def maintain(objects: list[dict]) -> dict:
+    """The container of the upkeep of the root."""
+    return template(one(objects, "CronJob", "maintain"))["spec"]["containers"][0]
 
 
 def variables(container: dict) -> dict[str, dict]:

@@ -16,12 +16,13 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 CHART = "helm/prorata/"
 TEMPLATES = CHART + "templates/"
-WORKER, BACKFILL, REPLAY, JOB, HELPERS, CHECKS = (
+WORKER, BACKFILL, REPLAY, MAINTAIN, JOB, HELPERS, CHECKS = (
     TEMPLATES + name
     for name in (
         "statefulset.yaml",
         "backfill.yaml",
         "replay.yaml",
+        "maintain.yaml",
         "_job.tpl",
         "_helpers.tpl",
         "_checks.tpl",
@@ -148,6 +149,13 @@ MUTANTS = [
     (BACKFILL, "(concat $args (default list .extraArgs))", "$args"),
     (BACKFILL, '"resources" .resources', '"resources" $.Values.resources'),
     (BACKFILL, '"backoffLimit" .backoffLimit', '"backoffLimit" 2'),
+    (MAINTAIN, "suspend: {{ .suspend }}", "suspend: false"),
+    (MAINTAIN, "concurrencyPolicy: Forbid", "concurrencyPolicy: Allow"),
+    (MAINTAIN, '"/etc/prorata/prorata.yaml"', '"/etc/prorata/backfill.yaml"'),
+    (MAINTAIN, "(default list .extraArgs)", "list"),
+    (MAINTAIN, '"env" (include "prorata.env" $)', '"env" ""'),
+    (MAINTAIN, '"resources" .resources', '"resources" $.Values.resources'),
+    (MAINTAIN, '"placement" .placement', '"placement" dict'),
     (REPLAY, "suspend: true", "suspend: false"),
     (REPLAY, "concurrencyPolicy: Forbid", "concurrencyPolicy: Allow"),
     (REPLAY, '"/etc/prorata/prorata.yaml"', '"/etc/prorata/backfill.yaml"'),

@@ -86,7 +86,7 @@ class Validity(unittest.TestCase):
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
         self.assertEqual(kinds(render("backfill")), sorted([*least, "CronJob"]))
-        most = [*least, "ConfigMap", "CronJob", "CronJob", "NetworkPolicy"]
+        most = [*least, "ConfigMap", "CronJob", "CronJob", "CronJob", "NetworkPolicy"]
         most += ["PrometheusRule", "ServiceMonitor"]
         self.assertEqual(kinds(render("everything")), sorted(most))
         self.assertEqual(kinds(render("bare")), ["ConfigMap", "NetworkPolicy", "Service", "StatefulSet"])
@@ -272,4 +272,5 @@ class Connections(unittest.TestCase):
         self.assertEqual(job["metadata"]["annotations"], {"karpenter.sh/do-not-disrupt": "true"})
         self.assertEqual(job["spec"]["priorityClassName"], "batch")
         self.assertEqual(job["metadata"]["labels"], plain["backfill"]["metadata"]["labels"])
-        self.assertEqual([moved[part] for part in ("worker", "replay")], [plain["worker"], plain["replay"]])
+        others = ("worker", "replay", "maintain")
+        self.assertEqual([moved[part] for part in others], [plain[part] for part in others])

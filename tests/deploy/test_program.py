@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from chart import CASES, backfill, config_map, one, render, replay, variables, worker
+from chart import CASES, backfill, config_map, maintain, one, render, replay, variables, worker
 
 PROGRAM = Path(os.environ["PRORATA_BINARY"])
 FOLDER = "/etc/prorata"
@@ -81,5 +81,12 @@ class Program(unittest.TestCase):
         for case in ["backfill", "everything"]:
             objects = render(case, {"replay": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
             code, sentence = run(objects, replay(objects), {})
+            self.assertEqual(code, 2, sentence)
+            self.assertIn("'nowhere' holds no root.json", sentence, case)
+
+    def test_the_upkeep_takes_its_arguments(self):
+        for case in ["backfill", "everything"]:
+            objects = render(case, {"maintain": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
+            code, sentence = run(objects, maintain(objects), {})
             self.assertEqual(code, 2, sentence)
             self.assertIn("'nowhere' holds no root.json", sentence, case)

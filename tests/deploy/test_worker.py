@@ -9,6 +9,7 @@ from chart import (
     config_map,
     configuration,
     documented,
+    maintain,
     merged,
     one,
     pods,
@@ -72,7 +73,8 @@ class Configuration(unittest.TestCase):
     def test_all_read_a_file_that_is_mounted(self):
         objects = render("everything")
         name = config_map(objects)["metadata"]["name"]
-        files = {"worker": "prorata.yaml", "backfill": "backfill.yaml", "replay": "prorata.yaml"}
+        files = dict.fromkeys(["worker", "replay", "maintain"], "prorata.yaml")
+        files["backfill"] = "backfill.yaml"
         self.assertEqual(pods(objects).keys(), files.keys())
         for part, pod in pods(objects).items():
             container = pod["spec"]["containers"][0]
@@ -324,6 +326,41 @@ class Backfill(unittest.TestCase):
         self.assertEqual(backfill(objects)["image"], worker(objects)["image"])
         self.assertEqual(backfill(objects)["resources"], values("backfill")["backfill"]["resources"])
         self.assertIn("cpu", backfill(objects)["resources"]["limits"])
+
+
+class Maintain(unittest.TestCase):
+    ON = {"maintain": {"enabled": True}}
+
+    def test_it_maintains_the_workers_root(self):
+        begin = ["maintain", "--config", "/etc/prorata/prorata.yaml"]
+        self.assertEqual(maintain(render("secrets", self.ON))["args"], begin)
+        self.assertEqual(maintain(render("everything"))["args"], [*begin, "--json"])
+
+    def test_it_reaches_the_root_and_needs_no_kafka(self):
+        for case in CASES:
+            with self.subTest(case=case):
+                objects = render(case, self.ON)
+                own, workers = maintain(objects), worker(objects)
+                self.assertNotIn("KAFKA", str(own.get("env")))
+                self.assertLessEqual(variables(own).items(), variables(workers).items())
+                for key in ["image", "envFrom"]:
+                    self.assertEqual(own.get(key), workers.get(key))
+
+    def test_it_is_off_and_then_runs_as_the_values_say(self):
+        self.assertIs(values()["maintain"]["enabled"], False)
+        for case, suspended, deadline in [("secrets", False, 3600), ("everything", True, 900)]:
+            objects = render(case, self.ON)
+            spec = one(objects, "CronJob", "maintain")["spec"]
+            self.assertEqual(
+                (spec["suspend"], spec["concurrencyPolicy"], spec["startingDeadlineSeconds"]),
+                (suspended, "Forbid", deadline),
+            )
+            schedule = values(case)["maintain"]["schedule"]
+            self.assertEqual((spec["schedule"], spec["timeZone"]), (schedule, "Etc/UTC"))
+            job = spec["jobTemplate"]["spec"]
+            for key in ["activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]:
+                self.assertEqual(job[key], values(case)["maintain"][key])
+            self.assertEqual(maintain(objects)["resources"], values(case)["maintain"]["resources"])
 
 
 class Replay(unittest.TestCase):

@@ -7,6 +7,7 @@
 mod failure;
 mod look;
 mod schema;
+mod upkeep;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

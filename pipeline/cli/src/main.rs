@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{agreements, backfill, check, dead_letters, diff, generate, prices, schemas, work};
+use commands::{agreements, backfill, check, dead_letters, diff, generate, maintain, prices, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -48,6 +48,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
+    /// Trims what only grows in a lake: replaced files of tables, expired versions, leftovers
+    Maintain(maintain::MaintainArgs),
     /// Makes a price list of providers' price documents
     Prices(prices::PricesArgs),
     /// Prints or registers the Avro schemas of the events
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),

@@ -6,6 +6,7 @@ pub mod check;
 pub mod dead_letters;
 pub mod diff;
 pub mod generate;
+pub mod maintain;
 pub mod prices;
 pub mod schemas;
 pub mod work;

@@ -1,14 +1,18 @@
 //! Table logs in memory: one list of live files and transactions per version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{
-    CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
+    Clock, CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError, TableLogs,
+    TrimmedLog,
 };
 
+use super::clock::SteppedClock;
 use super::faults::Effect;
 use super::faults::{Failed, Faults};
 
@@ -16,8 +20,13 @@ use super::faults::{Failed, Faults};
 #[derive(Clone, Debug, Default)]
 pub struct FakeTables {
     logs: Logs,
+    commits: Commits,
     faults: Faults,
+    clock: Option<SteppedClock>,
 }
+
+/// What each commit of a table removed, and when.
+type Commits = Arc<Mutex<BTreeMap<Table, Vec<(WallTime, Vec<String>)>>>>;
 
 /// One table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +40,16 @@ pub struct TableLog {
 impl FakeTables {
     /// The same logs, seen by a process with these faults.
     pub fn with_faults(&self, faults: Faults) -> Self {
-        Self { logs: Arc::clone(&self.logs), faults }
+        Self { faults, ..self.clone() }
+    }
+
+    /// The same logs. New commits are stored at this clock's time, and at time 0 without one.
+    pub fn with_clock(&self, clock: SteppedClock) -> Self {
+        Self { clock: Some(clock), ..self.clone() }
+    }
+
+    fn commits(&self) -> MutexGuard<'_, BTreeMap<Table, Vec<(WallTime, Vec<String>)>>> {
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All tables as they are now.
@@ -130,9 +148,43 @@ impl TableCommitter for FakeTables {
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError> {
         let (logs, commit) = (Arc::clone(&self.logs), commit.clone());
-        let append = move || lock(&logs).entry(table).or_default().append(base, &commit);
+        let (commits, now) = (Arc::clone(&self.commits), self.clock.as_ref().map_or(WallTime(0), Clock::now));
+        let append = move || {
+            let appended = lock(&logs).entry(table).or_default().append(base, &commit);
+            if appended == Ok(CommitOutcome::Committed) {
+                let mut commits = commits.lock().unwrap_or_else(PoisonError::into_inner);
+                commits.entry(table).or_default().push((now, commit.removes.clone()));
+            }
+            appended
+        };
         let appended = self.faults.effect(Effect::Commit, table.name(), append).await;
         let appended = appended.map_err(|cause| failed("commit", table, cause))?;
         appended.map_err(|cause| TableError::new(ErrorKind::Invalid, "commit", table, cause))
+    }
+}
+
+#[async_trait]
+impl TableLogs for FakeTables {
+    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError> {
+        self.faults.look().map_err(|cause| failed("read the log", table, cause))?;
+        let commits = self.commits();
+        let commits = commits.get(&table).map(Vec::as_slice).unwrap_or_default();
+        let Some((newest, _)) = commits.last() else { return Ok(BTreeSet::new()) };
+        let recent = commits.iter().filter(|(at, _)| newest.micros_since(*at) <= kept.as_micros() as i64);
+        Ok(recent.flat_map(|(_, removed)| removed.iter().cloned()).collect())
+    }
+
+    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError> {
+        let commits = Arc::clone(&self.commits);
+        let trim = move || {
+            let mut commits = commits.lock().unwrap_or_else(PoisonError::into_inner);
+            let commits = commits.entry(table).or_default();
+            let before = commits.len();
+            let newest = commits.last().map_or(WallTime(0), |(at, _)| *at);
+            commits.retain(|(at, _)| newest.micros_since(*at) <= kept.as_micros() as i64);
+            TrimmedLog { files: (before - commits.len()) as u64, checkpoint: false }
+        };
+        let trimmed = self.faults.effect(Effect::Delete, table.name(), trim).await;
+        trimmed.map_err(|cause| failed("trim the log", table, cause))
     }
 }

@@ -18,7 +18,7 @@ pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};
 pub use tables::{
     CommitOutcome, EncoderFunctions, FileEntry, LiveFile, LiveTable, TableCommit, TableCommitter,
-    TableEncoder,
+    TableEncoder, TableLogs, TrimmedLog,
 };
 
 /// What every owner of shards runs on.

@@ -1,7 +1,8 @@
 //! Tables: their logs, and the files that hold their rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::rows::HourTables;
@@ -90,6 +91,26 @@ pub trait TableCommitter: Send + Sync {
         base: u64,
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError>;
+}
+
+/// Upkeep of the logs of the tables. Ages are differences between times of one log's listing.
+#[async_trait]
+pub trait TableLogs: Send + Sync {
+    /// Files that commits have removed that are no older than this next to the newest commit.
+    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError>;
+
+    /// Writes a checkpoint of the log if enough commits have come since the last, and deletes versions that
+    /// are older than this next to the newest. Every version that is not keeps to be readable.
+    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError>;
+}
+
+/// What was done to a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrimmedLog {
+    /// Files that were deleted.
+    pub files: u64,
+    /// Whether a checkpoint was written.
+    pub checkpoint: bool,
 }
 
 /// Turns rows into table files.

@@ -12,6 +12,7 @@
 //! | 1 | archive files by date first |
 //! | 2 | archive files by shard first; checkpoints know where the archive begins |
 
+pub mod maintain;
 pub mod rules;
 
 use bytes::Bytes;

@@ -3,7 +3,9 @@
 mod claims;
 mod late;
 mod leftovers;
+mod maintain;
 mod organizations;
 mod parts;
 mod snapshots;
 mod watched;
+mod years;

@@ -12,6 +12,7 @@ use prorata_worker::names::Shard;
 use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
+use super::economy;
 use super::fleet::Fleet;
 use super::foreign::{self, Foreign};
 use crate::harness::{Content, Lake};
@@ -39,6 +40,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
     let held = oracle::check(&world, &also, rules_of(&world), &context);
     check_closed(fleet);
     fleet.stop_all(dice).await;
+    economy::check(&world, &context);
     let events = archived(&held);
     backfill_changes_nothing(&world, &events, &context).await;
     backfill_makes_the_same(&world, &events, &context).await;

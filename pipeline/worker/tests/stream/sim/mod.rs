@@ -7,6 +7,7 @@
 mod chaos;
 mod coverage;
 mod dice;
+mod economy;
 mod ending;
 mod fleet;
 pub mod foreign;

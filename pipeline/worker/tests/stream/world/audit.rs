@@ -39,6 +39,8 @@ struct Seen {
     offsets_free: bool,
     /// Files of hours that were not closed and had to be read back.
     read_back: u64,
+    /// Folders that were listed.
+    lists: usize,
 }
 
 impl Audit {
@@ -64,6 +66,11 @@ impl Audit {
     /// How many archive files of hours that were not closed were read.
     pub fn read_back(&self) -> u64 {
         self.seen.lock().unwrap().read_back
+    }
+
+    /// How many folders were listed.
+    pub fn lists(&self) -> usize {
+        self.seen.lock().unwrap().lists
     }
 
     fn reach(&self, object: &str) -> Result<(), StoreError> {
@@ -265,6 +272,7 @@ impl ObjectStore for AuditedStore {
 
     async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.audit.reach(folder)?;
+        self.audit.seen.lock().unwrap().lists += 1;
         self.inner.list(folder).await
     }
 

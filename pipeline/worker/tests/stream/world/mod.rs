@@ -87,6 +87,7 @@ impl World {
         let clock = SteppedClock::new(WallTime(Hour(START + 7).start().0));
         let mut lake = Lake::default();
         lake.store = lake.store.with_clock(clock.clone());
+        lake.tables = lake.tables.with_clock(clock.clone());
         Self {
             audit: Audit::of(&lake),
             lake,

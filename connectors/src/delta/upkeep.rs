@@ -1,0 +1,114 @@
+//! Upkeep of the Delta logs: what commits removed of late, log checkpoints, and expired versions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deltalake_core::checkpoints;
+use prorata_schemas::tables::Table;
+use prorata_worker::ports::{
+    ErrorKind, ObjectMeta, ObjectStore, StoreError, TableError, TableLogs, TrimmedLog,
+};
+use serde::Deserialize;
+
+use super::DeltaTables;
+use super::failure::failure;
+
+/// Commits since the last checkpoint of a log that are worth another. Workers make one every
+/// [`super::CHECKPOINT_INTERVAL`] commits.
+const CHECKPOINT_AFTER: u64 = 10;
+
+/// Commits that are read at a time.
+const READ_AT_ONCE: usize = 16;
+
+/// The one action of a commit that matters here.
+#[derive(Deserialize)]
+struct Line {
+    remove: Option<Removed>,
+}
+
+#[derive(Deserialize)]
+struct Removed {
+    path: String,
+}
+
+/// A log as listed.
+struct Listed {
+    folder: String,
+    objects: Vec<ObjectMeta>,
+}
+
+impl Listed {
+    /// When its newest file was stored, less `kept`, in microseconds.
+    fn cutoff_micros(&self, kept: Duration) -> i64 {
+        let newest = self.objects.iter().map(|object| object.modified.0).max().unwrap_or_default();
+        newest.saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    /// Versions, each with the object that holds it: of commits, or of checkpoints.
+    fn versions(&self, checkpoints: bool) -> impl Iterator<Item = (u64, &ObjectMeta)> {
+        self.objects.iter().filter_map(move |object| {
+            let (version, rest) = object.path.strip_prefix(&self.folder)?.split_once('.')?;
+            let wanted = if checkpoints { rest.starts_with("checkpoint.") } else { rest == "json" };
+            if wanted { Some((version.parse().ok()?, object)) } else { None }
+        })
+    }
+}
+
+impl DeltaTables {
+    async fn list_log(&self, table: Table) -> Result<Listed, TableError> {
+        let folder = format!("{}/_delta_log/", table.name());
+        let objects = self.store.list(&folder).await.map_err(|error| read_failure(table, error))?;
+        Ok(Listed { folder, objects })
+    }
+}
+
+fn read_failure(table: Table, error: StoreError) -> TableError {
+    TableError::new(error.kind, "read the log", table, error)
+}
+
+#[async_trait]
+impl TableLogs for DeltaTables {
+    async fn removed_within(&self, table: Table, kept: Duration) -> Result<BTreeSet<String>, TableError> {
+        let listed = self.list_log(table).await?;
+        let cutoff = listed.cutoff_micros(kept);
+        let recent = listed.versions(false).filter(|(_, object)| object.modified.0 >= cutoff);
+        let paths: Vec<&str> = recent.map(|(_, object)| object.path.as_str()).collect();
+        let mut removed = BTreeSet::new();
+        for batch in paths.chunks(READ_AT_ONCE) {
+            let commits = futures::future::try_join_all(batch.iter().map(|path| self.store.get(path)));
+            for (path, commit) in batch.iter().zip(commits.await.map_err(|error| read_failure(table, error))?)
+            {
+                let invalid =
+                    |cause: String| TableError::new(ErrorKind::Invalid, "read the log", table, cause);
+                let commit = commit.ok_or_else(|| {
+                    TableError::new(ErrorKind::Missing, "read the log", table, format!("'{path}' is gone"))
+                })?;
+                for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    let line: Line = serde_json::from_slice(line)
+                        .map_err(|error| invalid(format!("'{path}': {error}")))?;
+                    removed.extend(line.remove.map(|removed| removed.path));
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn trim(&self, table: Table, kept: Duration) -> Result<TrimmedLog, TableError> {
+        let failed = |error| failure("trim the log", table, error);
+        let listed = self.list_log(table).await?;
+        let newest = listed.versions(false).map(|(version, _)| version).max().unwrap_or_default();
+        let checkpoint = listed.versions(true).map(|(version, _)| version).max().unwrap_or_default();
+        let due = newest >= checkpoint + CHECKPOINT_AFTER;
+        if due {
+            let open = self.open(table).await?;
+            checkpoints::create_checkpoint(&open.delta, None).await.map_err(failed)?;
+        }
+        let log_store = self.log_store(table)?;
+        let cutoff_millis = listed.cutoff_micros(kept) / 1_000;
+        let files = checkpoints::cleanup_expired_logs_for(newest, log_store.as_ref(), cutoff_millis, None)
+            .await
+            .map_err(failed)?;
+        Ok(TrimmedLog { files: files as u64, checkpoint: due })
+    }
+}

@@ -1,0 +1,81 @@
+//! `prorata maintain`: trims what only grows in a lake, next to running workers.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use prorata_connectors::DeltaTables;
+use prorata_schemas::tables::Table;
+use prorata_worker::root::maintain::{MaintainPorts, Maintained, MaintainedTable, maintain};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::{config, logging, report, wiring};
+
+/// Arguments of `prorata maintain`.
+#[derive(Clone, Debug, Args)]
+pub struct MaintainArgs {
+    /// Configuration file; its root.url names the lake
+    #[arg(long, value_name = "FILE", required_unless_present = "lake")]
+    pub config: Option<PathBuf>,
+    /// Folder or URL of the lake (s3://, gs://, az://, file://), instead of the configuration's root.url
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub lake: Option<String>,
+    /// Print one JSON document instead of lines for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Trims, and prints what went.
+///
+/// # Errors
+/// When there is no lake, or storage is unavailable; what was trimmed stays so, and another run goes on.
+pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
+    let loaded = config::load(args.config.as_deref())?;
+    logging::start(&loaded.config.log)?;
+    let lake = args.lake.as_ref().unwrap_or(&loaded.config.root.url);
+    if lake.is_empty() {
+        let message = "no lake is named: give --lake, or root.url in the file that --config names";
+        return Err(Failure::usage(message).into());
+    }
+    let (runtime, _) = wiring::runtime(0)?;
+    let maintained = runtime.block_on(async {
+        let store = wiring::lake::store(lake).await?;
+        let tables = Arc::new(DeltaTables::new(store.clone()));
+        let ports = MaintainPorts { store: Arc::new(store), tables: tables.clone(), logs: tables };
+        Ok::<_, anyhow::Error>(maintain(&ports).await?)
+    })?;
+    report::print(&if args.json { format!("{:#}", as_json(&maintained)) } else { as_text(&maintained) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(maintained: &Maintained) -> Value {
+    let table = |(table, done): (&Table, &MaintainedTable)| {
+        let MaintainedTable { files, bytes, log_files, log_checkpoint } = done;
+        let value = json!({
+            "files_deleted": files,
+            "bytes_deleted": bytes,
+            "log_files_deleted": log_files,
+            "log_checkpoint": log_checkpoint,
+        });
+        (table.name().to_owned(), value)
+    };
+    let tables: serde_json::Map<String, Value> = maintained.tables.iter().map(table).collect();
+    json!({ "tables": tables, "state_objects_deleted": maintained.state_objects })
+}
+
+fn as_text(maintained: &Maintained) -> String {
+    let tables = maintained.tables.iter().map(|(table, done)| {
+        let checkpoint = if done.log_checkpoint { ", and its log has a new checkpoint" } else { "" };
+        format!(
+            "{}: {} files ({} bytes) and {} files of its log deleted{checkpoint}",
+            table.name(),
+            done.files,
+            done.bytes,
+            done.log_files,
+        )
+    });
+    let state = format!("state and dead letters: {} objects deleted", maintained.state_objects);
+    tables.chain([state]).collect::<Vec<_>>().join("\n")
+}

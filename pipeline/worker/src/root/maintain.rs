@@ -1,0 +1,161 @@
+//! Maintain: trims under a root what only grows, and what no owner of a shard trims.
+//!
+//! | what | goes when |
+//! |---|---|
+//! | table files | a commit has removed them more than 7 days ago, or none ever added them, they are as old, and no checkpoint names them |
+//! | logs of tables | a log checkpoint holds what they say, and they are more than 7 days old |
+//! | snapshots, parts of checkpoints, dead letters of dead attempts | the latest checkpoint of their shard has passed them |
+//! | checkpoints | they are more than 7 days older than the latest of their shard |
+//!
+//! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
+//! killed anywhere: every step is a delete that the next run repeats, or the checkpoint of a log. Ages are
+//! differences between times of one listing, so no clock of a process matters. Files that are none of ours
+//! are left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_schemas::tables::Table;
+
+use crate::checkpoint::{Decided, log, sweep};
+use crate::error::{Result, WorkerError};
+use crate::names::{self, Shard, TableFile};
+use crate::objects::CONCURRENCY;
+use crate::ports::{ObjectMeta, ObjectStore, TableCommitter, TableLogs};
+use crate::root::Root;
+
+/// How long what was replaced stays, so that a reader of a version of a table can read it to its end, and go
+/// back to any version of these days.
+pub const KEPT: Duration = Duration::from_secs(7 * 86_400);
+
+/// Objects that are deleted before the next are looked at.
+const DELETED_AT_ONCE: usize = 16 * CONCURRENCY;
+
+/// What maintenance runs on.
+#[derive(Clone)]
+pub struct MaintainPorts {
+    /// The root.
+    pub store: Arc<dyn ObjectStore>,
+    /// Its tables.
+    pub tables: Arc<dyn TableCommitter>,
+    /// Their logs.
+    pub logs: Arc<dyn TableLogs>,
+}
+
+/// What maintenance came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// By table.
+    pub tables: BTreeMap<Table, MaintainedTable>,
+    /// Snapshots, checkpoints and their parts, and dead letters that were deleted.
+    pub state_objects: u64,
+}
+
+/// What was trimmed of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaintainedTable {
+    /// Table files that were deleted.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files of its log that were deleted.
+    pub log_files: u64,
+    /// Whether its log got a checkpoint.
+    pub log_checkpoint: bool,
+}
+
+/// Trims everything. A table that fails does not keep the others from it.
+///
+/// # Errors
+/// When there is no root, or storage is unavailable; what was done stays.
+pub async fn maintain(ports: &MaintainPorts) -> Result<Maintained> {
+    let store = &*ports.store;
+    if Root::find(store, None).await?.is_none() {
+        let sentence = format!("there is no {}: name the folder of a lake of prorata", names::ROOT);
+        return Err(WorkerError::Configuration(sentence));
+    }
+    let mut done = Maintained::default();
+    let mut failure = None;
+    for table in Table::ALL {
+        let trimmed = done.tables.entry(table).or_default();
+        if let Err(error) = maintain_table(ports, table, trimmed).await {
+            tracing::warn!(table = table.name(), %error, "a table is not trimmed");
+            failure.get_or_insert(error);
+        }
+    }
+    for shard in log::latest_seqs(store).await?.into_keys() {
+        done.state_objects += sweep_shard(store, shard).await?;
+    }
+    failure.map_or(Ok(done), Err)
+}
+
+async fn maintain_table(ports: &MaintainPorts, table: Table, done: &mut MaintainedTable) -> Result<()> {
+    let store = &*ports.store;
+    // The order matters: what comes later than the listing is not in it, and what leaves the table after it
+    // was loaded was live.
+    let folder = format!("{}/", table.name());
+    let listed = store.list(&folder).await?;
+    if listed.is_empty() {
+        return Ok(());
+    }
+    let decided = latest_checkpoints(store).await?;
+    let mut kept: BTreeSet<String> =
+        ports.tables.load(table).await?.files.into_iter().map(|file| file.path).collect();
+    kept.extend(ports.logs.removed_within(table, KEPT).await?);
+    for checkpoint in decided.values() {
+        kept.extend(
+            checkpoint.hours.values().filter_map(|entry| Some(entry.tables.get(&table)?.path.clone())),
+        );
+    }
+    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &kept, &decided);
+    for batch in unneeded.chunks(DELETED_AT_ONCE) {
+        delete_all(store, batch.iter().map(|object| object.path.clone()).collect()).await?;
+        done.files += batch.len() as u64;
+        done.bytes += batch.iter().map(|object| object.bytes).sum::<u64>();
+    }
+    let trimmed = ports.logs.trim(table, KEPT).await?;
+    (done.log_files, done.log_checkpoint) = (trimmed.files, trimmed.checkpoint);
+    Ok(())
+}
+
+/// Table files of ours that nothing keeps, and that no checkpoint to come can name.
+fn unneeded_files<'l>(
+    folder: &str,
+    listed: &'l [ObjectMeta],
+    kept: &BTreeSet<String>,
+    decided: &BTreeMap<Shard, Decided>,
+) -> Vec<&'l ObjectMeta> {
+    let newest = listed.iter().map(|object| object.modified).max().unwrap_or_default();
+    let kept_micros = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
+    let is_unneeded = |object: &&ObjectMeta| {
+        let Some(path) = object.path.strip_prefix(folder) else { return false };
+        let Some(name) = TableFile::parse(path) else { return false };
+        let passed = decided.get(&name.shard).is_some_and(|latest| name.object_id.seq <= latest.seq);
+        passed && newest.0.saturating_sub(object.modified.0) > kept_micros && !kept.contains(path)
+    };
+    listed.iter().filter(is_unneeded).collect()
+}
+
+async fn latest_checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Decided>> {
+    let mut latest = BTreeMap::new();
+    for shard in log::latest_seqs(store).await?.into_keys() {
+        latest.insert(shard, log::latest(store, shard).await?);
+    }
+    Ok(latest)
+}
+
+/// Deletes what the latest checkpoint of a shard has passed. Whether the shard has an owner does not matter.
+async fn sweep_shard(store: &dyn ObjectStore, shard: Shard) -> Result<u64> {
+    let decided = log::latest(store, shard).await?;
+    let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, &decided);
+    let letters = store.list(&names::dead_letter_folder(shard)).await?;
+    unneeded.extend(sweep::unneeded_dead_letters(&letters, &decided));
+    let objects = unneeded.len() as u64;
+    delete_all(store, unneeded).await?;
+    Ok(objects)
+}
+
+async fn delete_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<()> {
+    sweep::delete_all(store, paths).await.map_err(|(_, error)| error.into())
+}

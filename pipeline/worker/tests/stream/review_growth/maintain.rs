@@ -1,0 +1,120 @@
+//! Maintenance: what only grows is trimmed, next to workers, and cut off after every effect.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_samples::trace::pod;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::tables::Table;
+use prorata_testkit::fakes::{Fault, Faults};
+use prorata_worker::WorkerError;
+use prorata_worker::root::maintain::{MaintainPorts, Maintained, maintain};
+
+use super::leftovers::days;
+use crate::world::World;
+use crate::world::member::Member;
+
+async fn run(world: &World, faults: Faults) -> Result<Maintained, WorkerError> {
+    let tables = Arc::new(world.lake.tables.with_faults(faults.clone()));
+    let store = Arc::new(world.lake.store.with_faults(faults));
+    maintain(&MaintainPorts { store, tables: tables.clone(), logs: tables }).await
+}
+
+/// Table files that lie there, live or not.
+fn table_files(world: &World) -> BTreeSet<String> {
+    let of_table =
+        |path: &String| Table::ALL.iter().any(|table| path.starts_with(&format!("{}/", table.name())));
+    world.lake.objects().into_iter().filter(of_table).collect()
+}
+
+fn live(world: &World) -> BTreeSet<String> {
+    let files = world.lake.files().into_iter();
+    files
+        .flat_map(|(table, paths)| paths.into_iter().map(move |path| format!("{}/{path}", table.name())))
+        .collect()
+}
+
+/// A shard that restated hours nine days ago, and yesterday.
+async fn restated() -> (World, BTreeSet<String>) {
+    let world = days(1).await;
+    let mut member = world.member("b");
+    let settle = async |member: &mut Member, minutes: i64, event: EventRecord| {
+        world.set_minutes(minutes);
+        world.produce(&[event]);
+        for _ in 0..4 {
+            member.settle(&world).await.unwrap();
+        }
+    };
+    settle(&mut member, 25 * 60 + 10, pod("acme", 25 * 60, "first", 1)).await;
+    settle(&mut member, 25 * 60 + 20, pod("acme", 70, "late", 1)).await;
+    let long_ago: BTreeSet<String> = table_files(&world).difference(&live(&world)).cloned().collect();
+    assert!(long_ago.len() > 10, "files were replaced: {}", long_ago.len());
+    settle(&mut member, 10 * 24 * 60, pod("acme", 10 * 24 * 60 - 9, "second", 1)).await;
+    settle(&mut member, 10 * 24 * 60 + 10, pod("acme", 9 * 24 * 60, "late again", 1)).await;
+    member.drain().await;
+    (world, long_ago)
+}
+
+#[tokio::test]
+async fn what_was_replaced_a_week_ago_goes_and_what_a_reader_may_read_stays() {
+    let (world, long_ago) = restated().await;
+    let (files, live_before) = (table_files(&world), live(&world));
+    let recent: BTreeSet<String> = files
+        .iter()
+        .filter(|path| !live_before.contains(*path) && !long_ago.contains(*path))
+        .cloned()
+        .collect();
+    assert!(!recent.is_empty(), "files were replaced of late, too");
+    let foreign = format!("{}/notes.txt", Table::Hours.name());
+    world.lake.store.overwrite(&foreign, "mine".into());
+    let maintained = run(&world, Faults::default()).await.unwrap();
+    let deleted: u64 = maintained.tables.values().map(|table| table.files).sum();
+    assert_eq!(deleted as usize, long_ago.len());
+    let left = table_files(&world);
+    assert!(left.contains(&foreign));
+    assert_eq!(left.intersection(&long_ago).count(), 0, "of {}", long_ago.len());
+    assert!(left.is_superset(&recent) && left.is_superset(&live_before));
+    assert_eq!(live(&world), live_before);
+    assert!(maintained.tables[&Table::Hours].log_files > 0);
+    // Nothing is left to do.
+    let again = run(&world, Faults::default()).await.unwrap();
+    assert_eq!(again.tables.values().map(|table| table.files + table.log_files).sum::<u64>(), 0);
+    assert_eq!(again.state_objects, 0);
+    // The shard goes on, and restates an hour whose first files are gone.
+    let mut member = world.member("c");
+    world.set_minutes(10 * 24 * 60 + 70);
+    world.produce(&[pod("acme", 80, "later still", 1), pod("acme", 10 * 24 * 60 + 60, "live", 1)]);
+    member.settle(&world).await.unwrap();
+    assert!(table_files(&world).is_superset(&live(&world)));
+}
+
+#[tokio::test]
+async fn maintenance_that_is_cut_off_after_any_effect_is_finished_by_the_next() {
+    let (world, _) = restated().await;
+    run(&world, Faults::default()).await.unwrap();
+    let whole = world.lake.objects();
+    for effect in (0..).step_by(7) {
+        let (world, _) = restated().await;
+        let live_before = live(&world);
+        let cut_off = run(&world, Faults::with(Fault::CrashAfter(effect))).await;
+        assert!(table_files(&world).is_superset(&live(&world)), "after effect {effect}");
+        assert_eq!(live(&world), live_before);
+        run(&world, Faults::default()).await.unwrap();
+        // Owners have random names, so numbers are compared.
+        assert_eq!(world.lake.objects().len(), whole.len(), "after effect {effect}");
+        if cut_off.is_ok() {
+            assert!(effect > 20, "there was something to cut off: {effect}");
+            break;
+        }
+        world.pass(Duration::from_secs(1));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_no_root_is_refused() {
+    let world = World::default();
+    let error = run(&world, Faults::default()).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert_eq!(world.lake.objects().len(), 0);
+}

@@ -1,0 +1,142 @@
+//! What a root comes to over months of claims, late events and maintenance, counted: after the horizon nothing
+//! grows but the archive and the tables, and those by hours closed alone.
+//!
+//! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` make it as long and wide as one likes: 730 and 16 for two
+//! years.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_samples::trace::{pod, pod_stop};
+use prorata_schemas::tables::Table;
+use prorata_testkit::fakes::FakeBroker;
+use prorata_worker::checkpoint::log;
+use prorata_worker::names::{self, ArchivePath};
+use prorata_worker::root::maintain::{MaintainPorts, maintain};
+
+use super::watched::{WatchedStore, worker};
+use crate::world::World;
+
+/// Hours that pass at a time.
+const HOURS_AT_ONCE: i64 = 6;
+
+/// Days until nothing is young any more: the horizon, and a week for checkpoints.
+const GROWN_UP: i64 = 44;
+
+const ORGANIZATIONS: [&str; 3] = ["acme", "hooli", "initech"];
+
+/// What there is at the end of a day.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    /// Of the largest latest checkpoint, in bytes, without its parts.
+    checkpoint_bytes: usize,
+    parts: usize,
+    snapshots: usize,
+    checkpoints: usize,
+    archive_files: usize,
+    live_files: usize,
+    dead_files: usize,
+    /// Folders listed, and objects written, in a day.
+    lists: usize,
+    puts: usize,
+}
+
+impl Figures {
+    async fn of(world: &World, store: &WatchedStore) -> Self {
+        let asked = store.take();
+        let objects = world.lake.store.objects();
+        let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
+        let table_files = count(&|path| Table::ALL.iter().any(|table| path.starts_with(table.name())));
+        let live_files = world.lake.files().values().map(Vec::len).sum();
+        let mut checkpoint_bytes = 0;
+        for shard in 0..world.shards {
+            let latest = log::latest(&world.lake.store, shard).await.unwrap();
+            let object = names::checkpoint(shard, latest.seq);
+            checkpoint_bytes = checkpoint_bytes.max(objects.get(&object).map_or(0, |bytes| bytes.len()));
+        }
+        Self {
+            checkpoint_bytes,
+            parts: count(&|path| names::parse_part(path).is_some()),
+            snapshots: count(&|path| names::parse_snapshot(path).is_some()),
+            checkpoints: count(&|path| names::parse_checkpoint(path).is_some()),
+            archive_files: count(&|path| ArchivePath::parse(path).is_some()),
+            live_files,
+            dead_files: table_files - live_files,
+            lists: asked.lists.len(),
+            puts: asked.puts.len(),
+        }
+    }
+}
+
+/// A day under an owner of its own: pods come and go, some events are late, and at its end all is maintained.
+async fn live_a_day(world: &World, store: &WatchedStore, day: i64) {
+    let (mut worker, _) = worker(world, store, &format!("day{day}"), |_| {}).await;
+    for hour in (0..24).step_by(HOURS_AT_ONCE as usize) {
+        let now = (day * 24 + hour + HOURS_AT_ONCE) * 60;
+        world.set_minutes(now + 10);
+        for (number, organization) in ORGANIZATIONS.into_iter().enumerate() {
+            let name = format!("{day}-{hour}-{number}");
+            let began = now - 60 * HOURS_AT_ONCE + 7;
+            world.produce(&[pod(organization, began, &name, 1), pod_stop(organization, now - 5, &name)]);
+        }
+        if hour == 0 && day > 2 {
+            world.produce(&[pod_stop("acme", now - 30 * 60, &format!("late {day}"))]);
+        }
+        for _ in 0..8 {
+            worker.step(Duration::ZERO).await.unwrap();
+            world.pass(Duration::from_secs(61));
+        }
+    }
+    worker.drain().await;
+    let tables = Arc::new(world.lake.tables.clone());
+    let ports = MaintainPorts { store: Arc::new(store.clone()), tables: tables.clone(), logs: tables };
+    maintain(&ports).await.unwrap();
+}
+
+fn number(name: &str, default: i64) -> i64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[tokio::test]
+async fn after_the_horizon_nothing_grows_but_what_has_happened() {
+    let days = number("PRORATA_GROWTH_DAYS", GROWN_UP + 8).max(GROWN_UP + 2);
+    let shards = number("PRORATA_GROWTH_SHARDS", 2) as u16;
+    let world = World::on(FakeBroker::default(), shards);
+    let store = WatchedStore::of(&world);
+    let mut first = None;
+    for day in 0..days {
+        live_a_day(&world, &store, day).await;
+        let figures = Figures::of(&world, &store).await;
+        if day == GROWN_UP {
+            println!("day {day}: {figures:?}");
+            first = Some(figures);
+        }
+    }
+    let (first, last) = (first.unwrap(), Figures::of(&world, &store).await);
+    println!("day {}: {last:?}", days - 1);
+    live_a_day(&world, &store, days).await;
+    let last = Figures { lists: 0, puts: 0, ..last };
+    let a_day_later = Figures::of(&world, &store).await;
+    let used =
+        ORGANIZATIONS.map(|name| world.shard_of(name)).into_iter().collect::<std::collections::BTreeSet<_>>();
+    // Lines that do not depend on how long it has been.
+    assert!(last.checkpoint_bytes < 100_000, "{last:?}");
+    for (what, before, after) in [
+        ("bytes of a checkpoint", first.checkpoint_bytes, last.checkpoint_bytes),
+        ("parts", first.parts, last.parts),
+        ("snapshots", first.snapshots, last.snapshots),
+        ("checkpoints", first.checkpoints, last.checkpoints),
+        ("files that are not live", first.dead_files, last.dead_files),
+        ("lists a day", first.lists, a_day_later.lists),
+        ("objects written a day", first.puts, a_day_later.puts),
+    ] {
+        // Owners and quarters add a few bytes and parts in a year.
+        let line = before + before / 10 + 4 + usize::try_from(days / 30).unwrap() * usize::from(shards);
+        let line = if what.starts_with("bytes") { line + 90 * usize::try_from(days).unwrap() } else { line };
+        assert!(after <= line, "{what}: {before} on day {GROWN_UP}, {after} on day {days}");
+    }
+    // And those that do.
+    let hours = usize::try_from(days * 24).unwrap();
+    assert!(last.live_files <= 2 * used.len() * hours, "two tables have rows: {last:?}");
+    assert!(last.archive_files <= used.len() * 2 * hours, "{last:?}");
+}

@@ -1,0 +1,59 @@
+//! The economy law: what a run leaves and asks for stays under lines that depend on how much it did, not on
+//! what happened to it.
+
+use prorata_schemas::tables::Table;
+use prorata_worker::names::{self, ArchivePath};
+
+use crate::world::World;
+
+/// What a run came to, over all shards.
+#[derive(Debug)]
+struct Economy {
+    /// Hours closed.
+    hours: usize,
+    /// Simulated time in hours, times shards.
+    shard_hours: usize,
+    claims: usize,
+    checkpoints: usize,
+    lists: usize,
+    /// Snapshots and parts of checkpoints.
+    state_objects: usize,
+    archive_files: usize,
+    /// The largest one as it is stored.
+    checkpoint_bytes: usize,
+}
+
+/// Checks the law at the end of a run.
+pub fn check(world: &World, context: &str) {
+    let objects = world.lake.store.objects();
+    let latest = world.audit.latest();
+    let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
+    let checkpoint_bytes = objects
+        .iter()
+        .filter(|(path, _)| names::parse_checkpoint(path).is_some())
+        .map(|(_, bytes)| bytes.len());
+    let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
+    let economy = Economy {
+        hours: world.lake.files().get(&Table::Hours).map_or(0, Vec::len),
+        shard_hours: usize::try_from(simulated).unwrap() * usize::from(world.shards),
+        claims: latest.values().map(|checkpoint| checkpoint.owners.len()).sum(),
+        checkpoints: latest.values().map(|checkpoint| checkpoint.seq as usize).sum(),
+        lists: world.audit.lists(),
+        state_objects: count(&|path| {
+            names::parse_snapshot(path).is_some() || names::parse_part(path).is_some()
+        }),
+        archive_files: count(&|path| ArchivePath::parse(path).is_some()),
+        checkpoint_bytes: checkpoint_bytes.max().unwrap_or_default(),
+    };
+    let Economy { hours, shard_hours, claims, .. } = economy;
+    let lines = [
+        ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
+        ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4),
+        ("lists", economy.lists, 40 + 8 * claims + shard_hours),
+        // One for each flush, claim, release and hour.
+        ("checkpoints", economy.checkpoints, 60 + economy.archive_files + 3 * claims + 2 * hours),
+    ];
+    for (what, found, line) in lines {
+        assert!(found <= line, "{context}: {what}: {found}, more than {line}: {economy:?}");
+    }
+}
