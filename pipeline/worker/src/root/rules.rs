@@ -9,7 +9,8 @@
 //! [`RULES_ENGINE_VERSION_OLDEST`] to [`RULES_ENGINE_VERSION`], so what a version means never changes under a
 //! root. New versions get the newest meaning, but the oldest while the root has a format that the release
 //! before shares: it computes no other. Rules of a meaning that this program does not compute can still be
-//! listed: only the hours under them wait, for the release that computes them or for rules of another version.
+//! listed: only the hours under them wait, for the release that computes them or for rules of another
+//! version.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -102,8 +103,8 @@ impl RuleBook {
     /// Stores a version unless it is there already.
     ///
     /// # Errors
-    /// When the root has other rules under this version, or the same with a meaning that this program does not
-    /// compute, or storage is unavailable.
+    /// When the root has other rules under this version, or the same with a meaning that this program does
+    /// not compute, or storage is unavailable.
     pub async fn store(&mut self, store: &dyn ObjectStore, rules: &Rules) -> Result<()> {
         let version = &rules.version;
         if !names::is_rules_version(version) {

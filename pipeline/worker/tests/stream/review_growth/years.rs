@@ -1,8 +1,8 @@
-//! What a root comes to over months of claims, late events and maintenance, counted: after the horizon nothing
-//! grows but the archive and the tables, and those by hours closed alone.
+//! What a root comes to over months of claims, late events and maintenance, counted: after the horizon
+//! nothing grows but the archive and the tables, and those by hours closed alone.
 //!
-//! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` make it as long and wide as one likes: 730 and 16 for two
-//! years.
+//! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` make it as long and wide as one likes: 730 and 16 for
+//! two years.
 
 use std::sync::Arc;
 use std::time::Duration;
