@@ -1,8 +1,8 @@
 //! Maintain: trims under a root what only grows, and what no owner of a shard trims.
 //!
-//! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old, and
-//!   no checkpoint names them.
-//! - Logs of tables: versions that are more than 7 days old, once a checkpoint of the log holds what they say.
+//! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
+//!   and no checkpoint names them.
+//! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds what they say.
 //! - Snapshots, parts of checkpoints, dead letters of dead attempts: once the latest checkpoint of their shard
 //!   has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
 //!

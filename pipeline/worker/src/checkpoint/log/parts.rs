@@ -9,7 +9,7 @@
 //! | hours | once they are [`INLINE_HOURS`] old, or say more than [`INLINE_BYTES`] | those of a day |
 //! | revisions of hours that have left | at once | those of a quarter |
 //! | owners | all but the last [`OWNERS`] at most | [`OWNERS`] of them |
-//! | dead letters that wait for their topic | but for the last [`LETTER_SEQS`] checkpoints at most | as many |
+//! | dead letters that wait for their topic | but for the last [`LETTER_SEQS`] checkpoints | as many |
 //!
 //! A part is written before the checkpoint that first names it, and carries that checkpoint's sequence number
 //! and owner in its name, and the digest of its content. No process ever sees a checkpoint without its parts:
