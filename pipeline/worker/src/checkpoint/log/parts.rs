@@ -46,7 +46,7 @@ const LETTER_SEQS: u64 = 128;
 /// Content of one part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Part {
+struct CheckpointPart {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     owners: Vec<Owner>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default, with = "hour_map")]
@@ -95,14 +95,14 @@ pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
 }
 
 /// Moves what is to be stored apart out of the checkpoint.
-fn take_apart(stored: &mut Checkpoint) -> Result<Vec<Part>, FormatError> {
+fn take_apart(stored: &mut Checkpoint) -> Result<Vec<CheckpointPart>, FormatError> {
     let mut parts = Vec::new();
     let inline = stored.owners.len().saturating_sub(1) % OWNERS + 1;
     let newest = stored.owners.split_off(stored.owners.len().saturating_sub(inline));
     for owners in std::mem::replace(&mut stored.owners, newest).chunks(OWNERS) {
-        parts.push(Part { owners: owners.to_vec(), ..Part::default() });
+        parts.push(CheckpointPart { owners: owners.to_vec(), ..CheckpointPart::default() });
     }
-    let mut days: BTreeMap<Date, Part> = BTreeMap::new();
+    let mut days: BTreeMap<Date, CheckpointPart> = BTreeMap::new();
     let oldest_inline = stored.closed_through.map(|closed| Hour(closed.0 - INLINE_HOURS));
     for (hour, entry) in std::mem::take(&mut stored.hours) {
         let is_recent = oldest_inline.is_none_or(|oldest| hour > oldest);
@@ -112,12 +112,12 @@ fn take_apart(stored: &mut Checkpoint) -> Result<Vec<Part>, FormatError> {
             days.entry(hour.date()).or_default().hours.insert(hour, entry);
         }
     }
-    let mut quarters: BTreeMap<Date, Part> = BTreeMap::new();
+    let mut quarters: BTreeMap<Date, CheckpointPart> = BTreeMap::new();
     for (hour, revision) in std::mem::take(&mut stored.revisions) {
         quarters.entry(hour.date().quarter_start()).or_default().revisions.insert(hour, revision);
     }
     let last = stored.seq / LETTER_SEQS;
-    let mut letters: BTreeMap<u64, Part> = BTreeMap::new();
+    let mut letters: BTreeMap<u64, CheckpointPart> = BTreeMap::new();
     for path in std::mem::take(&mut stored.dead_letters) {
         match names::parse_dead_letters(&path).map(|(object_id, _)| object_id.seq / LETTER_SEQS) {
             Some(group) if group < last => letters.entry(group).or_default().dead_letters.push(path),
@@ -145,7 +145,8 @@ fn put_together(mut stored: Checkpoint, parts: Vec<StoredObject>) -> Result<Chec
         if named != Some(digest(&object.bytes)) {
             return Err(damaged("it is not what its name says".to_owned()));
         }
-        let part: Part = serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))?;
+        let part: CheckpointPart =
+            serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))?;
         owners.extend(part.owners);
         stored.hours.extend(part.hours);
         stored.revisions.extend(part.revisions);
