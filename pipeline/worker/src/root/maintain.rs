@@ -3,8 +3,8 @@
 //! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
 //!   and no checkpoint names them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds what they say.
-//! - Snapshots, parts of checkpoints, dead letters of dead attempts: once the latest checkpoint of their shard
-//!   has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
+//! - Snapshots, parts of checkpoints, dead letters of dead attempts: once the latest checkpoint of their
+//!   shard has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
 //!
 //! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
 //! killed anywhere: every step is a delete that the next run repeats, or the checkpoint of a log. Ages are
