@@ -145,7 +145,14 @@ impl MessageDecoder for ConfluentMessages {
         match self.known(id) {
             Some(KnownSchema::Decoder(decoder)) => decoder.decode(body).map_err(DecodeFailure::Reject),
             Some(KnownSchema::Refused(reject)) => Err(DecodeFailure::Reject(Reject::clone(&reject))),
-            None if id > ID_MAX || self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
+            None if id > ID_MAX => Err(DecodeFailure::Reject(Reject::new(
+                Reason::UnknownSchema,
+                format!(
+                    "{id} can be no schema id, the largest is {ID_MAX}: the value is not in Confluent wire \
+                     format; correct the producer, and let it send the event again"
+                ),
+            ))),
+            None if self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
                 Reason::UnknownSchema,
                 format!("the schema registry knows no schema {id}; register it, and replay the message"),
             ))),

@@ -22,6 +22,7 @@
     clippy::cast_sign_loss
 )]
 
+mod currency;
 mod error;
 mod exact;
 mod per_resource;
@@ -72,16 +73,22 @@ pub fn close_hour(
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
     let organization_id = state.organization_id().clone();
-    let Ordered { events, samples, counts } = timeline::order::order(events);
+    let currency = rules.currency_of(&organization_id).clone();
+    let Ordered { mut events, samples, counts } = timeline::order::order(events);
+    let mut state = state;
+    let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
     let mut timeline = timeline::run(state, hour, events, samples, rules)?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
     let (rounded, nodes) = rows::rows(&timeline, rules)?;
-    let RoundedRows { rows: cost_allocation, node_cost, commitment_cost } = rounded;
+    let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost } = rounded;
 
+    if has_other_currency {
+        self::currency::unmark_rows(&mut cost_allocation);
+    }
     let slices = &timeline.slices;
     let pool_hour = tables::PoolHour { slices, nodes: &nodes, rows: &cost_allocation, hour };
     let tables = HourTables {
-        currency: rules.currency_of(&organization_id).clone(),
+        currency,
         organization_id,
         rules_version: rules.version.clone(),
         gpu_resources: rules.gpu_resources.clone(),
@@ -93,5 +100,9 @@ pub fn close_hour(
         totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], counts)?,
         cost_allocation,
     };
-    Ok((State { spend, ..timeline.state }, tables))
+    let mut state = State { spend, ..timeline.state };
+    if has_other_currency {
+        self::currency::unmark(&mut state);
+    }
+    Ok((state, tables))
 }

@@ -40,6 +40,7 @@ fn on_node(row: &CostRow, node: &str, price: &str) -> String {
     let no_charge = match row.unpriced {
         Some(Unpriced::UnknownPool) => "; no pool charge, the pool is not set",
         Some(Unpriced::NoQosPrice) => "; no pool charge, the pool has no price for its quality of service",
+        Some(Unpriced::OtherCurrency) => "; a price is in another currency, and is not counted",
         Some(Unpriced::UnknownNode | Unpriced::NoRate) | None => "",
     };
     format!("node {node}{paid}{no_charge}")
@@ -64,6 +65,7 @@ fn serverless(row: &CostRow, price: &str, gpu_resources: &[Text]) -> String {
         text.push_str(&pod.region.as_deref().map(|region| format!(" in {region}")).unwrap_or_default());
     }
     match row.unpriced {
+        Some(Unpriced::OtherCurrency) => text.push_str(": its rate is in another currency"),
         Some(_) => text.push_str(": no rate applies yet"),
         None => text.push_str(&format!(" {price}")),
     }
@@ -78,6 +80,7 @@ fn pool(row: &CostRow, price: &str) -> String {
         row.pod.as_deref().map_or(("", ""), |pod| (pod.pool_id.as_deref().unwrap_or_default(), &*pod.qos));
     let rest = match row.unpriced {
         None => format!(" (quality of service {qos}) {price}"),
+        Some(Unpriced::OtherCurrency) => ": its prices are in another currency".to_owned(),
         Some(Unpriced::NoQosPrice) => format!(": no price for quality of service {qos}"),
         Some(Unpriced::UnknownPool | Unpriced::UnknownNode | Unpriced::NoRate) => {
             ": the pool is not set".to_owned()

@@ -68,6 +68,14 @@ pub enum WorkerError {
     #[error(transparent)]
     Source(#[from] SourceError),
 
+    /// This member was fenced long after it had joined its group, perhaps by a session of its own.
+    #[error(
+        "the consumer group has given this member's place away, perhaps to a new session of its own after a \
+         long pause; start the worker again: if it ends like this at once, another member uses the same \
+         kafka.group_instance_id"
+    )]
+    FencedLate,
+
     /// An object of ours cannot be read.
     #[error("'{object}' is damaged: {cause}; {way_out}", way_out = way_out_of_damage(object))]
     Damaged { object: String, cause: String },
@@ -140,6 +148,7 @@ impl WorkerError {
             | Self::Configuration(_)
             | Self::UnknownMeaning { .. }
             | Self::Held { .. }
+            | Self::FencedLate
             | Self::Source(_) => None,
         }
     }
@@ -161,6 +170,7 @@ impl WorkerError {
             Self::Store(_)
             | Self::Tables(_)
             | Self::Taken { .. }
+            | Self::FencedLate
             | Self::Source(SourceError::Unavailable(_)) => 4,
             Self::StateBehindTables { .. }
             | Self::TableRewritten { .. }

@@ -72,6 +72,8 @@ pub enum Unpriced {
     NoQosPrice,
     /// No rate matches yet.
     NoRate,
+    /// The price is in another currency than the hour's.
+    OtherCurrency,
 }
 
 impl Unpriced {
@@ -82,6 +84,7 @@ impl Unpriced {
             Self::UnknownPool => "unknown_pool",
             Self::NoQosPrice => "no_qos_price",
             Self::NoRate => "no_rate",
+            Self::OtherCurrency => "other_currency",
         }
     }
 }

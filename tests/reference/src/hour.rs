@@ -1,6 +1,8 @@
 //! What one hour's tables are computed from.
 
+use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
@@ -19,4 +21,10 @@ pub struct HourView<'a> {
     pub samples: &'a [Sample],
     /// The rules.
     pub rules: &'a Rules,
+}
+
+/// A price as the hour counts it, zero in another currency, and whether it is in another.
+pub fn counted(view: &HourView, price: UnitPrice, currency: &Text) -> (UnitPrice, bool) {
+    let other = currency != view.rules.currency_of(view.organization_id);
+    (if other { UnitPrice::ZERO } else { price }, other)
 }

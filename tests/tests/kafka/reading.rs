@@ -87,7 +87,12 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
         assert!(seen.len() < told);
         assert_eq!(
             seen,
-            [SourceEvent::OffsetsLost { topic: topic.into(), partition: 0, cause: cause.into() }]
+            [SourceEvent::OffsetsLost {
+                topic: topic.into(),
+                partition: 0,
+                is_before_earliest: topic == "cut",
+                cause: cause.into()
+            }]
         );
     }
     source.start(0, from(&["kept", "cut"], Start::Earliest)).await.unwrap();

@@ -116,14 +116,17 @@ impl KafkaSource {
             .await
     }
 
-    /// The topics whose offset Kafka does not have, each with the reason.
-    async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<(Text, String)>, SourceError> {
+    /// The offsets that Kafka does not have.
+    async fn lost(&self, shard: Shard, at: &BTreeMap<Text, i64>) -> Result<Vec<SourceEvent>, SourceError> {
         let ranges = self.ranges(shard, at.keys().cloned().collect()).await?;
         let lost = at.iter().filter_map(|(topic, at)| {
             let (low, high) = ranges.get(topic)?;
             let outside = at < low || at > high;
-            outside.then(|| {
-                (topic.clone(), format!("offset {at} is not there any more: Kafka has {low} to {high}"))
+            outside.then(|| SourceEvent::OffsetsLost {
+                topic: topic.clone(),
+                partition: shard,
+                is_before_earliest: at < low,
+                cause: format!("offset {at} is not there any more: Kafka has {low} to {high}"),
             })
         });
         Ok(lost.collect())
@@ -167,10 +170,14 @@ impl Source for KafkaSource {
             lost = self.lost(shard, &at).await?;
         }
         let Some(reading) = self.queue.begin(shard) else { return Ok(()) };
-        from.retain(|topic, _| lost.iter().all(|(lost, _)| lost != topic));
+        for event in &lost {
+            if let SourceEvent::OffsetsLost { topic, .. } = event {
+                from.remove(topic);
+            }
+        }
         self.send(Command::Start { shard, reading, from });
-        for (topic, cause) in lost {
-            self.queue.read(shard, reading, SourceEvent::OffsetsLost { topic, partition: shard, cause });
+        for event in lost {
+            self.queue.read(shard, reading, event);
         }
         Ok(())
     }

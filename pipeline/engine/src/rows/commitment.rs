@@ -7,6 +7,7 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
+use crate::currency::{counted, is_other, reason};
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, round};
 use crate::rows::draft::{ChargeKey, Draft, RowBook};
@@ -30,9 +31,10 @@ pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), Eng
     if hour.slices.is_empty() {
         return Ok(());
     }
-    let mut prices: BTreeMap<UnitPrice, AtPrice<'_>> = BTreeMap::new();
+    let mut prices: BTreeMap<(UnitPrice, bool), AtPrice<'_>> = BTreeMap::new();
     for slice in &hour.slices {
-        let entry = prices.entry(slice.description.hourly_cost);
+        let set = &slice.description;
+        let entry = prices.entry((counted(set.hourly_cost, &set.currency), is_other(&set.currency)));
         let at_price = entry.or_insert(AtPrice { micros: 0, unused_hours: RBig::ZERO, last: slice });
         let used = money_parts(&slice.description, &slice.covered).sum();
         at_price.micros += slice.span.micros();
@@ -41,7 +43,7 @@ pub(crate) fn draft(hour: &CommitmentHour, book: &mut RowBook) -> Result<(), Eng
     }
     let id = &hour.description.commitment_id;
     let mut total = RBig::ZERO;
-    for (price, AtPrice { micros, unused_hours, last }) in prices {
+    for ((price, _), AtPrice { micros, unused_hours, last }) in prices {
         let price = RBig::from(atoms(price));
         let bought = hours(micros);
         let cost = &bought * &price;
@@ -67,7 +69,8 @@ fn row(kind: RowKind, slice: &CommitmentSlice, quantity: Decimal12) -> CostRow {
     let id = &commitment.commitment_id;
     CostRow {
         commitment_id: Some(id.clone()),
-        list_unit_price: commitment.hourly_cost.into(),
+        list_unit_price: counted(commitment.hourly_cost, &commitment.currency).into(),
+        unpriced: reason(&commitment.currency),
         pricing_quantity: quantity,
         commitment_quantity: Some(quantity),
         commitment: Some(commitment.clone()),

@@ -274,6 +274,7 @@ impl NodeRows<'_> {
             cluster_id: Some(self.key.0.clone()),
             commitment_id: component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone()),
             list_unit_price: component.unit_price.into(),
+            unpriced: component.unpriced,
             pricing_quantity: quantity.round()?,
             list_cost: list.round_atoms()?,
             node: Some(node.clone()),
@@ -343,7 +344,7 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<
     out.pod_uid = Some(row.pod.uid.clone());
     out.pod = Some(hours.description.clone());
     (out.quota_id, out.quota_state) = (row.label.0.clone(), row.label.1);
-    out.unpriced = row.time.unpriced;
+    out.unpriced = row.time.unpriced.or(out.unpriced);
     out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
     out.requested = Some(resource_hours(&hours.requested, resources)?);
     out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;

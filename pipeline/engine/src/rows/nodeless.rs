@@ -16,6 +16,7 @@ use prorata_schemas::ids::{ClusterId, PodUid, QuotaId, ReservationId};
 use prorata_schemas::rows::{CostRow, QuotaState, RowKind, Unpriced};
 use prorata_schemas::rules::Rules;
 
+use crate::currency::reason;
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, ratio, round, seconds};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
@@ -88,13 +89,15 @@ pub(crate) fn draft(
 }
 
 fn serverless(slice: &PodSlice) -> PricedSpan {
-    let rate = slice.status.rate.clone();
+    let found = slice.status.rate.clone();
+    let unpriced = found.as_ref().map_or(Some(Unpriced::NoRate), |rate| reason(&rate.currency));
+    let rate = found.filter(|_| unpriced.is_none());
     let by_resource = rate.as_ref().map(|rate| hourly_cost(rate, slice.spec.requests)).unwrap_or_default();
     PricedSpan {
         span: slice.span,
         hourly: by_resource.sum(),
         by_resource: Some(by_resource),
-        unpriced: if rate.is_none() { Some(Unpriced::NoRate) } else { None },
+        unpriced,
         rate,
         pool: None,
     }

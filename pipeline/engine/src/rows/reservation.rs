@@ -6,6 +6,7 @@ use dashu_ratio::RBig;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind};
 
+use crate::currency::{counted, is_other, reason};
 use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, round};
 use crate::rows::draft::Draft;
@@ -18,14 +19,16 @@ use crate::timeline::slices::ReservationSlice;
 /// When an amount passes its column.
 pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineError> {
     // Unit-microseconds by price, with the last description of that price.
-    let mut by_price: BTreeMap<UnitPrice, (u128, &ReservationSlice)> = BTreeMap::new();
+    let mut by_price: BTreeMap<(UnitPrice, bool), (u128, &ReservationSlice)> = BTreeMap::new();
     for slice in slices {
-        let entry = by_price.entry(slice.description.unit_hourly_price).or_insert((0, slice));
+        let set = &slice.description;
+        let key = (counted(set.unit_hourly_price, &set.currency), is_other(&set.currency));
+        let entry = by_price.entry(key).or_insert((0, slice));
         entry.0 += unused_units(slice) * slice.span.micros();
         entry.1 = slice;
     }
     let mut drafts = Vec::new();
-    for (price, (unit_micros, slice)) in by_price {
+    for ((price, _), (unit_micros, slice)) in by_price {
         if unit_micros == 0 {
             continue;
         }
@@ -36,6 +39,7 @@ pub(crate) fn draft(slices: &[ReservationSlice]) -> Result<Vec<Draft>, EngineErr
         let row = CostRow {
             reservation_id: Some(id.clone()),
             list_unit_price: price.into(),
+            unpriced: reason(&reservation.currency),
             pricing_quantity: round(&unit_hours)?,
             list_cost: cost.round_atoms()?,
             reservation: Some(reservation.clone()),

@@ -31,6 +31,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::size::amount;
 use prorata_schemas::time::Timestamp;
 
+use crate::currency::reason;
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::timeline::span::Span;
 
@@ -114,6 +115,9 @@ impl PoolPricing {
             return Self::None;
         }
         let Some(pool) = pool else { return Self::Unpriced(Unpriced::UnknownPool) };
+        if let Some(reason) = reason(&pool.currency) {
+            return Self::Unpriced(reason);
+        }
         let named = |qos: &str| pool.qos_pricing.iter().find(|price| &*price.qos == qos);
         let unnamed = pod.qos.is_empty() || &*pod.qos == "default";
         let price = named(&pod.qos).or_else(|| if unnamed { named(&pool.default_qos) } else { None });

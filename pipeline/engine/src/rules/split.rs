@@ -26,8 +26,10 @@ use dashu_ratio::RBig;
 use prorata_schemas::event::{CommitmentSet, NodeStarted};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::money::UnitPrice;
+use prorata_schemas::rows::Unpriced;
 use prorata_schemas::rules::Weights;
 
+use crate::currency::{counted, reason};
 use crate::exact::{HOUR_MICROS, atoms, gcd, hours, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::commitment::{COVERAGE_SCALE, money_parts};
@@ -43,8 +45,10 @@ pub(crate) struct WeightScale(PerResource<UBig>);
 pub(crate) struct Component {
     /// The commitment as last described; none for the node's own price.
     pub(crate) commitment: Option<Arc<CommitmentSet>>,
-    /// The node's hourly cost, no matter who pays.
+    /// The node's hourly cost, no matter who pays; zero in another currency.
     pub(crate) unit_price: UnitPrice,
+    /// Why the node or the commitment had no price at some time.
+    pub(crate) unpriced: Option<Unpriced>,
     /// Hours of the node by resource.
     pub(crate) quantity: PerResource<RBig>,
     /// Cost by resource, in atoms.
@@ -89,6 +93,7 @@ impl Component {
         Self {
             commitment: None,
             unit_price,
+            unpriced: None,
             quantity: PerResource::default(),
             cost: PerResource::default(),
             commitment_hours: PerResource::default(),
@@ -143,6 +148,7 @@ fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
         let same = |stretch: &Stretch<'_>| {
             stretch.slice.spec.capacity == slice.spec.capacity
                 && stretch.slice.spec.description.hourly_cost == slice.spec.description.hourly_cost
+                && stretch.slice.spec.description.currency == slice.spec.description.currency
                 && stretch.slice.coverage == slice.coverage
         };
         match stretches.last_mut().filter(|stretch| same(stretch)) {
@@ -155,7 +161,8 @@ fn merged(slices: &[NodeSlice]) -> Vec<Stretch<'_>> {
 
 /// Adds what a stretch of time costs to the components that pay for it.
 fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &WeightScale) {
-    let price = stretch.slice.spec.description.hourly_cost;
+    let node = &stretch.slice.spec.description;
+    let price = counted(node.hourly_cost, &node.currency);
     let time = hours(stretch.micros);
     let weighed = scale.weigh(&stretch.slice.spec.capacity.map(|amount| UBig::from(amount) * COVERAGE_SCALE));
     // Hours of the node by resource are weighed amounts x time over W, all in the scale of coverage.
@@ -169,15 +176,18 @@ fn add_stretch(components: &mut Components, stretch: &Stretch<'_>, scale: &Weigh
         let key = (Some(commitment.commitment_id.clone()), price);
         let component = components.entry(key).or_insert_with(|| Component::new(price));
         component.commitment = Some(commitment.clone());
+        let unpriced = reason(&node.currency).or(reason(&commitment.currency));
+        component.unpriced = component.unpriced.or(unpriced);
         let covered = scale.weigh(&coverage.amounts);
         uncovered = uncovered.zip(covered.as_ref()).map(|(left, covered)| left - covered);
         component.quantity += node_hours(covered);
         let commitment_hours = money_parts(commitment, &coverage.amounts).map(|part| part * &time);
-        let hourly_cost = RBig::from(atoms(commitment.hourly_cost));
+        let hourly_cost = RBig::from(atoms(counted(commitment.hourly_cost, &commitment.currency)));
         component.cost += commitment_hours.as_ref().map(|hours| hours * &hourly_cost);
         component.commitment_hours += commitment_hours;
     }
     let component = components.entry((None, price)).or_insert_with(|| Component::new(price));
+    component.unpriced = component.unpriced.or(reason(&node.currency));
     let hourly_cost = RBig::from(atoms(price));
     if denominator.is_zero() {
         component.weightless_cost += &time * hourly_cost;

@@ -18,6 +18,7 @@ use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::size::amount;
 use prorata_schemas::time::Hour;
 
+use crate::currency::{counted, is_other};
 use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
 use crate::rows::Nodes;
@@ -179,6 +180,9 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
         ("month", pool.budget_per_month, spend.month.1),
         ("quarter", pool.budget_per_quarter, spend.quarter.1),
     ];
+    if is_other(&pool.currency) {
+        return None;
+    }
     let over =
         budgets.iter().filter(|(_, budget, spent)| budget.is_some_and(|budget| *spent > budget.into()));
     let names: Vec<&str> = over.map(|(name, _, _)| *name).collect();
@@ -232,7 +236,8 @@ fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<Nod
         let Some(span) = node.span.overlap(slice.span) else { continue };
         // Thousandths of GPUs cancel: the pod's count over the node's GPUs.
         let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);
-        let price = atoms(node.spec.description.hourly_cost);
+        let set = &node.spec.description;
+        let price = atoms(counted(set.hourly_cost, &set.currency));
         integrals.gpu_cost += ratio(UBig::from(pod.count) * UBig::from(span.micros()) * price, gpus);
     }
 }

@@ -133,6 +133,18 @@ impl State {
         set && bought && nodes.is_empty() && pods.is_empty() && samples.is_empty()
     }
 
+    /// Whether any price that runs on is not in this currency: hours in it do not count it (RULES.md,
+    /// section 11).
+    pub fn has_prices_in_other_than(&self, currency: &str) -> bool {
+        let nodes = self.nodes.iter().map(|(_, node)| &node.description.currency);
+        let rates = self.rates.iter().map(|(_, rate)| &rate.currency);
+        let pools = self.pools.values().map(|pool| &pool.currency);
+        let commitments = self.commitments.values().map(|commitment| &commitment.currency);
+        let reservations = self.reservations.values().map(|reservation| &reservation.description.currency);
+        let mut all = nodes.chain(rates).chain(pools).chain(commitments).chain(reservations);
+        all.any(|other| &**other != currency)
+    }
+
     /// Number of nodes and pods that run at the edge.
     pub fn running(&self) -> (usize, usize) {
         (self.nodes.len(), self.pods.len())

@@ -21,6 +21,7 @@ use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
 use crate::objects::{self, CONCURRENCY, StoredObject};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
+use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
 use crate::shard::fold::{Body, unknown_events};
@@ -102,12 +103,12 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
 }
 
 /// The rules that say each shard's currencies: the last listed, unless this run replaces them.
-fn currencies(run: &Run) -> Result<BTreeMap<Shard, Arc<prorata_schemas::rules::Rules>>> {
+fn currencies(run: &Run) -> Result<BTreeMap<Shard, RulesByHour>> {
     if run.options.rewrite_rules {
         return Ok(BTreeMap::new());
     }
     let listed = run.shards.iter().filter(|(_, owned)| !owned.draft.rules.is_empty());
-    let rules = |owned| run.shards.rules.for_judging(owned, Hour(i64::MAX));
+    let rules = |owned| run.shards.rules.for_judging(owned);
     listed.map(|(shard, owned)| Ok((*shard, rules(&owned.draft)?))).collect()
 }
 

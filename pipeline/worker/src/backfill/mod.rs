@@ -135,9 +135,10 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         ports,
         options,
     };
-    // After an error nothing is let go: what is stored for a checkpoint that was not decided must never be
-    // admitted by one that is.
-    run.fold(files).await?;
+    if let Err(error) = run.fold(files).await {
+        run.shards.let_go_after_error(&run.ports.shared).await;
+        return Err(error);
+    }
     run.outcome.commits = run.shards.commits();
     Ok(run.outcome)
 }

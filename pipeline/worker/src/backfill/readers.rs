@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::names::Shard;
 use crate::ports::{Archive, DeadLetter, Input, InputFile, Origin, Position, Rejected, StoreError};
 use crate::root::Root;
+use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::ClockLimit;
 
 /// Events in one message of the queue.
@@ -55,7 +56,7 @@ pub(super) struct Reading {
     pub root: Root,
     pub files: Vec<InputFile>,
     /// Rules that say an organization's currency, by shard; `default_rules` for the rest.
-    pub rules: BTreeMap<Shard, Arc<Rules>>,
+    pub rules: BTreeMap<Shard, RulesByHour>,
     pub default_rules: Arc<Rules>,
     /// The shards whose events are judged, the others are another run's; none: all.
     pub only: Option<BTreeSet<Shard>>,
@@ -159,7 +160,8 @@ impl Taker<'_> {
     fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
         let EventRecord { event, body } = record;
         let shard = self.reading.root.shard_of(&event.organization_id);
-        let rules = self.reading.rules.get(&shard).unwrap_or(&self.reading.default_rules);
+        let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(event.event_time.hour()));
+        let rules = listed.unwrap_or(&self.reading.default_rules);
         let in_time = || self.reading.clock_limit.map_or(Ok(()), |limit| limit.check(event.event_time));
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
         let judged = if is_ours { rules.check(&event).and_then(|()| in_time()) } else { Ok(()) };

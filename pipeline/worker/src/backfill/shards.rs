@@ -233,6 +233,17 @@ impl OwnedShards {
         self.checkpoint(ports, now).await
     }
 
+    /// Lets go of a worker's shards after an error, as well as storage allows. Objects that were stored for a
+    /// checkpoint that was not decided must never be admitted, and they carry the next sequence number and
+    /// this run's owner id: so that number goes to an owner of another id, who releases at once.
+    pub async fn let_go_after_error(&mut self, ports: &Ports) {
+        for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
+            if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
+                tracing::warn!(shard, %error, "a shard is not let go; a worker waits for it, or takes it");
+            }
+        }
+    }
+
     /// Decides the next checkpoint of every shard that has changed, and publishes them together.
     pub async fn checkpoint(&mut self, ports: &Ports, now: WallTime) -> Result<()> {
         let (mut replaced, mut decided) = (Vec::new(), Vec::new());
@@ -275,4 +286,17 @@ impl OwnedShards {
             }
         }
     }
+}
+
+/// Releases a shard of this owner for an owner of another id, unless somebody else has it.
+async fn release(ports: &Ports, owner: &str, shard: Shard) -> Result<()> {
+    let latest = log::latest(&*ports.store, shard).await?;
+    if latest.owner().is_none_or(|latest| &*latest.owner != owner || latest.released) {
+        return Ok(());
+    }
+    let mut draft = latest.next_draft();
+    draft.add_owner(format!("{owner}r").into(), OwnerKind::Backfill);
+    draft.set_released(true);
+    log::decide(&*ports.store, &draft.seal(ports.clock.now())).await?;
+    Ok(())
 }

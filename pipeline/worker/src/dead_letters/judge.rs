@@ -1,6 +1,6 @@
 //! What can be done with a dead letter now: a pure function of what its bytes decode to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::names::Shard;
 use crate::ports::{DeadLetter, ObjectStore, Origin};
 use crate::root::Root;
-use crate::root::rules::RuleBook;
+use crate::root::rules::{RuleBook, RulesByHour};
 
 /// What can be done with a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +75,10 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 pub struct Currencies {
     configured: Arc<Rules>,
-    /// The last rules on each shard's list.
-    listed: BTreeMap<Shard, Arc<Rules>>,
-    /// Shards whose worker, under the configured rules, would judge by them.
-    renewed: BTreeSet<Shard>,
+    /// The rules on each shard's list.
+    listed: BTreeMap<Shard, RulesByHour>,
+    /// Shards whose worker, under the configured rules, would judge by them from this hour on.
+    renewed: BTreeMap<Shard, Hour>,
 }
 
 impl Currencies {
@@ -97,15 +97,18 @@ impl Currencies {
         let mut currencies = Self {
             configured: Arc::new(configured.clone()),
             listed: BTreeMap::new(),
-            renewed: BTreeSet::new(),
+            renewed: BTreeMap::new(),
         };
         for (shard, checkpoint) in checkpoints {
-            let Some(last) = checkpoint.rules.last() else { continue };
-            book.load(store, std::slice::from_ref(last)).await?;
-            currencies.listed.insert(*shard, book.for_judging(checkpoint, Hour(i64::MAX))?);
+            if checkpoint.rules.is_empty() {
+                continue;
+            }
+            book.load(store, &checkpoint.rules).await?;
+            currencies.listed.insert(*shard, book.for_judging(checkpoint)?);
             // A worker keeps the last version on the list, unless its own is new.
             if given && checkpoint.rules.iter().all(|rules| rules.version != configured.version) {
-                currencies.renewed.insert(*shard);
+                let open = checkpoint.closed_through.map_or(Hour(i64::MIN), Hour::next);
+                currencies.renewed.insert(*shard, open);
             }
         }
         Ok(currencies)
@@ -113,17 +116,18 @@ impl Currencies {
 
     /// Those of one set of rules, for roots without any.
     pub fn of(rules: Rules) -> Self {
-        Self { configured: Arc::new(rules), listed: BTreeMap::new(), renewed: BTreeSet::new() }
+        Self { configured: Arc::new(rules), listed: BTreeMap::new(), renewed: BTreeMap::new() }
     }
 
-    /// The rules by which a backfill judges.
-    fn of_backfill(&self, shard: Shard) -> &Rules {
-        self.listed.get(&shard).unwrap_or(&self.configured)
+    /// The rules by which a backfill judges an event of this hour.
+    fn of_backfill(&self, shard: Shard, hour: Hour) -> &Rules {
+        self.listed.get(&shard).and_then(|listed| listed.of(hour)).unwrap_or(&self.configured)
     }
 
-    /// The rules by which a worker with this configuration judges.
-    fn of_worker(&self, shard: Shard) -> &Rules {
-        if self.renewed.contains(&shard) { &self.configured } else { self.of_backfill(shard) }
+    /// The rules by which a worker with this configuration judges an event of this hour.
+    fn of_worker(&self, shard: Shard, hour: Hour) -> &Rules {
+        let is_renewed = self.renewed.get(&shard).is_some_and(|from| hour >= *from);
+        if is_renewed { &self.configured } else { self.of_backfill(shard, hour) }
     }
 }
 
@@ -185,13 +189,16 @@ impl Judge<'_> {
         if key != Some(organization.as_bytes()) {
             return Err(Refusal::WrongKey(organization.clone()));
         }
-        let rules = self.currencies.of_worker(self.root.shard_of(organization));
+        let rules =
+            self.currencies.of_worker(self.root.shard_of(organization), record.event.event_time.hour());
         rules.check(&record.event)?;
         Ok(Verdict::Send)
     }
 
     fn fold(&self, record: EventRecord) -> Result<Verdict, Refusal> {
-        let rules = self.currencies.of_backfill(self.root.shard_of(&record.event.organization_id));
+        let rules = self
+            .currencies
+            .of_backfill(self.root.shard_of(&record.event.organization_id), record.event.event_time.hour());
         rules.check(&record.event)?;
         Ok(Verdict::Fold(Box::new(record)))
     }

@@ -87,6 +87,9 @@ pub enum SourceEvent {
         topic: Text,
         /// The partition.
         partition: Shard,
+        /// Whether that offset is known to lie before the earliest that Kafka has, as after retention.
+        /// Anywhere else, as behind the end, the log is another one.
+        is_before_earliest: bool,
         /// What Kafka said.
         cause: String,
     },

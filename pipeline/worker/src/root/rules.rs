@@ -162,12 +162,27 @@ impl RuleBook {
         Ok(HourRules { rules: Arc::clone(rules), meaning: *meaning })
     }
 
-    /// The rules to judge events of a shard's hour by: their meaning does not matter.
+    /// The rules to judge a shard's events by, each from an hour on: their meaning does not matter.
     ///
     /// # Errors
-    /// When the shard lists none, or one that was not loaded.
-    pub fn for_judging(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Arc<Rules>> {
-        self.listed(checkpoint, hour).map(|known| Arc::clone(&known.rules))
+    /// When it lists one that was not loaded.
+    pub fn for_judging(&self, checkpoint: &Checkpoint) -> Result<RulesByHour> {
+        let listed = checkpoint
+            .rules
+            .iter()
+            .map(|listed| Ok((listed.from, Arc::clone(&self.listed(checkpoint, listed.from)?.rules))));
+        listed.collect::<Result<Vec<_>>>().map(RulesByHour)
+    }
+
+    /// The rules to judge one event of a shard's hour by; none where the shard lists none.
+    ///
+    /// # Errors
+    /// When it lists one that was not loaded.
+    pub fn judging(&self, checkpoint: &Checkpoint, hour: Hour) -> Result<Option<&Rules>> {
+        if checkpoint.rules.is_empty() {
+            return Ok(None);
+        }
+        self.listed(checkpoint, hour).map(|known| Some(&*known.rules))
     }
 
     /// Whether this program computes the rules of a shard's hour.
@@ -193,6 +208,18 @@ fn is_computed(meaning: u32) -> bool {
 /// The meanings that this program computes, in words.
 fn computed() -> String {
     format!("{RULES_ENGINE_VERSION_OLDEST} to {RULES_ENGINE_VERSION}")
+}
+
+/// Rules, each from an hour on; the first holds before its hour, too.
+#[derive(Clone, Debug, Default)]
+pub struct RulesByHour(Vec<(Hour, Arc<Rules>)>);
+
+impl RulesByHour {
+    /// The rules of an hour; none without any.
+    pub fn of(&self, hour: Hour) -> Option<&Rules> {
+        let listed = self.0.iter().rev().find(|(from, _)| *from <= hour);
+        listed.or(self.0.first()).map(|(_, rules)| &**rules)
+    }
 }
 
 async fn read(store: &dyn ObjectStore, version: &str) -> Result<Stored> {

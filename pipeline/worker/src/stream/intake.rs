@@ -15,8 +15,10 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::clock::ClockReading;
 use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
+use crate::error::Result;
 use crate::ports::{DeadLetter, Origin, Rejected};
 use crate::root::Root;
+use crate::root::rules::RuleBook;
 use crate::shard::clock_limit::ClockLimit;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
@@ -38,8 +40,10 @@ pub(super) enum Taken {
 pub(super) struct Intake<'a> {
     pub root: &'a Root,
     pub decoder: &'a dyn MessageDecoder,
-    /// The rules that say an organization's currency.
-    pub rules: &'a Rules,
+    /// The rules by which events are judged, each by those of its hour.
+    pub rules: &'a RuleBook,
+    /// The rules of a shard that lists none yet.
+    pub configured: &'a Rules,
     pub clock: ClockReading,
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
@@ -49,29 +53,36 @@ pub(super) struct Intake<'a> {
 
 impl Intake<'_> {
     /// Takes a message of this shard.
-    pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Taken {
+    ///
+    /// # Errors
+    /// When the shard lists rules that were not loaded.
+    pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Result<Taken> {
         let is_new = shard.next().closed_through.is_none();
-        let Some(topic) = shard.topics_mut().get_mut(&message.topic) else { return Taken::Done };
+        let Some(topic) = shard.topics_mut().get_mut(&message.topic) else { return Ok(Taken::Done) };
         if let Some(before) = topic.verify.take() {
             let found = LastRecord::of(&message);
             if found.offset == before.offset && found != before {
-                return Taken::Differs(format!(
+                return Ok(Taken::Differs(format!(
                     "the record at offset {} is not the one that was read before: the topic was recreated, \
                      or its log has diverged",
                     found.offset
-                ));
+                )));
             }
         }
         if topic.offsets.next.is_some_and(|next| message.offset < next) {
-            return Taken::Done;
+            return Ok(Taken::Done);
         }
-        let verdict = match self.judge(&message) {
-            Ok(record) if self.in_doubt(is_new, &record) => return Taken::NeedsClock(Box::new(message)),
-            Err(DecodeFailure::NeedsSchema(schema)) => return Taken::NeedsSchema(Box::new(message), schema),
+        let verdict = match self.judge(shard, &message)? {
+            Ok(record) if self.in_doubt(is_new, &record) => return Ok(Taken::NeedsClock(Box::new(message))),
+            Err(DecodeFailure::NeedsSchema(schema)) => {
+                return Ok(Taken::NeedsSchema(Box::new(message), schema));
+            }
             Err(DecodeFailure::Reject(reject)) => Err(reject),
             Ok(record) => Ok(record),
         };
-        topic.offsets.next = Some(message.offset + 1);
+        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
+            topic.offsets.next = Some(message.offset + 1);
+        }
         shard.topics_mut().note_moved();
         match verdict {
             Ok(record) => self.accept(shard, &message, record, counts),
@@ -80,19 +91,24 @@ impl Intake<'_> {
         if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
             topic.last = Some(message);
         }
-        Taken::Done
+        Ok(Taken::Done)
     }
 
-    fn judge(&self, message: &Message) -> Result<EventRecord, DecodeFailure> {
+    fn judge(&self, shard: &LiveShard, message: &Message) -> Result<Result<EventRecord, DecodeFailure>> {
         let Some(value) = &message.value else {
-            return Err(DecodeFailure::Reject(Reject::malformed("a message without a value is no event")));
+            let reject = Reject::malformed("a message without a value is no event");
+            return Ok(Err(DecodeFailure::Reject(reject)));
         };
-        let record = self.decoder.decode(value)?;
-        self.check(message, &record).map_err(DecodeFailure::Reject)?;
-        Ok(record)
+        let record = match self.decoder.decode(value) {
+            Ok(record) => record,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let listed = self.rules.judging(shard.next(), record.event.event_time.hour())?;
+        let checked = self.check(listed.unwrap_or(self.configured), message, &record);
+        Ok(checked.map(|()| record).map_err(DecodeFailure::Reject))
     }
 
-    fn check(&self, message: &Message, record: &EventRecord) -> Result<(), Reject> {
+    fn check(&self, rules: &Rules, message: &Message, record: &EventRecord) -> Result<(), Reject> {
         let organization = &*record.event.organization_id;
         if message.key.as_deref() != Some(organization.as_bytes()) {
             let key = message.key.as_deref().map(String::from_utf8_lossy);
@@ -111,7 +127,7 @@ impl Intake<'_> {
             );
             return Err(Reject::new(Reason::KeyMismatch, sentence));
         }
-        self.rules.check(&record.event)?;
+        rules.check(&record.event)?;
         self.latest_taken(self.clock.between.1).check(record.event.event_time)
     }
 
@@ -149,20 +165,23 @@ impl Intake<'_> {
 
     /// Why an event of this hour comes too late, if it does.
     fn too_late(&self, shard: &LiveShard, hour: Hour) -> Option<String> {
-        if shard.next().closed_through.is_none() && self.is_too_old(hour, self.clock.between.0) {
-            let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
+        let back = self.clock.between.0.hour().0.saturating_sub(hour.0);
+        let is_too_old = self.is_too_old(hour, self.clock.between.0);
+        if is_too_old && shard.next().closed_through.is_none() {
             return Some(format!(
                 "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
                  work.hours_max: {}; mend the producer's clock, or raise work.hours_max",
                 self.hours_max
             ));
         }
-        shard.is_too_late(hour).then(|| {
-            format!(
-                "hour {hour} is closed, and no state from before it is kept; replay it with 'prorata \
-                 dead-letters --replay'"
-            )
-        })
+        // A replay folds no further back either.
+        let way_out = if is_too_old {
+            format!("it lies {back} hours back, so mend the producer's clock")
+        } else {
+            "replay it with 'prorata dead-letters --replay'".to_owned()
+        };
+        let is_too_late = shard.is_too_late(hour);
+        is_too_late.then(|| format!("hour {hour} is closed, and no state from before it is kept; {way_out}"))
     }
 
     fn reject(&self, shard: &mut LiveShard, message: &Message, reject: Reject, counts: &mut Counts) {

@@ -100,7 +100,7 @@ impl WorkerOptions {
             rules: Rules::default(),
             watermark,
             max_clock_skew: Duration::from_secs(600),
-            hours_max: 100_000,
+            hours_max: 8_784,
             checkpoint_every: Duration::from_secs(60),
             checkpoint_bytes: 64 << 20,
             memory_limit: 1 << 30,

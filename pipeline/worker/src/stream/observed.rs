@@ -76,7 +76,10 @@ impl Reports {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
         status.ticked = Some(Instant::now());
-        *failed = Some(request);
+        // A write that fails is what the worker waits for, whatever fails or succeeds meanwhile.
+        if !matches!((&*failed, &request), (Some(Request::Write(_)), Request::Read)) {
+            *failed = Some(request);
+        }
         let sentence = if kind.is_retryable() {
             format!("storage: {error}")
         } else {

@@ -1,13 +1,13 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prorata_schemas::Text;
-use prorata_schemas::time::{Hour, WallTime, micros};
+use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
 use super::intake::{Intake, Taken};
-use super::shard::LiveShard;
 use super::tasks::Task;
 use super::{Item, Slot, Worker};
 use crate::backoff::{self, Backoff};
@@ -27,6 +27,25 @@ const SILENCE_MAX_MICROS: i64 = 600_000_000;
 /// seconds.
 const QUIET_MICROS: i64 = 15_000_000;
 
+/// How soon after its start a worker that is fenced has a rival with the same id: it took over from that one,
+/// or that one from it. Later, it may be a session of its own that ended under load.
+const FENCED_SOON: Duration = Duration::from_secs(600);
+
+/// What Kafka said of an offset that it does not have.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// Whether it is known to lie before the earliest offset.
+    is_before_earliest: bool,
+    cause: String,
+}
+
+impl Loss {
+    /// The log is not the one that was read.
+    fn of_another_log(cause: String) -> Self {
+        Self { is_before_earliest: false, cause }
+    }
+}
+
 /// What the group and its brokers were last known to do.
 #[derive(Debug)]
 pub(super) struct Contact {
@@ -34,23 +53,37 @@ pub(super) struct Contact {
     assigned: bool,
     /// Whether the group has taken all shards away, and has not assigned any since, not even none.
     cut_off: bool,
+    /// When the worker began.
+    began_at: WallTime,
     /// When the source was last polled.
     polled_at: WallTime,
     /// Since when Kafka has been polled, and has said nothing.
     silent_since: Option<WallTime>,
-    /// When the source last said anything.
-    last_event_at: WallTime,
 }
 
 impl Contact {
     /// None yet.
     pub fn new(now: WallTime) -> Self {
-        Self { assigned: false, cut_off: false, polled_at: now, silent_since: None, last_event_at: now }
+        Self { assigned: false, cut_off: false, began_at: now, polled_at: now, silent_since: None }
     }
 
     /// Whether the group has said which shards are this worker's, and has not taken that back.
     pub fn is_assigned(&self) -> bool {
         self.assigned && !self.cut_off
+    }
+}
+
+/// The topic partition that something was read of.
+fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
+    match event {
+        SourceEvent::Messages(messages) => {
+            messages.first().map(|message| (&message.topic, message.partition))
+        }
+        SourceEvent::End { topic, partition, .. } => Some((topic, *partition)),
+        SourceEvent::Assigned(_)
+        | SourceEvent::Revoked(_)
+        | SourceEvent::Lost(_)
+        | SourceEvent::OffsetsLost { .. } => None,
     }
 }
 
@@ -77,45 +110,35 @@ impl<S: Source> Worker<S> {
         self.contact.silent_since = None;
         self.ports.status.lock().waits.remove(&Dependency::Kafka);
         self.flowing = events.iter().any(|event| matches!(event, SourceEvent::Messages(_)));
-        let now = self.ports.shared.clock.now();
-        let silent = now.micros_since(self.contact.last_event_at) > micros(self.options.compare_after);
-        self.contact.last_event_at = now;
-        if silent {
-            return self.handle_after_silence(events).await;
-        }
-        for event in events {
-            self.handle(event).await?;
-        }
-        Ok(())
-    }
-
-    /// Handles events, except those of shards that are read once more: during the silence a topic may have
-    /// been recreated and have grown beyond what was read, so that it looks like the old one.
-    async fn handle_after_silence(&mut self, events: Vec<SourceEvent>) -> Result<()> {
-        let of = |event: &SourceEvent| match event {
-            SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
-            SourceEvent::End { partition, .. } => Some(*partition),
-            _ => None,
-        };
-        let (read, told): (Vec<SourceEvent>, Vec<SourceEvent>) =
-            events.into_iter().partition(|event| of(event).is_some());
-        for event in told {
-            self.handle(event).await?;
-        }
-        let again: Vec<Shard> = {
-            let read = self.live().filter(|live| live.topics().have_read());
-            read.map(LiveShard::shard).collect()
-        };
+        let again = self.after_silence(&events);
         for shard in &again {
             if let Some(live) = self.live_mut(*shard) {
                 live.topics_mut().compare_again();
             }
             self.restart(*shard).await?;
         }
-        for event in read.into_iter().filter(|event| of(event).is_none_or(|shard| !again.contains(&shard))) {
+        let is_of = |event: &SourceEvent| of(event).is_some_and(|(_, shard)| again.contains(&shard));
+        for event in events.into_iter().filter(|event| !is_of(event)) {
             self.handle(event).await?;
         }
         Ok(())
+    }
+
+    /// The shards with a topic partition that is heard again after a silence: they are read once more from
+    /// the last record, for the topic may have been recreated meanwhile and have grown beyond what was read.
+    /// Silence is counted by topic partition, because the others go on.
+    fn after_silence(&mut self, events: &[SourceEvent]) -> BTreeSet<Shard> {
+        let (now, compare_after) = (self.ports.shared.clock.now(), self.options.compare_after);
+        let mut again = BTreeSet::new();
+        for (topic, shard) in events.iter().filter_map(of) {
+            let Some(live) = self.live_mut(shard) else { continue };
+            let silent = live.topics_mut().get_mut(topic).is_some_and(|topic| topic.hear(now, compare_after));
+            if silent {
+                live.topics_mut().hear_all(now);
+                again.insert(shard);
+            }
+        }
+        again
     }
 
     /// While a shard is read, the source says something every few seconds, and a member that has lost all
@@ -143,6 +166,10 @@ impl<S: Source> Worker<S> {
 
     /// Waits a little where Kafka is only unavailable.
     async fn wait_for_kafka(&mut self, error: SourceError) -> Result<()> {
+        if let SourceError::Fenced(_) = error {
+            let age = self.ports.shared.clock.now().micros_since(self.contact.began_at);
+            return Err(if age > micros(FENCED_SOON) { WorkerError::FencedLate } else { error.into() });
+        }
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
         tracing::warn!(cause, "Kafka is unavailable, it is asked again");
         {
@@ -176,8 +203,9 @@ impl<S: Source> Worker<S> {
             }
             // In its order: reading starts again after what came before it, and what came after it is read
             // again.
-            SourceEvent::OffsetsLost { topic, partition, cause } => {
-                self.backlog.push_back(Item::Lost { topic, shard: partition, cause });
+            SourceEvent::OffsetsLost { topic, partition, is_before_earliest, cause } => {
+                let loss = Loss { is_before_earliest, cause };
+                self.backlog.push_back(Item::Lost { topic, shard: partition, loss });
             }
         }
         Ok(())
@@ -215,19 +243,20 @@ impl<S: Source> Worker<S> {
                     let Some(progress) = live.topics_mut().get_mut(&topic) else { continue };
                     if progress.ends_before_last(offset) {
                         let cause = format!("Kafka has {offset} as its end, and more had been read");
-                        progress.verify = None;
-                        self.offsets_lost(topic, shard, cause).await?;
+                        self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
                     } else if progress.confirm_end(offset, now) {
                         live.topics_mut().note_moved();
                     }
                 }
-                Item::Lost { topic, shard, cause } => self.offsets_lost(topic, shard, cause).await?,
+                Item::Lost { topic, shard, loss } => self.offsets_lost(topic, shard, loss).await?,
                 Item::Message(message) => {
                     let (topic, shard) = (message.topic.clone(), message.partition);
                     match self.take(message) {
                         Err(error) => self.stop_shard(shard, error).await?,
                         Ok(Taken::Done) => {}
-                        Ok(Taken::Differs(cause)) => self.offsets_lost(topic, shard, cause).await?,
+                        Ok(Taken::Differs(cause)) => {
+                            self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
+                        }
                         Ok(Taken::NeedsClock(message)) => {
                             self.backlog.push_front(Item::Message(*message));
                             return Ok(());
@@ -248,19 +277,16 @@ impl<S: Source> Worker<S> {
 
     fn take(&mut self, message: crate::source::Message) -> Result<Taken> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&message.partition) else { return Ok(Taken::Done) };
-        let listed = match live.next().rules.is_empty() {
-            true => None,
-            false => Some(self.rules.for_judging(live.next(), Hour(i64::MAX))?),
-        };
         let intake = Intake {
             root: &self.root,
             decoder: &*self.ports.decoder,
-            rules: listed.as_deref().unwrap_or(&self.options.rules),
+            rules: &self.rules,
+            configured: &self.options.rules,
             clock: self.clock.read(),
             max_clock_skew: self.options.max_clock_skew,
             hours_max: self.options.hours_max,
         };
-        Ok(intake.take(live, message, &mut self.ports.status.lock().counts))
+        intake.take(live, message, &mut self.ports.status.lock().counts)
     }
 
     /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
@@ -287,13 +313,14 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Kafka does not have the next message. The record before it may be gone without harm; then reading
-    /// starts behind it. Anything else stops the shard, unless configured otherwise.
-    async fn offsets_lost(&mut self, topic: Text, shard: Shard, cause: String) -> Result<()> {
+    /// Kafka does not have the next message. The record before it may be gone without harm, to retention;
+    /// then reading starts behind it. Anything else stops the shard, unless configured otherwise.
+    async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
+        let Loss { is_before_earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
-        if progress.verify.take().is_some() && progress.last.is_none() {
+        if progress.verify.take().is_some() && progress.last.is_none() && is_before_earliest {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
                                                   behind it");
         } else if go_on {

@@ -40,6 +40,8 @@ pub struct TopicProgress {
     pub verify: Option<LastRecord>,
     /// When the largest event time last grew, or reading began.
     grown_at: WallTime,
+    /// When anything was last read of it, or reading began.
+    heard_at: WallTime,
     /// The end of the partition, and when a broker last confirmed it.
     end: Option<(i64, WallTime)>,
 }
@@ -48,12 +50,20 @@ impl TopicProgress {
     /// Of a checkpoint, to be read from now on.
     pub fn new(offsets: TopicOffsets, now: WallTime) -> Self {
         let verify = offsets.last.clone();
-        Self { offsets, last: None, verify, grown_at: now, end: None }
+        Self { offsets, last: None, verify, grown_at: now, heard_at: now, end: None }
     }
 
     /// Whether anything was taken that is not to be compared.
     pub fn has_read(&self) -> bool {
         self.verify.is_none() && (self.last.is_some() || self.offsets.last.is_some())
+    }
+
+    /// Notes that something was read of it. True if that ends a silence longer than `silence`, after which
+    /// the last record taken must be compared with what Kafka has.
+    pub fn hear(&mut self, now: WallTime, silence: Duration) -> bool {
+        let silent = now.micros_since(self.heard_at) > micros(silence);
+        self.heard_at = now;
+        silent && self.has_read()
     }
 
     /// Has the last record taken compared with what Kafka has, once reading starts again.
@@ -171,9 +181,9 @@ impl ShardTopics {
         self.watermark = self.watermark.max(watermark(self.progress.values(), now, wall, rule));
     }
 
-    /// Whether any has read a record that can be compared with what Kafka has.
-    pub fn have_read(&self) -> bool {
-        self.progress.values().any(TopicProgress::has_read)
+    /// Reading of all of them starts again.
+    pub fn hear_all(&mut self, now: WallTime) {
+        self.progress.values_mut().for_each(|progress| progress.heard_at = now);
     }
 
     /// Has the last record of each compared with what Kafka has, once reading starts again.

@@ -10,7 +10,7 @@ use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
 use super::clock::WitnessedClock;
-use super::poll::Contact;
+use super::poll::{Contact, Loss};
 use super::shard::{Claimed, Folding, LiveShard};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
 use super::tasks::Tasks;
@@ -66,7 +66,7 @@ impl Slot {
 pub(super) enum Item {
     Message(Message),
     End { topic: Text, shard: Shard, offset: i64 },
-    Lost { topic: Text, shard: Shard, cause: String },
+    Lost { topic: Text, shard: Shard, loss: Loss },
 }
 
 impl Item {

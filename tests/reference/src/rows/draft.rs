@@ -103,7 +103,7 @@ impl Draft {
     pub fn labelled(mut self, label: &Label) -> Self {
         self.row.quota_id = label.quota_id.clone();
         self.row.quota_state = label.state;
-        self.row.unpriced = label.reason;
+        self.row.unpriced = label.reason.or(self.row.unpriced);
         self
     }
 }

@@ -13,7 +13,7 @@ use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, RowKind, Unpriced};
 
 use self::draft::{Charge, Draft, Label, finish};
-use crate::hour::HourView;
+use crate::hour::{HourView, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, half_even, hours, whole, zero};
 use crate::rules::commitment;
@@ -68,8 +68,7 @@ fn pool_pod(
     uid: &PodUid,
     pod: &Arc<PodStarted>,
 ) {
-    let charge =
-        pool::charge(&slice.world, pod, slice.from, view.rules).unwrap_or(Err(Unpriced::UnknownPool));
+    let charge = pool::charge(&slice.world, pod, slice.from, view).unwrap_or(Err(Unpriced::UnknownPool));
     let (rate, pool, reason) = match charge {
         Ok((rate, pool)) => (rate, Some(pool), None),
         Err(reason) => (zero(), None, Some(reason)),
@@ -98,11 +97,20 @@ fn serverless_pod(
         .as_ref()
         .and_then(|region| slice.world.rates.get(&(region.clone(), pod.gpu_model.clone(), pod.qos.clone())));
     let prices = rate.map_or_else(none, |rate| {
+        let (_, other) = counted(view, rate.per_vcpu_hour, &rate.currency);
+        if other {
+            return none();
+        }
         [exact(rate.per_vcpu_hour), exact(rate.per_gib_hour), exact(rate.per_gpu_hour)]
     });
     let [cpu, memory, gpu] = three(&pod.requests, view.rules);
     let per_hour: Three = [cpu * &prices[0], memory * &prices[1], gpu * &prices[2]];
-    let reason = if rate.is_none() { Some(Unpriced::NoRate) } else { None };
+    let reason = match rate {
+        None => Some(Unpriced::NoRate),
+        Some(rate) if counted(view, rate.per_vcpu_hour, &rate.currency).1 => Some(Unpriced::OtherCurrency),
+        Some(_) => None,
+    };
+    let rate = rate.filter(|_| reason.is_none());
     let reservation = slice.world.matches.get(uid).map(|held| held.reservation_id.clone());
     let label = label(slice, pod, reason);
     let unit_price = half_even(&per_hour.iter().sum());
@@ -160,22 +168,24 @@ fn extend(draft: &mut Draft, view: &HourView, slice: &Slice, pod: &PodStarted) {
 
 /// Rows `reservation_unused`: each unit, each instant it is effective and no pod holds it.
 fn unused_reservations(view: &HourView) -> Vec<Draft> {
-    let mut drafts: BTreeMap<(ReservationId, UnitPrice), Draft> = BTreeMap::new();
+    let mut drafts: BTreeMap<(ReservationId, UnitPrice, bool), Draft> = BTreeMap::new();
     for slice in view.slices {
         for (id, reservation) in
             slice.world.reservations.iter().filter(|(_, reservation)| reservation.effective)
         {
             let set: &Arc<ReservationSet> = &reservation.set;
-            let draft = entry(&mut drafts, (id.clone(), set.unit_hourly_price), || {
+            let (price, other) = counted(view, set.unit_hourly_price, &set.currency);
+            let draft = entry(&mut drafts, (id.clone(), price, other), || {
                 let mut draft = Draft::new(RowKind::ReservationUnused, id.clone().into(), Charge::Row);
                 draft.row.reservation_id = Some(id.clone());
-                draft.row.list_unit_price = set.unit_hourly_price.into();
+                draft.row.list_unit_price = price.into();
+                draft.row.unpriced = other.then_some(Unpriced::OtherCurrency);
                 draft
             });
             draft.row.provider = set.provider.clone();
             draft.row.reservation = Some(Arc::clone(set));
             let unit_hours = whole(free_units(&slice.world, id, set)) * hours(slice.to - slice.from);
-            draft.cost += &unit_hours * exact(set.unit_hourly_price);
+            draft.cost += &unit_hours * exact(price);
             draft.quantity += unit_hours;
         }
     }
@@ -185,7 +195,7 @@ fn unused_reservations(view: &HourView) -> Vec<Draft> {
 /// Rows `commitment_unused` and `commitment_purchase` of one commitment, one of each for every price.
 fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
     let base = |kind: RowKind| Draft::new(kind, id.clone().into(), Charge::Commitment(id.clone()));
-    let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice), Draft> = BTreeMap::new();
+    let mut by_kind_and_price: BTreeMap<(RowKind, UnitPrice, bool), Draft> = BTreeMap::new();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
         if !commitment::effective(set, slice.from) {
@@ -197,10 +207,13 @@ fn commitment_rows(view: &HourView, id: &CommitmentId) -> Vec<Draft> {
             rest -= commitment::parts(set, &cover.amount).iter().sum::<Exact>();
         }
         for (kind, part) in [(RowKind::CommitmentPurchase, whole(1)), (RowKind::CommitmentUnused, rest)] {
-            let draft = entry(&mut by_kind_and_price, (kind, set.hourly_cost), || base(kind));
+            let (price, other) = counted(view, set.hourly_cost, &set.currency);
+            let draft = entry(&mut by_kind_and_price, (kind, price, other), || base(kind));
             draft.quantity += &time * &part;
-            draft.cost += &time * part * exact(set.hourly_cost);
+            draft.cost += &time * part * exact(price);
             describe(draft, id, set);
+            draft.row.list_unit_price = price.into();
+            draft.row.unpriced = other.then_some(Unpriced::OtherCurrency);
         }
     }
     let mut drafts: Vec<Draft> = by_kind_and_price.into_values().collect();

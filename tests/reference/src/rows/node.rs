@@ -6,7 +6,7 @@ use std::sync::Arc;
 use num_traits::Zero;
 use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
-use prorata_schemas::rows::RowKind;
+use prorata_schemas::rows::{RowKind, Unpriced};
 
 use crate::hour::HourView;
 use crate::resources::{Three, none};
@@ -219,6 +219,7 @@ fn component_draft(
     draft.row.provider = node.last.provider.clone();
     draft.row.node = Some(Arc::clone(&node.last));
     draft.row.commitment = component.last.clone();
+    draft.row.unpriced = component.other.then_some(Unpriced::OtherCurrency);
     draft
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prorata_schemas::event::{PodStarted, PoolSet, QosPrice};
 use prorata_schemas::rows::Unpriced;
-use prorata_schemas::rules::Rules;
 
+use crate::hour::HourView;
 use crate::resources::{GIB, pool_amounts, pool_count};
 use crate::rounding::{Exact, exact, larger, ratio, whole};
 use crate::world::World;
@@ -14,9 +14,13 @@ use crate::world::World;
 pub type Charge = Result<(Exact, Arc<PoolSet>), Unpriced>;
 
 /// The charge of this pod per hour at this instant; nothing for a pod without pool.
-pub fn charge(world: &World, pod: &PodStarted, at: i64, rules: &Rules) -> Option<Charge> {
+pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Option<Charge> {
+    let rules = view.rules;
     let pool_id = pod.pool_id.as_ref()?;
     let Some(pool) = world.pools.get(pool_id) else { return Some(Err(Unpriced::UnknownPool)) };
+    if *pool.currency != **rules.currency_of(view.organization_id) {
+        return Some(Err(Unpriced::OtherCurrency));
+    }
     let Some(price) = price(pool, &pod.qos) else { return Some(Err(Unpriced::NoQosPrice)) };
     let (request_tflops, request_vram) = pool_amounts(&pod.requests);
     let (limit_tflops, limit_vram) = limits(pod);

@@ -10,7 +10,7 @@ use prorata_schemas::ids::{CommitmentId, PodUid};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rules::{Allocation, Rules};
 
-use crate::hour::HourView;
+use crate::hour::{HourView, counted};
 use crate::resources::{Three, add, none, three};
 use crate::rounding::{Exact, exact, fraction, hours, larger, whole, zero};
 use crate::rows::draft::Label;
@@ -44,11 +44,20 @@ pub struct Component {
     pub commitment: Three,
     /// The commitment as last described while it covered.
     pub last: Option<Arc<CommitmentSet>>,
+    /// Whether its price was in another currency at some time.
+    pub other: bool,
 }
 
 impl Component {
     fn new() -> Self {
-        Self { quantity: none(), cost: none(), weightless: (zero(), zero()), commitment: none(), last: None }
+        Self {
+            quantity: none(),
+            cost: none(),
+            weightless: (zero(), zero()),
+            commitment: none(),
+            last: None,
+            other: false,
+        }
     }
 
     /// Whether it stands for no time and no cost.
@@ -116,7 +125,7 @@ pub fn nodes(view: &HourView) -> BTreeMap<NodeKey, NodeHour> {
             node.last = Arc::clone(&running.set);
             let capacity = three(&running.set.capacity, view.rules);
             add(&mut node.available, &capacity, &hours(slice.to - slice.from));
-            accrue(node, slice, key, &capacity, view.rules);
+            accrue(node, slice, key, &capacity, view);
         }
     }
     for node in nodes.values_mut() {
@@ -126,9 +135,10 @@ pub fn nodes(view: &HourView) -> BTreeMap<NodeKey, NodeHour> {
 }
 
 /// Adds one slice to a node's components.
-fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, rules: &Rules) {
+fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, view: &HourView) {
+    let rules = view.rules;
     let time = hours(slice.to - slice.from);
-    let unit_price = node.last.hourly_cost;
+    let (unit_price, other) = counted(view, node.last.hourly_cost, &node.last.currency);
     let price = exact(unit_price);
     let weights = [exact(rules.weights.cpu), exact(rules.weights.memory), exact(rules.weights.gpu)];
     let weight_of = |resource: usize| &weights[resource] * &capacity[resource];
@@ -143,16 +153,19 @@ fn accrue(node: &mut NodeHour, slice: &Slice, key: &NodeKey, capacity: &Three, r
             .components
             .entry((Some(cover.commitment_id.clone()), unit_price))
             .or_insert_with(Component::new);
+        let (hourly_cost, other_set) = counted(view, set.hourly_cost, &set.currency);
+        component.other |= other || other_set;
         component.last = Some(Arc::clone(set));
         for resource in 0..3 {
             let covered = fraction(&cover.amount[resource], &capacity[resource]);
             component.quantity[resource] += &time * part(resource) * &covered;
-            component.cost[resource] += &time * exact(set.hourly_cost) * &received[resource];
+            component.cost[resource] += &time * exact(hourly_cost) * &received[resource];
             component.commitment[resource] += &time * &received[resource];
             uncovered[resource] -= covered;
         }
     }
     let own = node.components.entry((None, unit_price)).or_insert_with(Component::new);
+    own.other |= other;
     for (resource, uncovered) in uncovered.iter().enumerate() {
         own.quantity[resource] += &time * part(resource) * uncovered;
         own.cost[resource] += &time * part(resource) * uncovered * &price;
@@ -189,7 +202,7 @@ fn extend(stay: &mut Stay, view: &HourView, slice: &Slice, known: bool, pod: &Ar
     if let Some(used) = usage::used(view.samples, &pod.pod_uid, slice.from, slice.to) {
         add(stay.used.get_or_insert_with(none), &used, &whole(1));
     }
-    let charge = pool::charge(&slice.world, pod, slice.from, view.rules);
+    let charge = pool::charge(&slice.world, pod, slice.from, view);
     let quota = quota::label(&slice.quotas, &pod.cluster_id, &pod.pod_uid);
     let reason = match &charge {
         _ if !known => Some(prorata_schemas::rows::Unpriced::UnknownNode),

@@ -199,8 +199,8 @@ pub fn totals(view: &HourView, rows: &[CostRow], records: &[EventRecord]) -> Hou
         records.iter().filter(|record| record.event.event_time.hour() == view.hour).collect();
     let distinct: BTreeSet<(EventKind, &[u8])> =
         here.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
-    let unpriced: BTreeSet<&Option<PodUid>> =
-        rows.iter().filter(|row| row.unpriced.is_some()).map(|row| &row.pod_uid).collect();
+    let unpriced: BTreeSet<&PodUid> =
+        rows.iter().filter(|row| row.unpriced.is_some()).filter_map(|row| row.pod_uid.as_ref()).collect();
     HourRow {
         node_cost,
         serverless_cost,

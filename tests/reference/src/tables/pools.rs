@@ -10,7 +10,7 @@ use prorata_schemas::quantity::{EPHEMERAL_STORAGE, MEMORY, TFLOPS, VRAM};
 use prorata_schemas::rows::{CostRow, PoolUsageRow, RowKind};
 use prorata_schemas::time::{Date, Hour};
 
-use crate::hour::HourView;
+use crate::hour::{HourView, counted};
 use crate::resources::{amount, milli_gpus, pool_amounts, pool_count};
 use crate::rounding::{Exact, estimate, exact, fraction, half_even, hours, larger, ratio, whole};
 use crate::rules::pool::limits;
@@ -94,7 +94,9 @@ fn sums(view: &HourView, id: &PoolId) -> Sums {
                 && let Some(node) = slice.world.nodes.get(&key)
             {
                 let gpus = ratio(milli_gpus(&node.set.capacity, view.rules), 1000);
-                sums.full_price += count * &time * fraction(&exact(node.set.hourly_cost), &gpus);
+                sums.full_price += count
+                    * &time
+                    * fraction(&exact(counted(view, node.set.hourly_cost, &node.set.currency).0), &gpus);
             }
         }
     }
@@ -132,6 +134,7 @@ fn row(view: &HourView, rows: &[CostRow], spend: &Spend, id: &PoolId, set: &Pool
     ];
     let exceeded: Vec<&str> = budgets
         .into_iter()
+        .filter(|_| *set.currency == **view.rules.currency_of(view.organization_id))
         .filter(|(_, spent, budget)| budget.is_some_and(|budget| *spent > budget.into()))
         .map(|(period, _, _)| period)
         .collect();

@@ -51,6 +51,8 @@ impl Group<'_> {
                     let signal = SourceEvent::OffsetsLost {
                         topic,
                         partition: shard,
+                        // Where it lies is not told; when reading starts again, the brokers are asked.
+                        is_before_earliest: false,
                         cause: cause(track.next, &reason),
                     };
                     queue.read(shard, reading, signal);

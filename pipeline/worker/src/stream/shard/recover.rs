@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prorata_schemas::Text;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
@@ -12,7 +13,7 @@ use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::checkpoint::snapshot::ShardState;
+use crate::checkpoint::snapshot::{OrganizationState, ShardState};
 use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
@@ -163,7 +164,25 @@ impl Recovery<'_> {
             draft.list_rules(from, version.clone());
             draft.touch();
         }
+        self.warn_of_other_currency(live);
         Ok(())
+    }
+
+    /// Says which organizations' prices run on in another currency than the configured rules give them.
+    fn warn_of_other_currency(&self, live: &LiveShard) {
+        let is_other = |id: &OrganizationId, held: &OrganizationState| {
+            held.state.has_prices_in_other_than(self.configured.currency_of(id))
+        };
+        let mut other =
+            live.states.iter().flatten().filter(|(id, state)| is_other(id, state)).map(|(id, _)| id);
+        let Some(first) = other.next() else { return };
+        tracing::warn!(
+            shard = live.shard(),
+            organizations = 1 + other.count(),
+            first = %first,
+            "the configured rules give organizations another currency than their prices have: under these \
+             rules the prices do not count (other_currency), until producers send them in the new currency"
+        );
     }
 
     /// State at the end of the last hour closed; none while hours must be recomputed before it is known.

@@ -1,6 +1,7 @@
 //! What an adversarial review found: each test says what must hold in a life of years.
 
 mod clocks;
+mod currency;
 mod first_start;
 mod held;
 mod kafka;

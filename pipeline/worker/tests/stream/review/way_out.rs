@@ -213,3 +213,21 @@ async fn a_backfill_of_one_shard_is_refused_while_a_worker_has_it_and_not_for_an
     assert!(error.to_string().contains("--shards names shard 2, the root has 2 shards, 0 to 1"), "{error}");
     assert_eq!(error.exit_code(), 2);
 }
+
+#[tokio::test]
+async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
+    let world = read().await;
+    let mut options = BackfillOptions::new("wrong".into());
+    options.shards = Some(world.shards);
+    options.readers = 1;
+    // It is refused only once the shards are claimed: the root has a worker.
+    options.to = Some(Hour(START + 100));
+    let late = [pod("acme", 61, "late", 1)];
+    let error = foreign::run(&world, &late, Faults::default(), options).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{error}");
+    world.audit.look();
+    for (shard, checkpoint) in world.audit.latest() {
+        let owner = checkpoint.owner().unwrap();
+        assert!(owner.released, "shard {shard} is held by {}, which is gone", owner.owner);
+    }
+}
