@@ -7,7 +7,7 @@
 //! nothing.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use prorata_schemas::event::{Event, EventRecord, Payload, PodUsage};
 use prorata_schemas::ids::PodUid;
@@ -111,7 +111,7 @@ struct UsageRecord {
 /// Orders the events of an hour and removes duplicates.
 pub(crate) fn order(records: Vec<EventRecord>) -> Ordered {
     let latest = records.iter().map(|record| record.event.event_time).max();
-    let mut places: HashMap<PodUid, usize> = HashMap::new();
+    let mut places: BTreeMap<PodUid, usize> = BTreeMap::new();
     let mut pods: Vec<PodSamples> = Vec::new();
     let (mut usage, mut others) = (Vec::new(), Vec::new());
     for EventRecord { event, body } in records {
@@ -218,9 +218,9 @@ mod tests {
             let Ordered { events, samples, counts } = order(turned);
             let reasons: Vec<_> = events
                 .iter()
-                .map(|event| match &event.payload {
-                    Payload::PodStopped(stop) => stop.reason.as_deref(),
-                    _ => None,
+                .map(|event| {
+                    let Payload::PodStopped(stop) = &event.payload else { return None };
+                    stop.reason.as_deref()
                 })
                 .collect();
             assert_eq!((reasons, samples), (vec![Some("9"), Some("3")], Vec::new()));
