@@ -1,7 +1,5 @@
 //! Prices in another currency than the hour's (RULES.md, section 11): never a number, in whatever history.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod common;
 
 use common::engine_tables;

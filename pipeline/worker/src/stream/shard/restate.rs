@@ -9,6 +9,7 @@
 //! What cannot be done for some organizations alone is done for all of them, by the same marks: hours that
 //! have left the checkpoint, table files that cannot be read, snapshots that are all gone.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -136,11 +137,11 @@ impl Folding<'_> {
             }
             let mut course = None;
             for (hour, entry) in shard.next.kept_before(from) {
-                if !loaded.contains_key(&hour) {
-                    let packed = cursor::load_packed(&*self.ports.store, entry).await?;
-                    loaded.insert(hour, packed);
-                }
-                let Some(Some(packed)) = loaded.get(&hour) else { continue };
+                let packed = match loaded.entry(hour) {
+                    Entry::Occupied(met) => met.into_mut(),
+                    Entry::Vacant(new) => new.insert(cursor::load_packed(&*self.ports.store, entry).await?),
+                };
+                let Some(packed) = packed else { continue };
                 let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
                 let state = state.map_err(|error| unreadable(entry, &error.to_string()))?;
                 course = Some(OrganizationCourse { next: hour.next(), state: state.map(|(_, state)| state) });
