@@ -20,13 +20,13 @@ use super::faults::{Failed, Faults};
 #[derive(Clone, Debug, Default)]
 pub struct FakeTables {
     logs: Logs,
-    commits: Commits,
+    commits: Arc<Mutex<Removed>>,
     faults: Faults,
     clock: Option<SteppedClock>,
 }
 
 /// What each commit of a table removed, and when.
-type Commits = Arc<Mutex<BTreeMap<Table, Vec<(WallTime, Vec<String>)>>>>;
+type Removed = BTreeMap<Table, Vec<(WallTime, Vec<String>)>>;
 
 /// One table's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl FakeTables {
         Self { clock: Some(clock), ..self.clone() }
     }
 
-    fn commits(&self) -> MutexGuard<'_, BTreeMap<Table, Vec<(WallTime, Vec<String>)>>> {
+    fn commits(&self) -> MutexGuard<'_, Removed> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
