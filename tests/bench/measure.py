@@ -128,7 +128,7 @@ def as_table(figures: list[Figure], processor: str) -> str:
     lines = [
         f"{os.cpu_count()} x {processor or 'unknown processor'}",
         "",
-        "| figure | beside | ours, CPU s | theirs, CPU s | ratio | target | ours, MB | theirs, MB |",
+        "| figure | peer | ours, CPU s | theirs, CPU s | ratio | target | ours, MB | theirs, MB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for figure in figures:

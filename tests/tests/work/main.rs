@@ -10,7 +10,6 @@
 
 mod backfills;
 mod chaos;
-mod clock;
 mod dead_letters;
 mod faults;
 mod loss;

@@ -5,15 +5,15 @@ use std::process::Command;
 
 use prorata_testkit::wait::eventually;
 
-use super::world::worker::Worker;
-use super::world::{Load, World};
 use crate::refusals::told;
+use crate::world::worker::Worker;
+use crate::world::{Load, World};
 
 const DAY: i64 = 86_400;
 
 /// Builds the library that moves the clock of workers, and loads it into them.
 fn move_clocks(world: &mut World) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/work/clock.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/work/faults/clock.c");
     let library = world.folder.path().join("clock.so");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");

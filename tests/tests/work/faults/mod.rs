@@ -1,5 +1,7 @@
 //! What holds while storage, the registry or a broker fails.
 
+mod clock;
+
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
