@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_connectors::DeltaTables;
 use prorata_connectors::archive::{AvroArchive, read_events};
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
@@ -18,7 +20,7 @@ use prorata_tests::lake::{EVERY_HOUR, Goal, Lake, taken};
 use prorata_worker::Ports;
 use prorata_worker::checkpoint::LastRecord;
 use prorata_worker::names::Shard;
-use prorata_worker::ports::EncoderFunctions;
+use prorata_worker::ports::{Clock, EncoderFunctions, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Message;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
@@ -34,6 +36,36 @@ const STEP: Duration = Duration::from_secs(5);
 
 /// Looks at the lake, each after some steps: half an hour, in which no further hour ends.
 const LOOKS_MAX: usize = 60;
+
+/// A store whose clock is the test's.
+struct ClockedStore {
+    store: Store,
+    clock: SteppedClock,
+}
+
+#[async_trait]
+impl ObjectStore for ClockedStore {
+    async fn get(&self, path: &str) -> Result<Option<Bytes>, StoreError> {
+        self.store.get(path).await
+    }
+
+    async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
+        self.store.put_if_absent(path, bytes).await
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.store.list(folder).await
+    }
+
+    async fn stat(&self, path: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        let modified = self.clock.now();
+        Ok(self.store.stat(path).await?.map(|meta| ObjectMeta { modified, ..meta }))
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), StoreError> {
+        self.store.delete(path).await
+    }
+}
 
 /// A worker on a stored root.
 struct Continued<'a> {
@@ -109,7 +141,7 @@ impl<'a> Continued<'a> {
         let store = Store::open(root).unwrap();
         let ports = StreamPorts {
             shared: Ports {
-                store: Arc::new(store.clone()),
+                store: Arc::new(ClockedStore { store: store.clone(), clock: clock.clone() }),
                 tables: Arc::new(DeltaTables::new(store)),
                 archive: Arc::new(AvroArchive),
                 encoder: Arc::new(EncoderFunctions {
@@ -131,7 +163,7 @@ impl<'a> Continued<'a> {
 
     /// Sends events as producers do, now.
     fn send(&mut self, events: &[&EventRecord], root: &Root) {
-        let now = prorata_worker::ports::Clock::now(&self.clock);
+        let now = self.clock.now();
         for event in events {
             let shard = root.shard_of(&event.event.organization_id);
             self.broker.produce(topic_of(event), shard, record(event, now.0 / 1_000)).unwrap();
