@@ -55,11 +55,17 @@ async fn settle(fleet: &mut Fleet, dice: &mut Dice) {
         quiet = if fleet.round(round, dice).await { quiet + 1 } else { 0 };
         fleet.wake(dice, 1_000);
         fleet.world.pass(Duration::from_secs(5));
-        if quiet >= QUIET_ROUNDS {
+        // A recomputation that wrote many hours rests for a while before the next one begins.
+        if quiet >= QUIET_ROUNDS && !any_dirty(&fleet.world) {
             return;
         }
     }
     panic!("seed {}: it does not settle", fleet.seed);
+}
+
+fn any_dirty(world: &World) -> bool {
+    world.audit.look();
+    world.audit.latest().values().any(|checkpoint| !checkpoint.dirty.is_empty())
 }
 
 /// The rules that the latest checkpoints list.
