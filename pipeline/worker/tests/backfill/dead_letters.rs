@@ -325,9 +325,10 @@ fn in_euros(version: &str) -> Rules {
     rules
 }
 
-/// A node priced in EUR.
+/// A node priced in EUR, in the first open hour.
 fn node_in_euros() -> EventRecord {
-    let mut event = node("acme", 20, 5).event;
+    let minute = (TRACE_END.next().0 - START) * 60 + 20;
+    let mut event = node("acme", minute, 5).event;
     if let Payload::NodeStarted(node) = &mut event.payload {
         node.currency = "EUR".into();
         node.node_id = "m".into();
@@ -369,7 +370,7 @@ async fn a_record_of_a_file_is_folded_once_the_listed_rules_have_its_currency() 
     );
     let mut next = log::latest(world.store(), shard).await.unwrap().next_draft();
     RuleBook::default().store(world.store(), &in_euros("2")).await.unwrap();
-    next.list_rules(Hour(START + 100), "2".into());
+    next.list_rules(TRACE_END.next(), "2".into());
     log::decide(world.store(), &next.seal(WallTime(0))).await.unwrap();
     let done = world.done().await;
     assert_eq!(done.folded.map(|folded| (folded.events, folded.new)), Some((1, 1)));
