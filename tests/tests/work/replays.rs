@@ -307,7 +307,8 @@ fn what_came_too_late_is_folded_by_a_replay_once() {
     let world = World::new("too-late");
     let (sender, _) = Sender::new(&world);
     let now = world.now.0;
-    let old = node("old", now - OLD_HOURS, now - OLD_HOURS + 2);
+    // It keeps the organization in the tables until now.
+    let old = node("old", now - OLD_HOURS, now - 3);
     let new = node("new", now - 3, now - 2);
     let late = node("late", now - OLD_HOURS - 24, now - OLD_HOURS - 20);
     // It stops within the horizon, so after a state that is kept.
