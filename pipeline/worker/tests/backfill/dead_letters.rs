@@ -10,7 +10,7 @@ use prorata_schemas::body;
 use prorata_schemas::event::{EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::WallTime;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, StoppedClock};
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
