@@ -91,9 +91,14 @@ pub fn entry_before(checkpoint: &Checkpoint, live: Option<&LiveHours>, hour: Hou
     if let Some(entry) = checkpoint.hours.get(&hour) {
         return Some(Arc::clone(entry));
     }
-    let tables = live?.get(&(checkpoint.shard, hour)).filter(|_| has_left(checkpoint, hour))?;
-    let revision = checkpoint.revision_of(hour);
-    Some(Arc::new(HourEntry { revision, tables: tables.clone(), published: true, ..HourEntry::default() }))
+    let live = live.filter(|_| has_left(checkpoint, hour))?;
+    let (tables, revision) = (live.get(&(checkpoint.shard, hour)), checkpoint.revision_of(hour));
+    if tables.is_none() && revision == 0 {
+        return None;
+    }
+    // An hour that nobody has any more has no files, and still its revision.
+    let tables = tables.cloned().unwrap_or_default();
+    Some(Arc::new(HourEntry { revision, tables, published: true, ..HourEntry::default() }))
 }
 
 /// Encodes hours on all cores, off the async threads. `summarize` looks at the rows of an hour before they
