@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
 use prorata_worker::names::{self, TableFile};
 use prorata_worker::ports::{LiveFile, ObjectStore};
+
+/// Files read at a time: bounds the memory of a day.
+const CONCURRENCY: usize = 8;
 
 /// Hours to look at, both ends included; all of them by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,11 +121,22 @@ impl<'a> LakeTables<'a> {
         self.files().filter(|file| file.date().is_none()).collect()
     }
 
-    /// Content of a live file; none when there is no such object.
+    /// Reads live files in turn, some at a time; none where there is no such object.
     ///
     /// # Errors
     /// When storage is unavailable.
-    pub async fn get(&self, file: &FoundFile) -> Result<Option<Bytes>, WorkerError> {
-        Ok(self.store.get(&file.to_string()).await?)
+    pub async fn read_each<'f>(
+        &self,
+        files: impl IntoIterator<Item = &'f FoundFile>,
+        mut each: impl FnMut(&'f FoundFile, Option<Bytes>),
+    ) -> Result<(), WorkerError> {
+        let reads = files.into_iter().map(|file| async move {
+            Ok::<_, WorkerError>((file, self.store.get(&file.to_string()).await?))
+        });
+        let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(CONCURRENCY);
+        while let Some((file, bytes)) = reads.try_next().await? {
+            each(file, bytes);
+        }
+        Ok(())
     }
 }

@@ -10,7 +10,6 @@ use prorata_schemas::tables::Table;
 use prorata_worker::root::maintain::{MaintainPorts, Maintained, MaintainedTable, maintain};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
 use crate::{config, logging, report, wiring};
 
 /// Arguments of `prorata maintain`.
@@ -34,11 +33,7 @@ pub struct MaintainArgs {
 pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
     let loaded = config::load(args.config.as_deref())?;
     logging::start(&loaded.config.log)?;
-    let lake = args.lake.as_ref().unwrap_or(&loaded.config.root.url);
-    if lake.is_empty() {
-        let message = "no lake is named: give --lake, or root.url in the file that --config names";
-        return Err(Failure::usage(message).into());
-    }
+    let lake = wiring::lake::named(args.lake.as_ref(), &loaded.config)?;
     let (runtime, _) = wiring::runtime(0)?;
     let maintained = runtime.block_on(async {
         let store = wiring::lake::store(lake).await?;

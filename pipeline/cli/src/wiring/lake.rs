@@ -11,7 +11,21 @@ use prorata_worker::WorkerError;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
 
+use crate::config::Config;
 use crate::failure::Failure;
+
+/// The lake that an argument names, or else the configuration.
+///
+/// # Errors
+/// When neither does.
+pub fn named<'a>(argument: Option<&'a String>, config: &'a Config) -> Result<&'a str, Failure> {
+    let lake = argument.unwrap_or(&config.root.url);
+    if lake.is_empty() {
+        let message = "no lake is named: give --lake, or root.url in the file that --config names";
+        return Err(Failure::usage(message));
+    }
+    Ok(lake)
+}
 
 /// The store of a lake that is there.
 ///

@@ -10,7 +10,6 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
 use prorata_worker::names::Shard;
@@ -20,9 +19,6 @@ use crate::lake::{FoundFile, HourRange, LakeTables};
 
 use finding::{Findings, Problem};
 use money::Day;
-
-/// Files read at a time: bounds the memory of a day.
-const CONCURRENCY: usize = 8;
 
 /// What a check of a lake has found.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +75,10 @@ async fn check_day(
     checked: &mut Checked,
 ) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
     let mut day = Day::default();
-    let got = files.iter().map(|file| async move { Ok::<_, WorkerError>((file, lake.get(file).await?)) });
-    let mut got = stream::iter(got.collect::<Vec<_>>()).buffered(CONCURRENCY);
-    while let Some((file, bytes)) = got.try_next().await? {
+    lake.read_each(files, |file, bytes| {
         let Some(bytes) = bytes else {
             checked.findings.add(Problem::FileMissing, file, "the table's log names it, the store lacks it");
-            continue;
+            return;
         };
         checked.files += 1;
         checked.bytes += bytes.len() as u64;
@@ -97,13 +91,14 @@ async fn check_day(
             Ok(Some(drift)) => checked.findings.add(Problem::SchemaDrift, file, drift),
             Err(error) => {
                 checked.findings.add(Problem::FileDamaged, file, error);
-                continue;
+                return;
             }
         }
         if let Err(error) = day.add(file, bytes) {
             checked.findings.add(Problem::FileDamaged, file, error);
         }
-    }
+    })
+    .await?;
     day.finish(range, checked);
     Ok(day.with_totals())
 }

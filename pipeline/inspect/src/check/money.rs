@@ -56,14 +56,17 @@ struct OrganizationHour {
     purchases: Sum,
     /// The same, as their own tables have it.
     reservation_usage: Sum,
+    used_in_utilization: Sum,
     unused_in_utilization: Sum,
-    commitment_utilization: Sum,
     /// The first row whose parts do not add up to it.
     uneven: Option<String>,
     totals: Option<Totals>,
     /// Rows of `hours`.
     totals_rows: u64,
 }
+
+/// One of the sums of an hour.
+type HourSum = fn(&mut OrganizationHour) -> &mut Sum;
 
 /// A row of `hours`.
 #[derive(Clone, Copy, Default)]
@@ -96,16 +99,16 @@ impl Day {
             Table::ReservationUsage => {
                 let wanted = ["organization_id", "hour", "unused_cost"];
                 columns::read(bytes, &wanted, |rows| {
-                    self.add_usage(rows, &["unused_cost"], |hour| &mut hour.reservation_usage)
+                    self.add_usage(rows, &[("unused_cost", |hour| &mut hour.reservation_usage)])
                 })
             }
             Table::CommitmentUtilization => {
                 let wanted = ["organization_id", "hour", "used_cost", "unused_cost"];
-                columns::read(bytes, &wanted, |rows| {
-                    self.add_usage(rows, &["unused_cost"], |hour| &mut hour.unused_in_utilization)?;
-                    let parts = ["used_cost", "unused_cost"];
-                    self.add_usage(rows, &parts, |hour| &mut hour.commitment_utilization)
-                })
+                let parts: [(_, HourSum); 2] = [
+                    ("used_cost", |hour| &mut hour.used_in_utilization),
+                    ("unused_cost", |hour| &mut hour.unused_in_utilization),
+                ];
+                columns::read(bytes, &wanted, |rows| self.add_usage(rows, &parts))
             }
             // Their amounts are of other grains; that they can be read is what is checked.
             Table::QuotaUsage | Table::PoolUsage => {
@@ -192,14 +195,9 @@ impl Day {
         Ok(())
     }
 
-    fn add_usage(
-        &mut self,
-        rows: &Rows,
-        parts: &[&'static str],
-        of: fn(&mut OrganizationHour) -> &mut Sum,
-    ) -> Result<(), ReadError> {
+    fn add_usage(&mut self, rows: &Rows, parts: &[(&'static str, HourSum)]) -> Result<(), ReadError> {
         let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
-        for part in parts {
+        for (part, of) in parts {
             let amounts = rows.amounts(part)?;
             for row in 0..rows.len() {
                 let organization = organizations.get(row).copied().flatten();
@@ -263,7 +261,7 @@ impl OrganizationHour {
         let purchases = "hours.commitment_cost";
         equal(self.purchases, totals.commitment, ["the cost of purchases", purchases]);
         let usage = ["used and unused cost in commitment_utilization", purchases];
-        equal(self.commitment_utilization, totals.commitment, usage);
+        equal(self.used_in_utilization.plus(self.unused_in_utilization), totals.commitment, usage);
         let usage = ["commitment_utilization.unused_cost", "the cost of rows of unused commitments"];
         equal(self.unused_in_utilization, self.commitment_unused, usage);
         if self.rows != totals.rows {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 
 use super::{Bearer, Change, Difference, Side};
@@ -42,11 +43,18 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Adds a file of `cost_allocation`.
+    /// Adds a file of `hours` or `cost_allocation`.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn add_costs(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
+    pub fn add(&mut self, table: Table, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
+        match table {
+            Table::Hours => self.add_totals(side, range, bytes),
+            _ => self.add_costs(side, range, bytes),
+        }
+    }
+
+    fn add_costs(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
         columns::read(bytes, &COST_COLUMNS, |rows| {
             let (organizations, currencies) =
                 (rows.texts("BillingAccountId")?, rows.texts("BillingCurrency")?);
@@ -82,11 +90,7 @@ impl Lines {
         })
     }
 
-    /// Adds a file of `hours`.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn add_totals(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
+    fn add_totals(&mut self, side: Side, range: HourRange, bytes: Bytes) -> Result<(), ReadError> {
         columns::read(bytes, &["organization_id", "hour", "allocated_cost"], |rows| {
             let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
             let costs = rows.amounts("allocated_cost")?;

@@ -7,19 +7,14 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_worker::WorkerError;
 
 use crate::Sum;
-use crate::columns;
 use crate::lake::{FoundFile, HourRange, LakeTables};
 
 use lines::{Line, Lines};
-
-/// Files read at a time: bounds the memory of a day.
-const CONCURRENCY: usize = 8;
 
 /// Most pods remembered; beyond, those that changed least are forgotten, and the report says so.
 const PODS_MAX: usize = 100_000;
@@ -148,18 +143,20 @@ pub async fn diff(
         let mut lines = Lines::default();
         let changed = changed(&files);
         for (lake, side, index) in [(before, Side::Before, 0), (after, Side::After, 1)] {
-            let wanted = files.get(index).into_iter().flatten();
-            let costs: Vec<_> = wanted
-                .clone()
-                .filter(|file| file.table == Table::CostAllocation && changed.contains(&content(file)))
-                .collect();
-            let totals = wanted.filter(|file| file.table == Table::Hours);
+            let wanted = files.get(index).into_iter().flatten().filter(|file| match file.table {
+                Table::Hours => true,
+                Table::CostAllocation => changed.contains(&content(file)),
+                _ => false,
+            });
             let seen = organizations.get_mut(index);
-            read(lake, costs.into_iter().chain(totals), &mut difference.unreadable, |file, bytes| match file
-                .table
-            {
-                Table::Hours => lines.add_totals(side, range, bytes),
-                _ => lines.add_costs(side, range, bytes),
+            lake.read_each(wanted, |file, bytes| {
+                let added = match bytes {
+                    Some(bytes) => {
+                        lines.add(file.table, side, range, bytes).map_err(|error| error.to_string())
+                    }
+                    None => Err("the object is gone".to_owned()),
+                };
+                difference.unreadable.extend(added.err().map(|why| (file.to_string(), why)));
             })
             .await?;
             seen.into_iter().for_each(|seen| seen.extend(lines.organizations(side)));
@@ -186,26 +183,6 @@ fn changed(files: &[Vec<FoundFile>; 2]) -> BTreeSet<(Table, String)> {
         files.iter().for_each(|file| *counts.entry(content(file)).or_default() += step);
     }
     counts.into_iter().filter(|(_, count)| *count != 0).map(|(content, _)| content).collect()
-}
-
-async fn read<'f>(
-    lake: &LakeTables<'_>,
-    files: impl Iterator<Item = &'f FoundFile>,
-    unreadable: &mut Vec<(String, String)>,
-    mut each: impl FnMut(&FoundFile, bytes::Bytes) -> Result<(), columns::ReadError>,
-) -> Result<(), WorkerError> {
-    let got = files.map(|file| async move { Ok::<_, WorkerError>((file, lake.get(file).await?)) });
-    let mut got = stream::iter(got.collect::<Vec<_>>()).buffered(CONCURRENCY);
-    while let Some((file, bytes)) = got.try_next().await? {
-        let outcome = match bytes {
-            Some(bytes) => each(file, bytes).map_err(|error| error.to_string()),
-            None => Err("the object is gone".to_owned()),
-        };
-        if let Err(why) = outcome {
-            unreadable.push((file.to_string(), why));
-        }
-    }
-    Ok(())
 }
 
 /// Forgets the pods that changed least, when there are too many.

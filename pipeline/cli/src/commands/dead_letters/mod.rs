@@ -11,12 +11,10 @@ use prorata_connectors::archive::AvroArchive;
 use prorata_connectors::messages::Times;
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
-use prorata_worker::WorkerError;
 use prorata_worker::backfill::BackfillPorts;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
-use prorata_worker::names;
-use prorata_worker::ports::{ObjectStore, Silent};
+use prorata_worker::ports::Silent;
 
 use crate::commands::backfill::{self, BackfillArgs};
 use crate::config::{self, Loaded};
@@ -66,17 +64,8 @@ async fn list_and_replay(
     loaded: &Loaded,
     threads: usize,
 ) -> anyhow::Result<ExitCode> {
-    let lake = args.lake.as_ref().unwrap_or(&loaded.config.root.url);
-    if lake.is_empty() {
-        let message = "no lake is named: give --lake, or root.url in the file that --config names";
-        return Err(Failure::usage(message).into());
-    }
-    let store = wiring::store(lake)?;
-    if store.get(names::ROOT).await.map_err(WorkerError::Store)?.is_none() {
-        let message =
-            format!("'{lake}' holds no {}: it is no lake of prorata; name the folder that is", names::ROOT);
-        return Err(Failure::usage(message).into());
-    }
+    let lake = wiring::lake::named(args.lake.as_ref(), &loaded.config)?;
+    let store = wiring::lake::store(lake).await?;
     let letters = DeadLetters::load(&store).await?;
     let mut listing = Listing::default();
     for file in &letters.files {
