@@ -21,26 +21,9 @@ from pathlib import Path
 
 import engines
 import spark
+from program import prorata, restate
 
-# Rules by version: the weight of a GPU differs, and with it every hour in which one was shared out.
-RULES = 'rules: {{version: "{version}", weights: {{gpu: "{gpu}", cpu: "0.9", memory: "0.1"}}}}\n'
 MONTH_SECONDS = 30 * 86_400
-
-
-def prorata(*arguments: str) -> str:
-    command = [os.environ["PRORATA_BINARY"], *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 3):
-        sys.exit(f"{command} ended with {done.returncode}: {done.stderr}")
-    return done.stdout
-
-
-def restate(lake: Path, version: str, gpu: str) -> None:
-    """Puts other rules in force for every hour."""
-    configuration = lake.parent / "prorata.yaml"
-    configuration.write_text(RULES.format(version=version, gpu=gpu))
-    # Its own archive: no event of it is new.
-    prorata("backfill", "--config", str(configuration), "--events", str(lake / "events"), "--lake", str(lake))
 
 
 def age(lake: Path) -> None:

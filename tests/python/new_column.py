@@ -11,9 +11,7 @@ import environment
 environment.enter("readers")
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,9 +22,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import engines
+from program import restate
 
 TABLE, COLUMN = "cost_allocation", "x_PodUid"
-RULES = 'rules: {version: "new-column", weights: {gpu: "8", cpu: "0.9", memory: "0.1"}}\n'
 
 
 def plain(rows: pa.Table) -> pa.Table:
@@ -64,17 +62,6 @@ def without_column(lake: Path) -> int:
     return len(files)
 
 
-def restate(lake: Path, first: str) -> None:
-    """Puts other rules in force from an hour on."""
-    configuration = lake.parent / "prorata.yaml"
-    configuration.write_text(RULES)
-    command = [os.environ["PRORATA_BINARY"], "backfill", "--config", str(configuration), "--from", first]
-    command += ["--events", str(lake / "events"), "--lake", str(lake)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 3):
-        sys.exit(f"a backfill ended with {done.returncode}: {done.stderr}")
-
-
 def read_delta_rs(lake: Path) -> pl.DataFrame:
     return pl.scan_delta(DeltaTable(str(lake / TABLE))).collect()
 
@@ -109,8 +96,8 @@ def main() -> None:
         files = without_column(old)
         hours = read_delta_rs(always)["ChargePeriodStart"].dt.strftime("%Y-%m-%dT%H").unique().sort()
         first = hours[len(hours) // 2]
-        restate(old, first)
-        restate(always, first)
+        restate(old, "new-column", "8", "--from", first)
+        restate(always, "new-column", "8", "--from", first)
         print(f"{files} files without {COLUMN}, restated with it from {first} on")
         problems = compare("delta-rs", read_delta_rs(old), read_delta_rs(always), first)
         problems += compare("DuckDB", read_duckdb(old), read_duckdb(always), first)

@@ -9,9 +9,7 @@ import environment
 
 environment.enter("readers")
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,21 +18,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 import engines
-
-# Rules by version: the weight of a GPU differs, and with it every hour in which one was shared out.
-RULES = 'rules: {{version: "{version}", weights: {{gpu: "{gpu}", cpu: "0.9", memory: "0.1"}}}}\n'
-
-
-def restate(lake: Path, version: str, gpu: str) -> None:
-    """Puts other rules in force for every hour."""
-    configuration = lake.parent / "prorata.yaml"
-    configuration.write_text(RULES.format(version=version, gpu=gpu))
-    # Its own archive: no event of it is new.
-    command = [os.environ["PRORATA_BINARY"], "backfill", "--config", str(configuration)]
-    command += ["--events", str(lake / "events"), "--lake", str(lake)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 3):
-        sys.exit(f"a backfill ended with {done.returncode}: {done.stderr}")
+from program import restate
 
 
 def tables(lake: Path) -> dict[str, pl.DataFrame]:

@@ -7,7 +7,7 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{ErrorKind, LiveFile, TableError};
 
 use super::failure::failure;
-use super::{DeltaTables, columns, schema, sizes};
+use super::{DeltaTables, columns, live_files, schema};
 
 /// A table as it stands, or stood.
 #[derive(Clone, Debug)]
@@ -46,8 +46,6 @@ impl DeltaTables {
         }
         let state = delta.snapshot().map_err(failed)?;
         let drift = schema::missing(&state.schema(), &columns(table)?).err();
-        let files = sizes(table, state)?.into_iter();
-        let files = files.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect();
-        Ok(Some(TableLook { files, drift }))
+        Ok(Some(TableLook { files: live_files(table, state)?, drift }))
     }
 }

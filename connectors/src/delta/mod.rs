@@ -184,9 +184,7 @@ impl TableCommitter for DeltaTables {
             None => self.open(table).await?,
         };
         let state = open.delta.snapshot().map_err(|error| failure("load", table, error))?;
-        let sizes = sizes(table, state)?.into_iter();
-        let files = sizes.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect();
-        let live = LiveTable { version: state.version(), files };
+        let live = LiveTable { version: state.version(), files: live_files(table, state)? };
         *slot = Some(open);
         Ok(live)
     }
@@ -277,6 +275,12 @@ async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Opt
 fn sizes(table: Table, state: &DeltaTableState) -> Result<BTreeMap<String, i64>, TableError> {
     let data = state.snapshot().try_log_data().map_err(|error| failure("load", table, error))?;
     Ok(data.iter().map(|file| (file.path().into_owned(), file.size())).collect())
+}
+
+/// Live files, in ascending order of path.
+fn live_files(table: Table, state: &DeltaTableState) -> Result<Vec<LiveFile>, TableError> {
+    let sizes = sizes(table, state)?.into_iter();
+    Ok(sizes.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect())
 }
 
 /// The columns of a table in this release, the partition last.

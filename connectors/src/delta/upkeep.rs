@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deltalake_core::checkpoints;
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::micros;
 use prorata_worker::ports::{
     ErrorKind, ObjectMeta, ObjectStore, StoreError, TableError, TableLogs, TrimmedLog,
 };
@@ -42,7 +43,7 @@ impl Listed {
     /// When its newest file was stored, less `kept`, in microseconds.
     fn cutoff_micros(&self, kept: Duration) -> i64 {
         let newest = self.objects.iter().map(|object| object.modified.0).max().unwrap_or_default();
-        newest.saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
+        newest.saturating_sub(micros(kept))
     }
 
     /// Versions, each with the object that holds it: of commits, or of checkpoints.

@@ -35,10 +35,7 @@ pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, Enc
         0 => None,
         _ => Some(write(table, &rows)?),
     };
-    let old_digest = match table {
-        Table::Hours => digest::of_hour_columns(&old),
-        _ => digest::short(Sha256::new_with_prefix(splice.old)),
-    };
+    let old_digest = digest_of(table, &old, splice.old);
     Ok(SplicedFile { file, old_digest, old_incomplete: incomplete(&old), incomplete: incomplete(&rows) })
 }
 
@@ -142,12 +139,17 @@ fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
     named.filter(|(_, complete)| *complete == Some(false)).map(|(id, _)| id.into()).collect()
 }
 
+/// The digest of a file with these rows and bytes.
+fn digest_of(table: Table, rows: &RecordBatch, bytes: &[u8]) -> String {
+    match table {
+        Table::Hours => digest::of_hour_columns(rows),
+        _ => digest::short(Sha256::new_with_prefix(bytes)),
+    }
+}
+
 fn write(table: Table, rows: &RecordBatch) -> Result<EncodedFile, EncodeError> {
     let bytes = file::write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
-    let digest = match table {
-        Table::Hours => digest::of_hour_columns(rows),
-        _ => digest::short(Sha256::new_with_prefix(&bytes)),
-    };
+    let digest = digest_of(table, rows, &bytes);
     let stats = stats_columns(table).iter().map(|name| {
         let mut stats = ColumnStats::default();
         if let Some(column) = rows.column_by_name(name) {

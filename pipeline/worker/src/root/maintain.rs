@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::micros;
 
 use crate::checkpoint::{Decided, log, sweep};
 use crate::error::{Result, WorkerError};
@@ -76,29 +77,35 @@ pub async fn maintain(ports: &MaintainPorts) -> Result<Maintained> {
     }
     let mut done = Maintained::default();
     let mut failure = None;
+    let decided = latest_checkpoints(store).await?;
     for table in Table::ALL {
         let trimmed = done.tables.entry(table).or_default();
-        if let Err(error) = maintain_table(ports, table, trimmed).await {
+        if let Err(error) = maintain_table(ports, &decided, table, trimmed).await {
             tracing::warn!(table = table.name(), %error, "a table is not trimmed");
             failure.get_or_insert(error);
         }
     }
-    for shard in log::latest_seqs(store).await?.into_keys() {
-        done.state_objects += sweep_shard(store, shard).await?;
+    for (shard, decided) in &decided {
+        done.state_objects += sweep_shard(store, *shard, decided).await?;
     }
     failure.map_or(Ok(done), Err)
 }
 
-async fn maintain_table(ports: &MaintainPorts, table: Table, done: &mut MaintainedTable) -> Result<()> {
+async fn maintain_table(
+    ports: &MaintainPorts,
+    decided: &BTreeMap<Shard, Decided>,
+    table: Table,
+    done: &mut MaintainedTable,
+) -> Result<()> {
     let store = &*ports.store;
     // The order matters: what comes later than the listing is not in it, and what leaves the table after it
-    // was loaded was live.
+    // was loaded was live. Files of checkpoints later than those decided are left alone: theirs is a later
+    // sequence number.
     let folder = format!("{}/", table.name());
     let listed = store.list(&folder).await?;
     if listed.is_empty() {
         return Ok(());
     }
-    let decided = latest_checkpoints(store).await?;
     let mut kept: BTreeSet<String> =
         ports.tables.load(table).await?.files.into_iter().map(|file| file.path).collect();
     kept.extend(ports.logs.removed_within(table, KEPT).await?);
@@ -107,7 +114,7 @@ async fn maintain_table(ports: &MaintainPorts, table: Table, done: &mut Maintain
             checkpoint.hours.values().filter_map(|entry| Some(entry.tables.get(&table)?.path.clone())),
         );
     }
-    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &kept, &decided);
+    let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &kept, decided);
     for batch in unneeded.chunks(DELETED_AT_ONCE) {
         delete_all(store, batch.iter().map(|object| object.path.clone()).collect()).await?;
         done.files += batch.len() as u64;
@@ -126,7 +133,7 @@ fn unneeded_files<'l>(
     decided: &BTreeMap<Shard, Decided>,
 ) -> Vec<&'l ObjectMeta> {
     let newest = listed.iter().map(|object| object.modified).max().unwrap_or_default();
-    let kept_micros = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
+    let kept_micros = micros(KEPT);
     let is_unneeded = |object: &&ObjectMeta| {
         let Some(path) = object.path.strip_prefix(folder) else { return false };
         let Some(name) = TableFile::parse(path) else { return false };
@@ -145,11 +152,10 @@ async fn latest_checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, D
 }
 
 /// Deletes what the latest checkpoint of a shard has passed. Whether the shard has an owner does not matter.
-async fn sweep_shard(store: &dyn ObjectStore, shard: Shard) -> Result<u64> {
-    let decided = log::latest(store, shard).await?;
-    let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, &decided);
+async fn sweep_shard(store: &dyn ObjectStore, shard: Shard, decided: &Decided) -> Result<u64> {
+    let mut unneeded = sweep::unneeded_state(&store.list(&names::state_folder(shard)).await?, decided);
     let letters = store.list(&names::dead_letter_folder(shard)).await?;
-    unneeded.extend(sweep::unneeded_dead_letters(&letters, &decided));
+    unneeded.extend(sweep::unneeded_dead_letters(&letters, decided));
     let objects = unneeded.len() as u64;
     delete_all(store, unneeded).await?;
     Ok(objects)

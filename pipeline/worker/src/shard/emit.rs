@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{HourClock, Table};
+use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use sha2::{Digest, Sha256};
@@ -152,41 +152,68 @@ fn encode<T>(
         .map(|folded| folded.packed.organization_id.clone())
         .collect();
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut files = BTreeMap::new();
-    let (mut changed, mut new_files) = (before.is_none(), 0);
+    let mut files = HourFiles::new((shard, hour), before.as_deref());
     for table in Table::ALL {
         let encoded = encoder.encode(table, &rows, &clocks);
         let mut encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         if let (Table::Hours, Some(file)) = (table, &mut encoded) {
             file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
         }
-        let old = before.as_ref().and_then(|before| before.tables.get(&table));
-        let same = encoded.as_ref().map(|file| &file.digest) == old.map(|file| &file.digest);
-        changed |= !same;
-        let keep_old = if table == Table::Hours { !changed } else { same };
-        match (encoded, old) {
-            (_, Some(old)) if keep_old => {
-                files.insert(table, old.clone());
-            }
-            (Some(file), _) => {
-                let name = TableFile { hour, shard, object_id: namer.next(), digest: file.digest.clone() };
-                let path = name.path();
-                let bytes = file.bytes.len() as u64;
-                objects.push((format!("{}/{path}", table.name()), file.bytes.into()));
-                new_files += 1;
-                files.insert(table, FileEntry { path, bytes, digest: file.digest, stats: Some(file.stats) });
-            }
-            (None, _) => {}
-        }
+        files.take(table, encoded, &namer);
     }
+    let HourFiles { entries, objects: table_files, changed, .. } = files;
+    let new_files = table_files.len() as u64;
+    objects.extend(table_files);
     let (revision, restated) = match &before {
         Some(before) if !changed => (before.revision, false),
         before => (revision, before.is_some()),
     };
     let published = !changed && before.is_some_and(|before| before.published);
-    let entry = HourEntry { revision, state, snapshot, patches, tables: files, late_events, published };
+    let entry = HourEntry { revision, state, snapshot, patches, tables: entries, late_events, published };
     let summary = summarize(&rows);
     Ok(EncodedHour { shard, hour, entry, restated, files: new_files, state_bytes, objects, summary })
+}
+
+/// The table files of an hour as they become, taken in the order of [`Table::ALL`].
+pub(super) struct HourFiles<'a> {
+    of: (Shard, Hour),
+    before: Option<&'a HourEntry>,
+    /// Files by table; a table that is missing has no rows.
+    pub entries: BTreeMap<Table, FileEntry>,
+    /// New files by path.
+    pub objects: Vec<(String, Bytes)>,
+    /// Whether any rows differ from before.
+    pub changed: bool,
+}
+
+impl<'a> HourFiles<'a> {
+    /// Of an hour that was so before; of a new one all is changed.
+    pub fn new(of: (Shard, Hour), before: Option<&'a HourEntry>) -> Self {
+        Self { of, before, entries: BTreeMap::new(), objects: Vec::new(), changed: before.is_none() }
+    }
+
+    /// Takes a table's file. One with the digest of before stays the old one; that of `hours` carries the
+    /// revision, so it stays only where all others do.
+    pub fn take(&mut self, table: Table, file: Option<EncodedFile>, namer: &ObjectNamer) {
+        let old = self.before.and_then(|before| before.tables.get(&table));
+        let same = file.as_ref().map(|file| &file.digest) == old.map(|old| &old.digest);
+        self.changed |= !same;
+        let keep_old = if table == Table::Hours { !self.changed } else { same };
+        match (file, old) {
+            (_, Some(old)) if keep_old => {
+                self.entries.insert(table, old.clone());
+            }
+            (Some(file), _) => {
+                let EncodedFile { bytes, stats, digest, .. } = file;
+                let (shard, hour) = self.of;
+                let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
+                let size = bytes.len() as u64;
+                self.objects.push((format!("{}/{path}", table.name()), bytes.into()));
+                self.entries.insert(table, FileEntry { path, bytes: size, digest, stats: Some(stats) });
+            }
+            (None, _) => {}
+        }
+    }
 }
 
 /// Snapshots on the way of a long lead-up, so that the next owner goes on from there: hour, path and

@@ -14,13 +14,13 @@ use prorata_schemas::tables::{EncodedFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::emit::{self, EncodedHour};
+use super::emit::{self, EncodedHour, HourFiles};
 use super::fold::OrganizationHour;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{HourEntry, ObjectNamer};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard, TableFile};
-use crate::ports::{FileEntry, FormatError, TableEncoder};
+use crate::names::{self, Shard};
+use crate::ports::{FormatError, TableEncoder};
 
 /// Most patches of one snapshot: each is a name in the checkpoint and an object to read.
 const PATCHES_MAX: usize = 3;
@@ -185,7 +185,7 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
         folded.iter().map(|one| emit::clock(one, &before.late_events, revision, now)).collect();
     let hours: Vec<_> = folded.into_iter().map(|folded| folded.tables).collect();
     let PatchedSnapshot { state, snapshot, patches, mut objects } = snapshot;
-    let (mut entries, mut changed, mut new_files) = (BTreeMap::new(), false, 0);
+    let mut becoming = HourFiles::new((shard, hour), Some(&before));
     for table in Table::ALL {
         let old = before.tables.get(&table);
         let new: NewFile = match (old, files.get(&table)) {
@@ -201,28 +201,14 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
                 Ok(encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?)
             }
         };
-        let new = match new {
-            Ok(new) => new,
+        match new {
+            Ok(new) => becoming.take(table, new, &namer),
             Err(unusable) => return Ok(Err(unusable)),
-        };
-        let same = new.as_ref().map(|file| &file.digest) == old.map(|old| &old.digest);
-        changed |= !same;
-        let keep_old = if table == Table::Hours { !changed } else { same };
-        match (new, old) {
-            (_, Some(old)) if keep_old => {
-                entries.insert(table, old.clone());
-            }
-            (Some(file), _) => {
-                let EncodedFile { bytes, stats, digest, .. } = file;
-                let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
-                new_files += 1;
-                let size = bytes.len() as u64;
-                objects.push((format!("{}/{path}", table.name()), bytes.into()));
-                entries.insert(table, FileEntry { path, bytes: size, digest, stats: Some(stats) });
-            }
-            (None, _) => {}
         }
     }
+    let HourFiles { entries, objects: table_files, changed, .. } = becoming;
+    let files = table_files.len() as u64;
+    objects.extend(table_files);
     let entry = HourEntry {
         revision: if changed { revision } else { before.revision },
         state,
@@ -232,7 +218,6 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
         late_events: before.late_events.clone(),
         published: !changed && before.published,
     };
-    let files = new_files;
     let (restated, state_bytes, summary) = (changed, 0, ());
     Ok(Ok(EncodedHour { shard, hour, entry, restated, files, state_bytes, objects, summary }))
 }
