@@ -151,6 +151,10 @@ pub struct ShardStatus {
     pub oldest_open_hour: Option<Hour>,
     /// The first hour that waits to be recomputed.
     pub dirty_from: Option<Hour>,
+    /// Number of hours that wait to be recomputed.
+    pub dirty_hours: u64,
+    /// Since when the first of them waits.
+    pub dirty_since: Option<WallTime>,
     /// Number of organizations in its state.
     pub organizations: u64,
     /// Number of them that are held: the engine refused an hour of theirs.

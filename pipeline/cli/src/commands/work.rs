@@ -141,6 +141,7 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
         hours_max: work.hours_max,
         checkpoint_every: work.checkpoint_every,
         checkpoint_bytes: work.checkpoint_bytes,
+        restate_delay_max: work.restate_delay_max,
         memory_limit: work.memory_limit,
         queue_bytes: config.kafka.queue_bytes,
         resident,

@@ -64,6 +64,9 @@ pub struct WorkConfig {
     pub checkpoint_every: Duration,
     /// Bytes of new events of a shard that trigger a checkpoint.
     pub checkpoint_bytes: u64,
+    /// Most time that closed hours wait to be written again while late events never end.
+    #[serde(with = "duration")]
+    pub restate_delay_max: Duration,
     /// Bytes of memory that the worker should stay within.
     pub memory_limit: u64,
     /// Most rows of `cost_allocation` in memory, as far as hours can be divided.
@@ -134,6 +137,7 @@ impl Default for WorkConfig {
             hours_max: options.hours_max,
             checkpoint_every: options.checkpoint_every,
             checkpoint_bytes: options.checkpoint_bytes,
+            restate_delay_max: options.restate_delay_max,
             memory_limit: options.memory_limit,
             rows_in_flight: options.rows_in_flight,
             drain_timeout: options.drain_timeout,

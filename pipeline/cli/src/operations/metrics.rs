@@ -143,7 +143,12 @@ impl Snapshot {
         out.gauge("organizations_held", help, None, self.by_shard(|shard| Some(shard.held as f64)))?;
         let help = "1 while closed hours of the shard wait to be recomputed";
         let dirty = |shard: &ShardStatus| Some(f64::from(u8::from(shard.dirty_from.is_some())));
-        out.gauge("dirty", help, None, self.by_shard(dirty))
+        out.gauge("dirty", help, None, self.by_shard(dirty))?;
+        let help = "Closed hours of the shard that wait to be recomputed";
+        out.gauge("dirty_hours", help, None, self.by_shard(|shard| Some(shard.dirty_hours as f64)))?;
+        let help = "How long the first of those waits; no sample without one";
+        let age = |shard: &ShardStatus| Some(self.age_seconds(shard.dirty_since?.event_time()));
+        out.gauge("dirty_age", help, Some(Unit::Seconds), self.by_shard(age))
     }
 
     fn put_counts(&self, out: &mut Out<'_>) -> fmt::Result {

@@ -80,6 +80,8 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
         "closed_through": status.closed_through.map(|hour| text(&hour)),
         "oldest_open_hour": status.oldest_open_hour.map(|hour| text(&hour)),
         "dirty_from": status.dirty_from.map(|hour| text(&hour)),
+        "dirty_hours": status.dirty_hours,
+        "dirty_since": status.dirty_since.map(|time| text(&time)),
         "organizations": status.organizations,
         "organizations_held": status.held,
         "held_example": status.held_example,
@@ -157,6 +159,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
         "<h2>Shards</h2>\n<table>\n<tr><th class=\"n\">Shard</th><th>State</th><th>Watermark</th>",
     )?;
     out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Recomputed from</th>")?;
+    out.write_str("<th class=\"n\">Hours that wait</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",
@@ -176,6 +179,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
             cells(or_none(status.closed_through.map(hour))),
             cells(or_none(status.oldest_open_hour.map(hour))),
             cells(or_none(status.dirty_from.map(hour))),
+            number(status.dirty_hours.to_string()),
             number(status.seq.to_string()),
             cells(age(status.checkpoint_at)),
             cells(age(status.published_at)),

@@ -144,6 +144,11 @@ impl HourEntry {
         self.snapshot.iter().chain(&self.patches)
     }
 
+    /// Bytes of its table files.
+    pub fn file_bytes(&self) -> u64 {
+        self.tables.values().map(|file| file.bytes).sum()
+    }
+
     /// Takes its snapshot away, and returns its objects.
     pub(super) fn take_snapshot(&mut self) -> Vec<String> {
         self.snapshot.take().into_iter().chain(std::mem::take(&mut self.patches)).collect()

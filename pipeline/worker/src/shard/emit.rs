@@ -51,6 +51,8 @@ pub struct EncodedHour<T> {
     pub restated: bool,
     /// Table files among the objects.
     pub files: u64,
+    /// Bytes of those.
+    pub file_bytes: u64,
     /// Bytes of its state.
     pub state_bytes: u64,
     /// New objects by path.
@@ -152,17 +154,17 @@ fn encode<T>(
         .map(|folded| folded.packed.organization_id.clone())
         .collect();
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut files = HourFiles::new((shard, hour), before.as_deref());
+    let mut becoming = HourFiles::new((shard, hour), before.as_deref());
     for table in Table::ALL {
         let encoded = encoder.encode(table, &rows, &clocks);
         let mut encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         if let (Table::Hours, Some(file)) = (table, &mut encoded) {
             file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
         }
-        files.take(table, encoded, &namer);
+        becoming.take(table, encoded, &namer);
     }
-    let HourFiles { entries, objects: table_files, changed, .. } = files;
-    let new_files = table_files.len() as u64;
+    let HourFiles { entries, objects: table_files, changed, .. } = becoming;
+    let (files, file_bytes) = sizes(&table_files);
     objects.extend(table_files);
     let (revision, restated) = match &before {
         Some(before) if !changed => (before.revision, false),
@@ -171,7 +173,12 @@ fn encode<T>(
     let published = !changed && before.is_some_and(|before| before.published);
     let entry = HourEntry { revision, state, snapshot, patches, tables: entries, late_events, published };
     let summary = summarize(&rows);
-    Ok(EncodedHour { shard, hour, entry, restated, files: new_files, state_bytes, objects, summary })
+    Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
+}
+
+/// Number and bytes of objects.
+pub(super) fn sizes(objects: &[(String, Bytes)]) -> (u64, u64) {
+    (objects.len() as u64, objects.iter().map(|(_, bytes)| bytes.len() as u64).sum())
 }
 
 /// The table files of an hour as they become, taken in the order of [`Table::ALL`].

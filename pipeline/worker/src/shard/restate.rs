@@ -207,7 +207,7 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
         }
     }
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
-    let files = table_files.len() as u64;
+    let (files, file_bytes) = emit::sizes(&table_files);
     objects.extend(table_files);
     let entry = HourEntry {
         revision: if changed { revision } else { before.revision },
@@ -219,7 +219,7 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
         published: !changed && before.published,
     };
     let (restated, state_bytes, summary) = (changed, 0, ());
-    Ok(Ok(EncodedHour { shard, hour, entry, restated, files, state_bytes, objects, summary }))
+    Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
 }
 
 /// A file with new rows of some organizations; it was what its digest says.

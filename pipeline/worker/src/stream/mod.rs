@@ -71,6 +71,8 @@ pub struct WorkerOptions {
     pub checkpoint_every: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
+    /// Most time that closed hours with late events wait to be written again, while late events never end.
+    pub restate_delay_max: Duration,
     /// Bytes of memory that the process should stay within.
     pub memory_limit: u64,
     /// Bytes of them that the source may hold.
@@ -103,6 +105,7 @@ impl WorkerOptions {
             hours_max: 8_784,
             checkpoint_every: Duration::from_secs(60),
             checkpoint_bytes: 64 << 20,
+            restate_delay_max: minutes(6 * 60),
             memory_limit: 1 << 30,
             queue_bytes: 64 << 20,
             resident: || 0,

@@ -16,6 +16,7 @@ impl<S: Source> Worker<S> {
         let now = clock.steady;
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
+            let (dirty_hours, dirty_since) = live.waiting();
             ShardStatus {
                 held,
                 held_example,
@@ -28,6 +29,8 @@ impl<S: Source> Worker<S> {
                 closed_through: live.next().closed_through,
                 oldest_open_hour: live.oldest_open_hour(),
                 dirty_from: live.next().dirty.first(),
+                dirty_hours,
+                dirty_since,
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_bytes: live.bytes(),

@@ -11,7 +11,7 @@ use prorata_schemas::time::{WallTime, micros};
 use super::assignments::{check_partitions, partitions};
 use super::clock::WitnessedClock;
 use super::poll::{Contact, Loss};
-use super::shard::{Claimed, Folding, LiveShard};
+use super::shard::{Claimed, Folding, LiveShard, RestatePace};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
 use super::tasks::Tasks;
 use super::{StreamPorts, WorkerOptions, observed};
@@ -300,7 +300,7 @@ impl<S: Source> Worker<S> {
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
-            let recompute = live.recompute_due(now, self.options.checkpoint_every);
+            let recompute = live.recompute_due(now, self.pace());
             let waiting = live.closable().is_some() || recompute;
             let rested = age >= every / FLOWING_PART && now >= self.rests_until;
             let in_turn = waiting && (!self.flowing || rested);
@@ -311,6 +311,10 @@ impl<S: Source> Worker<S> {
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };
         self.live().filter(|live| is_due(live)).map(LiveShard::shard).collect()
+    }
+
+    fn pace(&self) -> RestatePace {
+        RestatePace { every: self.options.checkpoint_every, delay_max: self.options.restate_delay_max }
     }
 
     /// Makes and decides a shard's next checkpoint.
@@ -355,6 +359,7 @@ impl<S: Source> Worker<S> {
     /// owner was first. After an error the shard is as it was except for the parts that succeeded, and this
     /// can be called again.
     async fn try_checkpoint(&mut self, shard: Shard, now: WallTime, release: bool) -> Result<bool> {
+        let pace = self.pace();
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(true) };
         let mut counts = Counts::default();
         let outcome = async {
@@ -368,15 +373,16 @@ impl<S: Source> Worker<S> {
                         event_bytes: self.options.checkpoint_bytes,
                         rows: self.options.rows_in_flight,
                     },
+                    pace,
                     counts: &mut counts,
                 };
                 // Late events still in memory are flushed after the slice, so that however many come,
                 // recomputation goes on.
-                let due = live.recompute_due(now, self.options.checkpoint_every);
+                let due = live.recompute_due(now, pace);
                 if !release && due && live.has_stored_late() {
                     folding.recompute_slice(live).await?;
                 }
-                live.flush(&self.ports, folding.counts).await?;
+                live.flush(&self.ports, now, folding.counts).await?;
                 if !release {
                     folding.close(live).await?;
                 }

@@ -86,6 +86,7 @@ async fn late_events_of_a_minute_are_folded_together() {
     let mut member = world.start("a", Faults::default(), |options| {
         options.checkpoint_every = Duration::from_secs(60);
         options.checkpoint_bytes = 1;
+        options.restate_delay_max = Duration::ZERO;
     });
     member.settle(&world).await.unwrap();
     let dirty = |world: &World| !world.audit.latest()[&world.shard_of("acme")].dirty.is_empty();
@@ -105,4 +106,69 @@ async fn late_events_of_a_minute_are_folded_together() {
         &expected(&[trace(), late.to_vec()].concat(), TRACE_END, shard_of, rules),
         "",
     );
+}
+
+/// The second late event may not write as much again before live hours have: it waits for the delay.
+#[tokio::test]
+async fn late_events_that_never_end_wait_for_live_hours() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut member = world.start("a", Faults::default(), |options| {
+        options.checkpoint_every = Duration::from_secs(10);
+        options.checkpoint_bytes = 1;
+        options.restate_delay_max = Duration::from_secs(120);
+    });
+    member.settle(&world).await.unwrap();
+    let late = [pod("acme", 70, "one", 1), pod("acme", 80, "other", 1)];
+    let waiting = |member: &Member| member.status.lock().shards[&world.shard_of("acme")].dirty_hours;
+    world.produce(&late[..1]);
+    rest(&mut member).await;
+    assert_eq!(waiting(&member), 0, "a single one at once");
+    world.produce(&late[1..]);
+    rest(&mut member).await;
+    world.pass(Duration::from_secs(119));
+    rest(&mut member).await;
+    assert_eq!(waiting(&member), 1);
+    world.pass(Duration::from_secs(1));
+    rest(&mut member).await;
+    assert_eq!(waiting(&member), 0);
+    let all = [trace(), late.to_vec()].concat();
+    assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), "");
+}
+
+/// Who takes a shard writes at once what waits: how long it has waited before, nobody knows.
+#[tokio::test]
+async fn what_waits_is_written_when_the_shard_is_taken_or_no_more_comes() {
+    for restarts in [true, false] {
+        let world = World::default();
+        world.produce(&trace());
+        let mut member = world.start("a", Faults::default(), |options| options.checkpoint_bytes = 1);
+        member.settle(&world).await.unwrap();
+        let late = [pod("acme", 70, "one", 1), pod("acme", 80, "other", 1)];
+        for late in late.chunks(1) {
+            world.produce(late);
+            rest(&mut member).await;
+            world.pass(Duration::from_secs(61));
+            rest(&mut member).await;
+        }
+        let dirty = || !world.audit.latest()[&world.shard_of("acme")].dirty.is_empty();
+        assert!(dirty(), "it waits");
+        if restarts {
+            member.stop();
+            rest_until_gone(&mut member).await;
+            member = world.member("b");
+            member.settle(&world).await.unwrap();
+        } else {
+            world.pass(Duration::from_secs(3_600));
+        }
+        rest(&mut member).await;
+        world.audit.look();
+        assert!(!dirty(), "{restarts}");
+    }
+}
+
+async fn rest_until_gone(member: &mut Member) {
+    while !member.is_gone() {
+        member.step().await;
+    }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::event::EventKind;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::{LateCounts, LiveShard};
 use crate::error::Result;
@@ -26,9 +26,13 @@ const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 impl LiveShard {
     /// Turns what is new into objects of the draft. After an error it can be called again.
-    pub async fn flush(&mut self, ports: &StreamPorts, counts: &mut Counts) -> Result<()> {
+    pub async fn flush(&mut self, ports: &StreamPorts, now: WallTime, counts: &mut Counts) -> Result<()> {
+        let late = counts.late_events;
         self.flush_open(ports).await?;
         self.flush_late(ports, counts).await?;
+        if counts.late_events > late {
+            self.recompute.late_at = Some(now);
+        }
         self.flush_letters(ports)
     }
 

@@ -17,6 +17,7 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::LiveShard;
 use super::restate::Restated;
+use super::schedule::RestatePace;
 use crate::checkpoint::Draft;
 use crate::checkpoint::retention;
 use crate::checkpoint::snapshot::ShardState;
@@ -38,6 +39,7 @@ pub(in crate::stream) struct Folding<'a> {
     pub configured: &'a Rules,
     pub now: WallTime,
     pub limits: WindowLimits,
+    pub pace: RestatePace,
     pub counts: &'a mut Counts,
 }
 
@@ -124,6 +126,8 @@ impl Folding<'_> {
         let closed_hours = folded.hours.len() as u64;
         let keeps = |hour| retention::keeps_snapshot(hour, closable) || hour == last;
         let encoded = self.encode(shard, folded.hours, keeps).await?;
+        let written: u64 = encoded.iter().map(|hour| hour.file_bytes).sum();
+        shard.recompute.pay(written);
         self.take(shard, encoded, |draft| draft.close_through(last));
         self.counts.closed_hours += closed_hours;
         shard.recompute.window_hours = window_hours;
@@ -245,7 +249,7 @@ fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
 
 impl LiveShard {
     /// Whether what is dirty is dirty for some organizations alone, and the state of all others is at hand.
-    fn has_dirty_organizations_only(&self) -> bool {
+    pub(super) fn has_dirty_organizations_only(&self) -> bool {
         let dirty = &self.next().dirty;
         let alone = dirty.of_all().is_empty() && !dirty.of_organizations().is_empty();
         alone && self.states.is_some() && self.recompute.cursor.is_none()

@@ -36,6 +36,7 @@ use buffer::EventBuffer;
 pub(super) use fold::Folding;
 pub(super) use recover::{Claimed, Recovery};
 use schedule::Recomputation;
+pub(super) use schedule::RestatePace;
 
 /// A claim of a shard.
 #[derive(Clone, Debug)]
@@ -309,9 +310,11 @@ impl LiveShard {
         }
         self.publication.due = decided.hours.values().any(|entry| !entry.published);
         self.oldest_base = oldest_base(&decided);
-        self.decided_at = now();
+        let now = now();
+        self.decided_at = now;
         self.next = Next::Draft(Box::new(decided.next_draft()));
         self.decided = decided;
+        self.note_waiting(now);
         Ok(true)
     }
 

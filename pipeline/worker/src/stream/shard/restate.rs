@@ -3,7 +3,8 @@
 //! Each organization runs its own course: from the nearest snapshot before its first dirty hour, hour by
 //! hour, until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice
 //! of a run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end
-//! with it and go on in the next slice. A late event of an hour behind a run waits for the next run, so that
+//! with it and go on in the next slice. Late events that never end wait for one another, so that they write
+//! no more than live hours do; see `reach` in [`super::schedule`]. A late event of an hour behind a run waits for the next run, so that
 //! a steady flow of them does not keep the last hours from being recomputed.
 //!
 //! What cannot be done for some organizations alone is done for all of them, by the same marks: hours that
@@ -21,6 +22,7 @@ use prorata_schemas::time::Hour;
 
 use super::LiveShard;
 use super::fold::Folding;
+use super::schedule::Reach;
 use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
 use crate::checkpoint::{ArchiveBegin, Dirty, HourEntry};
 use crate::error::{Result, WorkerError};
@@ -72,7 +74,8 @@ impl Folding<'_> {
     pub(super) async fn restate_slice(&mut self, shard: &mut LiveShard) -> Result<Restated> {
         let Some(closed) = shard.next().closed_through else { return Ok(Restated::Done) };
         let wanted = wanted(&shard.next().dirty, &shard.recompute.courses, shard.recompute.through);
-        let Some((first, last)) = self.span(shard, &wanted, closed) else { return Ok(Restated::Done) };
+        let end = self.end(shard, closed);
+        let Some((first, last)) = self.span(shard, &wanted, end) else { return Ok(Restated::Done) };
         let Some(last) = last else {
             return Ok(Restated::NeedsAll(format!("hour {first} is not in the checkpoint")));
         };
@@ -99,19 +102,43 @@ impl Folding<'_> {
         }
     }
 
+    /// The last hour that the next slice may have. A run that may not take all that is dirty begins with as
+    /// many dirty hours as it may write; where they change hours behind them, it takes along what is dirty
+    /// there.
+    fn end(&self, shard: &LiveShard, closed: Hour) -> Hour {
+        if !shard.recompute.courses.is_empty() {
+            return closed;
+        }
+        let most = match shard.reach(self.now, self.pace.delay_max) {
+            Some(Reach::All) => return closed,
+            Some(Reach::Through(hour)) => return hour,
+            Some(Reach::Bytes(most)) => most,
+            None => 0,
+        };
+        let (mut bytes, mut last) = (0_u64, None);
+        for hour in shard.recompute.waiting.keys() {
+            bytes += shard.file_bytes(*hour);
+            if last.is_some() && bytes > most {
+                break;
+            }
+            last = Some(*hour);
+        }
+        last.unwrap_or(closed)
+    }
+
     /// First and last hour of the next slice: as many hours as their table files leave memory for, at least
     /// one. No last hour where one has left the checkpoint.
     fn span(
         &self,
         shard: &LiveShard,
         wanted: &BTreeMap<OrganizationId, Hour>,
-        closed: Hour,
+        end: Hour,
     ) -> Option<(Hour, Option<Hour>)> {
         let first = wanted.values().min().copied()?;
         let (mut bytes, mut last) = (0_u64, None);
-        for hour in (first.0..=closed.0.min(first.0 + WINDOW_HOURS_MAX - 1)).map(Hour) {
+        for hour in (first.0..=end.0.min(first.0 + WINDOW_HOURS_MAX - 1).max(first.0)).map(Hour) {
             let Some(entry) = shard.next().hours.get(&hour) else { return Some((first, None)) };
-            bytes += entry.tables.values().map(|file| file.bytes).sum::<u64>();
+            bytes += entry.file_bytes();
             if last.is_some() && bytes > self.limits.event_bytes {
                 break;
             }
@@ -299,9 +326,7 @@ impl Folding<'_> {
     ) {
         let (_, last) = slice.hours;
         let recompute = &mut shard.recompute;
-        let written: i64 = hours.iter().map(|hour| i64::from(hour.files > 0)).sum();
-        recompute.written_hours =
-            if recompute.courses.is_empty() { 0 } else { recompute.written_hours } + written;
+        recompute.debt += hours.iter().map(|hour| hour.file_bytes).sum::<u64>();
         recompute.through = Some(last);
         recompute.courses.clear();
         let mut marks = Vec::new();

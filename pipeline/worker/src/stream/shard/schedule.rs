@@ -1,6 +1,6 @@
 //! When hours of a shard are due: to close, or to be recomputed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use prorata_schemas::tables::Table;
@@ -8,17 +8,43 @@ use prorata_schemas::time::{Hour, WallTime, micros};
 
 use super::restate::Courses;
 use super::{LiveShard, Next};
+use crate::checkpoint::HourSet;
+use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::shard::cursor::Recompute;
 
 /// Hours of the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: i64 = 2;
 
-/// For each of so many hours whose files a run has written again, the next begins one `checkpoint_every`
-/// later.
-const RESTED_HOURS: i64 = 8;
+/// Once no late event has come for so long, in microseconds, all that is dirty is written: one hour, so that
+/// late events that come one at a time write no more than one run an hour.
+const QUIET_MICROS: i64 = 3_600_000_000;
 
-/// Most times `checkpoint_every` between two runs: one hour by default.
-const RESTS_MAX: i64 = 60;
+/// The part of their bytes with which hours that close pay for those that are written again: a half. The
+/// other half is for hours that have waited for long enough.
+const PAYING_PART: u64 = 2;
+
+/// Hours that are so near to the horizon do not wait: two days.
+const HORIZON_MARGIN_HOURS: i64 = 48;
+
+/// When dirty hours of some organizations are recomputed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::stream) struct RestatePace {
+    /// Least time between two runs.
+    pub every: Duration,
+    /// Most time that a dirty hour waits for live hours to write as much as is written again.
+    pub delay_max: Duration,
+}
+
+/// How far a run may go that begins now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Through all that is dirty.
+    All,
+    /// Through this hour.
+    Through(Hour),
+    /// Through dirty hours whose table files have so many bytes, at least through the first.
+    Bytes(u64),
+}
 
 /// How far recomputation has come.
 #[derive(Debug)]
@@ -27,8 +53,12 @@ pub(super) struct Recomputation {
     pub cursor: Option<Recompute>,
     /// Organizations that are recomputed alone, while that goes on.
     pub courses: Courses,
-    /// Hours whose files were written again by the last run for organizations alone.
-    pub written_hours: i64,
+    /// Bytes of table files written again that hours closed since have not made up for.
+    pub debt: u64,
+    /// Since when each dirty hour waits.
+    pub waiting: BTreeMap<Hour, WallTime>,
+    /// When the last late event was taken.
+    pub late_at: Option<WallTime>,
     /// Table files that cannot be used: they are written again when their hours are folded.
     pub unusable: BTreeSet<(Hour, Table)>,
     /// When it last began at an hour that it had come past before.
@@ -47,13 +77,22 @@ impl Default for Recomputation {
         Self {
             cursor: None,
             courses: Courses::new(),
-            written_hours: 0,
+            debt: 0,
+            waiting: BTreeMap::new(),
+            late_at: None,
             unusable: BTreeSet::new(),
             began_at: None,
             through: None,
             window_hours,
             waits_for_release: false,
         }
+    }
+}
+
+impl Recomputation {
+    /// Pays the debt with the bytes of table files of hours that have closed.
+    pub fn pay(&mut self, bytes: u64) {
+        self.debt = self.debt.saturating_sub(bytes / PAYING_PART);
     }
 }
 
@@ -71,13 +110,60 @@ impl LiveShard {
 
     /// True if a slice of dirty hours is due: a recomputation is in progress, or closing waits for one.
     /// Restarting at an hour that was recomputed before is limited to once per `every`, because late events
-    /// arrive in bursts, and to less where the last run wrote the files of many hours.
-    pub fn recompute_due(&self, now: WallTime, every: Duration) -> bool {
-        let rest = micros(every) * (self.recompute.written_hours / RESTED_HOURS).clamp(1, RESTS_MAX);
-        let rested = self.recompute.began_at.is_none_or(|began| now.micros_since(began) >= rest);
-        let under_way = self.recompute.cursor.is_some() || !self.recompute.courses.is_empty();
-        let begun = under_way || self.states.is_none() || self.recompute_goes_on();
-        !self.next().dirty.is_empty() && !self.recompute.waits_for_release && (begun || rested)
+    /// arrive in bursts; hours of some organizations also wait while [`Self::reach`] says so.
+    pub fn recompute_due(&self, now: WallTime, pace: RestatePace) -> bool {
+        let recompute = &self.recompute;
+        if self.next().dirty.is_empty() || recompute.waits_for_release {
+            return false;
+        }
+        if recompute.cursor.is_some() || !recompute.courses.is_empty() || self.states.is_none() {
+            return true;
+        }
+        let rested = recompute.began_at.is_none_or(|began| now.micros_since(began) >= micros(pace.every));
+        let begun = rested || self.recompute_goes_on();
+        begun && (!self.has_dirty_organizations_only() || self.reach(now, pace.delay_max).is_some())
+    }
+
+    /// How far a run for some organizations may go that begins now; none: it waits.
+    ///
+    /// Late events that never end may write half as many bytes again as live hours write: what they write is a
+    /// debt, which hours pay when they close. A run begins while it is smaller than the files of the last
+    /// hour closed. Hours that have waited for `delay_max`, or near the horizon, are written whatever that
+    /// takes; and so is all that is dirty once no late event has come for an hour.
+    pub(super) fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
+        let (next, recompute) = (self.next(), &self.recompute);
+        let closed = next.closed_through?;
+        if recompute.late_at.is_none_or(|late| now.micros_since(late) >= QUIET_MICROS) {
+            return Some(Reach::All);
+        }
+        let is_overdue = |(hour, since): &(&Hour, &WallTime)| {
+            let leaves = closed.0 - hour.0 >= HORIZON_HOURS - HORIZON_MARGIN_HOURS;
+            leaves || now.micros_since(**since) >= micros(delay_max)
+        };
+        if let Some((hour, _)) = recompute.waiting.iter().rev().find(is_overdue) {
+            return Some(Reach::Through(*hour));
+        }
+        let allowed = self.file_bytes(closed).max(1);
+        (recompute.debt < allowed).then(|| Reach::Bytes(allowed - recompute.debt))
+    }
+
+    /// Bytes of the table files of a closed hour.
+    pub(super) fn file_bytes(&self, hour: Hour) -> u64 {
+        self.next().hours.get(&hour).map_or(0, |entry| entry.file_bytes())
+    }
+
+    /// Notes which hours are dirty, and since when.
+    pub(super) fn note_waiting(&mut self, now: WallTime) {
+        let dirty = &self.next.dirty;
+        let hours = dirty.of_organizations().values().flat_map(HourSet::iter).chain(dirty.of_all().iter());
+        let since = |hour| self.recompute.waiting.get(&hour).copied().unwrap_or(now);
+        self.recompute.waiting = hours.map(|hour| (hour, since(hour))).collect();
+    }
+
+    /// Number of hours that wait to be recomputed, and since when the first of them does.
+    pub fn waiting(&self) -> (u64, Option<WallTime>) {
+        let waiting = &self.recompute.waiting;
+        (waiting.len() as u64, waiting.values().min().copied())
     }
 
     /// Whether the archive holds all late events that a checkpoint has taken. Those that the draft has yet to

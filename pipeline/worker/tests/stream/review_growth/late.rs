@@ -3,22 +3,25 @@
 //! The least: the organization's own hours from the late one on, until its state is the recorded one; and for
 //! each hour whose rows change, one file of each table whose rows change, and the organization's state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
+use prorata_samples::trace::{START, TRACE_END, node, node_stop, pod, pod_stop, trace};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeBroker, FakeSource};
-use prorata_worker::checkpoint::{Decided, log};
+use prorata_worker::checkpoint::{Decided, log, snapshot};
 use prorata_worker::root::{KeyHash, Root};
-use prorata_worker::stream::Worker;
+use prorata_worker::status::Status;
+use prorata_worker::stream::{Worker, WorkerOptions};
 
 use super::watched::{Asked, WatchedStore, worker};
 use crate::harness::*;
 use crate::world::World;
 
 const ORGANIZATIONS: usize = 200;
+const THOUSAND: usize = 1_000;
 
 /// Steps until nothing is left to do.
 async fn settle(world: &World, worker: &mut Worker<FakeSource>, seconds: u64) {
@@ -36,19 +39,29 @@ fn organization(n: usize) -> String {
     format!("org-{n:03}")
 }
 
-/// Each organization has a node and a pod that run all along, and starts another pod now and then.
+/// Each organization has a node and a pod that run all along.
 fn history(organizations: usize, hours: i64) -> Vec<EventRecord> {
-    let mut events = Vec::new();
-    for n in 0..organizations {
-        let organization = organization(n);
-        events.extend([node(&organization, 0, 10), pod(&organization, 5, "first", 1)]);
-        let every = if hours > 100 { 24 } else { 6 };
-        for hour in (1..hours).filter(|hour| (hour + n as i64) % every == 0) {
-            events.push(pod(&organization, hour * 60 + 7, &format!("p{hour}"), 1));
-        }
-    }
+    let running = |n| [node(&organization(n), 0, 10), pod(&organization(n), 5, "first", 1)];
+    let mut events: Vec<_> = (0..organizations).flat_map(running).collect();
     // The watermark is ahead of all of them.
     events.push(pod("org-000", hours * 60 + 20, "now", 1));
+    events
+}
+
+/// The first organization has a node and a pod all along, each other one for some hours.
+fn visits(organizations: usize, hours: i64) -> Vec<EventRecord> {
+    const STAY: i64 = 12;
+    let mut events = history(1, hours);
+    for n in 1..organizations {
+        let organization = organization(n);
+        let came = (hours - STAY) * n as i64 / organizations as i64 * 60;
+        events.extend([
+            node(&organization, came, 10),
+            pod(&organization, came + 5, "first", 1),
+            pod_stop(&organization, came + STAY * 60 - 5, "first"),
+            node_stop(&organization, came + STAY * 60),
+        ]);
+    }
     events.sort_by_key(|record| record.event.event_time);
     events
 }
@@ -58,6 +71,7 @@ fn bytes(asked: &Asked, of: &str) -> (usize, usize) {
     puts.fold((0, 0), |(objects, bytes), (_, size)| (objects + 1, bytes + size))
 }
 
+/// What late events cost.
 struct Cost {
     organization_hours: u64,
     archive_files: usize,
@@ -68,103 +82,117 @@ struct Cost {
     snapshots: (usize, usize),
 }
 
-/// What a late event of one organization among many costs.
-async fn cost(organizations: usize, hours: i64, late: &[EventRecord]) -> (Cost, World, Decided) {
-    let world = World::on(FakeBroker::default(), 1);
-    world.set_minutes(hours * 60 + 21);
-    world.produce(&history(organizations, hours));
-    let store = WatchedStore::of(&world);
-    let (mut worker, status) = worker(&world, &store, "a", |_| {}).await;
-    let last = Some(Hour(START + hours - 1));
-    for _ in 0..100 {
-        settle(&world, &mut worker, 1).await;
-        let latest = latest(&world).await;
-        if latest.closed_through == last && latest.dirty.is_empty() {
-            break;
-        }
-    }
-    settle(&world, &mut worker, 1).await;
-    let checkpoint = latest(&world).await;
-    assert_eq!(checkpoint.closed_through, last, "all is closed before anything is late");
-    store.take();
-    let before = status.lock().counts.clone();
-    world.produce(late);
-    for _ in 0..20 {
-        settle(&world, &mut worker, 1).await;
-        if latest(&world).await.dirty.is_empty() {
-            break;
-        }
-    }
-    assert!(latest(&world).await.dirty.is_empty());
-    let asked = store.take();
-    let after = status.lock().counts.clone();
-    let cost = Cost {
-        organization_hours: after.folded_organization_hours - before.folded_organization_hours,
-        archive_files: asked.gets.iter().filter(|path| path.starts_with("events/")).count(),
-        restated: after.restated_hours - before.restated_hours,
-        whole: after.restated_whole - before.restated_whole,
-        tables: bytes(&asked, ".parquet"),
-        snapshots: bytes(&asked, ".snapshot"),
-    };
-    (cost, world, checkpoint)
+/// A shard whose hours are all closed.
+struct Closed {
+    world: World,
+    store: WatchedStore,
+    worker: Worker<FakeSource>,
+    status: Arc<Status>,
+    hours: i64,
 }
 
-/// A pod that still runs lets no later state be the recorded one.
-#[tokio::test]
-async fn a_late_event_costs_the_hours_of_its_own_organization() {
-    let of_many = [1, 6, 48].map(|lateness| (ORGANIZATIONS, 60, lateness));
-    for (organizations, hours, lateness) in of_many.into_iter().chain([(20, 24 * 32, 24 * 30)]) {
-        let late = hours - lateness;
-        let (cost, world, before) =
-            cost(organizations, hours, &[pod("org-007", late * 60 + 1, "late", 1)]).await;
-        // All hours since then change. Before two days ago, the nearest snapshot is of a day's end.
+impl Closed {
+    async fn of(history: &[EventRecord], hours: i64) -> Self {
+        let world = World::on(FakeBroker::default(), 1);
+        world.set_minutes(hours * 60 + 21);
+        world.produce(history);
+        let store = WatchedStore::of(&world);
+        let at_once = |options: &mut WorkerOptions| options.restate_delay_max = Duration::ZERO;
+        let (mut worker, status) = worker(&world, &store, "a", at_once).await;
+        let last = Some(Hour(START + hours - 1));
+        for _ in 0..100 {
+            settle(&world, &mut worker, 1).await;
+            let latest = latest(&world).await;
+            if latest.closed_through == last && latest.dirty.is_empty() {
+                break;
+            }
+        }
+        settle(&world, &mut worker, 1).await;
+        assert_eq!(latest(&world).await.closed_through, last, "all is closed before anything is late");
+        Self { world, store, worker, status, hours }
+    }
+
+    async fn cost(&mut self, late: &[EventRecord]) -> Cost {
+        self.store.take();
+        let before = self.status.lock().counts.clone();
+        self.world.produce(late);
+        for _ in 0..20 {
+            settle(&self.world, &mut self.worker, 1).await;
+            if latest(&self.world).await.dirty.is_empty() {
+                break;
+            }
+        }
+        assert!(latest(&self.world).await.dirty.is_empty());
+        let asked = self.store.take();
+        let after = self.status.lock().counts.clone();
+        Cost {
+            organization_hours: after.folded_organization_hours - before.folded_organization_hours,
+            archive_files: asked.gets.iter().filter(|path| path.starts_with("events/")).count(),
+            restated: after.restated_hours - before.restated_hours,
+            whole: after.restated_whole - before.restated_whole,
+            tables: bytes(&asked, ".parquet"),
+            snapshots: bytes(&asked, ".snapshot"),
+        }
+    }
+
+    /// A pod that still runs lets no later state be the recorded one: all hours since then change.
+    async fn check_late(&mut self, organization: &str, lateness: i64) {
+        let late = self.hours - lateness;
+        let before = latest(&self.world).await;
+        let objects = self.world.lake.store.objects();
+        let cost = self.cost(&[pod(organization, late * 60 + 1, "late", 1)]).await;
+        let context = format!("{lateness} h late");
         let changed = lateness as u64;
+        // Before two days ago, the nearest snapshot is of a day's end.
         let lead_up = if lateness >= 48 { 23 } else { 0 };
+        let folded = cost.organization_hours;
+        assert!(folded <= (changed + lead_up).min(3 * changed), "{context}: {folded} folded");
+        assert_eq!((cost.restated, cost.whole), (changed, 0), "{context}");
+        let entries: Vec<_> = before.hours.range(Hour(START + late)..).map(|(_, entry)| entry).collect();
+        let files = entries.iter().flat_map(|entry| entry.tables.values());
+        let tables = files.map(|file| file.bytes).sum::<u64>() as usize;
+        assert!(cost.tables.1 <= 3 * tables, "{context}: {:?} of tables, {tables} at least", cost.tables);
+        // Of each snapshot, the state of the organization.
+        let kept: Vec<_> = entries.iter().filter_map(|entry| entry.snapshot.as_ref()).collect();
+        let own = |path: &&String| {
+            let states = snapshot::decode_packed(&objects[*path]).unwrap();
+            states[organization].state.len() + organization.len()
+        };
+        let states: usize = kept.iter().map(own).sum();
+        assert_eq!(cost.snapshots.0, kept.len(), "{context}: one object for each snapshot");
         assert!(
-            cost.organization_hours <= changed + lead_up,
-            "{lateness} h late: {} hours of organizations folded, {changed} at least",
-            cost.organization_hours
-        );
-        assert!(cost.organization_hours <= 3 * changed, "{lateness} h late");
-        assert_eq!((cost.restated, cost.whole), (changed, 0), "{lateness} h late");
-        let files = before.hours.range(Hour(START + late)..).map(|(_, entry)| &entry.tables);
-        let least = files.flatten().map(|(_, file)| file.bytes).sum::<u64>() as usize;
-        assert!(
-            cost.tables.1 <= 3 * least,
-            "{lateness} h late: {:?} of tables, {least} at least",
-            cost.tables
-        );
-        let kept = before.hours.range(Hour(START + late)..).filter(|(_, entry)| entry.snapshot.is_some());
-        let kept = kept.count();
-        let size = world.lake.store.objects();
-        let whole: usize = before
-            .hours
-            .range(Hour(START + late)..)
-            .filter_map(|(_, entry)| Some(size.get(entry.snapshot.as_ref()?)?.len()))
-            .sum();
-        assert_eq!(cost.snapshots.0, kept, "{lateness} h late: one object for each snapshot");
-        let share = whole / organizations;
-        assert!(
-            cost.snapshots.1 <= 3 * share,
-            "{lateness} h late: {:?} of snapshots, {share} for one organization",
+            cost.snapshots.1 <= 3 * states,
+            "{context}: {:?} of snapshots, {states} at least",
             cost.snapshots
         );
         println!(
-            "{lateness} h late: {} hours of organizations folded, {} archive files read, {:?} of tables \
-             ({least} at least), {:?} of snapshots ({share} at least)",
-            cost.organization_hours, cost.archive_files, cost.tables, cost.snapshots,
+            "{context}: {folded} hours of organizations folded ({changed} at least), {} archive files read, \
+             {:?} of tables ({tables} at least), {:?} of snapshots ({states} at least)",
+            cost.archive_files, cost.tables, cost.snapshots,
         );
     }
 }
 
-/// A pod that came and went leaves the state as it was: nothing after that is folded.
 #[tokio::test]
-async fn a_late_event_that_is_over_ends_with_its_hour() {
-    let (hours, late) = (60, 20);
-    let events = [pod("org-007", late * 60 + 1, "late", 1), pod_stop("org-007", late * 60 + 31, "late")];
-    let (cost, ..) = cost(ORGANIZATIONS, hours, &events).await;
+async fn a_late_event_of_one_among_a_thousand_costs_its_own_hours() {
+    let hours = 49;
+    let mut closed = Closed::of(&history(THOUSAND, hours), hours).await;
+    for (n, lateness) in [(7, 1), (8, 6), (9, 48)] {
+        closed.check_late(&organization(n), lateness).await;
+    }
+    // A pod that came and went leaves the state as it was: nothing after that is folded.
+    let over = [pod("org-010", 20 * 60 + 1, "late", 1), pod_stop("org-010", 20 * 60 + 31, "late")];
+    let cost = closed.cost(&over).await;
     assert!(cost.organization_hours <= 3, "{} hours of organizations folded", cost.organization_hours);
     assert!(cost.restated <= 2, "{} hours restated", cost.restated);
+}
+
+/// A thousand organizations come and go, so that the hours of a month can be folded in a test.
+#[tokio::test]
+async fn a_late_event_of_a_month_ago_costs_its_own_hours() {
+    let hours = 24 * 32;
+    let mut closed = Closed::of(&visits(THOUSAND, hours), hours).await;
+    closed.check_late("org-000", 24 * 30).await;
 }
 
 /// Of 100 events one is late by hours, all the time.
@@ -197,7 +225,9 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
             worker.step(Duration::ZERO).await.unwrap();
             worker.step(Duration::ZERO).await.unwrap();
         }
-        settle(&world, &mut worker, 60).await;
+        // Once no more come, all that waits is written.
+        settle(&world, &mut worker, 120).await;
+        assert!(latest(&world).await.dirty.is_empty());
         let asked = store.take();
         let counts = status.lock().counts.clone();
         assert_eq!(counts.restated_whole, 0);
@@ -208,11 +238,15 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
             bytes(&asked, ".snapshot"),
             counts.late_events,
         );
-        costs.push((counts.folded_organization_hours, bytes(&asked, ".snapshot").1));
+        let written = [bytes(&asked, ".snapshot").1, bytes(&asked, ".parquet").1];
+        costs.push((counts.folded_organization_hours, written));
     }
-    let [(folded, snapshots), (folded_late, snapshots_late)] = costs[..] else { panic!("two runs") };
+    let [(folded, [snapshots, tables]), (folded_late, [snapshots_late, tables_late])] = costs[..] else {
+        panic!("two runs")
+    };
     assert!(folded_late <= 2 * folded, "{folded_late} hours of organizations folded, {folded} without");
     assert!(snapshots_late <= 2 * snapshots, "{snapshots_late} bytes of snapshots, {snapshots} without");
+    assert!(tables_late <= 2 * tables, "{tables_late} bytes of tables, {tables} without");
 }
 
 /// Where the other rows cannot be taken from the old file, they are folded again, and the file is mended.

@@ -63,6 +63,8 @@ pub struct Tune {
     pub memory_limit: u64,
     pub checkpoint_bytes: u64,
     pub checkpoint_every: u64,
+    /// In minutes.
+    pub restate_delay_max: u64,
     pub watermark: WatermarkRule,
 }
 
@@ -72,6 +74,7 @@ impl Tune {
         options.memory_limit = self.memory_limit;
         options.checkpoint_bytes = self.checkpoint_bytes;
         options.checkpoint_every = Duration::from_secs(self.checkpoint_every);
+        options.restate_delay_max = Duration::from_secs(self.restate_delay_max * 60);
         // Rounds are up to some minutes apart: shorter than some, longer than most.
         options.compare_after = Duration::from_secs(self.checkpoint_every * 20);
         options.watermark = self.watermark;
@@ -124,6 +127,8 @@ impl Plan {
             memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
             checkpoint_every: dice.pick(&[10, 60]),
+            // By the seed alone: the dice fall as they did before there was a delay.
+            restate_delay_max: [0, 10, 360][(seed / 3 % 3) as usize],
             watermark: WatermarkRule {
                 out_of_orderness: minutes(dice.pick(&[1, 5, 20])),
                 idle_after: minutes(dice.pick(&[1, 5, 30])),
