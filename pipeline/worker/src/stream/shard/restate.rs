@@ -4,8 +4,8 @@
 //! hour, until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice
 //! of a run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end
 //! with it and go on in the next slice. Late events that never end wait for one another, so that they write
-//! no more than live hours do; see `reach` in [`super::schedule`]. A late event of an hour behind a run waits for the next run, so that
-//! a steady flow of them does not keep the last hours from being recomputed.
+//! no more than live hours do; see `reach` in [`super::schedule`]. A late event of an hour behind a run waits
+//! for the next run, so that a steady flow of them does not keep the last hours from being recomputed.
 //!
 //! What cannot be done for some organizations alone is done for all of them, by the same marks: hours that
 //! have left the checkpoint, table files that cannot be read, snapshots that are all gone.

@@ -126,10 +126,10 @@ impl LiveShard {
 
     /// How far a run for some organizations may go that begins now; none: it waits.
     ///
-    /// Late events that never end may write half as many bytes again as live hours write: what they write is a
-    /// debt, which hours pay when they close. A run begins while it is smaller than the files of the last
-    /// hour closed. Hours that have waited for `delay_max`, or near the horizon, are written whatever that
-    /// takes; and so is all that is dirty once no late event has come for an hour.
+    /// Late events that never end may write half as many bytes again as live hours write: what they write
+    /// is a debt, which hours pay when they close. A run begins while it is smaller than the files of the
+    /// last hour closed. Hours that have waited for `delay_max`, or near the horizon, are written whatever
+    /// that takes; and so is all that is dirty once no late event has come for an hour.
     pub(super) fn reach(&self, now: WallTime, delay_max: Duration) -> Option<Reach> {
         let (next, recompute) = (self.next(), &self.recompute);
         let closed = next.closed_through?;
