@@ -16,7 +16,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{agreements, backfill, check, dead_letters, diff, generate, maintain, prices, schemas, work};
+use commands::{
+    agreements, backfill, check, dead_letters, diff, generate, maintain, prices, replay, schemas, work,
+};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -52,6 +54,8 @@ enum Command {
     Maintain(maintain::MaintainArgs),
     /// Makes a price list of providers' price documents
     Prices(prices::PricesArgs),
+    /// Folds what retired Kafka topics still hold, on whatever partition it lies
+    Replay(replay::ReplayArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
     /// Builds hourly tables from Kafka, until it is stopped
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

@@ -41,8 +41,8 @@ pub struct Run {
     pub options: BackfillOptions,
     /// Faults of store and tables.
     pub faults: Faults,
-    /// What its clock shows.
-    pub now: WallTime,
+    /// What its clock shows; none: the store's time.
+    pub now: Option<WallTime>,
 }
 
 impl Run {
@@ -51,7 +51,7 @@ impl Run {
         let mut options = BackfillOptions::new(owner.into());
         options.shards = Some(2);
         options.readers = 1;
-        Self { options, faults: Faults::default(), now: WallTime(Hour(START + 2_000).start().0) }
+        Self { options, faults: Faults::default(), now: None }
     }
 
     /// With this fault.
@@ -111,9 +111,9 @@ impl Lake {
                 tables,
                 archive: Arc::new(FakeArchive),
                 encoder: Arc::new(FakeEncoder),
-                clock: Arc::new(StoppedClock(run.now)),
+                clock: Arc::new(StoppedClock(run.now.unwrap_or(self.store.now()))),
             },
-            input: Arc::new(InMemoryFiles { files: files.clone() }),
+            input: Arc::new(InMemoryFiles::of(files.clone())),
             progress: Arc::new(Silent),
         };
         backfill::run(ports, run.options).await

@@ -18,6 +18,12 @@ pub const ROOT: &str = "root.json";
 /// The same choices once the format of a root was raised to 2; see [`crate::root::Root::raise`].
 pub const ROOT_RAISED: &str = "root-2.json";
 
+/// Which consumer group of which Kafka cluster reads for the root: the last of these that is there. Each move
+/// to another group or cluster adds one.
+pub fn consumer(number: u32) -> String {
+    format!("consumer/{number:04}.json")
+}
+
 /// Folder of the events' archive.
 pub const EVENTS: &str = "events/";
 

@@ -12,7 +12,7 @@ mod backfills;
 mod chaos;
 mod dead_letters;
 mod faults;
-mod loss;
+mod kafka;
 mod memory;
 mod plain;
 mod refusals;

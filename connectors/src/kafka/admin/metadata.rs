@@ -96,6 +96,20 @@ impl MetadataClient {
         Ok(found)
     }
 
+    /// The cluster's id; none where the brokers tell none.
+    pub(crate) fn cluster_id(&self) -> Option<String> {
+        self.serve();
+        self.client.client().fetch_cluster_id(self.connection.timeout)
+    }
+
+    /// Number of partitions of the topics that a broker tells at once; asks each once, and no further after
+    /// one without an answer.
+    pub(crate) fn partitions_now(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
+        let deadline = Instant::now() + ATTEMPT;
+        let told = topics.iter().map_while(|topic| Some((topic, self.look(topic, deadline).ok()?.ok()?)));
+        told.filter_map(|(topic, count)| Some((topic.clone(), count?))).collect()
+    }
+
     /// One attempt: the topic's number of partitions; none without such a topic; or why there is no answer,
     /// if known.
     fn look(

@@ -6,6 +6,7 @@
 //! names, never from the group's. A revocation is answered once the worker has released the shards or their
 //! time is over; until then the library is polled as before, so that the member stays in the group.
 
+mod partitions;
 mod poll;
 mod rebalance;
 
@@ -23,6 +24,7 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
+use self::partitions::PartitionCounts;
 use super::context::Member;
 use super::queue::Queue;
 use super::tracks::{Question, Tracks};
@@ -75,6 +77,7 @@ pub(super) struct Group<'c> {
     probe: Probe,
     answers: (Sender<Confirmed>, Receiver<Confirmed>),
     asking: bool,
+    counts: PartitionCounts,
     assigned: BTreeSet<Shard>,
     revoking: Option<Revocation>,
     tracks: Tracks,
@@ -95,6 +98,7 @@ impl<'c> Group<'c> {
         queue: Arc<Queue>,
         commands: Receiver<Command>,
         probe: Probe,
+        counts: BTreeMap<Text, u32>,
     ) -> Option<Self> {
         Some(Self {
             settings,
@@ -105,6 +109,7 @@ impl<'c> Group<'c> {
             probe,
             answers: std::sync::mpsc::channel(),
             asking: false,
+            counts: PartitionCounts::new(counts),
             assigned: BTreeSet::new(),
             revoking: None,
             tracks: Tracks::default(),
@@ -129,6 +134,7 @@ impl<'c> Group<'c> {
                 break;
             }
             self.ends();
+            self.count_partitions();
         }
         self.consumer.context().close();
         // The group may wait for the answer to an assignment or to a revocation.

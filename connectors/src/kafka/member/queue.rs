@@ -197,7 +197,10 @@ impl State {
 /// The shard whose reading a signal belongs to.
 fn shard_of(signal: &SourceEvent) -> Option<Shard> {
     match signal {
-        SourceEvent::Assigned(_) | SourceEvent::Revoked(_) | SourceEvent::Lost(_) => None,
+        SourceEvent::Assigned(_)
+        | SourceEvent::Revoked(_)
+        | SourceEvent::Lost(_)
+        | SourceEvent::Partitions { .. } => None,
         SourceEvent::Messages(messages) => messages.first().map(|message| message.partition),
         SourceEvent::End { partition, .. } | SourceEvent::OffsetsLost { partition, .. } => Some(*partition),
     }

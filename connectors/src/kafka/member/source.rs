@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
+use prorata_worker::source::{ConsumerId, Source, SourceError, SourceEvent, Start};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -31,6 +31,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The messages of the shards that a consumer group on Kafka assigns.
 pub struct KafkaSource {
     topics: Vec<Text>,
+    group: String,
     queue: Arc<Queue>,
     commands: Sender<Command>,
     probe: Probe,
@@ -64,24 +65,26 @@ impl KafkaSource {
             config.create_with_context(member).map_err(|error| failure::creation(&error))?;
         let names: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&names).map_err(|error| failure::creation(&error))?;
-        Self::spawn(settings, topics, probe, consumer)
+        Self::spawn(settings, found, probe, consumer)
     }
 
     fn spawn(
         settings: KafkaSettings,
-        topics: Vec<Text>,
+        counts: BTreeMap<Text, u32>,
         probe: Probe,
         consumer: BaseConsumer<Member>,
     ) -> Result<Self, SourceError> {
+        let topics: Vec<Text> = counts.keys().cloned().collect();
         let (queue, patience) = (Arc::new(Queue::new(settings.queue_bytes)), settings.connection.timeout);
         let (commands, received) = mpsc::channel();
         let (end, ended) = oneshot::channel();
+        let group = settings.group.clone();
         let (to, asked) = (Arc::clone(&queue), probe.clone());
         let run = move || {
             let consumer = Arc::new(consumer);
             // The worker is notified however the thread ends.
             let ending = Ending(Arc::clone(&to));
-            match Group::new(&settings, &consumer, to, received, asked) {
+            match Group::new(&settings, &consumer, to, received, asked, counts) {
                 Some(group) => group.run(),
                 None => consumer.context().close(),
             }
@@ -92,7 +95,7 @@ impl KafkaSource {
         };
         let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
         spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
-        Ok(Self { topics, queue, commands, probe, patience, ended: Some(ended) })
+        Ok(Self { topics, group, queue, commands, probe, patience, ended: Some(ended) })
     }
 
     /// Sends a command to the thread. If it has ended, polling reports that.
@@ -144,6 +147,11 @@ impl Drop for Ending {
 
 #[async_trait]
 impl Source for KafkaSource {
+    async fn consumer(&mut self) -> Result<ConsumerId, SourceError> {
+        let cluster_id = self.probe.ask(|client| Ok(client.cluster_id())).await?;
+        Ok(ConsumerId { group_id: self.group.clone(), cluster_id })
+    }
+
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
         let topics = self.topics.clone();
         self.probe.ask(move |client| client.partitions(&topics)).await

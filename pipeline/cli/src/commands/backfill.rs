@@ -98,9 +98,13 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
 
 /// Shards as the command line names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardList(BTreeSet<Shard>);
+pub struct ShardList(pub BTreeSet<Shard>);
 
-fn parse_shards(text: &str) -> Result<ShardList, String> {
+/// Reads numbers and ranges.
+///
+/// # Errors
+/// When they are none.
+pub fn parse_shards(text: &str) -> Result<ShardList, String> {
     let number = |text: &str| text.trim().parse::<Shard>().ok();
     let mut shards = BTreeSet::new();
     for part in text.split(',') {

@@ -8,5 +8,6 @@ pub mod diff;
 pub mod generate;
 pub mod maintain;
 pub mod prices;
+pub mod replay;
 pub mod schemas;
 pub mod work;

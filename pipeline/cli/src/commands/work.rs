@@ -147,6 +147,8 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
         resident,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
+        moved_from: config.kafka.moved_from.clone(),
+        retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.as_str().into()).collect(),
         drain_timeout: work.drain_timeout,
         ..WorkerOptions::new(wiring::owner())
     }

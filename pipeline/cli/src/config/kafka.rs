@@ -19,10 +19,14 @@ pub struct KafkaConfig {
     pub bootstrap_servers: String,
     /// Topics with events, all with the same number of partitions.
     pub topics: Vec<String>,
+    /// Topics that were read before and are not read any more.
+    pub retired_topics: Vec<String>,
     /// Topic for dead letters, in addition to their files. Empty: none.
     pub dead_letter_topic: String,
     /// Consumer group.
     pub group_id: String,
+    /// Consumer (group@cluster) that has read for the root so far, when it moves. Empty: none.
+    pub moved_from: String,
     /// Static membership. Empty: none.
     pub group_instance_id: String,
     /// How long a member may be silent before its shards go to others.
@@ -119,8 +123,10 @@ impl Default for KafkaConfig {
         Self {
             bootstrap_servers: settings.connection.brokers,
             topics: settings.topics,
+            retired_topics: Vec::new(),
             dead_letter_topic: String::new(),
             group_id: settings.group,
+            moved_from: String::new(),
             group_instance_id: settings.instance.unwrap_or_default(),
             session_timeout: settings.session_timeout,
             queue_bytes: settings.queue_bytes,

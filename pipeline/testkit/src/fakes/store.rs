@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prorata_samples::trace::START;
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{Clock, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 
 use super::clock::SteppedClock;
 use super::faults::Effect;
 use super::faults::{Failed, Faults};
+
+/// When objects of a store without a clock were stored: 2,000 hours after the first event of the trace.
+pub const STORED_AT: WallTime = WallTime((START + 2_000) * 3_600_000_000);
 
 /// Objects in memory. Clones share the objects; each process has its own faults.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +37,7 @@ impl FakeStore {
         Self { faults, ..self.clone() }
     }
 
-    /// The same objects. New ones are stored at this clock's time, and at time 0 without one.
+    /// The same objects. New ones are stored at this clock's time, and at [`STORED_AT`] without one.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }
@@ -49,8 +53,9 @@ impl FakeStore {
         self.lock().insert(path.to_owned(), Stored { bytes, modified });
     }
 
-    fn now(&self) -> WallTime {
-        self.clock.as_ref().map_or(WallTime(0), SteppedClock::now)
+    /// When an object would be stored now.
+    pub fn now(&self) -> WallTime {
+        self.clock.as_ref().map_or(STORED_AT, SteppedClock::now)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Stored>> {

@@ -67,6 +67,10 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         only: run.options.only_shards.clone(),
     };
     let mut letters = Letters::load(run).await?;
+    let input = Arc::clone(&run.ports.input);
+    for rejected in input.rejected().chunks(readers::LETTERS_MAX) {
+        letters.write(run, rejected).await?;
+    }
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();
     let mut files_done = 0;

@@ -6,13 +6,22 @@ use std::io::{Cursor, Read};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::ports::{ErrorKind, Input, InputFile, StoreError};
+use crate::ports::{DeadLetter, ErrorKind, Input, InputFile, StoreError};
 
 /// A folder of event files in memory.
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryFiles {
     /// Content by path.
     pub files: BTreeMap<String, Bytes>,
+    /// Records that could not become part of a file.
+    pub rejected: Vec<DeadLetter>,
+}
+
+impl InMemoryFiles {
+    /// These files, and nothing rejected.
+    pub fn of(files: BTreeMap<String, Bytes>) -> Self {
+        Self { files, rejected: Vec::new() }
+    }
 }
 
 #[async_trait]
@@ -27,5 +36,9 @@ impl Input for InMemoryFiles {
         let bytes =
             bytes.ok_or_else(|| StoreError::new(ErrorKind::Missing, "read", &file.path, "no such file"))?;
         Ok(Box::new(Cursor::new(bytes)))
+    }
+
+    fn rejected(&self) -> &[DeadLetter] {
+        &self.rejected
     }
 }

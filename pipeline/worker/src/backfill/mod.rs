@@ -26,6 +26,7 @@ use crate::names::Shard;
 use crate::ports::Ports;
 use crate::ports::{Input, InputFile, Progress};
 use crate::root::Root;
+use crate::shard::clock::WitnessedClock;
 use crate::shard::emit::LiveHours;
 
 pub use outcome::{Ahead, Outcome, Totals};
@@ -108,6 +109,8 @@ impl BackfillOptions {
 /// One run.
 struct Run {
     ports: BackfillPorts,
+    /// The same clock as in `ports`, with its witness.
+    clock: Arc<WitnessedClock>,
     options: BackfillOptions,
     root: Root,
     shards: OwnedShards,
@@ -126,13 +129,16 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
     let root = Root::open(&*ports.shared.store, options.shards).await?;
     let root = root.raise(&*ports.shared.store, options.root_format).await?;
+    let clock = Arc::new(WitnessedClock::new(Arc::clone(&ports.shared.clock), options.max_clock_skew));
+    let shared = Ports { clock: Arc::<WitnessedClock>::clone(&clock), ..ports.shared };
     let mut run = Run {
+        clock,
         shards: OwnedShards::new(&options, root.format),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
         live: None,
         root,
-        ports,
+        ports: BackfillPorts { shared, ..ports },
         options,
     };
     if let Err(error) = run.fold(files).await {
@@ -145,7 +151,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
 
 impl Run {
     async fn fold(&mut self, files: Vec<InputFile>) -> Result<()> {
-        self.shards.claim_existing(&self.ports.shared, self.root.shards).await?;
+        self.shards.claim_existing(&self.ports.shared, &self.clock, self.root.shards).await?;
         plan::check_to(self)?;
         ingest::ingest(self, files).await?;
         let ends = plan::ends(self);

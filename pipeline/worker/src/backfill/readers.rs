@@ -24,7 +24,7 @@ const BATCH_EVENTS: usize = 1_024;
 const QUEUE_BATCHES: usize = 16;
 
 /// Dead letters in one file, at most.
-const LETTERS_MAX: usize = 1_000;
+pub(super) const LETTERS_MAX: usize = 1_000;
 
 /// Bytes of dead letters in one file, as soon as reached.
 const LETTERS_BYTES: usize = 4 << 20;

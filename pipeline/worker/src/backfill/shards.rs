@@ -14,9 +14,10 @@ use crate::checkpoint::sweep;
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, OwnerKind};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::{ObjectStore, Ports, StoreError};
+use crate::ports::{Clock, ObjectStore, Ports, StoreError};
 use crate::root::rules::RuleBook;
 use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
+use crate::shard::clock::WitnessedClock;
 
 const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used that was not claimed");
 
@@ -109,15 +110,24 @@ impl OwnedShards {
         self.only.as_ref().is_none_or(|only| only.contains(&shard))
     }
 
-    /// Takes the lead shard and every shard that has been owned before, and lists their archives.
-    pub async fn claim_existing(&mut self, ports: &Ports, shards: Shard) -> Result<()> {
+    /// Takes the lead shard and every shard that has been owned before, and lists their archives. In a root
+    /// with a worker, the clock must agree with the store's: hours close by it, and events are rejected.
+    pub async fn claim_existing(
+        &mut self,
+        ports: &Ports,
+        clock: &WitnessedClock,
+        shards: Shard,
+    ) -> Result<()> {
         if let Some(shard) = self.only.iter().flatten().find(|shard| **shard >= shards) {
             return Err(WorkerError::Configuration(format!(
                 "--shards names shard {shard}, the root has {shards} shards, 0 to {}",
                 shards - 1
             )));
         }
-        self.claim(ports, self.lead()).await?;
+        let (lead, began) = (self.lead(), clock.monotonic());
+        self.claim(ports, lead).await?;
+        let claimed = names::checkpoint(lead, self.get(lead)?.decided.seq);
+        let agrees = clock.look(&*ports.store, &claimed, began).await;
         let existing = log::latest_seqs(&*ports.store).await?;
         let mut others = Vec::new();
         for shard in existing.into_keys() {
@@ -134,6 +144,9 @@ impl OwnedShards {
             }
         }
         self.others_have_worker = others.iter().any(|other| is_of_worker(other));
+        if self.has_worker() {
+            agrees?;
+        }
         // An owner before could add files until it was claimed from, so this comes after the claims.
         let decided = self.shards.values().map(|owned| &owned.decided).chain(&others);
         let decided = decided.map(|decided| -> &Checkpoint { decided });

@@ -4,11 +4,14 @@
 //! worker judges it again; an event that only came too late, or was read from a file, goes through a backfill
 //! into the same root. Either way the same event twice is one event, so a replay that is cut off may be
 //! repeated. What was replayed is noted in the root, and is not replayed again.
+//!
+//! [`TopicReplay`] folds what retired topics still hold, which no worker will read.
 
 mod judge;
 mod letters;
 mod message;
 mod replay;
+mod topics;
 
 pub use judge::{Currencies, Judge, Refusal, Verdict, decode_file_letter};
 pub use letters::{DeadLetters, Letter, LetterFile};
@@ -17,3 +20,4 @@ pub use replay::{
     EXAMPLES_PER_REASON_MAX, Failing, FoldedEvents, MessageSender, Outgoing, Replay, ReplayError,
     ReplayOptions, Replayed,
 };
+pub use topics::{TopicReader, TopicReplay, TopicsReplayed};

@@ -20,7 +20,7 @@ use crate::root::Root;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
 
 /// Bytes of events, as files in memory, that are folded at once.
-const FOLD_BYTES: u64 = 128 << 20;
+pub(super) const FOLD_BYTES: u64 = 128 << 20;
 
 /// Most letters of one reason that a report shows.
 pub const EXAMPLES_PER_REASON_MAX: usize = 5;
@@ -226,14 +226,7 @@ impl Replay<'_> {
         if let Origin::File { .. } = letter.origin {
             return Ok(decode_file_letter(letter));
         }
-        for _ in 0..FETCHES_MAX {
-            match self.decoder.decode(&letter.rejected.bytes) {
-                Ok(record) => return Ok(Ok(record)),
-                Err(DecodeFailure::Reject(reject)) => return Ok(Err(reject)),
-                Err(DecodeFailure::NeedsSchema(id)) => self.decoder.fetch(id).await?,
-            }
-        }
-        Err(RegistryError::transient("schemas are forgotten as soon as they are fetched"))
+        decode(self.decoder, &letter.rejected.bytes).await
     }
 
     async fn fold(&self, waiting: Waiting, done: &mut Replayed) -> Result<(), ReplayError> {
@@ -241,8 +234,7 @@ impl Replay<'_> {
             return Ok(());
         }
         let events: u64 = waiting.places.iter().map(|(_, places)| places.len() as u64).sum();
-        let ports =
-            BackfillPorts { input: Arc::new(InMemoryFiles { files: waiting.files }), ..self.ports.clone() };
+        let ports = BackfillPorts { input: Arc::new(InMemoryFiles::of(waiting.files)), ..self.ports.clone() };
         let outcome = backfill::run(ports, self.options.backfill.clone()).await?;
         let folded = done.folded.get_or_insert_default();
         folded.events += events;
@@ -257,6 +249,21 @@ impl Replay<'_> {
         }
         Ok(())
     }
+}
+
+/// What a message's value decodes to, once its schema is fetched.
+pub(super) async fn decode(
+    decoder: &dyn MessageDecoder,
+    value: &[u8],
+) -> Result<Result<EventRecord, Reject>, RegistryError> {
+    for _ in 0..FETCHES_MAX {
+        match decoder.decode(value) {
+            Ok(record) => return Ok(Ok(record)),
+            Err(DecodeFailure::Reject(reject)) => return Ok(Err(reject)),
+            Err(DecodeFailure::NeedsSchema(id)) => decoder.fetch(id).await?,
+        }
+    }
+    Err(RegistryError::transient("schemas are forgotten as soon as they are fetched"))
 }
 
 /// The message of a letter; none for a record of a file, or a message without a key.

@@ -6,12 +6,14 @@
 //! calls, and holds only a bounded number of bytes: beyond that it pauses the consumer.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
+use serde::{Deserialize, Serialize};
 
 use super::archive::DeadLetter;
 use super::error::ErrorKind;
@@ -93,6 +95,13 @@ pub enum SourceEvent {
         /// What Kafka said.
         cause: String,
     },
+    /// A topic has another number of partitions than before, as the brokers were asked a few seconds ago.
+    Partitions {
+        /// The topic.
+        topic: Text,
+        /// How many it has now; at least one.
+        partitions: u32,
+    },
 }
 
 /// A source did not do what was asked, or did not answer.
@@ -122,9 +131,35 @@ impl SourceError {
     }
 }
 
+/// A consumer group, and the Kafka cluster that it reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsumerId {
+    /// The group.
+    pub group_id: String,
+    /// The cluster's id; none: its brokers do not tell one.
+    pub cluster_id: Option<String>,
+}
+
+impl ConsumerId {
+    /// Whether both are the same, as far as is known.
+    pub fn is(&self, other: &Self) -> bool {
+        let cluster = self.cluster_id.as_ref().zip(other.cluster_id.as_ref());
+        self.group_id == other.group_id && cluster.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl fmt::Display for ConsumerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.group_id, self.cluster_id.as_deref().unwrap_or_default())
+    }
+}
+
 /// Messages of the shards that a consumer group assigns.
 #[async_trait]
 pub trait Source: Send {
+    /// The group that this is a member of, and its cluster.
+    async fn consumer(&mut self) -> Result<ConsumerId, SourceError>;
+
     /// Number of partitions of every configured topic; 0: there is no such topic.
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError>;
 

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::time::WallTime;
 
+use super::archive::DeadLetter;
 use super::error::StoreError;
 
 /// Answer to a write that may only create.
@@ -66,4 +67,9 @@ pub trait Input: Send + Sync {
 
     /// Opens one of them for reading from its start. Reading may block: it is done off the async threads.
     async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError>;
+
+    /// Records that could not become part of a file: they are dead letters.
+    fn rejected(&self) -> &[DeadLetter] {
+        &[]
+    }
 }

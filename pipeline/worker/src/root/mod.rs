@@ -1,5 +1,5 @@
 //! What is fixed for a root: the number of shards, and which shard an organization belongs to. And what is
-//! stored once for all of its shards: [`rules`].
+//! stored once for all of its shards: [`rules`], and who reads for it: [`consumer`].
 //!
 //! `root.json` is created by the first writer and never changed; every later writer compares.
 //!
@@ -12,6 +12,7 @@
 //! | 1 | archive files by date first |
 //! | 2 | archive files by shard first; checkpoints know where the archive begins |
 
+pub mod consumer;
 pub mod maintain;
 pub mod rules;
 

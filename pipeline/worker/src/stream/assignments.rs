@@ -79,7 +79,15 @@ impl<S: Source> Worker<S> {
             let Some(Slot::Waiting { backoff, mut claimed, .. }) = self.slots.remove(&shard) else {
                 continue;
             };
-            let loaded = self.load(shard, &mut claimed).await;
+            // Who keeps taking our shards may belong to another group.
+            let compared = match ask {
+                true => self.consumer.compare(&*self.ports.shared.store).await,
+                false => Ok(()),
+            };
+            let loaded = match compared {
+                Ok(()) => self.load(shard, &mut claimed).await,
+                Err(error) => Err(error),
+            };
             if let Err(error) = loaded {
                 self.not_loaded(shard, error, Slot::waiting(backoff, claimed)).await?;
             }
@@ -96,6 +104,7 @@ impl<S: Source> Worker<S> {
             rules: &mut self.rules,
             configured: &self.options.rules,
             topics: &self.topics,
+            retired: &self.options.retired_topics,
             format: self.root.format,
         };
         if let Some(before) = claimed.as_ref()
@@ -167,10 +176,17 @@ pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Res
             "Kafka has no topic '{topic}'; create it with {} partitions, or mend kafka.topics",
             root.shards
         ),
-        _ => format!(
+        _ if partitions < u32::from(root.shards) => format!(
             "topic '{topic}' has {partitions} partitions, the root {} shards; all topics of one root need as \
-             many partitions as it has shards: for more, make new topics and fold the events into a new root",
-            root.shards
+             many partitions as it has shards: give the topic {} partitions, or use another root",
+            root.shards, root.shards
+        ),
+        _ => format!(
+            "topic '{topic}' has {partitions} partitions, the root {} shards; nobody reads the others, so no \
+             hour closes: make another topic with {} partitions for the producers, name it in kafka.topics \
+             and '{topic}' in kafka.retired_topics, run 'prorata replay --config FILE', which folds what \
+             '{topic}' still holds, and start the workers again",
+            root.shards, root.shards
         ),
     };
     let wrong = topics.iter().find(|(_, partitions)| **partitions != u32::from(root.shards));

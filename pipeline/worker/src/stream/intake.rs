@@ -12,13 +12,13 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::clock::ClockReading;
 use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
 use crate::error::Result;
 use crate::ports::{DeadLetter, Origin, Rejected};
 use crate::root::Root;
 use crate::root::rules::RuleBook;
+use crate::shard::clock::ClockReading;
 use crate::shard::clock_limit::ClockLimit;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;

@@ -7,10 +7,9 @@
 //!
 //! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
 //! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
-//! (shards come and go), `clock`, `stopped` (shards that cannot go on), `memory` and `report`.
+//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
 
 mod assignments;
-mod clock;
 mod intake;
 mod memory;
 mod observed;
@@ -85,6 +84,11 @@ pub struct WorkerOptions {
     pub compare_after: Duration,
     /// Whether to go on from the earliest message where Kafka lost the next.
     pub go_on_without_lost: bool,
+    /// The consumer that has read for the root, where this worker's is to take its place:
+    /// [`crate::source::ConsumerId`] as displayed. Empty: none.
+    pub moved_from: String,
+    /// Topics that were read before and are not read any more.
+    pub retired_topics: Vec<Text>,
     /// Most time that a clean stop may take.
     pub drain_timeout: Duration,
 }
@@ -112,6 +116,8 @@ impl WorkerOptions {
             rows_in_flight: 100_000,
             compare_after: Duration::from_secs(15),
             go_on_without_lost: false,
+            moved_from: String::new(),
+            retired_topics: Vec::new(),
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -1,6 +1,6 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use prorata_schemas::Text;
@@ -83,7 +83,8 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
         SourceEvent::Assigned(_)
         | SourceEvent::Revoked(_)
         | SourceEvent::Lost(_)
-        | SourceEvent::OffsetsLost { .. } => None,
+        | SourceEvent::OffsetsLost { .. }
+        | SourceEvent::Partitions { .. } => None,
     }
 }
 
@@ -207,6 +208,11 @@ impl<S: Source> Worker<S> {
                 let loss = Loss { is_before_earliest, cause };
                 self.backlog.push_back(Item::Lost { topic, shard: partition, loss });
             }
+            // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
+            SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
+                check_partitions(&BTreeMap::from([(topic, partitions)]), &self.root)?;
+            }
+            SourceEvent::Partitions { .. } => {}
         }
         Ok(())
     }

@@ -9,7 +9,6 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
-use super::clock::WitnessedClock;
 use super::poll::{Contact, Loss};
 use super::shard::{Claimed, Folding, LiveShard, RestatePace};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
@@ -18,8 +17,10 @@ use super::{StreamPorts, WorkerOptions, observed};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
+use crate::root::consumer::Consumer;
 use crate::root::rules::RuleBook;
 use crate::root::{Root, SHARDS_DEFAULT};
+use crate::shard::clock::WitnessedClock;
 use crate::shard::window::WindowLimits;
 use crate::source::{Message, Source};
 use crate::status::{Counts, Dependency};
@@ -86,6 +87,8 @@ pub struct Worker<S> {
     pub(super) clock: Arc<WitnessedClock>,
     pub(super) options: WorkerOptions,
     pub(super) root: Root,
+    /// The consumer group that reads for the root.
+    pub(super) consumer: Consumer,
     pub(super) topics: Vec<Text>,
     pub(super) slots: BTreeMap<Shard, Slot>,
     pub(super) rules: RuleBook,
@@ -121,6 +124,11 @@ impl<S: Source> Worker<S> {
         let clock = Arc::new(clock);
         ports.shared.clock = Arc::<WitnessedClock>::clone(&clock);
         let topics = source.partitions().await?;
+        if let Some(topic) = options.retired_topics.iter().find(|topic| topics.contains_key(*topic)) {
+            return Err(WorkerError::Configuration(format!(
+                "kafka.topics and kafka.retired_topics both name topic '{topic}'; name it in one of them"
+            )));
+        }
         let store = &*ports.shared.store;
         let root = match Root::find(store, options.shards).await? {
             Some(root) => {
@@ -134,6 +142,8 @@ impl<S: Source> Worker<S> {
                 new.create(store).await?
             }
         };
+        let own = source.consumer().await?;
+        let consumer = Consumer::open(store, own, &options.moved_from).await?;
         let root = root.raise(&*ports.shared.store, options.root_format).await?;
         let mut rules = RuleBook::new(root.format);
         rules.store(&*ports.shared.store, &options.rules).await?;
@@ -144,6 +154,7 @@ impl<S: Source> Worker<S> {
             clock,
             options,
             root,
+            consumer,
             topics: topics.into_keys().collect(),
             slots: BTreeMap::new(),
             rules,

@@ -165,7 +165,7 @@ impl World {
                 tables: std::sync::Arc::new(self.lake.tables.clone()),
                 archive: std::sync::Arc::new(FakeArchive),
                 encoder: std::sync::Arc::new(FakeEncoder),
-                clock: std::sync::Arc::new(StoppedClock(run.now)),
+                clock: std::sync::Arc::new(StoppedClock(self.lake.store.now())),
             },
             input: std::sync::Arc::new(InMemoryFiles::default()),
             progress: std::sync::Arc::new(Silent),
@@ -299,7 +299,7 @@ async fn a_topic_that_nobody_reads_gets_nothing() {
 #[tokio::test]
 async fn an_event_from_the_future_waits_until_its_time_and_closes_nothing_early() {
     let world = World::new().await;
-    let now = Run::new("x").now;
+    let now = world.lake.store.now();
     let minutes = |hour: i64| (hour - START) * 60;
     let early = pod("acme", minutes(now.hour().0) + 11, "early", 1);
     let come = pod("acme", minutes(now.hour().0) + 9, "come", 1);

@@ -127,10 +127,15 @@ async fn replay(
             backfill: options,
         },
     };
-    replay.run(letters, done).await.map_err(|error| match error {
+    replay.run(letters, done).await.map_err(failure)
+}
+
+/// What stopped a replay, with its exit code.
+pub fn failure(error: ReplayError) -> anyhow::Error {
+    match error {
         ReplayError::Worker(error) => error.into(),
         ReplayError::Registry(error) if error.kind.is_retryable() => Failure::storage(error).into(),
         ReplayError::Registry(error) => Failure::usage(error).into(),
         ReplayError::Topics(error) => topics::failure(&error).into(),
-    })
+    }
 }

@@ -255,6 +255,7 @@ impl Listener {
                 self.offsets_lost.insert((topic, partition));
                 Ok(())
             }
+            SourceEvent::Partitions { .. } => Ok(()),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
+use prorata_worker::source::{ConsumerId, Message, Source, SourceError, SourceEvent, Start};
 
 use super::{Harness, SourcePlace, source};
 use crate::conformance::fault_double::{FaultDouble, assert_caught};
@@ -157,6 +157,10 @@ type Double = FaultDouble<FakeSource, SourceDefect, Vec<SourceEvent>>;
 
 #[async_trait]
 impl Source for Double {
+    async fn consumer(&mut self) -> Result<ConsumerId, SourceError> {
+        self.honest.consumer().await
+    }
+
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
         let mut counts = self.honest.partitions().await?;
         if self.defect == SourceDefect::Miscounts {

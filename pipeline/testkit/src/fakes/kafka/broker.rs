@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Header, Message, SourceError};
+use prorata_worker::source::{ConsumerId, Header, Message, SourceError};
 
 use super::group::{Group, MemberId};
 use super::source::{FakeSource, Reader};
@@ -57,6 +57,7 @@ pub(super) struct PartitionLog {
 /// What the lock guards.
 #[derive(Debug)]
 pub(super) struct Cluster {
+    pub(super) consumer: ConsumerId,
     pub(super) topics: BTreeMap<Text, Vec<PartitionLog>>,
     pub(super) subscribed: BTreeSet<Text>,
     pub(super) group: Group,
@@ -73,6 +74,7 @@ pub(super) struct Cluster {
 impl Default for Cluster {
     fn default() -> Self {
         Self {
+            consumer: ConsumerId { group_id: "prorata".to_owned(), cluster_id: Some("memory".to_owned()) },
             topics: BTreeMap::new(),
             subscribed: BTreeSet::new(),
             group: Group::default(),
@@ -93,6 +95,14 @@ impl FakeBroker {
     pub fn seeded(seed: u64) -> Self {
         let broker = Self::default();
         broker.lock().random = Some(Random::new(seed));
+        broker
+    }
+
+    /// With another group, or of another cluster, than others have.
+    pub fn of_consumer(group_id: &str, cluster_id: Option<&str>) -> Self {
+        let broker = Self::default();
+        let cluster_id = cluster_id.map(str::to_owned);
+        broker.lock().consumer = ConsumerId { group_id: group_id.to_owned(), cluster_id };
         broker
     }
 

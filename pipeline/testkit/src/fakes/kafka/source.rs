@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Message, Source, SourceError, SourceEvent, Start};
+use prorata_worker::source::{ConsumerId, Message, Source, SourceError, SourceEvent, Start};
 
 use super::broker::{Cluster, Ends, FakeBroker, PartitionLog};
 use super::group::MemberId;
@@ -23,6 +23,8 @@ pub struct FakeSource {
     id: MemberId,
     topics: Vec<Text>,
     faults: Faults,
+    /// How many partitions topics had with the last poll.
+    counts: BTreeMap<Text, u32>,
 }
 
 /// How far a member has read a topic partition.
@@ -67,7 +69,7 @@ impl Reader {
 
 impl FakeSource {
     pub(super) fn new(broker: FakeBroker, id: MemberId, topics: Vec<Text>) -> Self {
-        Self { broker, id, topics, faults: Faults::default() }
+        Self { broker, id, topics, faults: Faults::default(), counts: BTreeMap::new() }
     }
 
     /// The source of a process with these faults: once that is dead, it does nothing.
@@ -90,16 +92,23 @@ impl FakeSource {
 
 #[async_trait]
 impl Source for FakeSource {
+    async fn consumer(&mut self) -> Result<ConsumerId, SourceError> {
+        Ok(self.reach()?.consumer.clone())
+    }
+
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
-        let cluster = self.reach()?;
-        let count = |topic: &Text| cluster.topics.get(topic).map_or(0, Vec::len);
-        let counts = self.topics.iter().map(|topic| (topic.clone(), u32::try_from(count(topic))));
-        Ok(counts.map(|(topic, count)| (topic, count.unwrap_or(u32::MAX))).collect())
+        Ok(self.reach()?.counts(&self.topics))
     }
 
     async fn poll(&mut self, _wait: Duration) -> Result<Vec<SourceEvent>, SourceError> {
-        let unreachable = match self.reach() {
-            Ok(mut cluster) => return cluster.poll(self.id),
+        let polled = self.reach().map(|mut cluster| (cluster.poll(self.id), cluster.counts(&self.topics)));
+        let unreachable = match polled {
+            Ok((events, counts)) => {
+                let mut events = events?;
+                let before = std::mem::replace(&mut self.counts, counts);
+                events.extend(changed(&before, &self.counts));
+                return Ok(events);
+            }
             Err(error) => error,
         };
         // A client says at times that no broker answers, and at times just nothing.
@@ -150,7 +159,26 @@ impl Source for FakeSource {
     }
 }
 
+/// Topics that have another number of partitions than before.
+fn changed(before: &BTreeMap<Text, u32>, counts: &BTreeMap<Text, u32>) -> Vec<SourceEvent> {
+    let differs = |(topic, count): &(&Text, &u32)| {
+        **count > 0 && before.get(*topic).is_some_and(|before| before != *count)
+    };
+    let event = |(topic, partitions): (&Text, &u32)| SourceEvent::Partitions {
+        topic: topic.clone(),
+        partitions: *partitions,
+    };
+    counts.iter().filter(differs).map(event).collect()
+}
+
 impl Cluster {
+    /// Number of partitions of topics; 0: there is no such topic.
+    fn counts(&self, topics: &[Text]) -> BTreeMap<Text, u32> {
+        let count = |topic: &Text| self.topics.get(topic).map_or(0, Vec::len);
+        let counts = topics.iter().map(|topic| (topic.clone(), u32::try_from(count(topic))));
+        counts.map(|(topic, count)| (topic, count.unwrap_or(u32::MAX))).collect()
+    }
+
     fn poll(&mut self, id: MemberId) -> Result<Vec<SourceEvent>, SourceError> {
         let mut signals = self.group.signals(id)?;
         for signal in &signals {

@@ -46,6 +46,8 @@ pub(in crate::stream) struct Recovery<'a> {
     pub configured: &'a Rules,
     /// The configured topics.
     pub topics: &'a [Text],
+    /// Topics that are not read any more.
+    pub retired: &'a [Text],
     /// Format of the root.
     pub format: u32,
 }
@@ -89,6 +91,9 @@ impl Recovery<'_> {
             oldest_base: oldest_base(&claimed),
             decided: claimed,
         };
+        if self.retired.iter().any(|topic| live.decided.offsets.contains_key(topic)) {
+            live.topics.note_moved();
+        }
         self.list_archive(&mut live, now).await?;
         self.list_rules(&mut live).await?;
         live.states = self.states(&mut live).await?;
@@ -98,10 +103,16 @@ impl Recovery<'_> {
     /// How far every topic that the checkpoint or the configuration names is read.
     fn offsets(&self, claimed: &Decided) -> Result<BTreeMap<Text, TopicOffsets>> {
         let mut offsets = claimed.offsets.clone();
+        // The next checkpoint leaves them out, and with that no topic of that name has been read.
+        for topic in self.retired {
+            if let Some(TopicOffsets { next, .. }) = offsets.remove(topic) {
+                tracing::warn!(shard = claimed.shard, %topic, next, "a retired topic is taken off");
+            }
+        }
         if let Some(topic) = offsets.keys().find(|topic| !self.topics.contains(topic)) {
             return Err(WorkerError::Configuration(format!(
                 "shard {} has read topic '{topic}', which kafka.topics does not name; name it there, for its \
-                 events would be left out",
+                 events would be left out, or in kafka.retired_topics once it is over",
                 claimed.shard
             )));
         }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use prorata_samples::trace::{START, node, pod};
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::names::TableFile;
 use prorata_worker::status::Dependency;
 
+use crate::harness::{Run, files};
 use crate::world::World;
 use crate::world::member::{Member, Stepped};
 use crate::world::script::read;
@@ -157,4 +158,24 @@ async fn a_difference_within_what_is_allowed_is_none() {
     let mut member = world.member("b");
     lives(&world, &mut member, 10).await;
     assert_eq!((told(&member), world.letters.letters().len()), (None, 0));
+}
+
+#[tokio::test]
+async fn a_backfill_whose_clock_is_wrong_is_refused_in_a_workers_root() {
+    let world = read().await;
+    let before = (closed(&world), world.lake.files());
+    // An event of two days ahead, which a clock as far ahead would take for one of today.
+    let minute = (world.now().0 - Hour(START).start().0) / 60_000_000;
+    let files = files(&[&[pod("acme", minute + 2 * DAY / 60, "ahead", 1)]]);
+    for seconds in [2 * DAY, -DAY] {
+        let mut run = Run::new("bf").with(|options| options.take_over = true);
+        run.now = Some(WallTime(world.now().0 + seconds * 1_000_000));
+        let error = world.lake.run(&files, run).await.unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("the clock of this machine is"), "{error}");
+    }
+    assert_eq!((closed(&world), world.lake.files()), before);
+    let run = Run::new("bf").with(|options| options.take_over = true);
+    let outcome = world.lake.run(&files, run).await.unwrap();
+    assert_eq!(outcome.dead_letters_all(), 1, "an event two days ahead");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_samples::trace::{node, pod, trace};
+use prorata_testkit::fakes::{FakeBroker, Faults};
 use prorata_worker::StopReason;
 use prorata_worker::status::ShardStop;
 
@@ -98,4 +99,81 @@ async fn a_topic_away_for_an_hour_is_compared_though_another_topic_is_heard_all_
     let stop = stopped(&world, &mut member, 60).await;
     let stop = stop.expect("a topic recreated an hour ago is read on in its midst");
     assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
+}
+
+/// Another installation on the root of `world`, which reads as another consumer.
+fn other(world: &World, group_id: &str, cluster_id: Option<&str>) -> World {
+    let mut other = world.clone();
+    other.broker = FakeBroker::of_consumer(group_id, cluster_id);
+    TOPICS.iter().for_each(|topic| other.broker.set_partitions(topic, other.shards));
+    other
+}
+
+/// Steps; the sentence of a worker that is refused.
+async fn refused(member: &mut Member) -> String {
+    match member.step().await {
+        Stepped::Stopped(Some(error)) => {
+            assert_eq!(error.exit_code(), 2, "{error}");
+            error.to_string()
+        }
+        stepped => panic!("{stepped:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_groups_on_one_root_are_noticed() {
+    // Blue and green: the same topics, the same root, another group.
+    let blue = World::default();
+    let mut one = blue.member("a");
+    one.settle(&blue).await.unwrap();
+    let claims = |world: &World| {
+        world.audit.look();
+        world.audit.latest().values().map(|latest| latest.owners.len()).sum::<usize>()
+    };
+    let before = claims(&blue);
+    let groups = [("green", Some("memory")), ("prorata", Some("another")), ("green", None)];
+    for (group, cluster) in groups {
+        let green = other(&blue, group, cluster);
+        let told = refused(&mut green.member("a")).await;
+        assert!(told.contains("for this root 'prorata@memory' does"), "{told}");
+        assert!(told.contains("set kafka.moved_from: 'prorata@memory'"), "{told}");
+    }
+    assert_eq!(claims(&blue), before, "it is compared before anything is claimed");
+    // A cluster that is not told is no other.
+    let untold = other(&blue, "prorata", None);
+    let mut member = untold.member("b");
+    assert!(matches!(member.step().await, Stepped::Done(_)));
+}
+
+#[tokio::test]
+async fn a_root_moves_to_another_group_as_the_refusal_says() {
+    let blue = World::default();
+    blue.produce(&[pod("acme", 415, "p1", 1)]);
+    let mut one = blue.member("a");
+    one.settle(&blue).await.unwrap();
+    let green = other(&blue, "green", Some("memory"));
+    let moved =
+        || green.start("g", Faults::default(), |options| options.moved_from = "prorata@memory".to_owned());
+    let mut member = moved();
+    assert!(matches!(member.step().await, Stepped::Done(_)));
+    // Blue was not stopped: it is told once green has taken its shards, and does not take them back.
+    let mut told = None;
+    for second in 0..600 {
+        if second % 30 == 0 {
+            blue.produce(&[pod("acme", 416 + second / 60, &format!("p{second}"), 1)]);
+        }
+        let stepped = member.step().await;
+        assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
+        if let Stepped::Stopped(Some(error)) = one.step().await {
+            told = Some(error.to_string());
+            break;
+        }
+        blue.pass(Duration::from_secs(1));
+    }
+    let told = told.expect("blue goes on for ever");
+    assert!(told.contains("reads as 'prorata@memory'") && told.contains("'green@memory' does"), "{told}");
+    // The option does nothing once the root has moved, and blue does not come back by itself.
+    let told = refused(&mut blue.member("c")).await;
+    assert!(told.contains("'green@memory' does"), "{told}");
+    assert!(matches!(moved().step().await, Stepped::Done(_)));
 }

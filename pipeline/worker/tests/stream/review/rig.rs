@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_testkit::fakes::FakeSource;
 use prorata_worker::names::Shard;
-use prorata_worker::source::{Source, SourceError, SourceEvent, Start};
+use prorata_worker::source::{ConsumerId, Source, SourceError, SourceEvent, Start};
 
 /// A source whose `start` fails: a partition without a leader.
 pub struct Leaderless {
@@ -20,6 +20,10 @@ pub struct Leaderless {
 
 #[async_trait]
 impl Source for Leaderless {
+    async fn consumer(&mut self) -> Result<ConsumerId, SourceError> {
+        self.inner.consumer().await
+    }
+
     async fn partitions(&mut self) -> Result<BTreeMap<Text, u32>, SourceError> {
         self.inner.partitions().await
     }

@@ -109,7 +109,7 @@ pub async fn run(
             encoder: Arc::new(FakeEncoder),
             clock: Arc::new(world.clock.clone()),
         },
-        input: Arc::new(InMemoryFiles { files }),
+        input: Arc::new(InMemoryFiles::of(files)),
         progress: Arc::new(Silent),
     };
     backfill::run(ports, options).await

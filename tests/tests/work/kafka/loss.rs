@@ -10,10 +10,9 @@ use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::wait::eventually;
 use serde_json::json;
 
-use super::refusals::told;
-use super::world::topics::{Admin, Offsets};
-use super::world::worker::Worker;
-use super::world::{Load, World};
+use crate::world::topics::{Admin, Offsets};
+use crate::world::worker::Worker;
+use crate::world::{Load, World};
 
 /// What every sentence says: the reason, the topic's name, and both ways out.
 const WAYS_OUT: [&str; 3] =
@@ -241,63 +240,4 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     assert_eq!(world.lake().tables(), before);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
-}
-
-const WIDE: u16 = 6;
-
-/// The way out when a topic has more partitions: new topics, and the events folded into a new root.
-fn moves(world: &mut World, first: Load, second: Load) {
-    let archive = format!("{}/events", world.root);
-    world.name.push_str("-wide");
-    world.topics = ["a", "b"].map(|topic| format!("{}-{topic}", world.name)).to_vec();
-    world.create(&world.topics, WIDE);
-    world.root = world.folder.path().join("wide").to_str().unwrap().to_owned();
-    world.set("root.shards", json!(WIDE));
-    world.set("kafka.group_id", json!(world.name));
-    let config = world.config();
-    let arguments = ["backfill", "--events", &archive, "--lake", &world.root, "--config"];
-    world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
-    let mut worker = world.worker();
-    let messages = world.send(second);
-    world.drained(std::slice::from_mut(&mut worker), messages);
-    worker.stop();
-    world.assert_law(&[first, second]);
-}
-
-fn widened(topic: &str) -> [&str; 4] {
-    [topic, "has 6 partitions, the root 4 shards", "make new topics", "fold the events into a new root"]
-}
-
-#[test]
-fn more_partitions_than_before_are_a_loud_stop() {
-    let (mut world, admin) = world("wider");
-    let [first, second] = [92, 93].map(load);
-    world.send(first);
-    take_all(&world, &admin);
-    let before = world.lake().tables();
-    let topic = world.topics[1].clone();
-    admin.widen(&topic, WIDE);
-    for _ in 0..2 {
-        told(world.worker().program.wait(), 2, &widened(&topic));
-    }
-    assert_eq!(world.lake().tables(), before);
-    moves(&mut world, first, second);
-}
-
-#[test]
-fn more_partitions_under_running_workers_are_a_loud_stop() {
-    let (world, admin) = world("widening");
-    let load = load(94);
-    let mut workers = [world.worker(), world.worker()];
-    workers.iter_mut().for_each(Worker::ready);
-    let messages = world.send(load);
-    world.drained(&mut workers, messages);
-    for topic in &world.topics {
-        admin.widen(topic, WIDE);
-    }
-    let [first, second] = workers;
-    // The other gets its shards, and looks what there is.
-    first.stop();
-    told(second.program.wait(), 2, &widened(&world.topics[0]));
-    world.assert_law(&[load]);
 }

@@ -1,4 +1,4 @@
-//! The worker's time: a monotonic clock for delays and ages, and a wall clock with a witness for everything
+//! The time of a worker or a backfill: a monotonic clock for delays and ages, and a wall clock with a witness for everything
 //! that events are compared with.
 //!
 //! The witness is the time at which the store says that it stored our own last object, carried on by the
@@ -28,9 +28,9 @@ const LOOK_MAX: Duration = Duration::from_secs(30);
 /// How often the witness is asked while the clocks agree: it costs one request.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// The clock of one worker. As a [`Clock`] it never goes back: delays and ages are differences of
+/// The clock of one owner of shards. As a [`Clock`] it never goes back: delays and ages are differences of
 /// [`Clock::now`].
-pub(super) struct WitnessedClock {
+pub(crate) struct WitnessedClock {
     port: Arc<dyn Clock>,
     max_skew: Duration,
     hands: Mutex<Hands>,
@@ -47,7 +47,7 @@ struct Hands {
 
 /// What the clocks say at an instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClockReading {
+pub(crate) struct ClockReading {
     /// Never goes back: for ages.
     pub steady: WallTime,
     /// The wall clock and its witness, the earlier one first; both are the wall clock's time while they
@@ -76,7 +76,7 @@ impl ClockReading {
 }
 
 impl WitnessedClock {
-    /// The clock of a worker that has stored nothing yet.
+    /// The clock of an owner that has stored nothing yet.
     pub fn new(port: Arc<dyn Clock>, max_clock_skew: Duration) -> Self {
         let hands = Hands { shown: (port.now(), port.monotonic()), witness: None, agreed_once: false };
         Self { port, max_skew: max_clock_skew.max(SKEW_LEAST), hands: Mutex::new(hands) }

@@ -1,0 +1,84 @@
+//! Partitions that topics get while they are read. The library looks at topics every few minutes only, and
+//! meanwhile nobody would read what lies on new partitions.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use prorata_schemas::Text;
+use prorata_worker::source::SourceEvent;
+
+use super::Group;
+
+/// How often the brokers are asked.
+const COUNT_EVERY: Duration = Duration::from_secs(3);
+
+/// How long an answer may take before the brokers are asked again.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+type Counts = BTreeMap<Text, u32>;
+
+/// How many partitions topics have, as far as the worker was told.
+pub(super) struct PartitionCounts {
+    told: Counts,
+    answers: (Sender<Counts>, Receiver<Counts>),
+    /// When the brokers were last asked, and whether they have answered since.
+    asked: Option<(Instant, bool)>,
+}
+
+impl PartitionCounts {
+    /// As the brokers said before the group was joined.
+    pub(super) fn new(told: Counts) -> Self {
+        Self { told, answers: mpsc::channel(), asked: None }
+    }
+
+    fn is_due(&self) -> bool {
+        self.asked
+            .is_none_or(|(at, answered)| at.elapsed() >= if answered { COUNT_EVERY } else { ANSWER_MAX })
+    }
+
+    /// Takes an answer: the topics whose number has changed.
+    fn take(&mut self, counts: Counts) -> Vec<(Text, u32)> {
+        if let Some((_, answered)) = &mut self.asked {
+            *answered = true;
+        }
+        let changed = |(topic, count): &(Text, u32)| self.told.insert(topic.clone(), *count) != Some(*count);
+        counts.into_iter().filter(changed).collect()
+    }
+}
+
+impl Group<'_> {
+    /// Tells the worker of topics with another number of partitions, and asks the brokers again in time.
+    pub(super) fn count_partitions(&mut self) {
+        while let Ok(counts) = self.counts.answers.1.try_recv() {
+            for (topic, partitions) in self.counts.take(counts) {
+                self.queue.push(SourceEvent::Partitions { topic, partitions });
+            }
+        }
+        if !self.counts.is_due() {
+            return;
+        }
+        let topics: Vec<Text> = self.settings.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+        let answers = self.counts.answers.0.clone();
+        let submitted = self.probe.submit(move |client| {
+            // The thread that asked may have ended by now.
+            let _ = answers.send(client.partitions_now(&topics));
+        });
+        self.counts.asked = Some((Instant::now(), !submitted));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_number_is_told() {
+        let of = |count: u32| BTreeMap::from([(Text::from("a"), count), ("b".into(), 4)]);
+        let mut counts = PartitionCounts::new(of(4));
+        assert_eq!(counts.take(of(4)), []);
+        assert_eq!(counts.take(BTreeMap::new()), [], "no broker has answered");
+        assert_eq!(counts.take(of(8)), [("a".into(), 8)]);
+        assert_eq!(counts.take(of(8)), []);
+    }
+}

@@ -1,0 +1,131 @@
+//! `prorata replay`: folds what retired topics still hold.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use prorata_connectors::kafka::{KafkaReader, KafkaSettings};
+use prorata_connectors::messages::Times;
+use prorata_worker::WorkerError;
+use prorata_worker::backfill::BackfillPorts;
+use prorata_worker::backfill::input::InMemoryFiles;
+use prorata_worker::dead_letters::{ReplayError, TopicReplay, TopicsReplayed};
+use prorata_worker::ports::Silent;
+use serde_json::json;
+
+use crate::commands::backfill::{self, BackfillArgs, ShardList};
+use crate::commands::dead_letters;
+use crate::config::{self, Loaded};
+use crate::failure::{DEAD_LETTERED, Failure};
+use crate::wiring::{self, kafka, registry};
+use crate::{logging, report};
+
+/// Arguments of `prorata replay`.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayArgs {
+    /// Configuration file; its kafka.retired_topics names the topics, its root.url the lake
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Partitions to read, such as 4-7. By default all: those that workers have read, from where they stopped
+    #[arg(long, value_name = "PARTITIONS", value_parser = backfill::parse_shards)]
+    pub partitions: Option<ShardList>,
+    /// Take over shards that a worker holds and has not released
+    #[arg(long)]
+    pub take_over: bool,
+    /// Print one JSON document instead of lines for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads, folds, and prints what it did.
+///
+/// # Errors
+/// When no topic is retired, or something that is needed is wrong or unavailable.
+pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    let loaded = config::load(Some(&args.config))?;
+    logging::start(&loaded.config.log)?;
+    let (runtime, threads) = wiring::runtime(loaded.config.backfill.threads)?;
+    let mut done = TopicsReplayed::default();
+    let result = runtime.block_on(replay(args, &loaded, threads, &mut done));
+    // What was folded before an error stays folded, so the report comes first.
+    report::print(&if args.json { as_json(&done)? } else { as_text(&done) })?;
+    result?;
+    Ok(if done.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+}
+
+async fn replay(
+    args: &ReplayArgs,
+    loaded: &Loaded,
+    threads: usize,
+    done: &mut TopicsReplayed,
+) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    let retired = &config.kafka.retired_topics;
+    if retired.is_empty() {
+        let file = args.config.display();
+        let message = format!("kafka.retired_topics names no topic; name those to replay in '{file}'");
+        return Err(Failure::usage(message).into());
+    }
+    let connection = kafka::connection(&config.kafka)?;
+    let settings = KafkaSettings::new(connection, retired.clone(), &*config.kafka.group_id);
+    let store = wiring::lake::store(wiring::lake::named(None, config)?).await?;
+    let folding = BackfillArgs {
+        shards: None,
+        events: String::new(),
+        lake: String::new(),
+        from: None,
+        to: None,
+        config: None,
+        json: false,
+        take_over: args.take_over,
+    };
+    let mut options = backfill::options(&folding, loaded, threads);
+    // A replay adds events. It does not apply other rules to hours.
+    options.rewrite_rules = false;
+    let replay = TopicReplay {
+        ports: BackfillPorts {
+            shared: wiring::ports(store).await?,
+            input: Arc::new(InMemoryFiles::default()),
+            progress: Arc::new(Silent),
+        },
+        reader: &KafkaReader::new(&settings).map_err(WorkerError::Source)?,
+        decoder: &*registry::decoder(&config.registry, Times::AT_ONCE)?,
+        topics: retired.iter().map(|topic| topic.as_str().into()).collect(),
+        partitions: args.partitions.as_ref().map(|ShardList(partitions)| partitions.clone()),
+        backfill: options,
+    };
+    replay.run(done).await.map_err(|error: ReplayError| dead_letters::failure(error))
+}
+
+fn as_json(done: &TopicsReplayed) -> serde_json::Result<String> {
+    let read = done.read.iter().map(|((topic, partition), (from, to, messages))| {
+        json!({ "topic": topic, "partition": partition, "from": from, "to": to, "messages": messages })
+    });
+    serde_json::to_string_pretty(&json!({
+        "read": read.collect::<Vec<_>>(),
+        "events": { "new": done.new, "known": done.known },
+        "hours_restated": done.hours_restated,
+        "dead_letters": done.dead_letters,
+        "dead_letter_examples": done.examples,
+    }))
+}
+
+fn as_text(done: &TopicsReplayed) -> String {
+    let mut lines: Vec<String> = done
+        .read
+        .iter()
+        .map(|((topic, partition), (from, to, messages))| {
+            format!("{topic}, partition {partition}: {messages} messages, offsets {from} to {to}")
+        })
+        .collect();
+    lines.push(format!(
+        "{} new events, {} known already; {} hours that were published before have changed",
+        done.new, done.known, done.hours_restated
+    ));
+    for (reason, letters) in &done.dead_letters {
+        lines.push(format!("{letters} dead letters under dead-letter/: {reason}"));
+    }
+    lines.extend(done.examples.iter().map(|example| format!("  {example}")));
+    lines.join("\n")
+}

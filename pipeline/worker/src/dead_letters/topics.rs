@@ -1,0 +1,221 @@
+//! What topics still hold and no worker will read: those with more partitions than the root has shards, and
+//! any other that is retired. Every event goes through a backfill into the shard of its organization,
+//! whatever partition it lies on. The same event twice is one event, so this may be repeated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prorata_schemas::Text;
+use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::reject::{Reason, Reject};
+
+use super::replay::{FOLD_BYTES, ReplayError, decode};
+use crate::backfill::input::InMemoryFiles;
+use crate::backfill::{self, BackfillOptions, BackfillPorts};
+use crate::checkpoint::log;
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::ports::{DeadLetter, ObjectStore, Origin, Rejected};
+use crate::source::{Message, MessageDecoder, SourceError};
+
+/// Examples of dead letters that are told.
+const EXAMPLES_MAX: usize = 5;
+
+/// Reads topics without being a member of a group.
+#[async_trait]
+pub trait TopicReader: Send + Sync {
+    /// Where each partition of a topic begins and ends, by number; empty: there is no such topic.
+    async fn ranges(&self, topic: &Text) -> Result<Vec<(i64, i64)>, SourceError>;
+
+    /// Messages of a partition in `range`, from its start, a few MiB at most; and the offset to read on from,
+    /// which is the end of `range` once all were read.
+    async fn read(
+        &self,
+        topic: &Text,
+        partition: Shard,
+        range: (i64, i64),
+    ) -> Result<(Vec<Message>, i64), SourceError>;
+}
+
+/// One replay of topics into a root.
+pub struct TopicReplay<'a> {
+    /// The root; its input is not used.
+    pub ports: BackfillPorts,
+    /// Reads the topics.
+    pub reader: &'a dyn TopicReader,
+    /// Decodes their messages.
+    pub decoder: &'a dyn MessageDecoder,
+    /// The topics.
+    pub topics: Vec<Text>,
+    /// The only partitions to read; none: all.
+    pub partitions: Option<BTreeSet<Shard>>,
+    /// How events are folded.
+    pub backfill: BackfillOptions,
+}
+
+/// What a replay of topics did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicsReplayed {
+    /// Messages read, by topic and partition: from where, up to where, and how many.
+    pub read: BTreeMap<(String, Shard), (i64, i64, u64)>,
+    /// Events that the archive did not hold.
+    pub new: u64,
+    /// Events that it held.
+    pub known: u64,
+    /// Published hours whose rows have changed, once per shard.
+    pub hours_restated: u64,
+    /// Messages and events that cannot count, by reason; they are dead letters of the root.
+    pub dead_letters: BTreeMap<Reason, u64>,
+    /// Some of them.
+    pub examples: Vec<String>,
+}
+
+/// What waits to be folded.
+#[derive(Default)]
+struct Unfolded {
+    files: BTreeMap<String, Bytes>,
+    rejected: Vec<DeadLetter>,
+    bytes: u64,
+}
+
+impl TopicReplay<'_> {
+    /// Folds what the topics hold now. `done` is kept up to date, so that it also holds after an error.
+    ///
+    /// # Errors
+    /// See [`ReplayError`]; run it again once that is fixed.
+    pub async fn run(&self, done: &mut TopicsReplayed) -> Result<(), ReplayError> {
+        let store = &*self.ports.shared.store;
+        let mut unfolded = Unfolded::default();
+        for topic in &self.topics {
+            let ranges = self.reader.ranges(topic).await.map_err(WorkerError::Source)?;
+            if ranges.is_empty() {
+                let message = format!(
+                    "Kafka has no topic '{topic}', so there is nothing to replay; leave it out of \
+                     kafka.retired_topics"
+                );
+                return Err(WorkerError::Configuration(message).into());
+            }
+            let was_read = read_before(store, topic).await?;
+            for (partition, (low, end)) in (0..).zip(ranges) {
+                if self.partitions.as_ref().is_some_and(|wanted| !wanted.contains(&partition)) {
+                    continue;
+                }
+                let from = was_read.get(&partition).copied().unwrap_or(low);
+                if from < low {
+                    tracing::warn!(%topic, partition, from, low, "what came before `low` is lost to Kafka");
+                }
+                let from = from.max(low).min(end);
+                self.partition(topic, partition, (from, end), &mut unfolded, done).await?;
+            }
+        }
+        self.fold(unfolded, done).await
+    }
+
+    /// Reads a partition.
+    async fn partition(
+        &self,
+        topic: &Text,
+        partition: Shard,
+        (from, end): (i64, i64),
+        unfolded: &mut Unfolded,
+        done: &mut TopicsReplayed,
+    ) -> Result<(), ReplayError> {
+        let (mut next, mut count) = (from, 0);
+        while next < end {
+            let read = self.reader.read(topic, partition, (next, end)).await;
+            let (messages, on) = read.map_err(WorkerError::Source)?;
+            count += messages.len() as u64;
+            self.take(format!("{topic}/{partition}/{next}.avro"), messages, unfolded).await?;
+            next = on;
+            done.read.insert((topic.to_string(), partition), (from, next, count));
+            if unfolded.bytes >= FOLD_BYTES {
+                self.fold(std::mem::take(unfolded), done).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges messages as far as they are no events.
+    async fn take(
+        &self,
+        path: String,
+        messages: Vec<Message>,
+        unfolded: &mut Unfolded,
+    ) -> Result<(), ReplayError> {
+        let mut events: Vec<EventRecord> = Vec::new();
+        for message in messages {
+            match self.event(&message).await? {
+                Ok(record) => events.push(record),
+                Err(reject) => {
+                    unfolded.bytes += message.bytes();
+                    unfolded.rejected.push(letter(message, reject));
+                }
+            }
+        }
+        let bodies: Vec<(EventKind, &[u8])> =
+            events.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+        let bytes = Bytes::from(self.ports.shared.archive.write(&bodies).map_err(WorkerError::Format)?);
+        unfolded.bytes += bytes.len() as u64;
+        unfolded.files.insert(path, bytes);
+        Ok(())
+    }
+
+    async fn event(&self, message: &Message) -> Result<Result<EventRecord, Reject>, ReplayError> {
+        let Some(value) = &message.value else {
+            return Ok(Err(Reject::malformed("a message without a value is no event")));
+        };
+        let record = match decode(self.decoder, value).await? {
+            Ok(record) => record,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        let organization = &*record.event.organization_id;
+        if message.key.as_deref() != Some(organization.as_bytes()) {
+            let sentence = format!("the message key is not its organization_id '{organization}'");
+            return Ok(Err(Reject::new(Reason::KeyMismatch, sentence)));
+        }
+        Ok(Ok(record))
+    }
+
+    async fn fold(&self, unfolded: Unfolded, done: &mut TopicsReplayed) -> Result<(), ReplayError> {
+        let Unfolded { files, rejected, .. } = unfolded;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let input = Arc::new(InMemoryFiles { files, rejected });
+        let outcome =
+            backfill::run(BackfillPorts { input, ..self.ports.clone() }, self.backfill.clone()).await?;
+        done.new += outcome.events_new;
+        done.known += outcome.events_known;
+        done.hours_restated += outcome.hours_restated;
+        for (reason, count) in outcome.dead_letters {
+            *done.dead_letters.entry(reason).or_default() += count;
+        }
+        done.examples.extend(outcome.dead_letter_examples);
+        done.examples.truncate(EXAMPLES_MAX);
+        Ok(())
+    }
+}
+
+/// The next offsets of a topic that workers have come to, by shard.
+async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<Shard, i64>> {
+    let mut next = BTreeMap::new();
+    for shard in log::latest_seqs(store).await?.into_keys() {
+        let latest = log::latest(store, shard).await?;
+        next.extend(latest.offsets.get(topic).and_then(|read| read.next).map(|offset| (shard, offset)));
+    }
+    Ok(next)
+}
+
+fn letter(message: Message, reject: Reject) -> DeadLetter {
+    let origin = Origin::Message {
+        topic: message.topic.to_string(),
+        partition: message.partition.into(),
+        offset: message.offset,
+        timestamp_millis: message.timestamp_millis,
+        key: message.key,
+        headers: message.headers,
+    };
+    DeadLetter { origin, rejected: Rejected { reject, bytes: message.value.unwrap_or_default() } }
+}

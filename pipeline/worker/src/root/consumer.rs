@@ -1,0 +1,84 @@
+//! Which consumer group of which Kafka cluster reads for a root. Two of them would take its shards from each
+//! other for ever, so the first worker records its own, and every later one compares.
+//!
+//! The record is an object of its own, so releases that do not know it go on with the root.
+
+use bytes::Bytes;
+
+use crate::checkpoint::checksum;
+use crate::error::{Result, WorkerError};
+use crate::names;
+use crate::objects;
+use crate::ports::{FormatError, ObjectStore};
+use crate::source::ConsumerId;
+
+/// Most moves of a root from one consumer to another.
+const MOVES_MAX: u32 = 9_999;
+
+/// The consumer of a root, as this worker compared it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// This worker's own.
+    own: ConsumerId,
+    /// The number of its record.
+    number: u32,
+}
+
+impl Consumer {
+    /// Compares this worker's consumer with the one that the root records, or records it in a root that has
+    /// none, or was read for by `moved_from` until now.
+    ///
+    /// # Errors
+    /// When another consumer reads for the root, its record cannot be read, or storage is unavailable.
+    pub async fn open(store: &dyn ObjectStore, own: ConsumerId, moved_from: &str) -> Result<Self> {
+        let mut last = None;
+        for number in 1..=MOVES_MAX {
+            let found = match store.get(&names::consumer(number)).await? {
+                Some(found) => parse(number, &found)?,
+                None => match &last {
+                    Some(before) if own.is(before) => return Ok(Self { own, number: number - 1 }),
+                    Some(before) if before.to_string() != moved_from => return Err(differs(&own, before)),
+                    _ => {
+                        tracing::info!(consumer = %own, "this consumer group reads for the root from now on");
+                        let created = objects::create(store, &names::consumer(number), &json(&own)?).await?;
+                        parse(number, &created)?
+                    }
+                },
+            };
+            last = Some(found);
+        }
+        Err(WorkerError::Internal("a root has moved from consumer to consumer without end"))
+    }
+
+    /// Compares once more: another consumer may have been recorded since.
+    ///
+    /// # Errors
+    /// When it was, or storage is unavailable.
+    pub async fn compare(&self, store: &dyn ObjectStore) -> Result<()> {
+        let next = self.number + 1;
+        match store.get(&names::consumer(next)).await? {
+            None => Ok(()),
+            Some(found) => Err(differs(&self.own, &parse(next, &found)?)),
+        }
+    }
+}
+
+fn json(consumer: &ConsumerId) -> Result<Bytes> {
+    let json = serde_json::to_vec(consumer).map_err(|error| FormatError::new("encode a consumer", error))?;
+    Ok(checksum::add_to_json(&json).into())
+}
+
+fn parse(number: u32, found: &[u8]) -> Result<ConsumerId> {
+    let damaged = |cause: String| WorkerError::Damaged { object: names::consumer(number), cause };
+    let json = checksum::check_json(found).map_err(|mismatch| damaged(mismatch.to_string()))?;
+    serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
+}
+
+fn differs(own: &ConsumerId, recorded: &ConsumerId) -> WorkerError {
+    WorkerError::Configuration(format!(
+        "this worker reads as '{own}' (group@cluster), and for this root '{recorded}' does: two would take \
+         its shards from each other for ever. Correct kafka.group_id or kafka.bootstrap_servers, or give each a \
+         root of its own; to move the root, stop the workers of '{recorded}', and set kafka.moved_from: \
+         '{recorded}'"
+    ))
+}

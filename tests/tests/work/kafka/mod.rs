@@ -1,0 +1,4 @@
+//! What people do to topics, and what Kafka loses.
+
+mod loss;
+mod partitions;

@@ -1,0 +1,136 @@
+//! Topics that get more partitions than the root has shards: workers notice within seconds, close nothing,
+//! and say a way out, which loses nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::refusals::told;
+use crate::world::topics::Admin;
+use crate::world::worker::Worker;
+use crate::world::{Load, SHARDS, World, sent};
+
+/// Partitions that topics get.
+const WIDE: u16 = 8;
+
+/// From when the brokers know of the partitions until the last worker has ended: it asks every three seconds,
+/// and lets its shards go. On a busy machine.
+const NOTICED_MAX: Duration = Duration::from_secs(30);
+
+/// What the sentence says: what is wrong, and each step of the way out.
+fn words(topic: &str) -> [String; 6] {
+    [
+        format!("topic '{topic}' has {WIDE} partitions, the root {SHARDS} shards"),
+        format!("make another topic with {SHARDS} partitions for the producers"),
+        "name it in kafka.topics".to_owned(),
+        format!("'{topic}' in kafka.retired_topics"),
+        "run 'prorata replay --config FILE'".to_owned(),
+        "start the workers again".to_owned(),
+    ]
+}
+
+/// A worker ends, and its last line says so of one of these topics.
+fn says_so(worker: Worker, topics: &[String]) {
+    let ended = worker.program.wait();
+    let named = topics.iter().find(|topic| ended.log.contains(&words(topic)[0]));
+    let words = words(named.unwrap_or(&topics[0]));
+    told(ended, 2, &words.each_ref().map(String::as_str));
+}
+
+fn replay(world: &World) -> Value {
+    let ended = world.run(&["replay", "--config", world.config().to_str().unwrap(), "--json"]);
+    serde_json::from_str(&ended.succeeded()).unwrap()
+}
+
+/// Messages on partitions of the old topics that no worker has ever read.
+fn unread(replayed: &Value) -> u64 {
+    let read = replayed["read"].as_array().unwrap();
+    let wide = read.iter().filter(|read| read["partition"].as_u64() >= Some(SHARDS.into()));
+    wide.map(|read| read["messages"].as_u64().unwrap()).sum()
+}
+
+/// The way out, step by step as the sentence says it.
+fn way_out(world: &mut World, retired: &[String]) {
+    let another: Vec<String> = retired.iter().map(|topic| format!("{topic}-2")).collect();
+    world.create(&another, SHARDS);
+    world.topics.retain(|topic| !retired.contains(topic));
+    world.topics.extend(another);
+    world.set("kafka.retired_topics", json!(retired));
+    let replayed = replay(world);
+    assert!(unread(&replayed) > 0, "nothing lay on the new partitions: {replayed}");
+    assert!(replayed["events"]["new"].as_u64() >= Some(unread(&replayed)), "{replayed}");
+    // Once more changes nothing.
+    let again = replay(world);
+    assert_eq!(again["events"]["new"], 0, "{again}");
+}
+
+/// Workers take what comes on the new topics, and go on once the old ones are named nowhere.
+fn goes_on(world: &mut World, load: Load) {
+    let mut worker = world.worker();
+    let messages = world.send(load);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.stop();
+    world.set("kafka.retired_topics", json!([]));
+    let mut worker = world.worker();
+    worker.ready();
+    worker.stop();
+}
+
+fn load(seed: u64) -> Load {
+    Load { organizations: 12, pods: 8, hours: 3, ..Load::small(seed) }
+}
+
+#[test]
+fn more_partitions_under_running_workers_lose_nothing() {
+    let mut world = World::new("widening");
+    let admin = Admin::new(&world);
+    let loads = [92, 93, 94].map(load);
+    let mut workers = [world.worker(), world.worker()];
+    workers.iter_mut().for_each(Worker::ready);
+    // It has looked at the topics before they grow, and goes on sending as they were.
+    let before = world.start_sending(loads[0], Some(100));
+    let old = world.topics.clone();
+    for topic in &old {
+        admin.widen(topic, WIDE);
+    }
+    let grown = Instant::now();
+    // It knows of the new partitions: most of its organizations move.
+    let after = world.start_sending(loads[1], None);
+    for worker in workers {
+        says_so(worker, &old);
+    }
+    let noticed = grown.elapsed();
+    println!("all workers have ended {noticed:?} after the brokers knew");
+    assert!(noticed < NOTICED_MAX, "{noticed:?}");
+    // So does one that starts.
+    says_so(world.worker(), &old);
+    sent(before);
+    sent(after);
+    way_out(&mut world, &old);
+    goes_on(&mut world, loads[2]);
+    world.assert_law(&loads);
+}
+
+#[test]
+fn a_topic_that_grew_while_nobody_looked_is_a_loud_stop() {
+    let mut world = World::new("wider");
+    let admin = Admin::new(&world);
+    let loads = [95, 96, 97].map(load);
+    let mut worker = world.worker();
+    let messages = world.send(loads[0]);
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.stop();
+    let before = world.lake().tables();
+    let grown = [world.topics[1].clone()];
+    admin.widen(&grown[0], WIDE);
+    let topics = std::mem::replace(&mut world.topics, grown.to_vec());
+    world.send(loads[1]);
+    world.topics = topics;
+    for _ in 0..2 {
+        says_so(world.worker(), &grown);
+    }
+    assert_eq!(world.lake().tables(), before);
+    way_out(&mut world, &grown);
+    goes_on(&mut world, loads[2]);
+    world.assert_law(&loads);
+}
