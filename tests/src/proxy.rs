@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -27,6 +27,11 @@ pub enum Weather {
     Refusing,
     /// Answers every request with 503, as an overloaded S3 does.
     Unavailable,
+    /// Refuses every request that would change something, as for a key without the permission to write; each
+    /// connection serves one request.
+    ReadOnly,
+    /// Refuses the same requests as a store whose disk is full does.
+    Full,
     /// Takes connections and requests, and never answers.
     Silent,
 }
@@ -94,7 +99,14 @@ async fn serve(mut client: TcpStream, server: String, mut changes: watch::Receiv
     match weather {
         Weather::Refusing => client.set_zero_linger().ok()?,
         Weather::Silent => changes.changed().await.ok()?,
-        Weather::Unavailable => unavailable(client).await?,
+        Weather::Unavailable => {
+            let mut request = [0; CHUNK];
+            if client.read(&mut request).await.ok()? > 0 {
+                refuse(client, "503 Slow Down", "SlowDown").await?;
+            }
+        }
+        Weather::ReadOnly => read_only(client, server, ("403 Forbidden", "AccessDenied")).await?,
+        Weather::Full => read_only(client, server, ("507 Insufficient Storage", "XMinioStorageFull")).await?,
         Weather::Clear | Weather::Slow(_) | Weather::Cut(_) => {
             let mut server = TcpStream::connect(server).await.ok()?;
             let mut left = if let Weather::Cut(bytes) = weather { bytes } else { usize::MAX };
@@ -136,15 +148,32 @@ async fn pass(
     Some(bytes > 0)
 }
 
-async fn unavailable(mut client: TcpStream) -> Option<()> {
-    let mut request = [0; CHUNK];
-    if client.read(&mut request).await.ok()? == 0 {
-        return None;
+/// Serves one request, unless it would change something.
+async fn read_only(mut client: TcpStream, server: String, refusal: (&str, &str)) -> Option<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < CHUNK {
+        head.push(client.read_u8().await.ok()?);
     }
-    let body = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
+    let head = String::from_utf8(head).ok()?;
+    if !head.starts_with("GET ") && !head.starts_with("HEAD ") {
+        let (status, code) = refusal;
+        return refuse(client, status, code).await;
+    }
+    let mut server = TcpStream::connect(server).await.ok()?;
+    // Nobody may ask again on a connection whose next request would pass unread.
+    let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    server.write_all(head.as_bytes()).await.ok()?;
+    copy_bidirectional(&mut client, &mut server).await.ok()?;
+    Some(())
+}
+
+/// Answers whatever is asked with an error of S3.
+async fn refuse(mut client: TcpStream, status: &str, code: &str) -> Option<()> {
+    let mut request = [0; CHUNK];
+    let body = format!("<Error><Code>{code}</Code><Message>The test says so.</Message></Error>");
     let length = body.len();
     let answer = format!(
-        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: \
+        "HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\nConnection: \
          close\r\n\r\n{body}"
     );
     client.write_all(answer.as_bytes()).await.ok()?;

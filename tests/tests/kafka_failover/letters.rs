@@ -1,6 +1,7 @@
 //! Conformance of the topic of dead letters, on brokers that may stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_connectors::kafka::{Connection, KafkaDeadLetters};
@@ -13,6 +14,9 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
 use super::{BROKERS, brokers, signal, variable};
+
+/// How long brokers may take for a letter: several times the default, for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Real {
     /// What its topics are like, except for their names.
@@ -56,9 +60,9 @@ impl Harness for Real {
 #[async_trait(?Send)]
 impl DeadLetterPlace for Topic {
     async fn topic(&self) -> Result<Box<dyn DeadLetterTopic>, String> {
-        let connected =
-            KafkaDeadLetters::connect(Connection::plaintext(variable("PRORATA_TEST_KAFKA")), &self.name)
-                .await;
+        let brokers = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+        let connection = Connection { timeout: TIMEOUT, ..brokers };
+        let connected = KafkaDeadLetters::connect(connection, &self.name).await;
         connected.map(|topic| Box::new(topic) as Box<dyn DeadLetterTopic>).map_err(text)
     }
 

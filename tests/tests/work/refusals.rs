@@ -1,10 +1,11 @@
 //! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit
 //! code.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 
-use prorata_tests::program::Ended;
-use serde_json::json;
+use prorata_tests::program::{Ended, Program};
+use serde_json::{Value, json};
 
 use super::world::{Load, World, variable};
 
@@ -168,4 +169,54 @@ fn a_static_membership_that_another_worker_takes() {
     world.drained(std::slice::from_mut(&mut second), messages);
     second.stop();
     world.assert_law(&[Load::small(71)]);
+}
+
+/// What `prorata check --config` answers: the exit code, and the outcome of each check.
+fn checked(world: &World) -> (Option<i32>, BTreeMap<String, String>) {
+    let config = world.config();
+    let command = world.command(&["check", "--json", "--config", config.to_str().unwrap()]);
+    let ended = Program::start(command, "check", world.folder.path()).wait();
+    let report: Value = serde_json::from_str(&ended.output).unwrap_or_else(|_| panic!("{}", ended.log));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = report["checks"].as_array().unwrap();
+    (ended.code, checks.iter().map(|check| (text(&check["check"]), text(&check["outcome"]))).collect())
+}
+
+#[test]
+fn a_configuration_is_checked_before_a_start() {
+    let mut world = world("check");
+    world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
+    let letters = format!("{}-letters", world.name);
+    world.create(std::slice::from_ref(&letters), 1);
+    world.set("kafka.dead_letter_topic", json!(letters));
+    let all = ["storage", "clock", "root", "registry", "topics", "dead-letter topic"];
+    let (code, outcomes) = checked(&world);
+    assert_eq!((code, outcomes), (Some(0), all.map(|check| (check.to_owned(), "ok".to_owned())).into()));
+    // Each thing missing is told, and the others are checked all the same.
+    let missing = |world: &World, check: &str, code: i32| {
+        let (ended, outcomes) = checked(world);
+        let failed: Vec<&String> =
+            outcomes.iter().filter(|(_, outcome)| *outcome == "failed").map(|(name, _)| name).collect();
+        assert_eq!((ended, failed), (Some(code), vec![check]), "{outcomes:?}");
+    };
+    world.set("kafka.dead_letter_topic", json!("no-such-letters"));
+    missing(&world, "dead-letter topic", 2);
+    world.set("kafka.dead_letter_topic", json!(letters));
+    world.topics.push("no-such-topic".into());
+    missing(&world, "topics", 2);
+    world.topics.pop();
+    world.set("root.shards", json!(6));
+    missing(&world, "topics", 2);
+    world.set("root.shards", json!(4));
+    let registry = variable("PRORATA_TEST_REGISTRY");
+    world.set("registry.url", json!(format!("{registry}/nowhere")));
+    missing(&world, "registry", 2);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.set("registry.url", json!(format!("http://{closed}")));
+    missing(&world, "registry", 4);
+    world.set("registry.url", json!(registry));
+    world.root = format!("s3://{}-nowhere/{}", variable("PRORATA_TEST_BUCKET"), world.name);
+    let (code, outcomes) = checked(&world);
+    assert_eq!((code, outcomes["storage"].as_str()), (Some(2), "failed"), "{outcomes:?}");
+    assert_eq!((&*outcomes["topics"], &*outcomes["registry"]), ("ok", "ok"));
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
+use prorata_testkit::wait::eventually;
 use prorata_tests::lake::Lake;
 use serde_json::{Value, json};
 
@@ -195,4 +196,53 @@ fn a_table_whose_files_somebody_else_has_put_together_is_a_loud_stop() {
     log.commit("RESTORE", &[&foreign], &[one, other]);
     take(&world, messages, second);
     world.assert_law(&[first, second]);
+}
+
+/// Archive files of one shard.
+fn archived(world: &World, shard: u16) -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(&world.root).join(format!("events/shard={shard:04}"))];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() { folders.push(entry) } else { files.push(entry) }
+        }
+    }
+    files
+}
+
+/// The way out of a damaged archive file without a copy of it, literally: it is deleted, and a copy of its
+/// events is folded into its shard alone, while the worker goes on with the others.
+#[test]
+fn a_damaged_archive_file_stops_its_shard_until_its_events_are_folded_again() {
+    let world = World::new("damaged");
+    let loads = [109, 110].map(|seed| Load { organizations: 12, ..load(seed) });
+    let messages = take(&world, 0, loads[0]);
+    let shard = (0..4).find(|shard| archived(&world, *shard).len() > 1).unwrap();
+    let damaged = archived(&world, shard);
+    for file in &damaged {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    // Late events: their hours are read from the archive once more.
+    let mut worker = world.worker();
+    let messages = messages + world.send(loads[1]);
+    let told = eventually("a shard is stopped", || match worker.stopped_shards().pop() {
+        Some(told) => Ok(told),
+        None => Err(worker.program.tail()),
+    });
+    let way_out =
+        format!("or delete it and fold a copy of its events with 'prorata backfill --shards {shard}'");
+    assert!(told.contains("is damaged") && told.contains(&way_out), "{told}");
+
+    damaged.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let copy = world.folder.path().join("copy");
+    world.write(loads[0], &copy);
+    let (shard, copy, config) = (shard.to_string(), copy.to_str().unwrap(), world.config());
+    let arguments = ["backfill", "--shards", &shard, "--events", copy, "--lake", &world.root, "--config"];
+    world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
+    // The worker goes on with it by itself.
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    worker.ready();
+    worker.stop();
+    world.assert_law(&loads);
 }

@@ -17,9 +17,6 @@ use super::sender::{Delivery, Record, Sender};
 use crate::kafka::admin::Probe;
 use crate::kafka::client::settings::{Connection, wrong};
 
-/// How long brokers may take for a message. The worker waits in the meantime, and may have shards to release.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Approximate bytes of dead letters in one batch: brokers compare a whole batch with the topic's
 /// `max.message.bytes`, so batches are small for topics of small messages.
 const BATCH_BYTES: u32 = 65_536;
@@ -28,6 +25,9 @@ const BATCH_BYTES: u32 = 65_536;
 pub struct KafkaDeadLetters {
     topic: String,
     sender: Sender,
+    /// How long brokers may take for a message. The worker waits in the meantime, and may have shards to
+    /// release.
+    patience: Duration,
 }
 
 impl KafkaDeadLetters {
@@ -47,8 +47,9 @@ impl KafkaDeadLetters {
                 connection.brokers
             )));
         }
-        let sender = Sender::new(&connection, PATIENCE, BATCH_BYTES)?;
-        Ok(Self { topic, sender })
+        let patience = connection.timeout;
+        let sender = Sender::new(&connection, patience, BATCH_BYTES)?;
+        Ok(Self { topic, sender, patience })
     }
 }
 
@@ -93,7 +94,7 @@ impl KafkaDeadLetters {
 #[async_trait]
 impl DeadLetterTopic for KafkaDeadLetters {
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError> {
-        let deadline = Instant::now() + PATIENCE + PATIENCE / 2;
+        let deadline = Instant::now() + self.patience + self.patience / 2;
         let letters: Vec<&DeadLetter> = letters.iter().collect();
         let (mut failure, mut too_large) = (None, None);
         for (letter, code, reason) in self.deliver(&letters, deadline).await? {

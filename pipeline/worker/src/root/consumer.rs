@@ -76,9 +76,9 @@ fn parse(number: u32, found: &[u8]) -> Result<ConsumerId> {
 
 fn differs(own: &ConsumerId, recorded: &ConsumerId) -> WorkerError {
     WorkerError::Configuration(format!(
-        "this worker reads as '{own}' (group@cluster), and for this root '{recorded}' does: two would take \
-         its shards from each other for ever. Correct kafka.group_id or kafka.bootstrap_servers, or give each a \
-         root of its own; to move the root, stop the workers of '{recorded}', and set kafka.moved_from: \
-         '{recorded}'"
+        "this worker reads as '{own}' (group@cluster), and for this root '{recorded}' does: two would \
+         take its shards from each other for ever. Correct kafka.group_id or kafka.bootstrap_servers, \
+         or give each a root of its own; to move the root, stop the workers of '{recorded}', and set \
+         kafka.moved_from: '{recorded}'"
     ))
 }

@@ -1,5 +1,5 @@
-//! The time of a worker or a backfill: a monotonic clock for delays and ages, and a wall clock with a witness for everything
-//! that events are compared with.
+//! The time of a worker or a backfill: a monotonic clock for delays and ages, and a wall clock with a
+//! witness for everything that events are compared with.
 //!
 //! The witness is the time at which the store says that it stored our own last object, carried on by the
 //! monotonic clock. While wall clock and witness agree, the wall clock counts. While they differ by more than

@@ -1,6 +1,7 @@
 //! What holds while storage, the registry or a broker fails.
 
 mod clock;
+mod refusing;
 
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use prorata_connectors::archive::write_events;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_testkit::wait::eventually;
+use prorata_worker::names::Shard;
 use serde_json::json;
 
 use crate::world::topics::{Admin, Offsets};
@@ -240,4 +241,46 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     assert_eq!(world.lake().tables(), before);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
+}
+
+/// The shards that cannot go on, by what their sentences say.
+fn partitions(sentences: &str) -> Vec<Shard> {
+    let named = sentences.split("'prorata backfill --shards ").skip(1);
+    let mut shards: Vec<Shard> =
+        named.map(|rest| rest.split('\'').next().unwrap().parse().unwrap()).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    shards
+}
+
+/// Each step as the sentence says it: fold a copy of the events into the stopped shards, set the option,
+/// restart the worker. Nothing is lost, and nobody is in the way of the backfill.
+#[test]
+fn the_way_out_of_lost_offsets_loses_nothing() {
+    let (mut world, admin) = world("way-out");
+    let [first, second, third] = [98, 99, 100].map(load);
+    world.send(first);
+    take_all(&world, &admin);
+    world.send(second);
+    let (_, ends) = admin.ranges(&world.topics);
+    admin.delete_before(&ends);
+    // All of its shards are stopped, so it ends.
+    let ended = world.worker().program.wait();
+    assert_eq!(ended.code, Some(1), "{}", ended.log);
+    let stopped = partitions(&ended.log);
+    assert!(!stopped.is_empty(), "{}", ended.log);
+
+    let copy = world.folder.path().join("copy");
+    world.write(second, &copy);
+    let (copy, config) = (copy.to_str().unwrap(), world.config());
+    for shard in stopped.iter().map(Shard::to_string) {
+        let arguments = ["backfill", "--shards", &shard, "--events", copy, "--lake", &world.root, "--config"];
+        world.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).succeeded();
+    }
+    world.set("kafka.offsets_lost", json!("earliest"));
+    take_all(&world, &admin);
+    world.set("kafka.offsets_lost", json!("stop"));
+    world.send(third);
+    take_all(&world, &admin);
+    world.assert_law(&[first, second, third]);
 }

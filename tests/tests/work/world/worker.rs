@@ -91,7 +91,7 @@ impl Worker {
     }
 
     /// The sentences of its stopped shards; none while it does not answer.
-    fn stopped_shards(&self) -> Vec<String> {
+    pub fn stopped_shards(&self) -> Vec<String> {
         let status = self.named_address().and_then(|address| get(address, "/status?format=json"));
         let status = status.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
         let shards = status.as_ref().and_then(|status| status["shards"].as_array()).into_iter().flatten();

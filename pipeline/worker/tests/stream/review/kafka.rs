@@ -1,5 +1,6 @@
 //! Kafka in ways that the simulation's fake has not.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,4 +177,78 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
     let told = refused(&mut blue.member("c")).await;
     assert!(told.contains("'green@memory' does"), "{told}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));
+}
+
+#[tokio::test]
+async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival() {
+    let world = read().await;
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    // Under load its own session ends, and the next one of the same name takes its place.
+    for _ in 0..11 {
+        assert!(matches!(member.step().await, Stepped::Done(_)));
+        world.pass(Duration::from_secs(60));
+    }
+    let mut again = world.member("b");
+    assert!(matches!(again.step().await, Stepped::Done(_)));
+    let fenced = |stepped: Stepped| match stepped {
+        Stepped::Stopped(Some(error)) => (error.exit_code(), error.to_string()),
+        stepped => panic!("{stepped:?}"),
+    };
+    let (code, told) = fenced(member.step().await);
+    assert_eq!(code, 4, "{told}");
+    assert!(told.contains("start the worker again: if it ends like this at once, another member"), "{told}");
+    // At once means a rival.
+    let mut rival = world.member("b");
+    assert!(matches!(rival.step().await, Stepped::Done(_)));
+    let (code, told) = fenced(again.step().await);
+    assert_eq!(code, 2, "{told}");
+    assert!(told.contains("uses the same kafka.group_instance_id"), "{told}");
+}
+
+#[tokio::test]
+async fn more_partitions_close_nothing_from_the_moment_that_they_are_told() {
+    let world = read().await;
+    let mut member = world.member("b");
+    member.settle(&world).await.unwrap();
+    world.audit.look();
+    let closed = |world: &World| -> Vec<_> {
+        world.audit.latest().values().map(|latest| latest.closed_through).collect()
+    };
+    let before = closed(&world);
+    // Hours that would close with the next step.
+    world.produce(&[pod("acme", 60 * 40, "late", 1), pod("hooli", 60 * 40, "late", 1)]);
+    TOPICS.iter().for_each(|topic| world.broker.set_partitions(topic, 2 * world.shards));
+    let told = refused(&mut member).await;
+    assert!(told.contains("so no hour closes") && told.contains("kafka.retired_topics"), "{told}");
+    world.audit.look();
+    assert_eq!(closed(&world), before);
+    assert!(world.audit.latest().values().all(|latest| latest.owner().is_some_and(|owner| owner.released)));
+}
+
+#[tokio::test]
+async fn a_retired_topic_leaves_the_checkpoints() {
+    let world = read().await;
+    let [retired, kept] = TOPICS;
+    let read = |world: &World| {
+        world.audit.look();
+        let latest = world.audit.latest();
+        latest
+            .values()
+            .flat_map(|latest| latest.offsets.keys().map(ToString::to_string))
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(read(&world), TOPICS.map(str::to_owned).into());
+    // Left out without a word, it is missed.
+    let told = refused(&mut world.start_with_topics("b", &[kept])).await;
+    assert!(told.contains(retired) && told.contains("in kafka.retired_topics once it is over"), "{told}");
+    let mut member = world.start_on(&[kept], "c", Faults::default(), |options| {
+        options.retired_topics = vec![retired.into()];
+    });
+    member.settle(&world).await.unwrap();
+    member.drain().await;
+    assert_eq!(read(&world), BTreeSet::from([kept.to_owned()]));
+    // From then on nobody needs the option.
+    let mut member = world.start_with_topics("d", &[kept]);
+    member.settle(&world).await.unwrap();
 }

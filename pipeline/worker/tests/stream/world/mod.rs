@@ -156,7 +156,8 @@ impl World {
         self.start_on(topics, name, Faults::default(), |_| {})
     }
 
-    fn start_on(
+    /// The same, with other options.
+    pub fn start_on(
         &self,
         topics: &[&str],
         name: &str,

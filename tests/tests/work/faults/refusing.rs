@@ -1,0 +1,68 @@
+//! A store that can be read and refuses writes, for as long as nobody looks: the worker says so, and goes on
+//! by itself.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use prorata_testkit::wait::eventually;
+use prorata_tests::proxy::{Proxy, Weather};
+
+use crate::world::worker::Worker;
+use crate::world::{Load, World, tuned, variable};
+
+/// Seconds that the store refuses; 600 is what an operator may take.
+fn outage() -> Duration {
+    Duration::from_secs(tuned("PRORATA_OUTAGE_SECONDS", 20))
+}
+
+/// What `/readyz` says while the worker waits for the store; an error where it does not.
+fn says_so(worker: &mut Worker) -> Result<String, String> {
+    worker.program.assert_running();
+    let status = worker.status();
+    let waits = status["waits_for"].as_str().unwrap_or_default().to_owned();
+    let (code, ready) = worker.get("/readyz").ok_or("no answer of /readyz")?;
+    let told = format!("{waits}; /readyz: {code} {ready}");
+    if !waits.contains("storage: ") || code != 503 || !ready.contains("storage: ") {
+        return Err(told);
+    }
+    // That is what a command says that has ended.
+    assert!(!told.contains("run the same command again"), "{told}");
+    Ok(told)
+}
+
+#[test]
+fn a_store_that_refuses_writes_is_told_and_waited_for() {
+    let mut world = World::new("refusing");
+    world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
+    let proxy = Proxy::before(&variable("AWS_ENDPOINT_URL"));
+    world.environment("AWS_ENDPOINT_URL", &proxy.url(&variable("AWS_ENDPOINT_URL")));
+    let mut worker = world.worker();
+    worker.ready();
+    let mut messages = world.send(Load::small(63));
+    world.drained(std::slice::from_mut(&mut worker), messages);
+    let before = world.lake().tables();
+    for (seed, weather) in [(64, Weather::ReadOnly), (65, Weather::Full)] {
+        proxy.set(weather);
+        messages += world.send(Load::small(seed));
+        let told = eventually("the worker says what it waits for", || says_so(&mut worker));
+        println!("{told}");
+        if weather == Weather::ReadOnly {
+            assert!(told.contains("the worker goes on by itself once this is corrected"), "{told}");
+        }
+        let until = Instant::now() + outage();
+        while Instant::now() < until {
+            thread::sleep(Duration::from_secs(1));
+            eventually("it goes on saying so", || says_so(&mut worker));
+            assert_eq!(worker.get("/livez").unwrap().0, 200);
+        }
+        if weather == Weather::ReadOnly {
+            assert_eq!(world.lake().tables(), before, "nothing was written meanwhile");
+        }
+        proxy.set(Weather::Clear);
+        world.drained(std::slice::from_mut(&mut worker), messages);
+        worker.ready();
+        assert!(worker.status()["waits_for"].is_null(), "{}", worker.status());
+    }
+    worker.stop();
+    world.assert_law(&[63, 64, 65].map(Load::small));
+}
