@@ -195,8 +195,11 @@ fn a_configuration_is_checked_before_a_start() {
     // Each thing missing is told, and the others are checked all the same.
     let missing = |world: &World, check: &str, code: i32| {
         let (ended, outcomes) = checked(world);
-        let failed: Vec<&String> =
-            outcomes.iter().filter(|(_, outcome)| *outcome == "failed").map(|(name, _)| name).collect();
+        let failed: Vec<&str> = outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome == "failed")
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!((ended, failed), (Some(code), vec![check]), "{outcomes:?}");
     };
     world.set("kafka.dead_letter_topic", json!("no-such-letters"));
