@@ -7,7 +7,7 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{ErrorKind, LiveFile, TableError};
 
 use super::failure::failure;
-use super::{DeltaTables, columns, live_files, schema};
+use super::{DeltaTables, columns, schema};
 
 /// A table as it stands, or stood.
 #[derive(Clone, Debug)]
@@ -46,6 +46,11 @@ impl DeltaTables {
         }
         let state = delta.snapshot().map_err(failed)?;
         let drift = schema::missing(&state.schema(), &columns(table)?).err();
-        Ok(Some(TableLook { files: live_files(table, state)?, drift }))
+        let data = state.snapshot().try_log_data().map_err(failed)?;
+        let live = |path, bytes: i64| LiveFile { path, bytes: bytes.unsigned_abs() };
+        let mut files: Vec<LiveFile> =
+            data.iter().map(|file| live(file.path().into_owned(), file.size())).collect();
+        files.sort();
+        Ok(Some(TableLook { files, drift }))
     }
 }

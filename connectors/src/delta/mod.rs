@@ -8,24 +8,27 @@ mod failure;
 mod look;
 mod schema;
 mod upkeep;
+mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoKernel;
-use deltalake_core::kernel::transaction::{CommitBuilder, CommitProperties, TableReference};
+use deltalake_core::kernel::transaction::{
+    CommitBuilder, CommitData, CommitProperties, TableReference, TransactionError,
+};
 use deltalake_core::kernel::{
     Action, Add, DataType, MetadataExt, Remove, StructField, StructType, Transaction,
 };
-use deltalake_core::logstore::{LogStoreRef, StorageConfig, default_logstore};
+use deltalake_core::logstore::{CommitOrBytes, LogStoreRef, StorageConfig, default_logstore};
 use deltalake_core::operations::create::CreateBuilder;
 use deltalake_core::protocol::{DeltaOperation, SaveMode};
-use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaTable, DeltaTableError};
 use object_store::prefix::PrefixStore;
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::Date;
 use prorata_worker::ports::FileEntry;
 use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError,
@@ -35,6 +38,7 @@ use tokio::sync::Mutex;
 use crate::store::Store;
 
 use failure::{failure, kind_of};
+use view::{Sizes, View};
 
 pub use look::TableLook;
 
@@ -44,21 +48,13 @@ const PARTITION: &str = "date";
 /// How often new columns are committed before another writer wins every time.
 const EXTEND_ATTEMPTS: u32 = 8;
 
-/// Commits between two checkpoints of a log.
-const CHECKPOINT_INTERVAL: &str = "100";
+/// Commits between two checkpoints of a log, where its properties do not say.
+const CHECKPOINT_INTERVAL: u64 = 100;
 
 /// The Delta logs of a root.
 pub struct DeltaTables {
     store: Store,
-    open: BTreeMap<Table, Mutex<Option<Open>>>,
-}
-
-/// A table as read last.
-struct Open {
-    delta: DeltaTable,
-    /// Transactions as of that version, as far as they have been asked for: the library reads the log for
-    /// each.
-    transactions: BTreeMap<String, Option<u64>>,
+    open: BTreeMap<Table, Mutex<Option<View>>>,
 }
 
 impl DeltaTables {
@@ -76,43 +72,41 @@ impl DeltaTables {
     }
 
     /// Opens a table, or creates it; another may create it first.
-    async fn open(&self, table: Table) -> Result<Open, TableError> {
+    async fn open(&self, table: Table) -> Result<View, TableError> {
         let failed = |error: DeltaTableError| failure("load", table, error);
-        let mut delta = DeltaTable::new(self.log_store(table)?);
-        if !delta.verify_deltatable_existence().await.map_err(failed)?
+        let log_store = self.log_store(table)?;
+        if !log_store.is_delta_table_location().await.map_err(failed)?
             && let Err(error) = self.create(table).await
-            && !delta.verify_deltatable_existence().await.map_err(failed)?
+            && !log_store.is_delta_table_location().await.map_err(failed)?
         {
             return Err(error);
         }
         for _ in 0..EXTEND_ATTEMPTS {
-            delta.load().await.map_err(failed)?;
-            if !self.extend_schema(table, &delta).await? {
-                return Ok(Open { delta, transactions: BTreeMap::new() });
+            let view = View::open(Arc::clone(&log_store), None).await.map_err(failed)?;
+            if missing(table, &view.snapshot().schema())?.is_empty() {
+                return Ok(view);
             }
+            let mut delta = DeltaTable::new(Arc::clone(&log_store));
+            delta.load().await.map_err(failed)?;
+            self.extend_schema(table, &delta).await?;
         }
         let cause = "other commits came first at every attempt to add its new columns";
         Err(TableError::new(ErrorKind::Conflict, "open", table, cause))
     }
 
-    /// Commits columns of this release that the table lacks; false when it lacks none. After true the log is
-    /// to be read again, also because another commit may have come first.
+    /// Commits columns of this release that the table lacks. Then the log is to be read again, also because
+    /// another commit may have come first.
     ///
     /// # Errors
     /// When the table's columns cannot become those of this release, or storage is unavailable.
-    async fn extend_schema(&self, table: Table, delta: &DeltaTable) -> Result<bool, TableError> {
+    async fn extend_schema(&self, table: Table, delta: &DeltaTable) -> Result<(), TableError> {
         let failed = |error: DeltaTableError| failure("extend", table, error);
         let invalid = |cause: String| TableError::new(ErrorKind::Invalid, "open", table, cause);
         let state = delta.snapshot().map_err(failed)?;
         let found = state.schema();
-        let missing = schema::missing(&found, &columns(table)?).map_err(|wrong| {
-            invalid(format!(
-                "its columns differ from this release's: {wrong}; use the release that wrote the table, or \
-                 fold the events into a new root"
-            ))
-        })?;
+        let missing = missing(table, &found)?;
         if missing.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         let names: Vec<&str> = missing.iter().map(|field| field.name().as_str()).collect();
         tracing::info!(table = table.name(), columns = names.join(", "), "new columns are added");
@@ -132,19 +126,43 @@ impl DeltaTables {
             .await;
         match committed {
             Err(error) if kind_of(&error) != ErrorKind::Conflict => Err(failed(error)),
-            _ => Ok(true),
+            _ => Ok(()),
         }
     }
 
-    async fn open_at(&self, table: Table, version: u64) -> Result<Open, TableError> {
-        let mut delta = DeltaTable::new(self.log_store(table)?);
-        delta.load_version(version).await.map_err(|error| failure("load", table, error))?;
-        Ok(Open { delta, transactions: BTreeMap::new() })
+    /// The view of this version, which is taken out of its place.
+    async fn view_of(&self, table: Table, slot: &mut Option<View>, base: u64) -> Result<View, TableError> {
+        match slot.take().filter(|view| view.version() == base) {
+            Some(view) => Ok(view),
+            None => {
+                let opened = View::open(self.log_store(table)?, Some(base)).await;
+                opened.map_err(|error| failure("load", table, error))
+            }
+        }
+    }
+
+    /// How many live files of a table are kept in memory: those of the dates that were asked for.
+    pub async fn files_kept(&self, table: Table) -> usize {
+        match self.slot(table) {
+            Ok(slot) => slot.lock().await.as_ref().map_or(0, View::files_kept),
+            Err(_) => 0,
+        }
+    }
+
+    /// Reads the newest version of a table.
+    async fn refreshed(&self, table: Table, slot: &mut Option<View>) -> Result<View, TableError> {
+        match slot.take() {
+            Some(mut view) => {
+                view.refresh().await.map_err(|error| failure("load", table, error))?;
+                Ok(view)
+            }
+            None => self.open(table).await,
+        }
     }
 
     async fn create(&self, table: Table) -> Result<(), TableError> {
         let properties = [
-            ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_owned()),
+            ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_string()),
             ("delta.enableExpiredLogCleanup", "false".to_owned()),
             ("delta.dataSkippingStatsColumns", prorata_tables::stats_columns(table).join(",")),
         ];
@@ -161,7 +179,7 @@ impl DeltaTables {
             .map_err(|error| failure("create", table, error))
     }
 
-    fn slot(&self, table: Table) -> Result<&Mutex<Option<Open>>, TableError> {
+    fn slot(&self, table: Table) -> Result<&Mutex<Option<View>>, TableError> {
         self.open
             .get(&table)
             .ok_or_else(|| TableError::new(ErrorKind::Invalid, "load", table, "it is not a table of ours"))
@@ -172,20 +190,19 @@ impl DeltaTables {
 impl TableCommitter for DeltaTables {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        let open = match slot.take() {
-            Some(mut open) => {
-                let before = open.delta.version();
-                open.delta.update_state().await.map_err(|error| failure("load", table, error))?;
-                if open.delta.version() != before {
-                    open.transactions.clear();
-                }
-                open
-            }
-            None => self.open(table).await?,
-        };
-        let state = open.delta.snapshot().map_err(|error| failure("load", table, error))?;
-        let live = LiveTable { version: state.version(), files: live_files(table, state)? };
-        *slot = Some(open);
+        let view = self.refreshed(table, &mut slot).await?;
+        let files = view.scan(None).await.map_err(|error| failure("load", table, error))?;
+        let live = LiveTable { version: view.version(), files: live_files(files) };
+        *slot = Some(view);
+        Ok(live)
+    }
+
+    async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
+        let mut slot = self.slot(table)?.lock().await;
+        let mut view = self.refreshed(table, &mut slot).await?;
+        let files = view.files(dates).await.map_err(|error| failure("load", table, error))?;
+        let live = LiveTable { version: view.version(), files: live_files(files) };
+        *slot = Some(view);
         Ok(live)
     }
 
@@ -196,20 +213,14 @@ impl TableCommitter for DeltaTables {
         names: &[String],
     ) -> Result<BTreeMap<String, u64>, TableError> {
         let mut slot = self.slot(table)?.lock().await;
-        let mut open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
-            Some(open) => open,
-            None => self.open_at(table, base).await?,
-        };
+        let mut view = self.view_of(table, &mut slot, base).await?;
         let mut known = BTreeMap::new();
         for name in names {
-            let seq = match open.transactions.get(name) {
-                Some(seq) => *seq,
-                None => transaction(table, &open.delta, name).await?,
-            };
-            open.transactions.insert(name.clone(), seq);
+            let failed = |error| failure("read transactions", table, error);
+            let seq = view.transaction(name).await.map_err(failed)?;
             known.extend(seq.map(|seq| (name.clone(), seq)));
         }
-        *slot = Some(open);
+        *slot = Some(view);
         Ok(known)
     }
 
@@ -219,68 +230,83 @@ impl TableCommitter for DeltaTables {
         base: u64,
         commit: &TableCommit,
     ) -> Result<CommitOutcome, TableError> {
+        let failed = |error: DeltaTableError| failure("commit", table, error);
         let mut slot = self.slot(table)?.lock().await;
-        // Whatever becomes of the commit, the next load reads the log again, unless it is known to have
-        // landed.
-        let open = match slot.take().filter(|open| open.delta.version() == Some(base)) {
-            Some(open) => open,
-            None => self.open_at(table, base).await?,
-        };
-        let Open { delta, transactions: mut known } = open;
-        let state = delta.snapshot().map_err(|error| failure("commit", table, error))?;
-        let now = now_millis();
-        let sizes: BTreeMap<String, i64> =
-            if commit.removes.is_empty() { BTreeMap::new() } else { sizes(table, state)? };
-        let removes =
-            commit.removes.iter().map(|path| Action::Remove(remove(path, sizes.get(path).copied(), now)));
-        let adds = commit.adds.iter().map(|file| Action::Add(add(file, now)));
-        let transactions = commit.transactions.iter().map(|(name, seq)| {
-            Transaction::new_with_last_update(name, i64::try_from(*seq).unwrap_or(i64::MAX), Some(now))
-        });
-        let mode = if commit.removes.is_empty() { SaveMode::Append } else { SaveMode::Overwrite };
-        let operation =
-            DeltaOperation::Write { mode, partition_by: Some(vec![PARTITION.into()]), predicate: None };
-        let properties = CommitProperties::default()
-            .with_max_retries(0)
-            .with_create_checkpoint(true)
-            .with_cleanup_expired_logs(Some(false))
-            .with_application_transactions(transactions.collect())
-            .with_metadata([("prorataOwner".to_owned(), serde_json::Value::from(commit.id.clone()))]);
-        let reference: &dyn TableReference = state;
-        let committed = CommitBuilder::from(properties)
-            .with_actions(removes.chain(adds).collect())
-            .build(Some(reference), delta.log_store(), operation)
-            .await;
-        let committed = match committed {
-            Ok(committed) => committed,
-            Err(error) if kind_of(&error) == ErrorKind::Conflict => return Ok(CommitOutcome::Conflict),
-            Err(error) => return Err(failure("commit", table, error)),
-        };
-        let mut next = DeltaTable::new(delta.log_store());
-        next.state = Some(committed.snapshot());
-        known.extend(commit.transactions.iter().map(|(name, seq)| (name.clone(), Some(*seq))));
-        *slot = Some(Open { delta: next, transactions: known });
+        // Whatever becomes of the commit, the next load reads it from the log.
+        let mut view = self.view_of(table, &mut slot, base).await?;
+        if let Some(refusal) = view.refusal(!commit.removes.is_empty()) {
+            return Err(TableError::new(ErrorKind::Invalid, "commit", table, refusal));
+        }
+        let mut sizes = Sizes::new();
+        for path in &commit.removes {
+            sizes.extend(view.size(path).await.map_err(failed)?.map(|size| (path.clone(), size)));
+        }
+        let bytes = actions(commit, &sizes).get_bytes().map_err(|error| failed(error.into()))?;
+        let log_store = Arc::clone(view.log_store());
+        // The commit behind the base may be gone from the log already: then its name is free again.
+        if log_store.get_latest_version(base).await.map_err(failed)? > base {
+            return Ok(CommitOutcome::Conflict);
+        }
+        let written =
+            log_store.write_commit_entry(base + 1, CommitOrBytes::LogBytes(bytes), Default::default());
+        match written.await {
+            Ok(()) => {}
+            Err(TransactionError::VersionAlreadyExists(_)) => return Ok(CommitOutcome::Conflict),
+            Err(error) => return Err(failed(error.into())),
+        }
+        let interval = view.snapshot().table_properties().checkpoint_interval;
+        if (base + 2).is_multiple_of(interval.map_or(CHECKPOINT_INTERVAL, std::num::NonZero::get)) {
+            checkpoint(table, &mut view).await;
+        }
+        *slot = Some(view);
         Ok(CommitOutcome::Committed)
     }
 }
 
-async fn transaction(table: Table, delta: &DeltaTable, name: &str) -> Result<Option<u64>, TableError> {
-    let failed = |error: DeltaTableError| failure("read transactions", table, error);
-    let state = delta.snapshot().map_err(failed)?;
-    let version = state.transaction_version(delta.log_store().as_ref(), name).await.map_err(failed)?;
-    Ok(version.and_then(|version| u64::try_from(version).ok()))
+/// Writes a checkpoint of the log. The commit has landed whatever becomes of it: readers can do without.
+async fn checkpoint(table: Table, view: &mut View) {
+    let written = match view.refresh().await {
+        Ok(()) => view.checkpoint().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
+        tracing::warn!(table = table.name(), %error, "the table's log gets no checkpoint this time");
+    }
 }
 
-/// Live files and their sizes.
-fn sizes(table: Table, state: &DeltaTableState) -> Result<BTreeMap<String, i64>, TableError> {
-    let data = state.snapshot().try_log_data().map_err(|error| failure("load", table, error))?;
-    Ok(data.iter().map(|file| (file.path().into_owned(), file.size())).collect())
+/// A commit as the log has it.
+fn actions(commit: &TableCommit, sizes: &Sizes) -> CommitData {
+    let now = now_millis();
+    let removes =
+        commit.removes.iter().map(|path| Action::Remove(remove(path, sizes.get(path).copied(), now)));
+    let adds = commit.adds.iter().map(|file| Action::Add(add(file, now)));
+    let transactions = commit.transactions.iter().map(|(name, seq)| {
+        Transaction::new_with_last_update(name, i64::try_from(*seq).unwrap_or(i64::MAX), Some(now))
+    });
+    let mode = if commit.removes.is_empty() { SaveMode::Append } else { SaveMode::Overwrite };
+    let operation =
+        DeltaOperation::Write { mode, partition_by: Some(vec![PARTITION.into()]), predicate: None };
+    let owner = HashMap::from([("prorataOwner".to_owned(), serde_json::Value::from(commit.id.clone()))]);
+    CommitData::new(removes.chain(adds).collect(), operation, owner, transactions.collect())
 }
 
 /// Live files, in ascending order of path.
-fn live_files(table: Table, state: &DeltaTableState) -> Result<Vec<LiveFile>, TableError> {
-    let sizes = sizes(table, state)?.into_iter();
-    Ok(sizes.map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect())
+fn live_files(sizes: Sizes) -> Vec<LiveFile> {
+    sizes.into_iter().map(|(path, bytes)| LiveFile { path, bytes: bytes.unsigned_abs() }).collect()
+}
+
+/// Columns of this release that a table lacks.
+///
+/// # Errors
+/// When the table's columns cannot become those of this release.
+fn missing(table: Table, found: &StructType) -> Result<Vec<StructField>, TableError> {
+    schema::missing(found, &columns(table)?).map_err(|wrong| {
+        let cause = format!(
+            "its columns differ from this release's: {wrong}; use the release that wrote the table, or fold \
+             the events into a new root"
+        );
+        TableError::new(ErrorKind::Invalid, "open", table, cause)
+    })
 }
 
 /// The columns of a table in this release, the partition last.

@@ -102,8 +102,7 @@ impl TableLogs for DeltaTables {
         let checkpoint = listed.versions(true).map(|(version, _)| version).max().unwrap_or_default();
         let due = newest >= checkpoint + CHECKPOINT_AFTER;
         if due {
-            let open = self.open(table).await?;
-            checkpoints::create_checkpoint(&open.delta, None).await.map_err(failed)?;
+            self.open(table).await?.checkpoint().await.map_err(failed)?;
         }
         let log_store = self.log_store(table)?;
         let cutoff_millis = listed.cutoff_micros(kept) / 1_000;

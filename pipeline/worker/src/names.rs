@@ -278,6 +278,11 @@ pub fn partition(hour: Hour) -> String {
     format!("date={}/", hour.date())
 }
 
+/// The date of the partition that a path under a table's folder lies in.
+pub fn partition_date(path: &str) -> Option<Date> {
+    parse_date(path.strip_prefix("date=")?.split_once('/')?.0)
+}
+
 /// Folder of a table, without a trailing slash.
 pub fn table(table: Table) -> &'static str {
     table.name()

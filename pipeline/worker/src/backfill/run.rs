@@ -200,7 +200,7 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
         for (hour, organizations) in hours.into_iter().filter(|(hour, _)| *hour >= emit_from) {
             let draft = &run.shards.get(shard)?.draft;
             if run.live.is_none() && emit::has_left(draft, hour) {
-                run.live = Some(emit::live(&*run.ports.shared.tables).await?);
+                run.live = Some(emit::live(&*run.ports.shared.tables, None).await?);
             }
             let before = emit::entry_before(draft, run.live.as_ref(), hour);
             let keeps = crate::checkpoint::retention::keeps_snapshot(hour, end);

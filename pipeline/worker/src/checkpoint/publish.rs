@@ -1,14 +1,14 @@
 //! Publish: makes the tables equal to the checkpoints of the shards, whatever they were before.
 //!
-//! From a fresh snapshot of a table's log, per shard: add what its checkpoint names and the table lacks,
-//! remove the shard's live files of those hours that it does not name. No change, no commit. A commit carries
-//! the shards' sequence numbers as transactions; after any error the log is read again, because the commit
-//! may have landed.
+//! From a fresh view of a table's log, of the dates that the checkpoints name, per shard: add what its
+//! checkpoint names and the table lacks, remove the shard's live files of those hours that it does not name.
+//! No change, no commit. A commit carries the shards' sequence numbers as transactions; after any error the
+//! log is read again, because the commit may have landed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Date, Hour};
 
 use super::draft::Decided;
 use super::model::Checkpoint;
@@ -118,14 +118,16 @@ async fn load(
     table: Table,
     checkpoints: &[Decided],
 ) -> Result<(LiveTable, BTreeMap<String, u64>), TableError> {
-    let live = tables.load(table).await?;
+    let hours = checkpoints.iter().flat_map(|checkpoint| checkpoint.hours.keys());
+    let dates: BTreeSet<Date> = hours.map(|hour| hour.date()).collect();
+    let live = tables.load_dates(table, &dates).await?;
     let (ours, _) = sort_out(&live);
     let differ = checkpoints.iter().filter(|checkpoint| {
         let mut commit = TableCommit::default();
         let there = ours.get(&checkpoint.shard);
         add_and_remove(table, checkpoint, there, &mut commit);
-        // A shard without an owner has files: its checkpoints are lost.
-        !commit.adds.is_empty() || !commit.removes.is_empty() || (checkpoint.seq == 0 && there.is_some())
+        // A shard without an owner that a table knows of has lost its checkpoints.
+        !commit.adds.is_empty() || !commit.removes.is_empty() || checkpoint.seq == 0
     });
     let names: Vec<String> = differ.map(|checkpoint| names::transaction(checkpoint.shard)).collect();
     let known = if names.is_empty() {

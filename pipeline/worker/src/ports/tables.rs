@@ -7,7 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFile, Table, TableSplice};
+use prorata_schemas::time::Date;
 use serde::{Deserialize, Serialize};
+
+use crate::names;
 
 use super::error::{FormatError, TableError};
 
@@ -73,6 +76,16 @@ pub enum CommitOutcome {
 pub trait TableCommitter: Send + Sync {
     /// The table's newest version; creates an empty table when there is none.
     async fn load(&self, table: Table) -> Result<LiveTable, TableError>;
+
+    /// The same, but only the files in partitions of these dates. What is kept in memory of a table are the
+    /// files of dates that were asked for.
+    async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
+        let mut live = self.load(table).await?;
+        let is_wanted =
+            |file: &LiveFile| names::partition_date(&file.path).is_some_and(|date| dates.contains(&date));
+        live.files.retain(is_wanted);
+        Ok(live)
+    }
 
     /// Latest version of each of these transactions as of version `base`, without those that never were.
     /// Asking may mean reading the whole log.

@@ -3,14 +3,14 @@
 //! A table whose content has not changed keeps its file. Only when some table's content has changed does the
 //! hour's revision rise, and `hours` change with it: its clock columns alone change nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Date, Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use sha2::{Digest, Sha256};
 
@@ -64,14 +64,19 @@ pub struct EncodedHour<T> {
 /// Files of hours as the tables have them.
 pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
 
-/// Reads from the tables which files every hour has: for hours that have left the checkpoints.
+/// Reads from the tables which files every hour has, of some dates or of all: for hours that have left the
+/// checkpoints.
 ///
 /// # Errors
 /// When a table's log is unavailable.
-pub async fn live(tables: &dyn TableCommitter) -> Result<LiveHours> {
+pub async fn live(tables: &dyn TableCommitter, dates: Option<&BTreeSet<Date>>) -> Result<LiveHours> {
     let mut live = LiveHours::new();
     for table in Table::ALL {
-        for file in tables.load(table).await?.files {
+        let loaded = match dates {
+            Some(dates) => tables.load_dates(table, dates).await?,
+            None => tables.load(table).await?,
+        };
+        for file in loaded.files {
             if let Some(name) = TableFile::parse(&file.path) {
                 let entry =
                     FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };

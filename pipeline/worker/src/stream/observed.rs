@@ -6,13 +6,14 @@
 //! A wait ends when what failed succeeds, not when anything does: a full disk and a bucket that refuses
 //! writes can still be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::Date;
 
 use super::StreamPorts;
 use crate::ports::Ports;
@@ -155,6 +156,10 @@ impl ObjectStore for Observed<dyn ObjectStore> {
 impl TableCommitter for Observed<dyn TableCommitter> {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         self.reports.table(table, self.port.load(table).await)
+    }
+
+    async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
+        self.reports.table(table, self.port.load_dates(table, dates).await)
     }
 
     async fn transactions(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Date, Hour, WallTime};
 
 use super::LiveShard;
 use super::restate::Restated;
@@ -183,9 +183,11 @@ impl Folding<'_> {
         keeps: impl Fn(Hour) -> bool,
     ) -> Result<Vec<EncodedHour<()>>> {
         let next = shard.next();
-        let live = match folded.keys().any(|hour| emit::has_left(next, *hour)) {
-            true => Some(emit::live(&*self.ports.tables).await?),
-            false => None,
+        let left = folded.keys().filter(|hour| emit::has_left(next, **hour));
+        let dates: BTreeSet<Date> = left.map(|hour| hour.date()).collect();
+        let live = match dates.is_empty() {
+            false => Some(emit::live(&*self.ports.tables, Some(&dates)).await?),
+            true => None,
         };
         let Some(namer) = shard.namer() else { return Ok(Vec::new()) };
         let before = |hour| {

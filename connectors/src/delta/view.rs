@@ -1,0 +1,287 @@
+//! What a process keeps of a table: its live files of the dates that are asked for, and nothing of the rest.
+//!
+//! The library would keep every live file of all time with its statistics, 2 to 4 kB each, in every worker.
+//! A worker asks for the dates of its checkpoints alone, so what it keeps ends at the horizon: names and
+//! sizes, about 150 bytes a file. The log is read whole once, batch by batch and without statistics; after
+//! that, each new commit once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use delta_kernel::actions::Protocol;
+use delta_kernel::scan::StatsOptions;
+use delta_kernel::scan::state::ScanFile;
+use delta_kernel::snapshot::{Snapshot, SnapshotRef};
+use delta_kernel::table_features::TableFeature;
+use delta_kernel::{Engine, Error as Kernel};
+use deltalake_core::DeltaTableError;
+use deltalake_core::logstore::LogStoreRef;
+use prorata_schemas::time::Date;
+use prorata_worker::names::partition_date;
+use serde::Deserialize;
+
+/// Loads for which a date stays that nobody has asked for again: shards that are behind ask less often than
+/// the others.
+const KEPT_LOADS: u64 = 1_024;
+
+/// New commits that are read one by one. Behind more of them the log is read anew.
+const COMMITS_READ: u64 = 128;
+
+/// Writer features that ask nothing of commits such as ours.
+const WRITER_FEATURES: [TableFeature; 6] = [
+    TableFeature::AppendOnly,
+    TableFeature::DeletionVectors,
+    TableFeature::TimestampWithoutTimezone,
+    TableFeature::V2Checkpoint,
+    TableFeature::VariantType,
+    TableFeature::VariantTypePreview,
+];
+
+type Result<T> = std::result::Result<T, DeltaTableError>;
+
+/// Sizes in bytes of live files, by path under the table's folder.
+pub(super) type Sizes = BTreeMap<String, i64>;
+
+/// A table as read last.
+pub(super) struct View {
+    log_store: LogStoreRef,
+    snapshot: SnapshotRef,
+    dates: BTreeMap<Date, KeptDate>,
+    /// Transactions as of that version, as far as they have been asked for: each is read from the log.
+    transactions: BTreeMap<String, Option<u64>>,
+    /// Counts loads.
+    loads: u64,
+}
+
+/// The live files of a date.
+#[derive(Default)]
+struct KeptDate {
+    files: Sizes,
+    /// The last load that asked for it.
+    asked: u64,
+}
+
+/// One line of a commit, as far as it matters here.
+#[derive(Deserialize)]
+struct Line {
+    add: Option<FileAction>,
+    remove: Option<FileAction>,
+    txn: Option<TransactionAction>,
+}
+
+#[derive(Deserialize)]
+struct FileAction {
+    path: String,
+    size: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TransactionAction {
+    app_id: String,
+    version: i64,
+}
+
+impl View {
+    /// The table at a version, or at its newest.
+    pub async fn open(log_store: LogStoreRef, version: Option<u64>) -> Result<Self> {
+        // Without a slash at its end, the kernel would replace its last folder.
+        let root = format!("{}/", log_store.root_url().as_str().trim_end_matches('/'));
+        let build = move |engine: &dyn Engine| {
+            let builder = Snapshot::builder_for(root);
+            version.into_iter().fold(builder, |builder, version| builder.at_version(version)).build(engine)
+        };
+        let snapshot = blocking(&log_store, build).await?;
+        Ok(Self { log_store, snapshot, dates: BTreeMap::new(), transactions: BTreeMap::new(), loads: 0 })
+    }
+
+    /// The version that was read.
+    pub fn version(&self) -> u64 {
+        self.snapshot.version()
+    }
+
+    pub fn snapshot(&self) -> &SnapshotRef {
+        &self.snapshot
+    }
+
+    pub fn log_store(&self) -> &LogStoreRef {
+        &self.log_store
+    }
+
+    /// How many files it keeps.
+    pub fn files_kept(&self) -> usize {
+        self.dates.values().map(|date| date.files.len()).sum()
+    }
+
+    /// Reads what the log has got since.
+    pub async fn refresh(&mut self) -> Result<()> {
+        let (before, old) = (self.version(), Arc::clone(&self.snapshot));
+        self.snapshot =
+            blocking(&self.log_store, move |engine| Snapshot::builder_from(old).build(engine)).await?;
+        let new = before + 1..=self.version();
+        if new.end() - before > COMMITS_READ {
+            self.forget();
+            return Ok(());
+        }
+        for version in new {
+            match self.log_store.read_commit_entry(version).await? {
+                Some(commit) => self.apply(&commit)?,
+                // A checkpoint of the log says what it said.
+                None => {
+                    self.forget();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.dates.clear();
+        self.transactions.clear();
+    }
+
+    fn apply(&mut self, commit: &[u8]) -> Result<()> {
+        let lines = commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let invalid =
+            |json_err| DeltaTableError::InvalidJsonLog { json_err, line: String::new(), version: 0 };
+        let lines: Vec<Line> =
+            lines.map(serde_json::from_slice).collect::<std::result::Result<_, _>>().map_err(invalid)?;
+        for removed in lines.iter().filter_map(|line| line.remove.as_ref()) {
+            if let Some(date) = partition_date(&removed.path).and_then(|date| self.dates.get_mut(&date)) {
+                date.files.remove(&removed.path);
+            }
+        }
+        for line in lines {
+            if let Some(FileAction { path, size }) = line.add
+                && let Some(date) = partition_date(&path).and_then(|date| self.dates.get_mut(&date))
+            {
+                date.files.insert(path, size.unwrap_or_default());
+            }
+            if let Some(TransactionAction { app_id, version }) = line.txn {
+                self.transactions.insert(app_id, u64::try_from(version).ok());
+            }
+        }
+        Ok(())
+    }
+
+    /// Live files of these dates, in ascending order of path. Dates that were not asked for of late are
+    /// forgotten.
+    pub async fn files(&mut self, dates: &BTreeSet<Date>) -> Result<Sizes> {
+        self.loads += 1;
+        let (loads, mut found) = (self.loads, Sizes::new());
+        self.ensure(dates).await?;
+        for (_, date) in self.dates.iter_mut().filter(|(date, _)| dates.contains(date)) {
+            date.asked = loads;
+            found.extend(date.files.iter().map(|(path, bytes)| (path.clone(), *bytes)));
+        }
+        self.dates.retain(|_, date| date.asked + KEPT_LOADS > loads);
+        Ok(found)
+    }
+
+    /// Size of a live file.
+    pub async fn size(&mut self, path: &str) -> Result<Option<i64>> {
+        let Some(date) = partition_date(path) else { return Ok(None) };
+        self.ensure(&BTreeSet::from([date])).await?;
+        Ok(self.dates.get(&date).and_then(|date| date.files.get(path).copied()))
+    }
+
+    async fn ensure(&mut self, dates: &BTreeSet<Date>) -> Result<()> {
+        let missing: BTreeSet<Date> =
+            dates.iter().filter(|date| !self.dates.contains_key(date)).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut kept: BTreeMap<Date, KeptDate> =
+            missing.iter().map(|date| (*date, KeptDate { files: Sizes::new(), asked: self.loads })).collect();
+        for (path, bytes) in self.scan(Some(missing)).await? {
+            if let Some(date) = partition_date(&path).and_then(|date| kept.get_mut(&date)) {
+                date.files.insert(path, bytes);
+            }
+        }
+        self.dates.append(&mut kept);
+        Ok(())
+    }
+
+    /// Live files of some dates, or of all, read from the log.
+    pub async fn scan(&self, dates: Option<BTreeSet<Date>>) -> Result<Sizes> {
+        struct Found {
+            dates: Option<BTreeSet<Date>>,
+            files: Sizes,
+        }
+        let take = |found: &mut Found, file: ScanFile| {
+            let is_wanted = match &found.dates {
+                None => true,
+                Some(dates) => partition_date(&file.path).is_some_and(|date| dates.contains(&date)),
+            };
+            if is_wanted {
+                found.files.insert(file.path, file.size);
+            }
+        };
+        let snapshot = Arc::clone(&self.snapshot);
+        let scan = move |engine: &dyn Engine| {
+            let scan = snapshot.scan_builder().with_stats(StatsOptions::none()).without_row_transforms();
+            let mut found = Found { dates, files: Sizes::new() };
+            for batch in scan.build()?.scan_metadata(engine)? {
+                found = batch?.visit_scan_files(found, take)?;
+            }
+            Ok(found.files)
+        };
+        blocking(&self.log_store, scan).await
+    }
+
+    /// The latest version of a transaction.
+    pub async fn transaction(&mut self, name: &str) -> Result<Option<u64>> {
+        if let Some(known) = self.transactions.get(name) {
+            return Ok(*known);
+        }
+        let (snapshot, asked) = (Arc::clone(&self.snapshot), name.to_owned());
+        let found =
+            blocking(&self.log_store, move |engine| snapshot.get_app_id_version(&asked, engine)).await?;
+        let found = found.and_then(|version| u64::try_from(version).ok());
+        self.transactions.insert(name.to_owned(), found);
+        Ok(found)
+    }
+
+    /// Writes a checkpoint of the log at this version.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let snapshot = Arc::clone(&self.snapshot);
+        blocking(&self.log_store, move |engine| snapshot.checkpoint(engine, None)).await.map(|_| ())
+    }
+
+    /// Why commits such as ours cannot be made to the table; none when they can.
+    pub fn refusal(&self, removes: bool) -> Option<String> {
+        let configuration = self.snapshot.table_configuration();
+        let protocol: &Protocol = configuration.protocol();
+        let refused: Vec<&TableFeature> = match protocol.min_writer_version() {
+            ..=2 => Vec::new(),
+            7 => protocol.writer_features().unwrap_or_default().iter().filter(|of| !is_known(of)).collect(),
+            version => return Some(format!("it asks for writers of version {version}")),
+        };
+        if !refused.is_empty() {
+            return Some(format!("it asks its writers for features that this release lacks: {refused:?}"));
+        }
+        let append_only = self.snapshot.table_properties().append_only == Some(true);
+        (append_only && removes).then(|| "it takes no replacements: its property 'delta.appendOnly'".into())
+    }
+}
+
+fn is_known(feature: &TableFeature) -> bool {
+    // It asks something of those who clean up a log, and has no name in the kernel yet.
+    let protection = matches!(feature, TableFeature::Unknown(name) if name == "checkpointProtection");
+    protection || WRITER_FEATURES.contains(feature)
+}
+
+/// The kernel reads in threads of its own, and blocks this one meanwhile.
+async fn blocking<T: Send + 'static>(
+    log_store: &LogStoreRef,
+    work: impl FnOnce(&dyn Engine) -> std::result::Result<T, Kernel> + Send + 'static,
+) -> Result<T> {
+    let engine = log_store.engine(None);
+    let done = tokio::task::spawn_blocking(move || work(&*engine)).await;
+    let done = done.map_err(|error| DeltaTableError::Generic(error.to_string()))?;
+    done.map_err(|error| match error.to_string() {
+        sentence if sentence.contains("No files in log segment") => DeltaTableError::NotATable(sentence),
+        _ => error.into(),
+    })
+}

@@ -1,0 +1,161 @@
+//! Merging the archive: an hour that is closed has as many files as checkpoints took events of it, and comes
+//! to one.
+//!
+//! The merged file waits for the checkpoint like any other object. Once that is decided, the files that it
+//! replaces are left out of the index and deleted, some at a time. A crash in between leaves events in the
+//! archive twice, which changes nothing, because folding takes equal events once; and a later owner merges
+//! them again. Nothing is deleted that a decided checkpoint does not have in another file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prorata_schemas::event::EventKind;
+use prorata_schemas::time::Hour;
+
+use super::LiveShard;
+use crate::error::{Result, WorkerError};
+use crate::objects::{self, StoredObject};
+use crate::ports::Archive;
+use crate::shard::archive::ArchiveFile;
+use crate::shard::fold::Body;
+use crate::stream::StreamPorts;
+
+/// Files that came since an hour was merged, before it is merged again: each time, its events are written
+/// again.
+const LATE_FILES: usize = 16;
+
+/// Bytes of files that become one, compressed: 64 MiB or so of events in memory.
+const MERGED_BYTES: u64 = 8 << 20;
+
+/// Most hours that one checkpoint merges, and most bytes of their files: it takes a moment, and a worker that
+/// catches up does it later.
+const HOURS_AT_ONCE: usize = 16;
+
+/// Hours before the last one closed that a new owner looks at: the owner before may have ended in between.
+const LOOKED_BACK_HOURS: i64 = 24;
+
+/// Hours whose files are looked at for one checkpoint: a date or two are listed for them.
+const LOOKED_AT_HOURS: i64 = 24;
+
+/// How far merging has come.
+#[derive(Debug, Default)]
+pub(super) struct Merging {
+    /// The last hour that was looked at since it was closed.
+    through: Option<Hour>,
+}
+
+impl LiveShard {
+    /// Merges archive files of some hours that are closed in the last checkpoint decided. What fails is tried
+    /// again at a later checkpoint: no hour waits for it.
+    pub async fn merge_archive(&mut self, ports: &StreamPorts) {
+        if let Err(error) = self.try_merge(ports).await {
+            tracing::debug!(shard = self.shard(), %error, "archive files are merged later");
+        }
+    }
+
+    async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
+        let Some(closed) = self.decided.closed_through else { return Ok(()) };
+        let store = &*ports.shared.store;
+        let first = self.merging.through.map_or(Hour(closed.0 - LOOKED_BACK_HOURS), Hour::next);
+        let last = Hour(closed.0.min(first.0 + LOOKED_AT_HOURS - 1));
+        if first <= last {
+            self.archive.ensure(store, &self.decided, (first, last)).await?;
+        }
+        let is_new = |hour: Hour| (first..=last).contains(&hour);
+        let most_files = |hour: Hour| if is_new(hour) { 1 } else { LATE_FILES };
+        let hours = self.archive.hours().filter(|hour| *hour <= last);
+        let many = hours.filter(|hour| small(self.archive.files(*hour)).len() > most_files(*hour));
+        let due: Vec<Hour> = many.take(HOURS_AT_ONCE).collect();
+        let mut bytes = 0;
+        let mut done = last;
+        for hour in &due {
+            let files = group(small(self.archive.files(*hour)));
+            bytes += files.iter().map(|file| file.bytes).sum::<u64>();
+            if bytes > MERGED_BYTES && due.first() != Some(hour) {
+                done = done.min(hour.previous());
+                break;
+            }
+            self.merge_hour(ports, *hour, files).await?;
+        }
+        if let Some(last_due) = due.last().filter(|_| due.len() == HOURS_AT_ONCE) {
+            done = done.min(*last_due);
+        }
+        if is_new(done) {
+            self.merging.through = Some(done);
+        }
+        Ok(())
+    }
+
+    async fn merge_hour(&mut self, ports: &StreamPorts, hour: Hour, files: Vec<ArchiveFile>) -> Result<()> {
+        let paths = files.iter().map(|file| file.path(self.shard(), hour)).collect();
+        let objects = objects::get_all(&*ports.shared.store, paths).await?;
+        let archive = Arc::clone(&ports.shared.archive);
+        let bytes = tokio::task::spawn_blocking(move || merged(&*archive, &objects)).await??;
+        if let (Some(namer), Some(draft)) = (self.namer(), self.draft()) {
+            draft.merge_archive_files(hour, namer.next(), bytes, files);
+        }
+        Ok(())
+    }
+}
+
+/// Files that are worth merging.
+fn small(files: &[ArchiveFile]) -> Vec<ArchiveFile> {
+    files.iter().filter(|file| file.bytes < MERGED_BYTES).cloned().collect()
+}
+
+/// As many of these files, the smallest first, as make one of at most [`MERGED_BYTES`]; at least two.
+fn group(mut files: Vec<ArchiveFile>) -> Vec<ArchiveFile> {
+    files.sort_by_key(|file| file.bytes);
+    let mut bytes = 0;
+    let fits = |file: &&ArchiveFile| {
+        bytes += file.bytes;
+        bytes <= MERGED_BYTES
+    };
+    let count = files.iter().take_while(fits).count().max(2);
+    files.truncate(count);
+    files
+}
+
+/// One file of the events of several, each once, in the order of an archive file.
+fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
+    let mut events: Vec<Body> = Vec::new();
+    for file in files {
+        let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
+        let mut damage = None;
+        let read = archive.read(&mut &*file.bytes, &mut |_, record| match record {
+            Ok(record) => events.push((record.event.payload.kind(), record.body)),
+            Err(rejected) => {
+                damage.get_or_insert_with(|| rejected.reject.to_string());
+            }
+        });
+        read.map_err(|error| damaged(error.to_string()))?;
+        if let Some(cause) = damage {
+            return Err(damaged(cause));
+        }
+    }
+    super::flush::write_sorted(archive, events.iter().collect()).map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{ArchiveLayout, ObjectId};
+
+    fn files(bytes: &[u64]) -> Vec<ArchiveFile> {
+        let file = |(n, bytes): (usize, &u64)| ArchiveFile {
+            layout: ArchiveLayout::ShardFirst,
+            object_id: ObjectId { seq: 1, owner: "aa".into(), n: n as u64 },
+            bytes: *bytes,
+        };
+        bytes.iter().enumerate().map(file).collect()
+    }
+
+    #[test]
+    fn a_merged_file_is_bounded_and_large_files_stay() {
+        let bytes = |files: Vec<ArchiveFile>| files.iter().map(|file| file.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(small(&files(&[5, MERGED_BYTES, 7]))), [5, 7]);
+        assert_eq!(bytes(group(files(&[MERGED_BYTES / 2, 3, MERGED_BYTES / 2, 1]))), [1, 3, MERGED_BYTES / 2]);
+        assert_eq!(bytes(group(files(&[MERGED_BYTES - 1, MERGED_BYTES - 2]))).len(), 2);
+    }
+}
