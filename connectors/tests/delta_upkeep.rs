@@ -90,3 +90,20 @@ async fn expired_versions_go_and_the_table_reads_as_before() {
     replace(&worker, 60..62).await;
     assert_eq!(tables(folder.path()).load(TABLE).await.unwrap().files[0].path, path(61));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_trimmed_each_week_stays_as_large_as_a_week() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = tables(folder.path());
+    let mut bytes = Vec::new();
+    for week in 0..6 {
+        replace(&worker, week * 60 + 1..week * 60 + 61).await;
+        tables(folder.path()).trim(TABLE, WEEK).await.unwrap();
+        let log = std::fs::read_dir(folder.path().join(TABLE.name()).join("_delta_log")).unwrap();
+        bytes.push(log.map(|entry| entry.unwrap().metadata().unwrap().len()).sum::<u64>());
+        age(folder.path());
+    }
+    println!("bytes of the log at the end of each week: {bytes:?}");
+    let (first, last) = (bytes[1], bytes[5]);
+    assert!(last <= first + first / 4, "{bytes:?}");
+}

@@ -97,7 +97,7 @@ impl ObjectStore for FakeStore {
     async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.faults.look().map_err(|cause| failed("list", folder, cause))?;
         let objects = self.lock();
-        let listed = objects.iter().filter(|(path, _)| path.starts_with(folder));
+        let listed = objects.range(folder.to_owned()..).take_while(|(path, _)| path.starts_with(folder));
         let meta = |(path, stored): (&String, &Stored)| ObjectMeta {
             path: path.clone(),
             bytes: stored.bytes.len() as u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::WallTime;
+use prorata_schemas::time::{Date, WallTime};
 use prorata_worker::ports::{
     Clock, CommitOutcome, ErrorKind, LiveFile, LiveTable, TableCommit, TableCommitter, TableError, TableLogs,
     TrimmedLog,
@@ -67,6 +67,7 @@ impl FakeTables {
         let mut logs = self.lock();
         let log = logs.entry(table).or_default();
         log.live.files.push(LiveFile { path: path.to_owned(), bytes: 1 });
+        log.live.files.sort();
         log.live.version += 1;
     }
 
@@ -94,19 +95,20 @@ impl TableLog {
         if self.live.version != base {
             return Ok(CommitOutcome::Conflict);
         }
-        let mut files = self.live.files.clone();
-        for path in &commit.removes {
-            let at = files.iter().position(|file| file.path == *path);
-            files.remove(at.ok_or_else(|| format!("'{path}' is not live"))?);
+        let place = |path: &str| self.live.files.binary_search_by(|file| file.path.as_str().cmp(path));
+        let places: Result<BTreeSet<usize>, String> = (commit.removes.iter())
+            .map(|path| place(path).map_err(|_| format!("'{path}' is not live")))
+            .collect();
+        let places = places?;
+        if let Some(add) = commit.adds.iter().find(|add| place(&add.path).is_ok()) {
+            return Err(format!("'{}' is live already", add.path));
         }
+        let files = &mut self.live.files;
+        places.into_iter().rev().for_each(|at| drop(files.remove(at)));
         for add in &commit.adds {
-            if files.iter().any(|file| file.path == add.path) {
-                return Err(format!("'{}' is live already", add.path));
-            }
-            files.push(LiveFile { path: add.path.clone(), bytes: add.bytes });
+            let at = files.partition_point(|file| file.path < add.path);
+            files.insert(at, LiveFile { path: add.path.clone(), bytes: add.bytes });
         }
-        files.sort();
-        self.live.files = files;
         self.live.version += 1;
         self.transactions.extend(commit.transactions.clone());
         Ok(CommitOutcome::Committed)
@@ -122,6 +124,19 @@ impl TableCommitter for FakeTables {
     async fn load(&self, table: Table) -> Result<LiveTable, TableError> {
         self.faults.look().map_err(|cause| failed("load", table, cause))?;
         Ok(self.lock().entry(table).or_default().live.clone())
+    }
+
+    async fn load_dates(&self, table: Table, dates: &BTreeSet<Date>) -> Result<LiveTable, TableError> {
+        self.faults.look().map_err(|cause| failed("load", table, cause))?;
+        let mut logs = self.lock();
+        let LiveTable { version, files } = &logs.entry(table).or_default().live;
+        let of_date = |date: &Date| {
+            let folder = format!("date={date}/");
+            let first = files.partition_point(|file| file.path < folder);
+            let same = files.iter().skip(first).take_while(move |file| file.path.starts_with(&folder));
+            same.cloned().collect::<Vec<_>>()
+        };
+        Ok(LiveTable { version: *version, files: dates.iter().flat_map(of_date).collect() })
     }
 
     async fn transactions(

@@ -48,7 +48,14 @@ impl Decided {
     pub fn next_draft(&self) -> Draft {
         let mut next = Checkpoint::clone(&self.0);
         next.seq = self.next_seq();
-        Draft { next, changed: false, objects: Vec::new(), archived: Vec::new(), replaced: Vec::new() }
+        Draft {
+            next,
+            changed: false,
+            objects: Vec::new(),
+            archived: Vec::new(),
+            merged: Vec::new(),
+            replaced: Vec::new(),
+        }
     }
 }
 
@@ -73,6 +80,7 @@ pub struct Draft {
     changed: bool,
     objects: Vec<(String, Bytes)>,
     archived: Vec<ArchivedFile>,
+    merged: Vec<(Hour, ObjectId)>,
     replaced: Vec<String>,
 }
 
@@ -155,6 +163,23 @@ impl Draft {
         let path = ArchivePath { layout, shard, hour, object_id: object_id.clone() }.path();
         self.archived.push(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
         self.add_object(path, bytes);
+    }
+
+    /// Adds an archive file that has all events of these files of its hour. They are not needed any more once
+    /// the checkpoint is decided.
+    pub fn merge_archive_files(
+        &mut self,
+        hour: Hour,
+        object_id: ObjectId,
+        bytes: Bytes,
+        files: impl IntoIterator<Item = (ArchiveLayout, ObjectId)>,
+    ) {
+        let shard = self.next.shard;
+        for (layout, object_id) in files {
+            self.replaced.push(ArchivePath { layout, shard, hour, object_id: object_id.clone() }.path());
+            self.merged.push((hour, object_id));
+        }
+        self.add_archive_file(hour, object_id, bytes);
     }
 
     /// Notes that the archive holds events of an hour from this checkpoint on.
@@ -319,8 +344,8 @@ impl Draft {
     /// Freezes the draft: what it says now is what will be decided.
     pub fn seal(mut self, now: WallTime) -> Sealed {
         self.next.written_at = now;
-        let Self { next, objects, archived, replaced, .. } = self;
-        Sealed { checkpoint: Arc::new(next), objects, archived, replaced }
+        let Self { next, objects, archived, merged, replaced, .. } = self;
+        Sealed { checkpoint: Arc::new(next), objects, archived, merged, replaced }
     }
 }
 
@@ -330,6 +355,7 @@ pub struct Sealed {
     pub(super) checkpoint: Arc<Checkpoint>,
     pub(super) objects: Vec<(String, Bytes)>,
     archived: Vec<ArchivedFile>,
+    merged: Vec<(Hour, ObjectId)>,
     replaced: Vec<String>,
 }
 
@@ -347,7 +373,12 @@ impl Sealed {
         &self.archived
     }
 
-    /// Snapshots that no checkpoint names once this one is decided.
+    /// Archive files whose events are in another file once this checkpoint is decided, with their hours.
+    pub fn merged(&self) -> &[(Hour, ObjectId)] {
+        &self.merged
+    }
+
+    /// Snapshots that no checkpoint names once this one is decided, and merged archive files.
     pub fn replaced(&self) -> &[String] {
         &self.replaced
     }

@@ -157,6 +157,18 @@ impl ArchiveIndex {
         }
     }
 
+    /// Forgets all that was listed.
+    pub fn forget_all(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Leaves a file out: another has its events.
+    pub fn remove(&mut self, hour: Hour, object_id: &ObjectId) {
+        if let Some(files) = self.hours.get_mut(&hour) {
+            files.retain(|file| file.object_id != *object_id);
+        }
+    }
+
     /// The first hour with files, and whether any file is by date first: of all files, once all are listed.
     pub fn extent(&self) -> (Option<Hour>, bool) {
         let mut files = self.hours.values().flatten();

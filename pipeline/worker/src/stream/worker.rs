@@ -360,6 +360,15 @@ impl<S: Source> Worker<S> {
                         self.ports.status.lock().counts.retries += 1;
                         Ok(())
                     }
+                    WorkerError::Damaged { object, cause } => {
+                        let store = &*self.ports.shared.store;
+                        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
+                        if live.list_archive_again(store, &object).await {
+                            tracing::info!(shard, object, "an archive file was merged, listing again");
+                            return Ok(());
+                        }
+                        Err(WorkerError::Damaged { object, cause })
+                    }
                     error => Err(error),
                 }
             }
@@ -396,6 +405,7 @@ impl<S: Source> Worker<S> {
                 live.flush(&self.ports, now, folding.counts).await?;
                 if !release {
                     folding.close(live).await?;
+                    live.merge_archive(&self.ports).await;
                 }
                 live.seal(now, release);
             }

@@ -116,7 +116,7 @@ impl LiveShard {
 }
 
 /// An archive file of these events, each once, in the order of their bodies.
-fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
+pub(super) fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
     events.sort_unstable();
     events.dedup();
     let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();

@@ -6,17 +6,16 @@
 //! archive twice, which changes nothing, because folding takes equal events once; and a later owner merges
 //! them again. Nothing is deleted that a decided checkpoint does not have in another file.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Hour;
 
 use super::LiveShard;
 use crate::error::{Result, WorkerError};
+use crate::names::ArchivePath;
 use crate::objects::{self, StoredObject};
-use crate::ports::Archive;
+use crate::ports::{Archive, ObjectStore};
 use crate::shard::archive::ArchiveFile;
 use crate::shard::fold::Body;
 use crate::stream::StreamPorts;
@@ -41,8 +40,17 @@ const LOOKED_AT_HOURS: i64 = 24;
 /// How far merging has come.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
-    /// The last hour that was looked at since it was closed.
+    /// The last closed hour that was looked at.
     through: Option<Hour>,
+    /// Whether the archive was listed again since the last checkpoint.
+    listed_again: bool,
+}
+
+impl Merging {
+    /// Notes that a checkpoint is decided.
+    pub fn note_decided(&mut self) {
+        self.listed_again = false;
+    }
 }
 
 impl LiveShard {
@@ -54,35 +62,50 @@ impl LiveShard {
         }
     }
 
+    /// Forgets what was listed of the archive where it names a file that has gone since: an owner before may
+    /// have deleted what it had merged after this one listed it. Once until the next checkpoint is decided;
+    /// false when that cannot be what happened.
+    pub async fn list_archive_again(&mut self, store: &dyn ObjectStore, object: &str) -> bool {
+        let Some(ArchivePath { hour, object_id, .. }) = ArchivePath::parse(object) else { return false };
+        let merged = |file: &ArchiveFile| file.object_id.seq > object_id.seq && self.claim.is_earlier(file);
+        let may_be_merged = !self.merging.listed_again && self.archive.files(hour).iter().any(merged);
+        if !may_be_merged || !matches!(store.stat(object).await, Ok(None)) {
+            return false;
+        }
+        self.archive.forget_all();
+        self.merging.listed_again = true;
+        true
+    }
+
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
         let Some(closed) = self.decided.closed_through else { return Ok(()) };
-        let store = &*ports.shared.store;
         let first = self.merging.through.map_or(Hour(closed.0 - LOOKED_BACK_HOURS), Hour::next);
         let last = Hour(closed.0.min(first.0 + LOOKED_AT_HOURS - 1));
         if first <= last {
-            self.archive.ensure(store, &self.decided, (first, last)).await?;
+            self.archive.ensure(&*ports.shared.store, &self.decided, (first, last)).await?;
         }
-        let is_new = |hour: Hour| (first..=last).contains(&hour);
-        let most_files = |hour: Hour| if is_new(hour) { 1 } else { LATE_FILES };
+        let most_files = |hour: Hour| if hour >= first { 1 } else { LATE_FILES };
         let hours = self.archive.hours().filter(|hour| *hour <= last);
-        let many = hours.filter(|hour| small(self.archive.files(*hour)).len() > most_files(*hour));
-        let due: Vec<Hour> = many.take(HOURS_AT_ONCE).collect();
-        let mut bytes = 0;
-        let mut done = last;
-        for hour in &due {
-            let files = group(small(self.archive.files(*hour)));
+        let due = hours.filter(|hour| small(self.archive.files(*hour)).count() > most_files(*hour));
+        let due: Vec<Hour> = due.take(HOURS_AT_ONCE + 1).collect();
+        let (mut bytes, mut through) = (0, last);
+        for (n, hour) in due.into_iter().enumerate() {
+            let files = group(small(self.archive.files(hour)).cloned().collect());
             bytes += files.iter().map(|file| file.bytes).sum::<u64>();
-            if bytes > MERGED_BYTES && due.first() != Some(hour) {
-                done = done.min(hour.previous());
+            if n == HOURS_AT_ONCE || (n > 0 && bytes > MERGED_BYTES) {
+                through = hour.previous();
                 break;
             }
-            self.merge_hour(ports, *hour, files).await?;
+            match self.merge_hour(ports, hour, files).await {
+                // No other hour waits for it. Whoever folds it again is stopped.
+                Err(error @ WorkerError::Damaged { .. }) => {
+                    tracing::warn!(shard = self.shard(), %hour, %error, "archive files are not merged");
+                }
+                merged => merged?,
+            }
         }
-        if let Some(last_due) = due.last().filter(|_| due.len() == HOURS_AT_ONCE) {
-            done = done.min(*last_due);
-        }
-        if is_new(done) {
-            self.merging.through = Some(done);
+        if through >= first {
+            self.merging.through = Some(through);
         }
         Ok(())
     }
@@ -93,6 +116,7 @@ impl LiveShard {
         let archive = Arc::clone(&ports.shared.archive);
         let bytes = tokio::task::spawn_blocking(move || merged(&*archive, &objects)).await??;
         if let (Some(namer), Some(draft)) = (self.namer(), self.draft()) {
+            let files = files.into_iter().map(|file| (file.layout, file.object_id));
             draft.merge_archive_files(hour, namer.next(), bytes, files);
         }
         Ok(())
@@ -100,8 +124,8 @@ impl LiveShard {
 }
 
 /// Files that are worth merging.
-fn small(files: &[ArchiveFile]) -> Vec<ArchiveFile> {
-    files.iter().filter(|file| file.bytes < MERGED_BYTES).cloned().collect()
+fn small(files: &[ArchiveFile]) -> impl Iterator<Item = &ArchiveFile> {
+    files.iter().filter(|file| file.bytes < MERGED_BYTES)
 }
 
 /// As many of these files, the smallest first, as make one of at most [`MERGED_BYTES`]; at least two.
@@ -154,8 +178,11 @@ mod tests {
     #[test]
     fn a_merged_file_is_bounded_and_large_files_stay() {
         let bytes = |files: Vec<ArchiveFile>| files.iter().map(|file| file.bytes).collect::<Vec<_>>();
-        assert_eq!(bytes(small(&files(&[5, MERGED_BYTES, 7]))), [5, 7]);
-        assert_eq!(bytes(group(files(&[MERGED_BYTES / 2, 3, MERGED_BYTES / 2, 1]))), [1, 3, MERGED_BYTES / 2]);
+        assert_eq!(bytes(small(&files(&[5, MERGED_BYTES, 7])).cloned().collect()), [5, 7]);
+        assert_eq!(
+            bytes(group(files(&[MERGED_BYTES / 2, 3, MERGED_BYTES / 2, 1]))),
+            [1, 3, MERGED_BYTES / 2]
+        );
         assert_eq!(bytes(group(files(&[MERGED_BYTES - 1, MERGED_BYTES - 2]))).len(), 2);
     }
 }

@@ -8,6 +8,7 @@
 mod buffer;
 mod flush;
 mod fold;
+mod merge;
 mod recover;
 mod restate;
 mod schedule;
@@ -34,6 +35,7 @@ use crate::shard::archive::{ArchiveFile, ArchiveIndex};
 use crate::shard::fold::Body;
 use buffer::EventBuffer;
 pub(super) use fold::Folding;
+use merge::Merging;
 pub(super) use recover::{Claimed, Recovery};
 use schedule::Recomputation;
 pub(super) use schedule::RestatePace;
@@ -112,6 +114,7 @@ pub(super) struct LiveShard {
     buffer: EventBuffer,
     topics: ShardTopics,
     archive: ArchiveIndex,
+    merging: Merging,
     /// State at the end of the last hour closed; none while it is yet to be recomputed from an older one.
     states: Option<ShardState>,
     /// Bytes of its last snapshot.
@@ -303,6 +306,10 @@ impl LiveShard {
         for file in sealed.archived() {
             self.archive.add(file.clone());
         }
+        for (hour, file) in sealed.merged() {
+            self.archive.remove(*hour, file);
+        }
+        self.merging.note_decided();
         self.garbage.paths.extend(sealed.replaced().iter().cloned());
         self.buffer.note_decided();
         if let Some(closed) = decided.closed_through {

@@ -81,6 +81,7 @@ impl Recovery<'_> {
             buffer: Default::default(),
             topics: ShardTopics::new(self.offsets(&claimed)?, now),
             archive: ArchiveIndex::default(),
+            merging: Default::default(),
             states: None,
             state_bytes: 0,
             recompute: Default::default(),

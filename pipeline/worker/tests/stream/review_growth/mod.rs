@@ -4,6 +4,7 @@ mod claims;
 mod late;
 mod leftovers;
 mod maintain;
+mod merging;
 mod organizations;
 mod parts;
 mod snapshots;

@@ -2,7 +2,7 @@
 //! what happened to it.
 
 use prorata_schemas::tables::Table;
-use prorata_worker::names::{self, ArchivePath};
+use prorata_worker::names;
 
 use crate::world::World;
 
@@ -18,7 +18,8 @@ struct Economy {
     lists: usize,
     /// Snapshots and parts of checkpoints.
     state_objects: usize,
-    archive_files: usize,
+    /// Archive files that were written, also those that were merged since.
+    archived: usize,
     /// The largest one as it is stored.
     checkpoint_bytes: usize,
 }
@@ -42,7 +43,7 @@ pub fn check(world: &World, context: &str) {
         state_objects: count(&|path| {
             names::parse_snapshot(path).is_some() || names::parse_part(path).is_some()
         }),
-        archive_files: count(&|path| ArchivePath::parse(path).is_some()),
+        archived: world.audit.archived(),
         checkpoint_bytes: checkpoint_bytes.max().unwrap_or_default(),
     };
     let Economy { hours, shard_hours, claims, .. } = economy;
@@ -51,7 +52,7 @@ pub fn check(world: &World, context: &str) {
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4),
         ("lists", economy.lists, 40 + 8 * claims + shard_hours),
         // One for each flush, claim, release and hour.
-        ("checkpoints", economy.checkpoints, 60 + economy.archive_files + 3 * claims + 2 * hours),
+        ("checkpoints", economy.checkpoints, 60 + economy.archived + 3 * claims + 2 * hours),
     ];
     for (what, found, line) in lines {
         assert!(found <= line, "{context}: {what}: {found}, more than {line}: {economy:?}");

@@ -41,6 +41,8 @@ struct Seen {
     read_back: u64,
     /// Folders that were listed.
     lists: usize,
+    /// Archive files that were written.
+    archived: usize,
 }
 
 impl Audit {
@@ -71,6 +73,11 @@ impl Audit {
     /// How many folders were listed.
     pub fn lists(&self) -> usize {
         self.seen.lock().unwrap().lists
+    }
+
+    /// How many archive files were written.
+    pub fn archived(&self) -> usize {
+        self.seen.lock().unwrap().archived
     }
 
     fn reach(&self, object: &str) -> Result<(), StoreError> {
@@ -266,7 +273,9 @@ impl ObjectStore for AuditedStore {
     async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
         self.audit.reach(path)?;
         let put = self.inner.put_if_absent(path, bytes).await;
-        self.audit.look_at_object(&mut self.audit.seen.lock().unwrap(), path);
+        let mut seen = self.audit.seen.lock().unwrap();
+        seen.archived += usize::from(ArchivePath::parse(path).is_some());
+        self.audit.look_at_object(&mut seen, path);
         put
     }
 

@@ -1,0 +1,129 @@
+//! Archive files of an hour that is closed come to one, whoever dies in between, and no event is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prorata_samples::trace::{node, pod};
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{FakeArchive, FakeBroker, Fault, Faults};
+use prorata_worker::backfill::BackfillOptions;
+use prorata_worker::names::ArchivePath;
+use prorata_worker::ports::Archive;
+
+use crate::harness::rules;
+use crate::sim::foreign;
+use crate::world::World;
+use crate::world::member::Member;
+use crate::world::oracle::{self, Also};
+
+/// Archive files by hour that the latest checkpoints admit.
+fn files(world: &World) -> BTreeMap<Hour, BTreeSet<String>> {
+    world.audit.look();
+    let latest = world.audit.latest();
+    let mut files: BTreeMap<Hour, BTreeSet<String>> = BTreeMap::new();
+    for path in world.lake.objects() {
+        if let Some(parsed) = ArchivePath::parse(&path)
+            && latest[&parsed.shard].admits(&parsed.object_id)
+        {
+            files.entry(parsed.hour).or_default().insert(path);
+        }
+    }
+    files
+}
+
+/// The most files that a closed hour but the last has.
+fn most(world: &World) -> usize {
+    let files = files(world);
+    let closed = world.audit.latest()[&0].closed_through.unwrap_or(Hour(i64::MIN));
+    files.iter().filter(|(hour, _)| **hour < closed).map(|(_, files)| files.len()).max().unwrap_or(0)
+}
+
+/// Whether the archive holds events twice: a merged file, and those that it replaces.
+fn holds_twice(world: &World) -> bool {
+    let (mut all, mut once) = (0, BTreeSet::new());
+    for path in files(world).into_values().flatten() {
+        let bytes = world.lake.store.objects()[&path].clone();
+        let each = &mut |_, record: Result<EventRecord, _>| {
+            all += 1;
+            once.insert(record.unwrap().body);
+        };
+        FakeArchive.read(&mut &bytes[..], each).unwrap();
+    }
+    all > once.len()
+}
+
+/// Minutes of events, each with a checkpoint of its own.
+async fn minutes(world: &World, member: &mut Member, minutes: std::ops::Range<i64>) {
+    for minute in minutes.step_by(10) {
+        world.set_minutes(minute + 5);
+        world.produce(&[pod("acme", minute, &format!("p{minute}"), 1), node("acme", minute + 1, 4)]);
+        for _ in 0..3 {
+            if !member.is_gone() {
+                member.step().await;
+            }
+            world.pass(Duration::from_secs(61));
+        }
+    }
+}
+
+fn check(world: &World, context: &str) {
+    oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
+}
+
+async fn settle(world: &World, member: &mut Member) {
+    for _ in 0..6 {
+        member.settle(world).await.unwrap();
+        world.pass(Duration::from_secs(1_801));
+    }
+}
+
+#[tokio::test]
+async fn an_hour_that_is_closed_comes_to_one_archive_file() {
+    let world = World::on(FakeBroker::default(), 1);
+    let mut member = world.start("a", Faults::default(), |_| {});
+    minutes(&world, &mut member, 60..600).await;
+    let open = files(&world).into_iter().next_back().unwrap().1.len();
+    assert!(open > 2, "open hours have many: {open}");
+    assert_eq!(most(&world), 1, "{:#?}", files(&world));
+    // Late events add files, and never more than a few.
+    for late in 0..40 {
+        world.produce(&[pod("acme", 130, &format!("late {late}"), 1)]);
+        minutes(&world, &mut member, 600 + late * 10..610 + late * 10).await;
+        assert!(most(&world) <= 18, "{late}: {}", most(&world));
+    }
+    settle(&world, &mut member).await;
+    check(&world, "merged");
+    member.drain().await;
+    // Everything can be folded again from what is left.
+    let mut options = BackfillOptions::new("backfill".into());
+    options.readers = 1;
+    foreign::run(&world, &[], Faults::default(), options).await.unwrap();
+    check(&world, "folded again");
+}
+
+#[tokio::test]
+async fn a_crash_at_any_effect_while_merging_loses_nothing() {
+    let mut left_over = 0;
+    for effect in 0.. {
+        let context = format!("after effect {effect}");
+        let world = World::on(FakeBroker::default(), 1);
+        let mut first = world.start("a", Faults::default(), |_| {});
+        minutes(&world, &mut first, 60..110).await;
+        first.drain().await;
+        let mut dying = world.start("dying", Faults::with(Fault::CrashAfter(effect)), |_| {});
+        minutes(&world, &mut dying, 110..290).await;
+        let survived = !dying.is_gone();
+        left_over += usize::from(holds_twice(&world));
+        world.broker.expire("dying");
+        let mut next = world.start("next", Faults::default(), |_| {});
+        minutes(&world, &mut next, 290..330).await;
+        settle(&world, &mut next).await;
+        check(&world, &context);
+        assert_eq!(most(&world), 1, "{context}");
+        if survived {
+            break;
+        }
+    }
+    assert!(left_over > 4, "some died between a merged file and the deletion of the others: {left_over}");
+}
