@@ -37,6 +37,9 @@ const LOOKED_BACK_HOURS: i64 = 24;
 /// Hours whose files are looked at for one checkpoint: a date or two are listed for them.
 const LOOKED_AT_HOURS: i64 = 24;
 
+/// Bytes of an Avro sync marker.
+const SYNC_MARKER: usize = 16;
+
 /// How far merging has come.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
@@ -145,6 +148,7 @@ fn group(mut files: Vec<ArchiveFile>) -> Vec<ArchiveFile> {
 fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {
+        let before = events.len();
         let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
         let mut damage = None;
         let read = archive.read(&mut &*file.bytes, &mut |_, record| match record {
@@ -154,11 +158,22 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
             }
         });
         read.map_err(|error| damaged(error.to_string()))?;
+        let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
+        let again = archive.write(&bodies.collect::<Vec<_>>())?;
+        if marker(&again) != marker(&file.bytes) {
+            damage.get_or_insert_with(|| "it has not all events that it was written with".to_owned());
+        }
         if let Some(cause) = damage {
             return Err(damaged(cause));
         }
     }
     super::flush::write_sorted(archive, events.iter().collect()).map(Bytes::from)
+}
+
+/// The sync marker, with which an archive file ends: the digest of its events. A file that was cut off
+/// between two blocks reads well, and here it would be deleted.
+fn marker(file: &[u8]) -> &[u8] {
+    file.get(file.len().saturating_sub(SYNC_MARKER)..).unwrap_or_default()
 }
 
 #[cfg(test)]
