@@ -7,8 +7,8 @@ use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value;
 use apache_avro::{Codec, DeflateSettings, Reader, Schema, Writer, ZstandardSettings};
 use prorata_connectors::archive::{
-    BLOCK_BYTES_MAX, DEAD_LETTER_SCHEMA, FileError, Position, Rejected, archive_schema, read_dead_letters,
-    read_events, write_dead_letters, write_events,
+    AvroArchive, BLOCK_BYTES_MAX, DEAD_LETTER_SCHEMA, FileError, Position, Rejected, archive_schema,
+    read_dead_letters, read_events, write_dead_letters, write_events, write_own,
 };
 use prorata_samples::arbitrary::{records, samples};
 use prorata_samples::dice::{dice, mutate};
@@ -16,8 +16,10 @@ use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::ports::{DeadLetter, Origin};
+use prorata_worker::ports::{Archive, DeadLetter, Origin};
+use std::collections::BTreeSet;
 
 type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
 
@@ -91,6 +93,65 @@ fn an_archive_gives_back_its_events_in_order() {
     assert_eq!(archive(&events), bytes, "equal events, equal bytes");
     assert_ne!(archive(&events[1..])[..], bytes[..]);
     assert_eq!(read(&archive(&[])).unwrap(), vec![]);
+}
+
+fn own(events: &[EventRecord]) -> Vec<u8> {
+    let records: Vec<_> = events.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+    write_own(&records).unwrap()
+}
+
+/// The events of wanted organizations in a file of our own; none: all.
+fn read_wanted(file: &[u8], wanted: Option<&[&str]>) -> Result<Vec<Event>, String> {
+    let wanted = wanted.map(|ids| ids.iter().map(|id| OrganizationId::from(*id)).collect::<BTreeSet<_>>());
+    let mut events = Vec::new();
+    let read = AvroArchive.read_own(file, wanted.as_ref(), &mut |event| events.push(event));
+    read.map(|()| events).map_err(|error| error.source.to_string())
+}
+
+#[test]
+fn a_file_in_the_order_of_organizations_is_read_by_organization() {
+    // A few hundred blocks' worth of organizations, and one that spans several blocks.
+    let mut events = stops(20_000);
+    let big = EventRecord { ..events[10_000].clone() };
+    events.splice(10_000..10_000, (0..10_000).map(|_| big.clone()));
+    let (sorted, plain) = (own(&events), archive(&events));
+    assert!(sorted.len() > plain.len(), "the index of its blocks");
+    let all: Vec<Event> = events.iter().map(|record| record.event.clone()).collect();
+    let of = |ids: &[&str]| -> Vec<Event> {
+        all.iter().filter(|event| ids.contains(&&*event.organization_id)).cloned().collect()
+    };
+    let ids = ["organization-00000", "organization-10000", "organization-19999", "unknown"];
+    for file in [&sorted, &plain] {
+        assert_eq!(read_wanted(file, None).unwrap(), all);
+        for one in ids {
+            assert_eq!(read_wanted(file, Some(&[one])).unwrap(), of(&[one]), "{one}");
+        }
+        assert_eq!(read_wanted(file, Some(&ids)).unwrap(), of(&ids));
+        assert_eq!(read_wanted(file, Some(&[])).unwrap(), vec![]);
+    }
+    assert_eq!(read(&sorted).unwrap().len(), all.len(), "others read it, too");
+    assert_eq!(own(&events.iter().rev().cloned().collect::<Vec<_>>()).len(), {
+        archive(&events.iter().rev().cloned().collect::<Vec<_>>()).len()
+    });
+}
+
+#[test]
+fn blocks_of_others_are_passed_over_unread_and_damage_of_ones_own_is_told() {
+    let events = stops(20_000);
+    let mut file = own(&events);
+    let at = file.len() - 5_000;
+    file[at] ^= 1;
+    let first: Vec<Event> = vec![events[0].event.clone()];
+    assert_eq!(read_wanted(&file, Some(&["organization-00000"])).unwrap(), first);
+    for wanted in [None, Some(&["organization-19999"][..])] {
+        let damage = read_wanted(&file, wanted).unwrap_err();
+        assert!(damage.starts_with("block ") && damage.contains("damaged"), "{damage}");
+    }
+    // A bent index is not used: nothing is passed over for it.
+    let mut bent = own(&events);
+    let index = bent.windows(20).position(|bytes| bytes == b"\"organization-00000\"").unwrap();
+    bent[index + 18] = b'9';
+    assert_eq!(read_wanted(&bent, Some(&["organization-00000"])).unwrap(), first);
 }
 
 #[test]

@@ -39,6 +39,11 @@ pub fn encode(event: &Event) -> Vec<u8> {
     out.0
 }
 
+/// The organization of a body, as bytes: the first field of every record.
+pub fn organization_of(body: &[u8]) -> &[u8] {
+    Wire::new(body).bytes().unwrap_or_default()
+}
+
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
 ///
 /// # Errors

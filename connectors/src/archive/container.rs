@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
+use prorata_worker::ports::Wanted;
 use sha2::{Digest, Sha256};
 
 use super::codec::{BLOCK_BYTES_MAX, Codec};
@@ -21,6 +23,13 @@ const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
 /// The same as 32 bytes, as older releases wrote it. They refuse a file that has anything else under this
 /// key, and read one that does not have the key.
 const SCHEMA_DIGEST_BYTES: &[u8] = b"prorata.schema.sha256";
+
+/// Key of the first organization of each block in the header of our own files, as a JSON list of texts:
+/// there organizations ascend.
+const ORGANIZATIONS: &[u8] = b"prorata.organizations";
+
+/// Key of that list's SHA-256, in hexadecimal. A list that is not what this says is not used.
+const ORGANIZATIONS_DIGEST: &[u8] = b"prorata.organizations.sha256.hex";
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC: usize = 16;
@@ -39,6 +48,8 @@ pub(super) struct Container<R> {
     sync: [u8; SYNC],
     blocks: u64,
     damage: Option<Arc<BlockFault>>,
+    /// The first organization of each block, where they ascend.
+    organizations: Vec<String>,
 }
 
 /// What comes next in a file.
@@ -108,7 +119,8 @@ impl<R: Read> Container<R> {
             return Err(FileFault::SchemaChecksum.into());
         }
         let schema = String::from_utf8(schema).map_err(|_| FileFault::SchemaNotUtf8)?;
-        Ok(Self { source, codec, schema, sync, blocks: 0, damage: None })
+        let organizations = read_organizations(&metadata);
+        Ok(Self { source, codec, schema, sync, blocks: 0, damage: None, organizations })
     }
 
     /// The writer's schema.
@@ -121,6 +133,37 @@ impl<R: Read> Container<R> {
     /// # Errors
     /// Reading failed.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, io::Error> {
+        self.next_of(None, out)
+    }
+
+    /// The same, but blocks that hold none of the wanted organizations are passed over, where the file tells
+    /// so: they are not unpacked.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(super) fn next_of(
+        &mut self,
+        wanted: Wanted<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Next>, io::Error> {
+        while self.is_unwanted(wanted) && self.damage.is_none() && self.source.fill(1)? {
+            let Framing::Whole { records, head, size } = self.framing()? else { break };
+            self.block(records);
+            self.source.consume(head + size + SYNC);
+        }
+        self.next_any(out)
+    }
+
+    /// Whether the next block is known to hold none of these organizations.
+    fn is_unwanted(&self, wanted: Wanted<'_>) -> bool {
+        let next = usize::try_from(self.blocks).unwrap_or(usize::MAX);
+        let (Some(wanted), Some(first)) = (wanted, self.organizations.get(next)) else { return false };
+        // The first organization of the block behind it may begin in this one.
+        let last = self.organizations.get(next + 1).map_or(Bound::Unbounded, |last| Bound::Included(&**last));
+        wanted.range::<str, _>((Bound::Included(&**first), last)).next().is_none()
+    }
+
+    fn next_any(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, io::Error> {
         if !self.source.fill(1)? {
             return Ok(None);
         }
@@ -207,6 +250,16 @@ impl<R: Read> Container<R> {
     }
 }
 
+/// The first organization of each block; none where the list is missing or damaged.
+fn read_organizations(metadata: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<String> {
+    let (Some(list), Some(digest)) = (metadata.get(ORGANIZATIONS), metadata.get(ORGANIZATIONS_DIGEST)) else {
+        return Vec::new();
+    };
+    let is_whole = format!("{:x}", Sha256::digest(list)).as_bytes() == digest;
+    let list: Option<Vec<String>> = is_whole.then(|| serde_json::from_slice(list).ok()).flatten();
+    list.filter(|list| list.is_sorted()).unwrap_or_default()
+}
+
 type Header = (BTreeMap<Vec<u8>, Vec<u8>>, [u8; SYNC]);
 
 fn read_header(wire: &mut Wire<'_>) -> Result<Header, FileFault> {
@@ -228,10 +281,14 @@ fn read_header(wire: &mut Wire<'_>) -> Result<Header, FileFault> {
 
 /// Writes a container file block by block, compressed with Zstandard.
 pub(super) struct ContainerWriter {
-    out: Vec<u8>,
+    schema: String,
     sync: [u8; SYNC],
+    /// Blocks that are finished.
+    out: Vec<u8>,
     block: Vec<u8>,
     records: i64,
+    /// The first organization of each block.
+    organizations: Vec<String>,
 }
 
 impl ContainerWriter {
@@ -243,17 +300,16 @@ impl ContainerWriter {
     /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal
     /// bytes.
     pub(super) fn new(schema: &str, sync: [u8; SYNC]) -> Self {
-        let mut out = MAGIC.to_vec();
-        put_long(&mut out, 3);
-        put_bytes(&mut out, b"avro.codec");
-        put_bytes(&mut out, b"zstandard");
-        put_bytes(&mut out, b"avro.schema");
-        put_bytes(&mut out, schema.as_bytes());
-        put_bytes(&mut out, SCHEMA_DIGEST);
-        put_bytes(&mut out, format!("{:x}", Sha256::digest(schema)).as_bytes());
-        put_long(&mut out, 0);
-        out.extend_from_slice(&sync);
-        Self { out, sync, block: Vec::new(), records: 0 }
+        let schema = schema.to_owned();
+        Self { schema, sync, out: Vec::new(), block: Vec::new(), records: 0, organizations: Vec::new() }
+    }
+
+    /// Notes the organization of the record that is appended next. Of one file all records are noted, or
+    /// none, and organizations ascend.
+    pub(super) fn note_organization(&mut self, organization: &[u8]) {
+        if self.records == 0 {
+            self.organizations.push(String::from_utf8_lossy(organization).into_owned());
+        }
     }
 
     /// Appends one record, which `write` writes.
@@ -272,7 +328,34 @@ impl ContainerWriter {
     /// Compression failed because memory ran out.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
         self.end_block()?;
-        Ok(self.out)
+        let mut file = self.header();
+        file.extend_from_slice(&self.out);
+        Ok(file)
+    }
+
+    fn header(&self) -> Vec<u8> {
+        let digest = |bytes: &[u8]| format!("{:x}", Sha256::digest(bytes)).into_bytes();
+        let schema = self.schema.as_bytes();
+        let mut metadata: Vec<(&[u8], Vec<u8>)> = vec![
+            (b"avro.codec", b"zstandard".to_vec()),
+            (b"avro.schema", schema.to_vec()),
+            (SCHEMA_DIGEST, digest(schema)),
+        ];
+        let list = serde_json::Value::from(self.organizations.clone()).to_string().into_bytes();
+        // With one block or none there is nothing to pass over, and the list must leave room in the header.
+        if self.organizations.len() > 1 && list.len() <= HEADER_BYTES_MAX / 2 {
+            metadata.push((ORGANIZATIONS_DIGEST, digest(&list)));
+            metadata.push((ORGANIZATIONS, list));
+        }
+        let mut out = MAGIC.to_vec();
+        put_long(&mut out, metadata.len() as i64);
+        for (key, value) in metadata {
+            put_bytes(&mut out, key);
+            put_bytes(&mut out, &value);
+        }
+        put_long(&mut out, 0);
+        out.extend_from_slice(&self.sync);
+        out
     }
 
     fn end_block(&mut self) -> io::Result<()> {

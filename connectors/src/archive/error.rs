@@ -50,6 +50,8 @@ pub enum FileFault {
     Record(Reject),
     #[error("{0} bytes follow a block's last record")]
     TrailingBytes(usize),
+    #[error("{0}")]
+    Own(String),
 }
 
 /// What is wrong with a block.

@@ -16,14 +16,14 @@ pub use codec::{BLOCK_BYTES_MAX, UNPACKED_BYTES_MAX, UnpackError};
 pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters};
 pub use error::{BlockFault, FileError, FileFault};
 pub use prorata_worker::ports::{Position, Rejected};
-pub use read::{OnRecord, read_events};
-pub use write::{archive_schema, write_events};
+pub use read::{OnRecord, read_events, read_own};
+pub use write::{archive_schema, write_events, write_own};
 
 use std::io::{self, Read};
 
-use prorata_schemas::event::EventKind;
+use prorata_schemas::event::{Event, EventKind};
 use prorata_schemas::reject::Reject;
-use prorata_worker::ports::{Archive, DeadLetter, EachRecord, FormatError};
+use prorata_worker::ports::{Archive, DeadLetter, EachRecord, FormatError, Wanted};
 
 /// The worker's archive as Avro object container files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +42,20 @@ impl Archive for AvroArchive {
         }
     }
 
+    fn read_own(
+        &self,
+        file: &[u8],
+        wanted: Wanted<'_>,
+        each: &mut dyn FnMut(Event),
+    ) -> Result<(), FormatError> {
+        read_own(file, wanted, each).map_err(|error| match error {
+            FileError::NotAvro(FileFault::Own(damage)) => FormatError::new("decode events", damage),
+            error => FormatError::new("decode events", Reject::malformed(error.to_string()).to_string()),
+        })
+    }
+
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
-        write_events(events).map_err(|error| FormatError::new("encode events", error))
+        write_own(events).map_err(|error| FormatError::new("encode events", error))
     }
 
     fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {

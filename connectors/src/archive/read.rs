@@ -4,8 +4,9 @@ use std::io::Read;
 use std::sync::LazyLock;
 
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::{Event, EventRecord};
 use prorata_schemas::reject::Reject;
+use prorata_worker::ports::Wanted;
 
 use super::container::{Block, Container, Lost, Next};
 use super::error::{FileError, FileFault};
@@ -13,7 +14,10 @@ use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
 /// Called with each record.
-pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
+pub type OnRecord<'f, E = EventRecord> = dyn FnMut(Position, Result<E, Rejected>) + 'f;
+
+/// Reads the next record.
+type NextRecord<'f, E> = dyn Fn(&mut Wire<'_>) -> Result<Result<E, Reject>, Reject> + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
@@ -26,17 +30,50 @@ static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileError> {
     let mut container = Container::open(file)?;
     let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
+    let next_record = |wire: &mut Wire<'_>| decoder.next(wire);
     let mut unpacked = Vec::new();
     while let Some(next) = container.next(&mut unpacked)? {
         match next {
-            Next::Block(block) => read_block(&decoder, block, &unpacked, on),
+            Next::Block(block) => read_block(&next_record, block, &unpacked, on),
             Next::Lost(lost) => read_lost(&decoder, lost, on),
         }
     }
     Ok(())
 }
 
-fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord<'_>) {
+/// Reads a file of our own, and gives the events of wanted organizations without their bodies; others are
+/// passed over and not judged.
+///
+/// # Errors
+/// What is damaged, and where.
+pub fn read_own(file: &[u8], wanted: Wanted<'_>, each: &mut dyn FnMut(Event)) -> Result<(), FileError> {
+    let mut container = Container::open(file)?;
+    let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
+    let next_record = |wire: &mut Wire<'_>| decoder.next_wanted(wire, wanted);
+    let mut damage = None;
+    let mut on = |position, judged: Result<Option<Event>, Rejected>| match judged {
+        Ok(event) => event.into_iter().for_each(&mut *each),
+        Err(rejected) => {
+            damage.get_or_insert_with(|| rejected.at(Some(position)));
+        }
+    };
+    let mut unpacked = Vec::new();
+    while let Some(next) = container.next_of(wanted, &mut unpacked)? {
+        match next {
+            Next::Block(block) => read_block(&next_record, block, &unpacked, &mut on),
+            Next::Lost(lost) => {
+                let reject = Reject::malformed(format!("a block is damaged: {}", lost.why));
+                on(
+                    Position { record: None, ..place(lost.block, 0) },
+                    Err(Rejected { reject, bytes: lost.bytes }),
+                );
+            }
+        }
+    }
+    damage.map_or(Ok(()), |damage| Err(FileFault::Own(damage).into()))
+}
+
+fn read_block<E>(next_record: &NextRecord<'_, E>, block: Block, records: &[u8], on: &mut OnRecord<'_, E>) {
     let mut wire = Wire::new(records);
     for record in 0..block.records {
         let rest = wire.rest();
@@ -44,7 +81,7 @@ fn read_block(decoder: &Decoder, block: Block, records: &[u8], on: &mut OnRecord
             let why = format!("the block ends behind {record} of its {} records", block.records);
             return reject(block, record, Reject::malformed(why), rest, on);
         }
-        let why = match next_record(decoder, &mut wire) {
+        let why = match next_with_bytes(next_record, &mut wire) {
             Ok((bytes, judged)) if !bytes.is_empty() => {
                 tell(block, record, bytes, judged, on);
                 continue;
@@ -79,7 +116,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     let mut wire = Wire::new(records);
     for record in 0..lost.block.records {
         let rest = wire.rest();
-        match next_record(decoder, &mut wire) {
+        match next_with_bytes(&|wire: &mut Wire<'_>| decoder.next(wire), &mut wire) {
             Ok((bytes, judged)) if !bytes.is_empty() => tell(lost.block, record, bytes, judged, on),
             _ => return reject(lost.block, record, malformed(record), rest, on),
         }
@@ -87,23 +124,25 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     reject(lost.block, lost.block.records, malformed(lost.block.records), wire.rest(), on);
 }
 
-type Judged = Result<EventRecord, Reject>;
-
-fn next_record<'a>(decoder: &Decoder, wire: &mut Wire<'a>) -> Result<(&'a [u8], Judged), Reject> {
+/// The next record with its bytes.
+fn next_with_bytes<'a, E>(
+    next_record: &NextRecord<'_, E>,
+    wire: &mut Wire<'a>,
+) -> Result<(&'a [u8], Result<E, Reject>), Reject> {
     let before = wire.rest();
-    let judged = decoder.next(wire)?;
+    let judged = next_record(wire)?;
     let bytes = before.get(..before.len() - wire.rest().len()).unwrap_or_default();
     Ok((bytes, judged))
 }
 
-fn tell(block: Block, record: u64, bytes: &[u8], judged: Judged, on: &mut OnRecord<'_>) {
+fn tell<E>(block: Block, record: u64, bytes: &[u8], judged: Result<E, Reject>, on: &mut OnRecord<'_, E>) {
     match judged {
         Ok(event) => on(place(block, record), Ok(event)),
         Err(invalid) => reject(block, record, invalid, bytes, on),
     }
 }
 
-fn reject(block: Block, record: u64, reject: Reject, bytes: &[u8], on: &mut OnRecord<'_>) {
+fn reject<E>(block: Block, record: u64, reject: Reject, bytes: &[u8], on: &mut OnRecord<'_, E>) {
     on(place(block, record), Err(Rejected { reject, bytes: bytes.to_vec() }));
 }
 

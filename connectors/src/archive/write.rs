@@ -5,6 +5,7 @@ use std::io;
 use std::sync::LazyLock;
 
 use prorata_schemas::avsc::avsc;
+use prorata_schemas::body::organization_of;
 use prorata_schemas::body::wire::put_long;
 use prorata_schemas::event::EventKind;
 use serde_json::Value as Json;
@@ -26,6 +27,18 @@ pub fn archive_schema() -> &'static str {
 /// # Errors
 /// Compression failed because memory ran out.
 pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
+    write(records, false)
+}
+
+/// The same, with an index of its blocks where organizations ascend: the first organization of each.
+///
+/// # Errors
+/// Compression failed because memory ran out.
+pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
+    write(records, records.is_sorted_by_key(|(_, body)| organization_of(body)))
+}
+
+fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     let mut digest = Sha256::new();
     for (kind, body) in records {
         digest.update([*kind as u8]);
@@ -34,6 +47,9 @@ pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
     }
     let mut file = ContainerWriter::new(archive_schema(), marker(digest));
     for (kind, body) in records {
+        if index {
+            file.note_organization(organization_of(body));
+        }
         file.record(|out| {
             // Kinds are declared in the order of ALL, which is that of the union's branches.
             put_long(out, *kind as i64);

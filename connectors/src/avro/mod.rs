@@ -35,8 +35,9 @@ use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::event::{Event, EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
+use prorata_worker::ports::{Wanted, is_wanted};
 
 pub use error::SchemaError;
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
@@ -120,13 +121,43 @@ impl Decoder {
     /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the
     /// verdict on a record whose end is known.
     pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
+        let branch = self.branch(wire)?;
+        Ok(self.event(branch, wire)?.map(EventRecord::new))
+    }
+
+    /// The same without a body, if its organization is wanted; others are passed over and not judged.
+    ///
+    /// # Errors
+    /// As those of [`Decoder::next`].
+    pub fn next_wanted(
+        &self,
+        wire: &mut Wire<'_>,
+        wanted: Wanted<'_>,
+    ) -> Result<Result<Option<Event>, Reject>, Reject> {
+        let branch = self.branch(wire)?;
+        if matches!(branch.reading, Reading::Direct(_)) {
+            // The organization is the first field of our records.
+            let organization = wire.clone().bytes().map(str::from_utf8);
+            if matches!(organization, Ok(Ok(organization)) if !is_wanted(wanted, organization)) {
+                self.skips.pass(&branch.skip, wire)?;
+                return Ok(Ok(None));
+            }
+        }
+        let judged = self.event(branch, wire)?;
+        Ok(judged.map(|event| Some(event).filter(|event| is_wanted(wanted, &event.organization_id))))
+    }
+
+    fn branch(&self, wire: &mut Wire<'_>) -> Result<&Branch, Reject> {
         let branch =
             if self.is_union { Some(skip::branch(&self.branches, wire)?) } else { self.branches.first() };
-        let Some(branch) = branch else { return Err(Reject::malformed("the writer's schema is empty")) };
+        branch.ok_or_else(|| Reject::malformed("the writer's schema is empty"))
+    }
+
+    fn event(&self, branch: &Branch, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
         let mut end = wire.clone();
         let reject = match &branch.reading {
             Reading::Direct(kind) => match decode_next(*kind, wire) {
-                Ok(verdict) => return Ok(verdict.map(EventRecord::new)),
+                Ok(verdict) => return Ok(verdict),
                 Err(reject) => reject,
             },
             Reading::Converted(kind, node) => match self.convert_next(*kind, node, wire) {
@@ -147,7 +178,7 @@ impl Decoder {
         kind: EventKind,
         node: &Node,
         wire: &mut Wire<'_>,
-    ) -> Result<Result<EventRecord, Reject>, Reject> {
+    ) -> Result<Result<Event, Reject>, Reject> {
         let bytes = wire.rest();
         let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
         let whole = within.rest().len();
@@ -155,7 +186,7 @@ impl Decoder {
             .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
         wire.take(whole - within.rest().len())?;
         Ok(match converted {
-            Ok(body) => prorata_schemas::body::decode(kind, &body).map(EventRecord::new),
+            Ok(body) => prorata_schemas::body::decode(kind, &body),
             Err(reject) => Err(Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.sentence))),
         })
     }

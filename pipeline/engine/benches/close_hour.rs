@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use prorata_engine::{State, close_hour};
+use prorata_engine::{HourEvents, State, close_hour};
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, EventRecord, NodeStarted, Payload, PodStarted,
-    Quantities, QuotaKind, QuotaSet,
+    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, Quantities,
+    QuotaKind, QuotaSet,
 };
 use prorata_schemas::money::{Amount, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
@@ -30,13 +30,11 @@ fn quantities(entries: &[(&str, u128)]) -> Quantities {
     entries.iter().map(|(name, amount)| (Text::from(*name), quantity(*amount))).collect()
 }
 
-fn record(micros: i64, payload: Payload) -> EventRecord {
-    let body = format!("{payload:?}").into_bytes().into_boxed_slice();
-    let event = Event { organization_id: "o".into(), event_time: Timestamp(micros), payload };
-    EventRecord { event, body }
+fn event(micros: i64, payload: Payload) -> Event {
+    Event { organization_id: "o".into(), event_time: Timestamp(micros), payload }
 }
 
-fn node(index: i64) -> EventRecord {
+fn node(index: i64) -> Event {
     let node = NodeStarted {
         cluster_id: "c".into(),
         node_id: format!("node-{index:05}").as_str().into(),
@@ -53,10 +51,10 @@ fn node(index: i64) -> EventRecord {
         currency: "USD".into(),
         pool_id: None,
     };
-    record(0, Payload::NodeStarted(node))
+    event(0, Payload::NodeStarted(node))
 }
 
-fn pod(index: i64) -> EventRecord {
+fn pod(index: i64) -> Event {
     let gpus = if index % 5 == 0 { 1000 } else { 0 };
     let pod = PodStarted {
         cluster_id: "c".into(),
@@ -84,10 +82,10 @@ fn pod(index: i64) -> EventRecord {
     };
     // Every third pod starts inside the hour, at a time of its own.
     let start = if index % 3 == 0 { 1_000_003 * (index % 3_000) + 1 } else { 0 };
-    record(start, Payload::PodStarted(Box::new(pod)))
+    event(start, Payload::PodStarted(Box::new(pod)))
 }
 
-fn commitment() -> EventRecord {
+fn commitment() -> Event {
     let commitment = CommitmentSet {
         commitment_id: "c1".into(),
         name: "c1".into(),
@@ -107,10 +105,10 @@ fn commitment() -> EventRecord {
         allowed_utilization: Ratio::from_atoms(900_000_000_001),
         assignments: Vec::new(),
     };
-    record(0, Payload::CommitmentSet(commitment))
+    event(0, Payload::CommitmentSet(commitment))
 }
 
-fn quota(index: i64) -> EventRecord {
+fn quota(index: i64) -> Event {
     let quota = QuotaSet {
         cluster_id: "c".into(),
         quota_id: format!("q{index}").as_str().into(),
@@ -119,21 +117,21 @@ fn quota(index: i64) -> EventRecord {
         min: quantities(&[("cpu", 90_000), ("nvidia.com/gpu", 20_000)]),
         max: None,
     };
-    record(0, Payload::QuotaSet(quota))
+    event(0, Payload::QuotaSet(quota))
 }
 
-fn pods_and_nodes() -> Vec<EventRecord> {
+fn pods_and_nodes() -> Vec<Event> {
     (0..NODES).map(node).chain((0..NODES * PODS_PER_NODE).map(pod)).collect()
 }
 
-fn rows(bencher: Bencher<'_, '_>, events: Vec<EventRecord>) {
+fn rows(bencher: Bencher<'_, '_>, events: Vec<Event>) {
     let rules = Rules::default();
-    let (state, _) = close_hour(State::new("o".into()), Hour(0), events, &rules).unwrap();
-    let (_, tables) = close_hour(state.clone(), Hour(1), Vec::new(), &rules).unwrap();
+    let (state, _) = close_hour(State::new("o".into()), HourEvents::of(Hour(0), events), &rules).unwrap();
+    let (_, tables) = close_hour(state.clone(), HourEvents::new(Hour(1)), &rules).unwrap();
     bencher
         .counter(ItemsCount::new(tables.cost_allocation.len()))
         .with_inputs(|| state.clone())
-        .bench_values(|state| close_hour(state, Hour(1), Vec::new(), &rules).unwrap());
+        .bench_values(|state| close_hour(state, HourEvents::new(Hour(1)), &rules).unwrap());
 }
 
 /// Steady pods, nothing happening: the floor of an hour.
@@ -159,8 +157,7 @@ fn quota_rows(bencher: Bencher<'_, '_>) {
 fn starting_events(bencher: Bencher<'_, '_>) {
     let rules = Rules::default();
     let events = pods_and_nodes();
-    bencher
-        .counter(ItemsCount::new(events.len()))
-        .with_inputs(|| events.clone())
-        .bench_values(|events| close_hour(State::new("o".into()), Hour(0), events, &rules).unwrap());
+    bencher.counter(ItemsCount::new(events.len())).with_inputs(|| events.clone()).bench_values(|events| {
+        close_hour(State::new("o".into()), HourEvents::of(Hour(0), events), &rules).unwrap()
+    });
 }

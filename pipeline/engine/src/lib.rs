@@ -11,8 +11,9 @@
 //! Read `close_hour` first, then `timeline/mod.rs`, `timeline/slices.rs`, a file of `rules/` and its section,
 //! and `rows/mod.rs`.
 //!
-//! No clock, no I/O, no threads, no randomness, no floats, no order that depends on hashing. Arrival order
-//! never matters, and cutting a run at any hour and going on from the state gives the same rows.
+//! No clock, no I/O, no randomness, no floats, no order that depends on hashing. Pods and nodes of a large
+//! organization are done on all cores and taken in their order: the result is the same on any number. Arrival
+//! order never matters, and cutting a run at any hour and going on from the state gives the same rows.
 
 #![deny(
     clippy::float_arithmetic,
@@ -25,21 +26,21 @@
 mod currency;
 mod error;
 mod exact;
+mod hour_events;
 mod per_resource;
 mod rows;
 mod rules;
 mod tables;
 mod timeline;
 
-use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
 
 use crate::rows::draft::RoundedRows;
 use crate::timeline::order::Ordered;
 
 pub use error::EngineError;
+pub use hour_events::HourEvents;
 pub use timeline::state::State;
 
 /// Newest version of the meaning of these rules: hours folded under another must be folded again to compare.
@@ -56,7 +57,7 @@ pub const RULES_ENGINE_VERSION_OLDEST: u32 = 1;
 /// Whether an organization has this hour, by rules of this meaning: `state` is the one at its start, and
 /// `events` those of the organization in it. One that has not is left out of the tables, and its state is
 /// dropped (RULES.md, section 7).
-pub fn has_hour(meaning: u32, state: &State, events: &[EventRecord]) -> bool {
+pub fn has_hour(meaning: u32, state: &State, events: &HourEvents) -> bool {
     meaning < 2 || !events.is_empty() || !state.is_empty()
 }
 
@@ -68,10 +69,10 @@ pub fn has_hour(meaning: u32, state: &State, events: &[EventRecord]) -> bool {
 /// When an amount does not fit its column, or costs do not add up: see [`EngineError`].
 pub fn close_hour(
     state: State,
-    hour: Hour,
-    events: Vec<EventRecord>,
+    events: HourEvents,
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
+    let hour = events.hour;
     let organization_id = state.organization_id().clone();
     let currency = rules.currency_of(&organization_id).clone();
     let Ordered { mut events, samples, counts } = timeline::order::order(events);

@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use prorata_engine::{EngineError, State, close_hour};
+use prorata_engine::{EngineError, HourEvents, State, close_hour};
 use prorata_schemas::Text;
-use prorata_schemas::body::encode;
 use prorata_schemas::event::{
-    CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PoolSet, QosPrice, Quantities,
-    ReservationSet,
+    CapacityType, Event, NodeStarted, Payload, PodStarted, PoolSet, QosPrice, Quantities, ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
@@ -26,12 +24,9 @@ fn quantities(entries: &[(&str, &str)]) -> Quantities {
 }
 
 fn close(payloads: Vec<Payload>) -> Result<HourTables, EngineError> {
-    let records = payloads.into_iter().map(|payload| {
-        let event = Event { organization_id: "o".into(), event_time: Timestamp(0), payload };
-        EventRecord { body: encode(&event).into(), event }
-    });
-    close_hour(State::new("o".into()), Hour(0), records.collect(), &Rules::default())
-        .map(|(_, tables)| tables)
+    let event = |payload| Event { organization_id: "o".into(), event_time: Timestamp(0), payload };
+    let events = HourEvents::of(Hour(0), payloads.into_iter().map(event));
+    close_hour(State::new("o".into()), events, &Rules::default()).map(|(_, tables)| tables)
 }
 
 fn assert_out_of_range(payloads: Vec<Payload>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prorata_engine::{RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
@@ -199,15 +199,12 @@ pub fn expected(
         let first = events.iter().map(|event| event.event.event_time.hour()).min().unwrap();
         let mut state = State::new(organization.clone());
         for hour in (first.0..=through.0).map(Hour) {
-            let within = events
-                .iter()
-                .filter(|event| event.event.event_time.hour() == hour)
-                .cloned()
-                .collect::<Vec<_>>();
+            let within = events.iter().filter(|event| event.event.event_time.hour() == hour);
+            let within = HourEvents::of(hour, within.cloned());
             if !has_hour(RULES_ENGINE_VERSION, &state, &within) {
                 continue;
             }
-            let (next, tables) = close_hour(state, hour, within, &rules(hour)).unwrap();
+            let (next, tables) = close_hour(state, within, &rules(hour)).unwrap();
             state = next;
             hours.entry((shard_of(&organization), hour)).or_default().push(tables);
         }

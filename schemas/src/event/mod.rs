@@ -56,6 +56,13 @@ pub struct EventRecord {
     /// Its canonical body.
     pub body: Box<[u8]>,
 }
+
+impl From<EventRecord> for Event {
+    fn from(record: EventRecord) -> Self {
+        record.event
+    }
+}
+
 /// The event types, in the order in which `EVENTS.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is documented by the payload of the same name")]

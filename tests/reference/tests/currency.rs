@@ -3,7 +3,7 @@
 mod common;
 
 use common::engine_tables;
-use prorata_engine::{State, close_hour};
+use prorata_engine::{HourEvents, State, close_hour};
 use prorata_reference::scenario::scenario;
 use prorata_reference::tables;
 use prorata_reference::text::{BASE_HOUR, ORGANIZATION, parse};
@@ -75,10 +75,11 @@ fn rules_with_another_currency_do_not_relabel_prices_that_run_on() {
     ];
     let dollars = Rules::default();
     let euros = Rules { version: "2".into(), currency: "EUR".into(), ..Rules::default() };
-    let records = lines.iter().map(|line| record(parse(&format!("00:00 {line}")).unwrap())).collect();
+    let events = lines.iter().map(|line| parse(&format!("00:00 {line}")).unwrap());
+    let of = |hour, events: Vec<Event>| HourEvents::of(Hour(BASE_HOUR + hour), events);
     let before = State::new(ORGANIZATION.into());
-    let (state, first) = close_hour(before, Hour(BASE_HOUR), records, &dollars).unwrap();
-    let (state, second) = close_hour(state, Hour(BASE_HOUR + 1), Vec::new(), &euros).unwrap();
+    let (state, first) = close_hour(before, of(0, events.collect()), &dollars).unwrap();
+    let (state, second) = close_hour(state, of(1, Vec::new()), &euros).unwrap();
     assert_eq!(first.totals.supply_cost.to_string(), "20");
     assert_eq!((&*second.currency, second.totals.supply_cost.to_string().as_str()), ("EUR", "0"));
     let priced = |row: &&CostRow| row.unpriced != Some(Unpriced::OtherCurrency);
@@ -89,9 +90,9 @@ fn rules_with_another_currency_do_not_relabel_prices_that_run_on() {
     let node = "02:00 node n cost=7 cpu=8";
     let mut event = parse(node).unwrap();
     set_currency(&mut event, "EUR");
-    let (state, third) = close_hour(state, Hour(BASE_HOUR + 2), vec![record(event)], &euros).unwrap();
+    let (state, third) = close_hour(state, of(2, vec![event]), &euros).unwrap();
     assert_eq!(third.totals.node_cost.to_string(), "3.5", "the commitment covers half, for no number");
-    let (_, fourth) = close_hour(state, Hour(BASE_HOUR + 3), Vec::new(), &dollars).unwrap();
+    let (_, fourth) = close_hour(state, of(3, Vec::new()), &dollars).unwrap();
     assert_eq!(fourth.totals.node_cost.to_string(), "0");
     assert_eq!(fourth.totals.commitment_cost.to_string(), "3");
     assert_eq!(fourth.totals.reservation_unused_cost.to_string(), "10");

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use common::{by_hour, engine_tables};
-use prorata_engine::{RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
 use prorata_reference::PodRan;
 use prorata_reference::rounding::{Exact, half_even, ratio};
 use prorata_reference::scenario::{Scenario, scenario};
@@ -91,12 +91,12 @@ fn a_run_cut_at_any_hour_goes_on_from_its_snapshot() {
             if restored != state {
                 return Err(format!("{hour}: the state is not what its snapshot restores"));
             }
+            let events = HourEvents::of(hour, events);
             if !has_hour(RULES_ENGINE_VERSION, &restored, &events) {
                 state = State::new(ORGANIZATION.into());
                 continue;
             }
-            let closed =
-                close_hour(restored, hour, events, &scenario.rules).map_err(|error| error.to_string())?;
+            let closed = close_hour(restored, events, &scenario.rules).map_err(|error| error.to_string())?;
             state = closed.0;
             tables.push(closed.1);
         }

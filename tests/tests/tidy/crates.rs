@@ -49,14 +49,18 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What the engine stands on: types, their serialization, and integers of any size. No clock, no I/O, no
-/// randomness.
+/// What the engine stands on: types, their serialization, integers of any size, and the same work on all
+/// cores. No clock, no I/O, no randomness.
 const ENGINE_STANDS_ON: &[&str] = &[
     "arrayvec",
     "cfg-if",
+    "crossbeam-deque",
+    "crossbeam-epoch",
+    "crossbeam-utils",
     "dashu-base",
     "dashu-int",
     "dashu-ratio",
+    "either",
     "itoa",
     "num-modular",
     "num-order",
@@ -65,6 +69,8 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "prorata-engine",
     "prorata-schemas",
     "quote",
+    "rayon",
+    "rayon-core",
     "rust_decimal",
     "rustversion",
     "serde",

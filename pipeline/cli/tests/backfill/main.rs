@@ -7,5 +7,6 @@ mod bad_input;
 mod check;
 mod diff;
 mod harness;
+mod memory;
 mod runs;
 mod usage;

@@ -104,6 +104,21 @@ impl RowBook {
         Self { rows: Vec::with_capacity(rows), ..Self::default() }
     }
 
+    /// Adds all rows of another book, behind those of this one. Its charges are none of this one's.
+    ///
+    /// # Errors
+    /// When an amount passes its column.
+    pub(crate) fn append(&mut self, other: Self) -> Result<(), EngineError> {
+        let Self { rows, open, pool_charges, totals, node_cost } = other;
+        let first = self.rows.len();
+        self.rows.extend(rows);
+        self.open.extend(open.into_iter().map(|open| OpenRow { row: first + open.row, ..open }));
+        self.pool_charges.extend(pool_charges.into_iter().map(|(row, charge)| (first + row, charge)));
+        self.totals.extend(totals);
+        self.node_cost = sum([self.node_cost, node_cost])?;
+        Ok(())
+    }
+
     /// Adds a row that is a charge by itself.
     ///
     /// # Errors

@@ -16,7 +16,8 @@ use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
-use crate::timeline::state::{NodeKey, Sample};
+use crate::timeline::state::NodeKey;
+use crate::timeline::usage::Samples;
 
 /// Slices of pods by node, each pod's in order of time.
 pub(crate) type ByNode<'a> = BTreeMap<&'a NodeKey, Vec<(&'a PodUid, Vec<&'a PodSlice>)>>;
@@ -79,7 +80,7 @@ pub(crate) struct PodHours {
 
 impl PodHours {
     /// Adds up slices of one pod; none without any.
-    pub(crate) fn gather(slices: &[&PodSlice], samples: &[Sample], rules: &Rules) -> Option<Self> {
+    pub(crate) fn gather(slices: &[&PodSlice], samples: &Samples, rules: &Rules) -> Option<Self> {
         let last = slices.last()?;
         let mut hours = Self {
             description: last.spec.description.clone(),
@@ -94,7 +95,7 @@ impl PodHours {
         Some(hours)
     }
 
-    fn add(&mut self, slice: &PodSlice, samples: &[Sample], rules: &Rules) {
+    fn add(&mut self, slice: &PodSlice, samples: &Samples, rules: &Rules) {
         let micros = slice.span.micros();
         self.micros += micros;
         self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
@@ -131,12 +132,19 @@ impl PodHours {
 }
 
 /// Adds the use of samples that overlap a span, each for the part that does. Overlapping samples add up.
-pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: &[Sample]) {
-    for sample in samples {
+pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: &Samples) {
+    let mut sums: Option<PerResource<u128>> = None;
+    for sample in samples.iter() {
         let overlap = Span::new(sample.from, sample.to).and_then(|sample| sample.overlap(span));
         let Some(overlap) = overlap else { continue };
+        // 64 bits times the 32 of an hour in microseconds: no memory holds the samples whose sum would pass
+        // 128 bits.
         let micros = overlap.micros();
-        *used.get_or_insert_default() += sample.use_amounts.map(|amount| UBig::from(amount) * micros);
+        let sums = sums.get_or_insert_default();
+        *sums = sums.zip(sample.use_amounts).map(|(sum, amount)| sum + u128::from(amount) * micros);
+    }
+    if let Some(sums) = sums {
+        *used.get_or_insert_default() += sums.map(UBig::from);
     }
 }
 
@@ -164,6 +172,7 @@ pub(crate) fn resource_hours(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::state::Sample;
     use prorata_schemas::time::Timestamp;
 
     fn sample(from: i64, to: i64, cpu: u64) -> Sample {
@@ -171,13 +180,17 @@ mod tests {
         Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
     }
 
+    fn samples(samples: [Sample; 2]) -> Samples {
+        Samples::carried(samples.to_vec())
+    }
+
     #[test]
     fn samples_count_for_their_part_of_the_span_and_add_up() {
         let span = Span::new(Timestamp(10), Timestamp(20)).unwrap();
         let mut used = None;
-        add_use(&mut used, span, &[sample(0, 10, 7), sample(20, 30, 7)]);
+        add_use(&mut used, span, &samples([sample(0, 10, 7), sample(20, 30, 7)]));
         assert_eq!(used, None);
-        add_use(&mut used, span, &[sample(0, 12, 5), sample(11, 40, 100)]);
+        add_use(&mut used, span, &samples([sample(0, 12, 5), sample(11, 40, 100)]));
         assert_eq!(used.unwrap().cpu, UBig::from(5_u64 * 2 + 100 * 9));
     }
 

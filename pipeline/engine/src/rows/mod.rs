@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rules::Rules;
+use rayon::prelude::{ParallelIterator, ParallelSlice};
 
 use crate::error::EngineError;
 use crate::rows::draft::{RoundedRows, RowBook};
@@ -19,11 +20,35 @@ use crate::rows::group::{Placement, PodHours};
 use crate::rows::node::NodeRows;
 use crate::rules::split::{NodeHour, WeightScale};
 use crate::timeline::Timeline;
-use crate::timeline::slices::PodSlice;
-use crate::timeline::state::{NodeKey, Sample};
+use crate::timeline::slices::{NodeSlice, PodSlice};
+use crate::timeline::state::NodeKey;
+use crate::timeline::usage::Samples;
 
 /// The nodes that ran, for the tables.
 pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
+
+/// Nodes of one part of the work. Smaller organizations are drafted in one.
+const NODES_OF_A_PART: usize = 64;
+
+/// Pods of one part of the work, for those on no node.
+const PODS_OF_A_PART: usize = 1024;
+
+/// A node with its pods.
+struct PlacedNode<'a> {
+    key: &'a NodeKey,
+    slices: &'a [NodeSlice],
+    pods: Vec<(&'a PodUid, Vec<&'a PodSlice>)>,
+}
+
+/// What `work` makes of each part of a list, on all cores and in the order of the list.
+fn in_order<T: Sync, U: Send>(
+    list: &[T],
+    part: usize,
+    work: impl Fn(&[T]) -> Result<U, EngineError> + Send + Sync,
+) -> Result<Vec<U>, EngineError> {
+    let done: Vec<Result<U, EngineError>> = list.par_chunks(part).map(work).collect();
+    done.into_iter().collect()
+}
 
 /// All rows of an hour, rounded.
 ///
@@ -35,33 +60,53 @@ pub(crate) fn rows<'a>(
 ) -> Result<(RoundedRows, Nodes<'a>), EngineError> {
     let slices = &timeline.slices;
     let Placement { mut on_nodes, on_unknown_nodes, nodeless } = Placement::new(&slices.pods);
-    let samples = |uid: &PodUid| -> &[Sample] { timeline.samples.get(uid).map_or(&[], Vec::as_slice) };
-    let gather = |pods: Vec<(&PodUid, Vec<&PodSlice>)>| -> Vec<(PodUid, PodHours)> {
-        let hours = pods
-            .into_iter()
-            .filter_map(|(uid, slices)| Some((uid.clone(), PodHours::gather(&slices, samples(uid), rules)?)));
+    let unmeasured = Samples::default();
+    let samples = |uid: &PodUid| timeline.samples.get(uid).unwrap_or(&unmeasured);
+    let gather = |pods: &[(&PodUid, Vec<&PodSlice>)]| -> Vec<(PodUid, PodHours)> {
+        let hours = pods.iter().filter_map(|(uid, slices)| {
+            Some((PodUid::clone(uid), PodHours::gather(slices, samples(uid), rules)?))
+        });
         hours.collect()
     };
     // Most pods have one row, and some nodes an idle one.
     let mut book = RowBook::with_capacity(slices.pods.len() + slices.nodes.len());
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
-    for (key, node_slices) in &slices.nodes {
-        let Some(node) = NodeHour::new(node_slices, &scale) else { continue };
-        let pods = gather(on_nodes.remove(key).unwrap_or_default());
-        let rows = NodeRows { key, node: &node, pods: &pods, rules };
-        rows.draft(&mut book)?;
-        nodes.insert(key, node);
+    let placed = slices.nodes.iter().map(|(key, node)| {
+        let pods = on_nodes.remove(key).unwrap_or_default();
+        PlacedNode { key, slices: node, pods }
+    });
+    let placed: Vec<PlacedNode<'_>> = placed.collect();
+    // Nodes share nothing, so parts of them are drafted on all cores, and taken in their order.
+    let part = |part: &[PlacedNode<'a>]| {
+        let (mut book, mut nodes) = (RowBook::default(), Vec::new());
+        for PlacedNode { key, slices, pods } in part {
+            let Some(node) = NodeHour::new(slices, &scale) else { continue };
+            let pods = gather(pods);
+            let rows = NodeRows { key, node: &node, pods: &pods, rules };
+            rows.draft(&mut book)?;
+            nodes.push((*key, node));
+        }
+        Ok((book, nodes))
+    };
+    for (part, drafted) in in_order(&placed, NODES_OF_A_PART, part)? {
+        book.append(part)?;
+        nodes.extend(drafted);
     }
     for (key, pods) in on_unknown_nodes {
-        for (uid, pod) in gather(pods) {
+        for (uid, pod) in gather(&pods) {
             unknown_node::draft(key, &uid, &pod, rules)?.into_iter().try_for_each(|draft| book.add(draft))?;
         }
     }
-    for (uid, slices) in nodeless {
-        let drafts = nodeless::draft(uid, &slices, samples(uid), rules)?;
-        drafts.into_iter().try_for_each(|draft| book.add(draft))?;
-    }
+    let part = |pods: &[(&PodUid, Vec<&PodSlice>)]| {
+        let mut book = RowBook::default();
+        for (uid, slices) in pods {
+            let drafts = nodeless::draft(uid, slices, samples(uid), rules)?;
+            drafts.into_iter().try_for_each(|draft| book.add(draft))?;
+        }
+        Ok(book)
+    };
+    in_order(&nodeless, PODS_OF_A_PART, part)?.into_iter().try_for_each(|part| book.append(part))?;
     for slices in slices.reservations.values() {
         reservation::draft(slices)?.into_iter().try_for_each(|draft| book.add(draft))?;
     }

@@ -26,7 +26,7 @@ use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::Amounts;
-use crate::timeline::state::Sample;
+use crate::timeline::usage::Samples;
 
 /// What two spans of a pod must share to be one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ struct PricedSpan {
 pub(crate) fn draft(
     uid: &PodUid,
     slices: &[&PodSlice],
-    samples: &[Sample],
+    samples: &Samples,
     rules: &Rules,
 ) -> Result<Vec<Draft>, EngineError> {
     let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn add(
     sums: &mut BTreeMap<RowKey, RowSum>,
     slice: &PodSlice,
     priced: PricedSpan,
-    samples: &[Sample],
+    samples: &Samples,
 ) -> Result<(), EngineError> {
     let label = slice.status.label.as_ref();
     let key = RowKey {

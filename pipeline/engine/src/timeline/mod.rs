@@ -12,16 +12,19 @@ pub(crate) mod span;
 pub(crate) mod spec;
 pub(crate) mod state;
 mod steps;
+pub(crate) mod usage;
 
 use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::ids::PodUid;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::timeline::order::{PodSamples, natural_key, precedence};
+use crate::timeline::order::{natural_key, precedence};
 use crate::timeline::running::Running;
 use crate::timeline::state::State;
 use crate::timeline::steps::NeverRan;
+use crate::timeline::usage::PackedSamples;
 
 pub(crate) use running::Timeline;
 
@@ -34,15 +37,15 @@ pub(crate) fn run(
     mut state: State,
     hour: Hour,
     events: Vec<Event>,
-    samples: Vec<PodSamples>,
+    samples: Vec<(PodUid, PackedSamples)>,
     rules: &Rules,
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);
     let mut running = Running::restore(state, hour, rules)?;
     running.end_instant()?;
-    for PodSamples { pod_uid, mut samples } in samples {
-        running.samples.entry(pod_uid).or_default().append(&mut samples);
+    for (pod_uid, measured) in samples {
+        running.samples.entry(pod_uid).or_default().measured = measured;
     }
     let mut events = events.into_iter().peekable();
     loop {

@@ -7,14 +7,14 @@
 //! nothing.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
-use prorata_schemas::event::{Event, EventRecord, Payload, PodUsage};
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 
-use crate::per_resource::PerResource;
-use crate::timeline::state::Sample;
+use crate::hour_events::HourEvents;
+use crate::timeline::usage::PackedSamples;
 
 /// Precedence of an event type at one instant, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,75 +89,29 @@ pub(crate) struct EventCounts {
 pub(crate) struct Ordered {
     /// All but usage, in order.
     pub(crate) events: Vec<Event>,
-    /// Usage changes nothing that other events see, so it needs no place among them.
-    pub(crate) samples: Vec<PodSamples>,
+    /// What was measured of each pod, in order of time.
+    pub(crate) samples: Vec<(PodUid, PackedSamples)>,
     pub(crate) counts: EventCounts,
 }
 
-/// What was measured of one pod, in order of time.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PodSamples {
-    pub(crate) pod_uid: PodUid,
-    pub(crate) samples: Vec<Sample>,
-}
-
-/// A usage event of the pod at this place.
-struct UsageRecord {
-    pod: usize,
-    sample: Sample,
-    body: Box<[u8]>,
-}
-
 /// Orders the events of an hour and removes duplicates.
-pub(crate) fn order(records: Vec<EventRecord>) -> Ordered {
-    let latest = records.iter().map(|record| record.event.event_time).max();
-    let mut places: BTreeMap<PodUid, usize> = BTreeMap::new();
-    let mut pods: Vec<PodSamples> = Vec::new();
-    let (mut usage, mut others) = (Vec::new(), Vec::new());
-    for EventRecord { event, body } in records {
-        let Payload::PodUsage(measured) = event.payload else {
-            others.push(EventRecord { event, body });
-            continue;
-        };
-        let sample = sample_of(event.event_time, &measured);
-        let pod = *places.entry(measured.pod_uid).or_insert_with_key(|uid| {
-            pods.push(PodSamples { pod_uid: uid.clone(), samples: Vec::new() });
-            pods.len() - 1
-        });
-        usage.push(UsageRecord { pod, sample, body });
-    }
-    let distinct = order_usage(usage, &mut pods) + order_others(&mut others);
+pub(crate) fn order(events: HourEvents) -> Ordered {
+    let HourEvents { mut others, usage, latest, .. } = events;
+    let (samples, distinct) = usage.settle();
+    let distinct = distinct + order_others(&mut others);
     let counts = EventCounts { distinct: i64::try_from(distinct).unwrap_or(i64::MAX), latest };
-    Ordered { events: others.into_iter().map(|record| record.event).collect(), samples: pods, counts }
+    Ordered { events: others, samples, counts }
 }
 
-fn sample_of(from: Timestamp, usage: &PodUsage) -> Sample {
-    let amounts = PerResource { cpu: usage.cpu_millis, memory: usage.memory_bytes, gpu: usage.gpu_millis };
-    let use_amounts = amounts.map(|amount| u64::try_from(amount).unwrap_or(0));
-    Sample { from, to: usage.interval_end, use_amounts }
-}
-
-/// Gives each pod its samples of some length, and returns the number of distinct events.
-fn order_usage(mut usage: Vec<UsageRecord>, pods: &mut [PodSamples]) -> usize {
-    let place = |record: &UsageRecord| (record.pod, record.sample.from);
-    usage.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.body.cmp(&b.body)));
-    usage.dedup_by(|later, earlier| place(later) == place(earlier) && later.body == earlier.body);
-    let distinct = usage.len();
-    keep_last(&mut usage, |later, earlier| place(later) == place(earlier));
-    for UsageRecord { pod, sample, .. } in usage {
-        if sample.from < sample.to {
-            pods[pod].samples.push(sample);
-        }
-    }
-    distinct
-}
-
-/// Sorts all other events, and returns the number of distinct ones.
-fn order_others(records: &mut Vec<EventRecord>) -> usize {
-    records.sort_unstable_by(|a, b| place(a, b).then_with(|| a.body.cmp(&b.body)));
-    records.dedup_by(|later, earlier| place(later, earlier).is_eq() && later.body == earlier.body);
-    let distinct = records.len();
-    keep_last(records, |later, earlier| place(later, earlier).is_eq());
+/// Sorts all events but usage, and returns the number of distinct ones. Bodies are made where two events have
+/// one place, which is rare.
+fn order_others(events: &mut Vec<Event>) -> usize {
+    events.sort_unstable_by(|a, b| place(a, b).then_with(|| body::encode(a).cmp(&body::encode(b))));
+    events.dedup_by(|later, earlier| {
+        place(later, earlier).is_eq() && body::encode(later) == body::encode(earlier)
+    });
+    let distinct = events.len();
+    keep_last(events, |later, earlier| place(later, earlier).is_eq());
     distinct
 }
 
@@ -173,49 +127,53 @@ fn keep_last<T>(records: &mut Vec<T>, same: impl Fn(&T, &T) -> bool) {
     });
 }
 
-fn place(a: &EventRecord, b: &EventRecord) -> Ordering {
-    let key = |record: &EventRecord| (record.event.event_time, precedence(&record.event.payload));
-    key(a).cmp(&key(b)).then_with(|| natural_key(&a.event.payload).cmp(&natural_key(&b.event.payload)))
+fn place(a: &Event, b: &Event) -> Ordering {
+    let key = |event: &Event| (event.event_time, precedence(&event.payload));
+    key(a).cmp(&key(b)).then_with(|| natural_key(&a.payload).cmp(&natural_key(&b.payload)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prorata_schemas::event::PodStopped;
+    use prorata_schemas::event::{PodStopped, PodUsage};
+    use prorata_schemas::time::Hour;
 
-    fn record(at: i64, payload: Payload, body: u8) -> EventRecord {
-        let event = Event { organization_id: "o".into(), event_time: Timestamp(at), payload };
-        EventRecord { event, body: Box::new([body]) }
+    fn event(at: i64, payload: Payload) -> Event {
+        Event { organization_id: "o".into(), event_time: Timestamp(at), payload }
     }
 
-    fn stop(uid: &str, at: i64, body: u8) -> EventRecord {
+    fn stop(uid: &str, at: i64, reason: u8) -> Event {
         let pod = PodStopped {
             cluster_id: "c".into(),
             namespace: "n".into(),
             pod_uid: uid.into(),
-            reason: Some(body.to_string().as_str().into()),
+            reason: Some(reason.to_string().as_str().into()),
         };
-        record(at, Payload::PodStopped(pod), body)
+        event(at, Payload::PodStopped(pod))
     }
 
-    fn usage(uid: &str, at: i64, body: u8) -> EventRecord {
+    fn usage(uid: &str, at: i64, length: u8) -> Event {
         let measured = PodUsage {
             pod_uid: uid.into(),
-            interval_end: Timestamp(at + i64::from(body)),
-            cpu_millis: body.into(),
+            interval_end: Timestamp(at + i64::from(length)),
+            cpu_millis: length.into(),
             memory_bytes: 0,
             gpu_millis: 0,
         };
-        record(at, Payload::PodUsage(measured), body)
+        event(at, Payload::PodUsage(measured))
+    }
+
+    fn turned(events: &[Event], turn: usize) -> Ordered {
+        let mut turned = events.to_vec();
+        turned.rotate_left(turn);
+        order(HourEvents::of(Hour(0), turned))
     }
 
     #[test]
     fn the_last_body_of_one_key_stands_in_any_order() {
         let events = [stop("a", 1, 1), stop("a", 1, 3), stop("a", 1, 2), stop("a", 1, 3), stop("b", 0, 9)];
         for turn in 0..events.len() {
-            let mut turned = events.to_vec();
-            turned.rotate_left(turn);
-            let Ordered { events, samples, counts } = order(turned);
+            let Ordered { events, samples, counts } = turned(&events, turn);
             let reasons: Vec<_> = events
                 .iter()
                 .map(|event| {
@@ -239,12 +197,10 @@ mod tests {
             usage("a", 9, 0),
         ];
         for turn in 0..events.len() {
-            let mut turned = events.to_vec();
-            turned.rotate_left(turn);
-            let Ordered { events, mut samples, counts } = order(turned);
-            samples.sort_by(|a, b| a.pod_uid.cmp(&b.pod_uid));
-            let found = samples.iter().flat_map(|pod| {
-                pod.samples.iter().map(|sample| (&*pod.pod_uid, sample.from.0, sample.use_amounts.cpu))
+            let Ordered { events, mut samples, counts } = turned(&events, turn);
+            samples.sort_by(|a, b| a.0.cmp(&b.0));
+            let found = samples.iter().flat_map(|(uid, packed)| {
+                packed.samples().map(|sample| (&**uid, sample.from.0, sample.use_amounts.cpu))
             });
             assert_eq!(found.collect::<Vec<_>>(), [("a", 5, 4), ("a", 7, 2), ("b", 5, 1)]);
             assert_eq!((events, counts.distinct), (Vec::new(), 5));

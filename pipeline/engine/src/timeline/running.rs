@@ -19,6 +19,7 @@ use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlic
 use crate::timeline::span::Span;
 use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
+use crate::timeline::usage::Samples;
 
 /// An hour whose events have been applied.
 #[derive(Debug)]
@@ -26,8 +27,8 @@ pub(crate) struct Timeline {
     /// What the next hour needs; the spend of pools is still that of the hour's start.
     pub(crate) state: State,
     pub(crate) slices: Slices,
-    /// Measured use that overlaps the hour.
-    pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
+    /// Measured use that may overlap the hour.
+    pub(crate) samples: BTreeMap<PodUid, Samples>,
     pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Running<'a> {
     pub(super) quotas: Quotas,
     pub(super) reservations: Reservations,
     pub(super) commitments: Commitments,
-    pub(super) samples: BTreeMap<PodUid, Vec<Sample>>,
+    pub(super) samples: BTreeMap<PodUid, Samples>,
     pub(super) schedule: Schedule,
     /// Whether nodes or commitments have changed since coverage was decided.
     pub(super) coverage_is_stale: bool,
@@ -97,7 +98,11 @@ impl<'a> Running<'a> {
             quotas: Quotas::restore(state.quotas),
             reservations: Reservations::restore(state.reservations, now, rules),
             commitments: Commitments::restore(state.commitments, now),
-            samples: state.samples,
+            samples: state
+                .samples
+                .into_iter()
+                .map(|(uid, carried)| (uid, Samples::carried(carried)))
+                .collect(),
             schedule: Schedule::new(hour.end()),
             coverage_is_stale: true,
             slices: Slices::default(),
@@ -305,9 +310,9 @@ impl<'a> Running<'a> {
 }
 
 /// The samples that reach into the next hour.
-fn samples_after(samples: &BTreeMap<PodUid, Vec<Sample>>, end: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
-    let after = samples.iter().map(|(uid, samples)| {
-        (uid, samples.iter().filter(|sample| sample.to > end).copied().collect::<Vec<_>>())
-    });
+fn samples_after(samples: &BTreeMap<PodUid, Samples>, end: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
+    let after = samples
+        .iter()
+        .map(|(uid, samples)| (uid, samples.iter().filter(|sample| sample.to > end).collect::<Vec<_>>()));
     after.filter(|(_, samples)| !samples.is_empty()).map(|(uid, samples)| (uid.clone(), samples)).collect()
 }

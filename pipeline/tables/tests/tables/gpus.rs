@@ -1,8 +1,8 @@
 //! GPUs are counted in one place: what a SKU tells is what cost is split by, whatever resources the rules
 //! name.
 
-use prorata_engine::{State, close_hour};
-use prorata_schemas::event::{Event, EventRecord, Payload};
+use prorata_engine::{HourEvents, State, close_hour};
+use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
@@ -30,7 +30,7 @@ fn configured_gpu_resources_are_counted_alike_in_hours_and_in_sku_details() {
     };
     let rules = Rules { gpu_resources: vec!["example.com/npu".into()], ..Rules::default() };
     let state = State::new("acme".into());
-    let (_, hour) = close_hour(state, HOUR, vec![EventRecord::new(started)], &rules).unwrap();
+    let (_, hour) = close_hour(state, HourEvents::of(HOUR, [started]), &rules).unwrap();
     let encoded = file(Table::CostAllocation, &[hour]);
     assert_eq!(encoded.rows, 1);
     assert_values(

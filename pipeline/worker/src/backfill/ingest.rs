@@ -19,12 +19,13 @@ use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
-use crate::objects::{self, CONCURRENCY, StoredObject};
+use crate::objects::{self, CONCURRENCY};
 use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
 use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
-use crate::shard::fold::{Body, unknown_events};
+use crate::shard::fold::Body;
+use crate::shard::reading::{FileToRead, unknown_events};
 use crate::shard::window::EVENT_OVERHEAD;
 
 /// The Avro files of the input, and how many other files it has.
@@ -116,6 +117,9 @@ fn currencies(run: &Run) -> Result<BTreeMap<Shard, RulesByHour>> {
     listed.map(|(shard, owned)| Ok((*shard, rules(&owned.draft)?))).collect()
 }
 
+/// Hours whose new events are compared with the archive at a time.
+const COMPARED_AT_A_TIME: usize = 4;
+
 /// New events in memory.
 #[derive(Default)]
 struct Buffer {
@@ -134,9 +138,9 @@ impl Buffer {
 /// One shard's hour on its way to the archive.
 struct Bucket {
     path: ArchivePath,
+    /// Those that no file of before this run holds, in the order of the archive.
     events: Vec<Body>,
-    /// Archive files of before this run, which may hold some of the events.
-    earlier: Vec<StoredObject>,
+    known: u64,
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
@@ -147,16 +151,24 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
     let mut hours = buffer.hours.into_iter().peekable();
     while hours.peek().is_some() {
         let chunk: Vec<_> = hours.by_ref().take(4 * CONCURRENCY).collect();
-        let mut buckets = Vec::new();
+        let mut unread = Vec::new();
         for ((shard, hour), events) in chunk {
             let object_id = run.shards.namer(shard)?.next();
             let owned = run.shards.get(shard)?;
             let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
-            let earlier = earlier.map(|file| file.path(shard, hour));
+            let earlier: Vec<FileToRead> = earlier.map(|file| file.to_read(shard, hour)).collect();
             let layout = owned.draft.archive_layout();
-            let earlier = objects::get_all(&*run.ports.shared.store, earlier.collect()).await?;
-            buckets.push(Bucket { path: ArchivePath { layout, shard, hour, object_id }, events, earlier });
+            unread.push((ArchivePath { layout, shard, hour, object_id }, events, earlier));
         }
+        let shared = &run.ports.shared;
+        let compare = unread.into_iter().map(|(path, events, earlier)| async move {
+            let all = events.len();
+            let events = unknown_events(shared, earlier, events).await?;
+            let known = (all - events.len()) as u64;
+            Ok::<_, WorkerError>(Bucket { path, events, known })
+        });
+        let compare = stream::iter(compare.collect::<Vec<_>>()).buffered(COMPARED_AT_A_TIME);
+        let buckets = compare.try_collect().await?;
         archive(run, buckets).await?;
     }
     Ok(())
@@ -200,9 +212,7 @@ struct Encoded {
 }
 
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
-    let Bucket { path, events, earlier } = bucket;
-    let all = events.len() as u64;
-    let events = unknown_events(archive, &earlier, events)?;
+    let Bucket { path, events, known } = bucket;
     let new = events.len() as u64;
     let bytes = if events.is_empty() {
         Vec::new()
@@ -210,7 +220,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
         archive.write(&bodies)?
     };
-    Ok(Encoded { path, bytes: bytes.into(), new, known: all - new })
+    Ok(Encoded { path, bytes: bytes.into(), new, known })
 }
 
 /// Dead letters, and the digests of those that the root holds already.

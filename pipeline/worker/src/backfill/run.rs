@@ -20,7 +20,7 @@ use crate::objects::{self, CONCURRENCY};
 use crate::shard::converge::converged;
 use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
-use crate::shard::window::{HourEvents, WindowLimits, WindowReader, memory_for_events};
+use crate::shard::window::{EventPlaces, WindowLimits, WindowReader, memory_for_events};
 
 /// Hours of a shard in the first window, before rows are counted.
 const WINDOW_HOURS_FIRST: u64 = 8;
@@ -145,13 +145,14 @@ async fn fold_windows(
         let (rules, owned) = run.shards.with_rules(*shard)?;
         let reader = WindowReader { store: &*run.ports.shared.store, rules, limits };
         let (draft, archive) = (&owned.draft, &mut owned.archive);
-        let window = reader.read(draft, archive, range, states, |_| HourEvents::archived()).await?;
+        let window = reader.read(draft, archive, range, states, |_| EventPlaces::archived()).await?;
         let last = window.hours.last().map_or(cursor.next, |(hour, _)| *hour);
         ranges.insert(*shard, (cursor.next, last));
         cursor.next = last.next();
         windows.insert(*shard, window);
     }
-    let folded = fold::fold_aside(&run.ports.shared.archive, windows).await?;
+    let event_bytes = memory_for_events(run.options.memory_limit, 0);
+    let folded = fold::fold(&run.ports.shared, windows, event_bytes).await?;
     let mut result = Vec::new();
     for (shard, folded) in folded {
         let (Some(segment), Some(range)) = (segments.get_mut(&shard), ranges.get(&shard)) else { continue };

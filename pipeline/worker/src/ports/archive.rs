@@ -1,9 +1,11 @@
 //! The archive: Avro files of events and of dead letters.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 
 use super::error::FormatError;
@@ -33,6 +35,14 @@ pub struct Rejected {
     pub reject: Reject,
     /// Its bytes as they came, where they can be told apart.
     pub bytes: Vec<u8>,
+}
+
+impl Rejected {
+    /// Why, with the place.
+    pub fn at(&self, position: Option<Position>) -> String {
+        let place = position.map_or(String::new(), |position| format!("{position}: "));
+        format!("{place}{}", self.reject)
+    }
 }
 
 /// Where rejected input came from.
@@ -86,6 +96,14 @@ pub struct DeadLetter {
 /// Takes one record after another, and what cannot be one; without a position, the file itself.
 pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecord, Rejected>);
 
+/// Organizations whose events are read; none: all.
+pub type Wanted<'a> = Option<&'a BTreeSet<OrganizationId>>;
+
+/// Whether an organization is among those that are wanted.
+pub fn is_wanted(wanted: Wanted<'_>, organization_id: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted.contains(organization_id))
+}
+
 /// Avro object container files of events.
 pub trait Archive: Send + Sync {
     /// Reads every record of a file, no matter who wrote it. What is damaged is itself handed over as
@@ -95,7 +113,32 @@ pub trait Archive: Send + Sync {
     /// When the bytes could not be had: the file may be fine.
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()>;
 
-    /// A file of these canonical bodies, in this order. Equal events make equal bytes.
+    /// Reads the events of a file of our own, those of wanted organizations, without their bodies. Every
+    /// record of the file must be an event; those that are passed over need not be looked at.
+    ///
+    /// # Errors
+    /// What is damaged, and where.
+    fn read_own(
+        &self,
+        mut file: &[u8],
+        wanted: Wanted<'_>,
+        each: &mut dyn FnMut(Event),
+    ) -> Result<(), FormatError> {
+        let mut damage = None;
+        let read = self.read(&mut file, &mut |position, record| match record {
+            Ok(record) if is_wanted(wanted, &record.event.organization_id) => each(record.event),
+            Ok(_) => {}
+            Err(rejected) => {
+                damage.get_or_insert_with(|| rejected.at(position));
+            }
+        });
+        let damaged = |cause| FormatError::new("decode events", cause);
+        read.map_err(|error| damaged(error.to_string()))?;
+        damage.map_or(Ok(()), |cause| Err(damaged(cause)))
+    }
+
+    /// A file of these canonical bodies, in this order. Equal events make equal bytes. Where organizations
+    /// ascend, [`Archive::read_own`] may pass over those that are not wanted.
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError>;
 
     /// A file of dead letters. Equal letters make equal bytes.

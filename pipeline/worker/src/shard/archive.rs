@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::Hour;
 
+use super::reading::FileToRead;
 use crate::checkpoint::{ArchiveBegin, ArchivedFile, Checkpoint};
 use crate::error::Result;
 use crate::names::{self, ArchiveLayout, ArchivePath, ObjectId, Shard};
@@ -23,6 +24,11 @@ pub struct ArchiveFile {
 }
 
 impl ArchiveFile {
+    /// What it takes to read it.
+    pub fn to_read(&self, shard: Shard, hour: Hour) -> FileToRead {
+        FileToRead { path: self.path(shard, hour), bytes: self.bytes }
+    }
+
     /// Its path under the root.
     pub fn path(&self, shard: Shard, hour: Hour) -> String {
         ArchivePath { layout: self.layout, shard, hour, object_id: self.object_id.clone() }.path()
@@ -186,6 +192,11 @@ impl ArchiveIndex {
     /// Files of an hour whose date is listed.
     pub fn files(&self, hour: Hour) -> &[ArchiveFile] {
         self.hours.get(&hour).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The same, to be read.
+    pub fn to_read(&self, shard: Shard, hour: Hour) -> Vec<FileToRead> {
+        self.files(hour).iter().map(|file| file.to_read(shard, hour)).collect()
     }
 
     /// Hours with files, of the dates that are listed, ascending.

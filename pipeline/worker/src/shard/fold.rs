@@ -3,25 +3,28 @@
 //! An organization is the unit of a fold: what it comes to stays by itself, with its own digest, until it is
 //! encoded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use prorata_engine::State;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_engine::{HourEvents, State};
+use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::reject::Reject;
 use prorata_schemas::rows::{HourRow, HourTables};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use rayon::prelude::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
+use super::reading::{FileToRead, Intake, Reader, WantedOrganizations};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
-use crate::error::{Result, WorkerError};
+use crate::error::Result;
 use crate::names::Shard;
-use crate::objects::StoredObject;
-use crate::ports::{Archive, FormatError};
+use crate::ports::{FormatError, Ports};
 use crate::root::rules::HourRules;
+
+/// How many bytes of memory one byte of an archive file becomes once it is reduced: about 20 of the 5 that a
+/// sample has in a file.
+const REDUCED_FACTOR: u64 = 4;
 
 /// An event's kind and canonical body.
 pub type Body = (EventKind, Box<[u8]>);
@@ -40,8 +43,8 @@ pub struct OrganizationHour {
 pub struct Window {
     /// The hours with their rules, ascending.
     pub hours: Vec<(Hour, HourRules)>,
-    /// Archive files of these hours.
-    pub files: Vec<(Hour, StoredObject)>,
+    /// Archive files of these hours, still to be read.
+    pub files: Vec<(Hour, FileToRead)>,
     /// Events of these hours that are in memory.
     pub bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     /// State before the first hour.
@@ -68,7 +71,8 @@ impl FoldedWindow {
 /// A window on its way.
 struct Course {
     hours: std::vec::IntoIter<(Hour, HourRules)>,
-    files: BTreeMap<Hour, Vec<StoredObject>>,
+    /// Bytes of archive files by hour.
+    archived: BTreeMap<Hour, u64>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
     folded: FoldedWindow,
 }
@@ -78,7 +82,8 @@ struct ShardHour {
     shard: Shard,
     hour: Hour,
     rules: HourRules,
-    files: Vec<StoredObject>,
+    /// Bytes of its archive files.
+    archived: u64,
     bodies: Arc<Vec<Body>>,
     states: ShardState,
 }
@@ -86,40 +91,65 @@ struct ShardHour {
 /// One organization's part of it.
 struct OrganizationPart {
     shard: Shard,
-    hour: Hour,
     rules: HourRules,
     organization_id: OrganizationId,
     state: Option<Arc<OrganizationState>>,
-    events: Vec<EventRecord>,
+    events: HourEvents,
 }
 
-/// Folds windows of several shards on all cores, hour by hour: events take several times as much memory once
-/// they are decoded, so only one hour of each shard is at a time. It blocks: call it off the async threads.
+/// Folds windows of several shards on all cores, off the async threads. They go hour by hour, and events are
+/// reduced while they are read: those of one hour are in memory at a time, of as many shards as fit into
+/// `event_bytes`, and always of one.
 ///
 /// # Errors
-/// When an archive file is damaged.
-pub fn fold(
-    archive: &dyn Archive,
+/// When an archive file is missing or damaged, or storage is unavailable.
+pub async fn fold(
+    ports: &Ports,
     windows: BTreeMap<Shard, Window>,
+    event_bytes: u64,
 ) -> Result<BTreeMap<Shard, FoldedWindow>> {
-    let mut courses: BTreeMap<Shard, Course> =
-        windows.into_iter().map(|(shard, window)| (shard, Course::of(window))).collect();
-    loop {
+    let mut files = Vec::new();
+    let mut courses: BTreeMap<Shard, Course> = BTreeMap::new();
+    for (shard, Window { hours, files: own, bodies, states }) in windows {
+        let mut archived = BTreeMap::new();
+        own.iter().for_each(|(hour, file)| *archived.entry(*hour).or_default() += file.bytes);
+        let steps: BTreeMap<Hour, usize> = hours.iter().map(|(hour, _)| *hour).zip(0..).collect();
+        files.extend(own.into_iter().filter_map(|(hour, file)| Some((*steps.get(&hour)?, shard, file))));
+        let folded = FoldedWindow { hours: BTreeMap::new(), states };
+        courses.insert(shard, Course { hours: hours.into_iter(), archived, bodies, folded });
+    }
+    let mut reader = Reader::new(ports, files, None);
+    for step in 0.. {
         let next: Vec<ShardHour> =
             courses.iter_mut().filter_map(|(shard, course)| course.next(*shard)).collect();
         if next.is_empty() {
-            return Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect());
+            break;
         }
-        let items: Vec<Vec<OrganizationPart>> =
-            next.into_par_iter().map(|hour| organizations(archive, hour, |_| true)).collect::<Result<_>>()?;
-        let items: Vec<OrganizationPart> = items.into_iter().flatten().collect();
-        let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
-        for Folded { shard, hour, organization_id, state, tables } in folded {
-            let Some(course) = courses.get_mut(&shard) else { continue };
-            course.folded.hours.entry(hour).or_default().push(tables);
-            course.folded.states.insert(organization_id, Arc::new(state));
+        let mut next = VecDeque::from(next);
+        while let Some(group) = next_group(&mut next, event_bytes) {
+            let intake = Intake::new(group.iter().map(|of| (of.shard, of.hour)));
+            let intake = reader.read(step, intake).await?;
+            let folded = tokio::task::spawn_blocking(move || fold_hours(group, intake)).await??;
+            for Folded { shard, hour, organization_id, state, tables } in folded {
+                let Some(course) = courses.get_mut(&shard) else { continue };
+                course.folded.hours.entry(hour).or_default().push(tables);
+                course.folded.states.insert(organization_id, Arc::new(state));
+            }
         }
     }
+    Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect())
+}
+
+/// The shards that are folded next: as many as fit, and always one; none when there are no more.
+fn next_group(next: &mut VecDeque<ShardHour>, event_bytes: u64) -> Option<Vec<ShardHour>> {
+    let (mut bytes, mut group) = (0_u64, Vec::new());
+    while let Some(of) = next.pop_front_if(|of| {
+        bytes = bytes.saturating_add(of.archived.saturating_mul(REDUCED_FACTOR));
+        group.is_empty() || bytes <= event_bytes
+    }) {
+        group.push(of);
+    }
+    (!group.is_empty()).then_some(group)
 }
 
 /// One hour of some organizations of a shard.
@@ -131,7 +161,7 @@ pub struct SomeHour {
     /// Its rules.
     pub rules: HourRules,
     /// Its archive files.
-    pub files: Vec<StoredObject>,
+    pub files: Vec<FileToRead>,
     /// The organizations, each with its state before; none where it is new.
     pub states: BTreeMap<OrganizationId, Option<Arc<OrganizationState>>>,
 }
@@ -142,49 +172,20 @@ pub type SomeFolded = BTreeMap<OrganizationId, (Arc<OrganizationState>, Organiza
 /// Folds an hour of some organizations, off the async threads. Events of all others are passed over.
 ///
 /// # Errors
-/// When an archive file is damaged.
-pub async fn fold_some(archive: &Arc<dyn Archive>, some: SomeHour) -> Result<SomeFolded> {
-    let archive = Arc::clone(archive);
-    let fold = move || {
-        let SomeHour { shard, hour, rules, files, states } = some;
-        let wanted: BTreeSet<OrganizationId> = states.keys().cloned().collect();
-        let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
-        let of = ShardHour { shard, hour, rules, files, bodies: Arc::default(), states };
-        let items = organizations(&*archive, of, |organization_id| wanted.contains(organization_id))?;
-        let folded: Vec<Folded> = items.into_par_iter().map(fold_organization).collect::<Result<_>>()?;
-        let named = folded.into_iter().map(|one| (one.organization_id, (Arc::new(one.state), one.tables)));
-        Ok(named.collect())
-    };
-    tokio::task::spawn_blocking(fold).await?
-}
-
-/// Folds windows off the async threads.
-///
-/// # Errors
-/// See [`fold`].
-pub async fn fold_aside(
-    archive: &Arc<dyn Archive>,
-    windows: BTreeMap<Shard, Window>,
-) -> Result<BTreeMap<Shard, FoldedWindow>> {
-    let archive = Arc::clone(archive);
-    tokio::task::spawn_blocking(move || fold(&*archive, windows)).await?
+/// When an archive file is missing or damaged, or storage is unavailable.
+pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
+    let SomeHour { shard, hour, rules, files, states } = some;
+    let wanted: WantedOrganizations = Some(Arc::new(states.keys().cloned().collect()));
+    let files = files.into_iter().map(|file| (0, shard, file)).collect();
+    let intake = Reader::new(ports, files, wanted).read(0, Intake::new([(shard, hour)])).await?;
+    let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
+    let of = ShardHour { shard, hour, rules, archived: 0, bodies: Arc::default(), states };
+    let folded = tokio::task::spawn_blocking(move || fold_hours(vec![of], intake)).await??;
+    let named = folded.into_iter().map(|one| (one.organization_id, (Arc::new(one.state), one.tables)));
+    Ok(named.collect())
 }
 
 impl Course {
-    fn of(window: Window) -> Self {
-        let Window { hours, files, bodies, states } = window;
-        let mut by_hour: BTreeMap<Hour, Vec<StoredObject>> = BTreeMap::new();
-        for (hour, file) in files {
-            by_hour.entry(hour).or_default().push(file);
-        }
-        Self {
-            hours: hours.into_iter(),
-            files: by_hour,
-            bodies,
-            folded: FoldedWindow { hours: BTreeMap::new(), states },
-        }
-    }
-
     fn next(&mut self, shard: Shard) -> Option<ShardHour> {
         let (hour, rules) = self.hours.next()?;
         // An hour in which nobody is left is one, too.
@@ -193,54 +194,44 @@ impl Course {
             shard,
             hour,
             rules,
-            files: self.files.remove(&hour).unwrap_or_default(),
+            archived: self.archived.remove(&hour).unwrap_or_default(),
             bodies: self.bodies.remove(&hour).unwrap_or_default(),
             states: std::mem::take(&mut self.folded.states),
         })
     }
 }
 
-/// Decodes an hour's events, and sorts states and the events of wanted organizations, ascending. One that
-/// does not have the hour is left out of it, and of the state at its end.
-fn organizations(
-    archive: &dyn Archive,
-    of: ShardHour,
-    wanted: impl Fn(&OrganizationId) -> bool + Sync,
-) -> Result<Vec<OrganizationPart>> {
-    let ShardHour { shard, hour, rules, files, bodies, states } = of;
-    let mut decoded: Vec<Vec<EventRecord>> = files
-        .into_par_iter()
-        .map(|file| {
-            let mut records = Vec::new();
-            read_archive(archive, &file, |record| {
-                if wanted(&record.event.organization_id) {
-                    records.push(record);
-                }
-            })?;
-            Ok(records)
-        })
-        .collect::<Result<_>>()?;
-    let in_memory = bodies.par_iter().map(|(kind, body)| {
-        let event = prorata_schemas::body::decode(*kind, body)
-            .map_err(|reject| in_memory_damaged(shard, hour, &reject))?;
-        Ok(EventRecord { event, body: body.clone() })
-    });
-    decoded.push(in_memory.collect::<Result<_>>()?);
-    let new = |organization_id: OrganizationId| {
+/// Folds an hour of each of some shards, all organizations on all cores.
+fn fold_hours(hours: Vec<ShardHour>, mut intake: Intake) -> Result<Vec<Folded>> {
+    let mut parts = Vec::new();
+    for hour in hours {
+        intake.take_bodies(hour.shard, &hour.bodies)?;
+        parts.extend(organizations(hour, &mut intake));
+    }
+    parts.into_par_iter().map(fold_organization).collect()
+}
+
+/// States and events by organization, ascending. One that does not have the hour is left out of it, and of
+/// the state at its end.
+fn organizations(of: ShardHour, intake: &mut Intake) -> impl Iterator<Item = OrganizationPart> {
+    let ShardHour { shard, hour, rules, states, .. } = of;
+    let part = |organization_id, state, events| {
         let rules = rules.clone();
-        OrganizationPart { shard, hour, rules, organization_id, state: None, events: Vec::new() }
+        OrganizationPart { shard, rules, organization_id, state, events }
     };
     let mut items: BTreeMap<OrganizationId, OrganizationPart> = BTreeMap::new();
     for (organization_id, state) in states {
-        items
-            .insert(organization_id.clone(), OrganizationPart { state: Some(state), ..new(organization_id) });
+        items.insert(organization_id.clone(), part(organization_id, Some(state), HourEvents::new(hour)));
     }
-    for record in decoded.into_iter().flatten() {
-        let organization_id = record.event.organization_id.clone();
-        let item = items.entry(organization_id.clone()).or_insert_with(|| new(organization_id));
-        item.events.push(record);
+    for (organization_id, events) in intake.finish(shard) {
+        match items.get_mut(&organization_id) {
+            Some(item) => item.events = events,
+            None => {
+                items.insert(organization_id.clone(), part(organization_id, None, events));
+            }
+        }
     }
-    Ok(items.into_values().filter(has_hour).collect())
+    items.into_values().filter(has_hour)
 }
 
 /// Whether an organization has the hour. One that is held has, until it goes on.
@@ -261,15 +252,14 @@ struct Folded {
 /// Folds an organization's hour, unless it is held. One whose hour the engine refuses is held from then on:
 /// it keeps the state before, and has no rows until that hour is folded again and succeeds.
 fn fold_organization(item: OrganizationPart) -> Result<Folded> {
-    let OrganizationPart { shard, hour, rules, organization_id, state, events } = item;
+    let OrganizationPart { shard, rules, organization_id, state, events } = item;
     let new =
         || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None, hold: None };
     let before = state.unwrap_or_else(|| Arc::new(new()));
-    let latest = events.iter().map(|record| record.event.event_time).max();
-    let count = events.len();
+    let (hour, latest, count) = (events.hour(), events.latest(), events.len());
     let closed = match &before.hold {
         Some(hold) => Err(hold.clone()),
-        None => close_hour(&before.state, hour, events, &rules).map_err(|cause| {
+        None => close_hour(&before.state, events, &rules).map_err(|cause| {
             tracing::error!(%organization_id, %hour, cause, "the organization is held, all others go on");
             Hold { since: hour, cause }
         }),
@@ -287,13 +277,8 @@ fn fold_organization(item: OrganizationPart) -> Result<Folded> {
 }
 
 /// Folds an hour; why the engine refuses it, if it does, even by a panic.
-fn close_hour(
-    state: &State,
-    hour: Hour,
-    events: Vec<EventRecord>,
-    rules: &Rules,
-) -> Result<(State, HourTables), String> {
-    let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), hour, events, rules));
+fn close_hour(state: &State, events: HourEvents, rules: &Rules) -> Result<(State, HourTables), String> {
+    let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), events, rules));
     match catch_unwind(close) {
         Ok(closed) => closed.map_err(|error| error.to_string()),
         Err(_) => Err("an internal error of the engine; report it".to_owned()),
@@ -316,56 +301,4 @@ fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events
         pool_usage: Vec::new(),
         totals,
     }
-}
-
-/// Reads a file of our own archive: every record must be an event.
-///
-/// # Errors
-/// What is damaged, and where.
-pub fn read_archive(
-    archive: &dyn Archive,
-    file: &StoredObject,
-    mut each: impl FnMut(EventRecord),
-) -> Result<()> {
-    let mut damage = None;
-    let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
-    let read = archive.read(&mut &*file.bytes, &mut |position, record| match record {
-        Ok(record) => each(record),
-        Err(rejected) => {
-            let place = position.map_or(String::new(), |position| format!("{position}: "));
-            damage.get_or_insert(format!("{place}{}", rejected.reject));
-        }
-    });
-    read.map_err(|error| damaged(error.to_string()))?;
-    damage.map_or(Ok(()), |cause| Err(damaged(cause)))
-}
-
-/// Those of these events that none of these files of their hour holds, each once, in the order of their
-/// bodies.
-///
-/// # Errors
-/// What is damaged, and where.
-pub fn unknown_events(
-    archive: &dyn Archive,
-    files: &[StoredObject],
-    mut events: Vec<Body>,
-) -> Result<Vec<Body>> {
-    events.sort_unstable();
-    events.dedup();
-    let mut known = vec![false; events.len()];
-    for file in files {
-        read_archive(archive, file, |record| {
-            let body = (record.event.payload.kind(), record.body);
-            let known = events.binary_search(&body).ok().and_then(|at| known.get_mut(at));
-            known.into_iter().for_each(|known| *known = true);
-        })?;
-    }
-    let mut known = known.into_iter();
-    events.retain(|_| !known.next().unwrap_or_default());
-    Ok(events)
-}
-
-fn in_memory_damaged(shard: Shard, hour: Hour, reject: &Reject) -> WorkerError {
-    let object = format!("an event in memory, hour {hour}, shard {shard}");
-    WorkerError::Damaged { object, cause: reject.to_string() }
 }

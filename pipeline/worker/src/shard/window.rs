@@ -1,8 +1,8 @@
-//! Windows: consecutive hours of a shard, read together and folded hour by hour.
+//! Windows: consecutive hours of a shard, folded one after the other and emitted together.
 //!
-//! One rule says how many hours fit, for the stream worker and the backfill alike: the events of a window, as
-//! they lie in memory, stay within a number of bytes, and the rows that windows fold to stay within a number
-//! of rows. One hour always fits.
+//! One rule says how many hours make one, for the stream worker and the backfill alike: the events of a window
+//! stay within a number of bytes, so that it is done soon, and the rows that windows fold to stay within a
+//! number of rows. One hour always fits: its events are reduced while they are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use super::fold::{Body, Window};
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::Result;
-use crate::objects;
 use crate::ports::ObjectStore;
 use crate::root::rules::RuleBook;
 
@@ -26,12 +25,12 @@ pub const WINDOW_HOURS_MAX: i64 = 96;
 /// (16), and the spare room of a growing list.
 pub const EVENT_OVERHEAD: u64 = 64;
 
-/// How many bytes of memory one byte of an archive file becomes as bodies, overhead included. Archive files
-/// are compressed. Measured on generated clusters: 4.5 in files of 1,000 events, 5.9 in files of 5,000.
+/// How many bytes of memory one byte of an archive file would become as bodies, overhead included. Archive
+/// files are compressed. Measured on generated clusters: 4.5 in files of 1,000 events, 5.9 in files of 5,000.
 /// Larger files compress better, and 8 leaves room for them.
 pub const ARCHIVE_FACTOR: u64 = 8;
 
-/// Bytes that folding and encoding take besides the events: decoded events and rows of the hours at hand, and
+/// Bytes that folding and encoding take besides the events: reduced events and rows of the hours at hand, and
 /// the buffers of table files.
 const FOLDING_BYTES: u64 = 256 << 20;
 
@@ -47,7 +46,7 @@ pub fn memory_for_events(limit: u64, other: u64) -> u64 {
 /// How many hours make a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
-    /// Bytes of events of one window.
+    /// Bytes of events of one window, as bodies.
     pub event_bytes: u64,
     /// Rows of `cost_allocation` over all windows in memory.
     pub rows: u64,
@@ -65,7 +64,7 @@ impl WindowLimits {
 
 /// Where the events of an hour are.
 #[derive(Clone, Debug, Default)]
-pub struct HourEvents {
+pub struct EventPlaces {
     /// Those in memory.
     pub bodies: Option<Arc<Vec<Body>>>,
     /// Their bytes.
@@ -74,14 +73,14 @@ pub struct HourEvents {
     pub archived: bool,
 }
 
-impl HourEvents {
+impl EventPlaces {
     /// All of them are in the archive.
     pub fn archived() -> Self {
         Self { archived: true, ..Self::default() }
     }
 }
 
-/// Reads windows.
+/// Finds out what folding windows takes.
 pub struct WindowReader<'a> {
     /// The root.
     pub store: &'a dyn ObjectStore,
@@ -92,40 +91,35 @@ pub struct WindowReader<'a> {
 }
 
 impl WindowReader<'_> {
-    /// Reads the hours from the first to the last, as many as fit, and always one. `states` is the state
-    /// before the first; `events` says where an hour's events are.
+    /// The window of the hours from the first to the last, as many as fit, and always one. `states` is the
+    /// state before the first; `events` says where an hour's events are.
     ///
     /// # Errors
-    /// When storage is unavailable, a file is missing, or an hour has no rules.
+    /// When storage is unavailable, or an hour has no rules.
     pub async fn read(
         &self,
         checkpoint: &Checkpoint,
         archive: &mut ArchiveIndex,
         (first, last): (Hour, Hour),
         states: ShardState,
-        events: impl Fn(Hour) -> HourEvents,
+        events: impl Fn(Hour) -> EventPlaces,
     ) -> Result<Window> {
         archive.ensure(self.store, checkpoint, (first, last)).await?;
-        let (mut hours, mut bodies) = (Vec::new(), BTreeMap::new());
-        let (mut file_hours, mut paths) = (Vec::new(), Vec::new());
+        let (mut hours, mut bodies, mut files) = (Vec::new(), BTreeMap::new(), Vec::new());
         let mut bytes = 0_u64;
         for hour in (first.0..=last.0).map(Hour) {
             let events = events(hour);
-            let files = if events.archived { archive.files(hour) } else { &[] };
-            let in_files = files.iter().map(|file| file.bytes).sum::<u64>().saturating_mul(ARCHIVE_FACTOR);
+            let own = if events.archived { archive.to_read(checkpoint.shard, hour) } else { Vec::new() };
+            let in_files = own.iter().map(|file| file.bytes).sum::<u64>().saturating_mul(ARCHIVE_FACTOR);
             bytes = bytes.saturating_add(in_files).saturating_add(events.bytes);
             if bytes > self.limits.event_bytes && !hours.is_empty() {
                 break;
             }
             hours.push((hour, self.rules.of(checkpoint, hour)?));
             bodies.extend(events.bodies.map(|bodies| (hour, bodies)));
-            for file in files {
-                file_hours.push(hour);
-                paths.push(file.path(checkpoint.shard, hour));
-            }
+            files.extend(own.into_iter().map(|file| (hour, file)));
         }
-        let files = objects::get_all(self.store, paths).await?;
-        Ok(Window { hours, files: file_hours.into_iter().zip(files).collect(), bodies, states })
+        Ok(Window { hours, files, bodies, states })
     }
 }
 

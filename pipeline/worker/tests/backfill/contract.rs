@@ -1,6 +1,6 @@
 //! The fakes of archive and encoder keep the promises of the real ones.
 
-use prorata_engine::{State, close_hour};
+use prorata_engine::{HourEvents, State, close_hour};
 use prorata_samples::trace::{START, node, trace};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -17,7 +17,8 @@ fn the_twin_of_the_archive_keeps_its_promises() {
 /// The first hour of an organization with one node.
 fn hour(organization: &str, hourly_cost: i64) -> HourTables {
     let state = State::new(organization.into());
-    close_hour(state, Hour(START), vec![node(organization, 0, hourly_cost)], &Rules::default()).unwrap().1
+    let events = HourEvents::of(Hour(START), [node(organization, 0, hourly_cost)]);
+    close_hour(state, events, &Rules::default()).unwrap().1
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs the engine over a whole history, hour by hour.
 
-use prorata_engine::{RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
 use prorata_reference::text::ORGANIZATION;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
@@ -28,11 +28,12 @@ pub fn engine_tables(
     let mut state = State::new(ORGANIZATION.into());
     let mut tables = Vec::new();
     for (hour, events) in by_hour(records, through) {
+        let events = HourEvents::of(hour, events);
         if !has_hour(RULES_ENGINE_VERSION, &state, &events) {
             state = State::new(ORGANIZATION.into());
             continue;
         }
-        let closed = close_hour(state, hour, events, rules).map_err(|error| format!("{hour}: {error}"))?;
+        let closed = close_hour(state, events, rules).map_err(|error| format!("{hour}: {error}"))?;
         state = closed.0;
         tables.push(closed.1);
     }

@@ -7,7 +7,7 @@ use prorata_schemas::time::Hour;
 
 use crate::ports::DeadLetter;
 use crate::shard::fold::Body;
-use crate::shard::window::{EVENT_OVERHEAD, HourEvents};
+use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
 /// Bytes that a dead letter takes in memory besides its message: its origin and the sentence that says why.
 const LETTER_OVERHEAD: u64 = 256;
@@ -141,8 +141,8 @@ impl EventBuffer {
     }
 
     /// Where the events of an open hour are.
-    pub fn events(&self, hour: Hour) -> HourEvents {
-        self.open.get(&hour).map_or_else(HourEvents::default, |open| HourEvents {
+    pub fn events(&self, hour: Hour) -> EventPlaces {
+        self.open.get(&hour).map_or_else(EventPlaces::default, |open| EventPlaces {
             bodies: Some(Arc::clone(&open.events)),
             bytes: open.bytes,
             archived: open.spilled,

@@ -9,10 +9,10 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::{LateCounts, LiveShard};
 use crate::error::Result;
-use crate::objects;
 use crate::ports::Archive;
 use crate::shard::dead_letters::DeadLetterFile;
-use crate::shard::fold::{Body, unknown_events};
+use crate::shard::fold::Body;
+use crate::shard::reading::{archive_order, unknown_events};
 use crate::status::Counts;
 use crate::stream::StreamPorts;
 
@@ -20,8 +20,7 @@ use crate::stream::StreamPorts;
 /// further hours are taken for new, which costs a fold but changes nothing.
 const KNOWN_HOURS_MAX: usize = 64;
 
-/// Most bytes that are read for that, so that a burst of late events does not fill the memory: a quarter of
-/// the default memory limit.
+/// Most bytes that are read for that, so that a burst of late events does not take long.
 const KNOWN_BYTES_MAX: u64 = 256 << 20;
 
 impl LiveShard {
@@ -60,14 +59,13 @@ impl LiveShard {
             let files = self.archive.files(hour);
             read += files.iter().map(|file| file.bytes).sum::<u64>();
             let compared = if index < KNOWN_HOURS_MAX && read <= KNOWN_BYTES_MAX {
-                let paths = files.iter().map(|file| file.path(self.shard(), hour));
-                objects::get_all(store, paths.collect()).await?
+                self.archive.to_read(self.shard(), hour)
             } else {
                 Vec::new()
             };
             let late = self.buffer.late(hour).to_vec();
             let all = late.len() as u64;
-            let events = unknown_events(archive, &compared, late)?;
+            let events = unknown_events(&ports.shared, compared, late).await?;
             counts.late_events += events.len() as u64;
             counts.late_duplicates += all - events.len() as u64;
             if !events.is_empty() {
@@ -115,9 +113,9 @@ impl LiveShard {
     }
 }
 
-/// An archive file of these events, each once, in the order of their bodies.
+/// An archive file of these events, each once, in the order of the archive.
 pub(super) fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
-    events.sort_unstable();
+    events.sort_unstable_by(|a, b| archive_order(a, b));
     events.dedup();
     let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();
     Ok(archive.write(&bodies)?)

@@ -28,7 +28,7 @@ use crate::shard::converge::converged;
 use crate::shard::cursor::Recompute;
 use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
-use crate::shard::window::{HourEvents, WindowLimits, WindowReader};
+use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
 
 /// What folding takes besides the shard.
@@ -82,7 +82,7 @@ impl Folding<'_> {
         let dirty = shard.next().dirty.first_after(next.previous());
         let emit_from = dirty.map_or(emit_from, |dirty| dirty.min(emit_from));
         let last = Hour(closed.0.min(next.0 + shard.recompute.window_hours - 1));
-        let slice = match self.fold(shard, (next, last), states, |_| HourEvents::archived()).await {
+        let slice = match self.fold(shard, (next, last), states, |_| EventPlaces::archived()).await {
             Err(error) => return wait_for_release(shard, error),
             Ok(slice) => slice,
         };
@@ -119,7 +119,7 @@ impl Folding<'_> {
         let last = Hour(closable.0.min(first.0 + shard.recompute.window_hours - 1));
         shard.archive.ensure(&*self.ports.store, &shard.decided, (first, last)).await?;
         shard.note_archived(first, last);
-        let open: BTreeMap<Hour, HourEvents> =
+        let open: BTreeMap<Hour, EventPlaces> =
             (first.0..=last.0).map(|hour| (Hour(hour), shard.buffer.events(Hour(hour)))).collect();
         let events = |hour| open.get(&hour).cloned().unwrap_or_default();
         let Slice { folded, last, window_hours } = self.fold(shard, (first, last), states, events).await?;
@@ -160,14 +160,14 @@ impl Folding<'_> {
         shard: &mut LiveShard,
         range: (Hour, Hour),
         states: ShardState,
-        events: impl Fn(Hour) -> HourEvents,
+        events: impl Fn(Hour) -> EventPlaces,
     ) -> Result<Slice> {
         let started = Instant::now();
         let reader = WindowReader { store: &*self.ports.store, rules: &*self.rules, limits: self.limits };
         let window = reader.read(&shard.next, &mut shard.archive, range, states, events).await?;
         let last = window.hours.last().map_or(range.1, |(hour, _)| *hour);
         let windows = BTreeMap::from([(shard.shard(), window)]);
-        let mut folded = fold::fold_aside(&self.ports.archive, windows).await?;
+        let mut folded = fold::fold(self.ports, windows, self.limits.event_bytes).await?;
         let folded = folded.remove(&shard.shard()).unwrap_or_default();
         self.counts.fold.observe(started.elapsed());
         self.counts.folded_organization_hours += folded.hours.values().map(Vec::len).sum::<usize>() as u64;

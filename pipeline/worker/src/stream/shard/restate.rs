@@ -26,7 +26,7 @@ use super::schedule::Reach;
 use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
 use crate::checkpoint::{ArchiveBegin, Dirty, HourEntry};
 use crate::error::{Result, WorkerError};
-use crate::objects::{self, CONCURRENCY};
+use crate::objects::CONCURRENCY;
 use crate::shard::cursor;
 use crate::shard::emit::{self, EncodedHour};
 use crate::shard::fold::{self, OrganizationHour, SomeFolded, SomeHour};
@@ -225,14 +225,13 @@ impl Folding<'_> {
         let store = &*self.ports.store;
         shard.archive.ensure(store, &shard.next, (hour, hour)).await?;
         let number = shard.shard();
-        let paths = shard.archive.files(hour).iter().map(|file| file.path(number, hour));
-        let files = objects::get_all(store, paths.collect()).await?;
+        let files = shard.archive.to_read(number, hour);
         let rules = self.rules.of(&shard.next, hour)?;
         let before_it = |part: &Part| part.ended.is_none() && part.course.next == hour;
         let states = slice.parts.iter().filter(|(_, part)| before_it(part));
         let states = states.map(|(id, part)| (id.clone(), part.course.state.clone())).collect();
         let some = SomeHour { shard: number, hour, rules, files, states };
-        let folded = fold::fold_some(&self.ports.archive, some).await?;
+        let folded = fold::fold_some(self.ports, some).await?;
         self.counts.folded_organization_hours += folded.len() as u64;
         for (organization_id, part) in &mut slice.parts {
             if before_it(part) {

@@ -1,0 +1,71 @@
+//! An hour need not fit in memory: the peak of a backfill of many pods with a sample a minute.
+//!
+//! `PODS=62500 cargo test --release -p prorata --test backfill memory` is the full shape, in 512 MiB.
+
+use std::time::Duration;
+
+use prorata_samples::trace::{START, node, pod};
+use prorata_schemas::event::{Event, EventRecord, Payload, PodUsage};
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::harness::*;
+
+const SAMPLES: i64 = 60;
+
+/// Pods of the full shape, and the limit that holds for them.
+const PODS_ALL: u64 = 62_500;
+const LIMIT: u64 = 512 << 20;
+
+fn usage(uid: &str, minute: i64) -> EventRecord {
+    let event_time = Timestamp(Hour(START).start().0 + minute * 60_000_000);
+    let usage = PodUsage {
+        pod_uid: uid.into(),
+        interval_end: Timestamp(event_time.0 + 60_000_000),
+        cpu_millis: 500 + minute,
+        memory_bytes: (1 << 30) + minute * 4096,
+        gpu_millis: 0,
+    };
+    EventRecord::new(Event { organization_id: "acme".into(), event_time, payload: Payload::PodUsage(usage) })
+}
+
+/// Pods of one organization on one node, a sample of each every minute.
+fn put(room: &Room, pods: u64) {
+    let uids: Vec<String> = (0..pods).map(|index| format!("01234567-89ab-cdef-0123-{index:012}")).collect();
+    let starts = uids.iter().map(|uid| pod("acme", 0, uid, 1));
+    room.put_events("starts.avro", &[node("acme", 0, 10)].into_iter().chain(starts).collect::<Vec<_>>());
+    for minute in 0..SAMPLES {
+        let samples: Vec<EventRecord> = uids.iter().map(|uid| usage(uid, minute)).collect();
+        room.put_events(&format!("usage-{minute:02}.avro"), &samples);
+    }
+}
+
+/// The most memory that a process had resident, in bytes; none once it has ended.
+fn peak(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
+}
+
+#[test]
+fn a_backfill_stays_within_its_memory_limit() {
+    let pods = std::env::var("PODS").map_or(PODS_ALL / 4, |pods| pods.parse().unwrap());
+    let limit = LIMIT * pods / PODS_ALL;
+    let room = Room::new();
+    put(&room, pods);
+    let config = room.path("prorata.yaml");
+    let buffer = limit / 8;
+    std::fs::write(&config, format!("backfill: {{memory_limit: {limit}, buffer_bytes: {buffer}}}\n"))
+        .unwrap();
+    let mut running = room.backfill("lake").arg("--config").arg(&config).spawn().unwrap();
+    let mut most = 0;
+    let ended = loop {
+        most = peak(running.id()).unwrap_or(0).max(most);
+        match running.try_wait().unwrap() {
+            Some(ended) => break ended,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    assert!(ended.success());
+    println!("{pods} pods: {} MiB at most, the limit is {} MiB", most >> 20, limit >> 20);
+    assert!(most <= limit + limit / 4, "{} MiB of {} MiB", most >> 20, limit >> 20);
+}

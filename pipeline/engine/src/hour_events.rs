@@ -1,0 +1,70 @@
+//! What the engine takes in: the events of one organization in one hour, one by one.
+
+use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::time::{Hour, Timestamp};
+
+use crate::timeline::usage::Usage;
+
+/// Events of one organization in one hour, in any order, duplicates included. Usage is reduced to its figures
+/// as it comes: about 20 bytes an event.
+#[derive(Clone, Debug)]
+pub struct HourEvents {
+    pub(crate) hour: Hour,
+    /// All but usage.
+    pub(crate) others: Vec<Event>,
+    pub(crate) usage: Usage,
+    pub(crate) latest: Option<Timestamp>,
+    count: usize,
+}
+
+impl HourEvents {
+    /// None yet.
+    pub fn new(hour: Hour) -> Self {
+        Self { hour, others: Vec::new(), usage: Usage::new(hour.start()), latest: None, count: 0 }
+    }
+
+    /// These events.
+    pub fn of(hour: Hour, events: impl IntoIterator<Item = impl Into<Event>>) -> Self {
+        let mut taken = Self::new(hour);
+        events.into_iter().for_each(|event| taken.push(event.into()));
+        taken
+    }
+
+    /// Takes one event. Its event time must lie in the hour.
+    pub fn push(&mut self, event: Event) {
+        self.count += 1;
+        self.latest = self.latest.max(Some(event.event_time));
+        match event.payload {
+            Payload::PodUsage(usage) => self.usage.push(event.event_time, usage),
+            payload => self.others.push(Event { payload, ..event }),
+        }
+    }
+
+    /// Takes all events of another part of the same hour.
+    pub fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.latest = self.latest.max(other.latest);
+        self.others.extend(other.others);
+        self.usage.append(other.usage);
+    }
+
+    /// The hour.
+    pub fn hour(&self) -> Hour {
+        self.hour
+    }
+
+    /// How many events were taken, duplicates included.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no event was taken.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The latest event time.
+    pub fn latest(&self) -> Option<Timestamp> {
+        self.latest
+    }
+}

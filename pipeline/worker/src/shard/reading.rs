@@ -1,0 +1,339 @@
+//! Reading of archive files: a few at a time, on all cores. What is read is reduced at once, so an hour need
+//! not fit in memory event by event.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use prorata_engine::HourEvents;
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::reject::Reject;
+use prorata_schemas::time::Hour;
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+
+use super::fold::Body;
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::objects::{self, StoredObject};
+use crate::ports::{Archive, ObjectStore, Ports};
+
+/// Most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many more
+/// are fetched. One file is always fetched whole.
+pub const FETCH_BYTES_MAX: u64 = 16 << 20;
+
+/// An archive file that is still to be read.
+#[derive(Clone, Debug)]
+pub struct FileToRead {
+    /// Its path under the root.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Organizations whose events are read; none: all.
+pub type WantedOrganizations = Option<Arc<BTreeSet<OrganizationId>>>;
+
+/// Events by organization.
+pub type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
+
+/// Events of one hour of one shard, as they come.
+struct Gathered {
+    hour: Hour,
+    organizations: Vec<HourEvents>,
+    places: BTreeMap<OrganizationId, usize>,
+    /// The organization of the last event: most often that of the next one, too.
+    last: Option<(OrganizationId, usize)>,
+}
+
+impl Gathered {
+    fn new(hour: Hour) -> Self {
+        Self { hour, organizations: Vec::new(), places: BTreeMap::new(), last: None }
+    }
+
+    fn of(&mut self, organization_id: &OrganizationId) -> &mut HourEvents {
+        let place = match &self.last {
+            Some((last, place)) if last == organization_id => *place,
+            _ => {
+                let next = self.organizations.len();
+                let place = *self.places.entry(organization_id.clone()).or_insert(next);
+                if place == next {
+                    self.organizations.push(HourEvents::new(self.hour));
+                }
+                self.last = Some((organization_id.clone(), place));
+                place
+            }
+        };
+        &mut self.organizations[place]
+    }
+
+    fn append(&mut self, other: Self) {
+        let Self { mut organizations, places, .. } = other;
+        for (organization_id, place) in places {
+            let events = std::mem::replace(&mut organizations[place], HourEvents::new(self.hour));
+            self.of(&organization_id).append(events);
+        }
+    }
+
+    fn finish(self) -> ByOrganization {
+        let Self { mut organizations, places, hour, .. } = self;
+        let take = |place: usize| std::mem::replace(&mut organizations[place], HourEvents::new(hour));
+        let mut take = take;
+        places.into_iter().map(|(organization_id, place)| (organization_id, take(place))).collect()
+    }
+}
+
+/// Events of one hour of each of several shards.
+pub struct Intake {
+    shards: BTreeMap<Shard, Gathered>,
+}
+
+impl Intake {
+    /// None yet, of these hours.
+    pub fn new(hours: impl IntoIterator<Item = (Shard, Hour)>) -> Self {
+        Self { shards: hours.into_iter().map(|(shard, hour)| (shard, Gathered::new(hour))).collect() }
+    }
+
+    /// Takes events that are in memory, on all cores.
+    ///
+    /// # Errors
+    /// When one is damaged.
+    pub fn take_bodies(&mut self, shard: Shard, bodies: &[Body]) -> Result<()> {
+        let Some(gathered) = self.shards.get_mut(&shard) else { return Ok(()) };
+        let hour = gathered.hour;
+        let parts = on_all_cores(|part, parts| {
+            let mut own = Gathered::new(hour);
+            for (kind, bytes) in bodies.iter().skip(part).step_by(parts) {
+                let event =
+                    body::decode(*kind, bytes).map_err(|reject| in_memory_damaged(shard, hour, &reject))?;
+                own.of(&event.organization_id.clone()).push(event);
+            }
+            Ok(own)
+        })?;
+        parts.into_iter().for_each(|part| gathered.append(part));
+        Ok(())
+    }
+
+    /// Takes the events of these files, on all cores.
+    fn take_files(
+        &mut self,
+        archive: &dyn Archive,
+        files: &[(Shard, StoredObject)],
+        of: &WantedOrganizations,
+    ) -> Result<()> {
+        let parts = on_all_cores(|part, parts| {
+            let mut own = self.empty();
+            for (shard, file) in files.iter().skip(part).step_by(parts) {
+                let Some(gathered) = own.shards.get_mut(shard) else { continue };
+                read_own(archive, file, of, |event| {
+                    gathered.of(&event.organization_id.clone()).push(event);
+                })?;
+            }
+            Ok(own)
+        })?;
+        for Self { shards } in parts {
+            for (shard, part) in shards {
+                if let Some(gathered) = self.shards.get_mut(&shard) {
+                    gathered.append(part);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn empty(&self) -> Self {
+        Self::new(self.shards.iter().map(|(shard, gathered)| (*shard, gathered.hour)))
+    }
+
+    /// What was taken of a shard.
+    pub fn finish(&mut self, shard: Shard) -> ByOrganization {
+        self.shards.remove(&shard).map(Gathered::finish).unwrap_or_default()
+    }
+}
+
+/// Does one part of some work on each core: `work` gets the number of its part, and how many there are.
+fn on_all_cores<T: Send>(work: impl Fn(usize, usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let parts = rayon::current_num_threads().max(1);
+    (0..parts).into_par_iter().map(|part| work(part, parts)).collect()
+}
+
+/// A file with the step at which it is read.
+struct Planned {
+    step: usize,
+    shard: Shard,
+    file: FileToRead,
+}
+
+/// Files of consecutive steps, fetched one batch ahead of what is decoded.
+pub struct Reader {
+    store: Arc<dyn ObjectStore>,
+    archive: Arc<dyn Archive>,
+    wanted: WantedOrganizations,
+    planned: VecDeque<Planned>,
+    fetched: VecDeque<(usize, Shard, StoredObject)>,
+}
+
+impl Reader {
+    /// Reads these files, each at its step.
+    pub fn new(
+        ports: &Ports,
+        mut files: Vec<(usize, Shard, FileToRead)>,
+        wanted: WantedOrganizations,
+    ) -> Self {
+        files.sort_by_key(|(step, shard, _)| (*step, *shard));
+        let planned = files.into_iter().map(|(step, shard, file)| Planned { step, shard, file });
+        Self {
+            store: Arc::clone(&ports.store),
+            archive: Arc::clone(&ports.archive),
+            wanted,
+            planned: planned.collect(),
+            fetched: VecDeque::new(),
+        }
+    }
+
+    /// Reads the files of a step and the shards of `intake`, off the async threads. Steps come in their
+    /// order, and the shards of each in theirs.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or storage is unavailable.
+    pub async fn read(&mut self, step: usize, mut intake: Intake) -> Result<Intake> {
+        loop {
+            if self.fetched.is_empty() {
+                self.fetched = fetch(&*self.store, &mut self.planned).await?;
+            }
+            let mut files = Vec::new();
+            let is_next =
+                |next: &mut (usize, Shard, _)| next.0 == step && intake.shards.contains_key(&next.1);
+            while let Some((_, shard, object)) = self.fetched.pop_front_if(is_next) {
+                files.push((shard, object));
+            }
+            if files.is_empty() {
+                return Ok(intake);
+            }
+            let (archive, wanted) = (Arc::clone(&self.archive), self.wanted.clone());
+            let decode = tokio::task::spawn_blocking(move || {
+                intake.take_files(&*archive, &files, &wanted)?;
+                Ok::<_, WorkerError>(intake)
+            });
+            if self.fetched.is_empty() {
+                let (decoded, fetched) = tokio::join!(decode, fetch(&*self.store, &mut self.planned));
+                (intake, self.fetched) = (decoded??, fetched?);
+            } else {
+                intake = decode.await??;
+            }
+        }
+    }
+}
+
+/// Fetches the next files, as many as fit.
+async fn fetch(
+    store: &dyn ObjectStore,
+    planned: &mut VecDeque<Planned>,
+) -> Result<VecDeque<(usize, Shard, StoredObject)>> {
+    let (mut bytes, mut batch) = (0, Vec::new());
+    while let Some(next) =
+        planned.pop_front_if(|next| batch.is_empty() || bytes + next.file.bytes <= FETCH_BYTES_MAX)
+    {
+        bytes += next.file.bytes;
+        batch.push(next);
+    }
+    let paths = batch.iter().map(|next| next.file.path.clone()).collect();
+    let objects = objects::get_all(store, paths).await?;
+    Ok(batch.into_iter().zip(objects).map(|(next, object)| (next.step, next.shard, object)).collect())
+}
+
+/// Reads the events of a file of our own archive, without their bodies. Every record must be an event.
+fn read_own(
+    archive: &dyn Archive,
+    file: &StoredObject,
+    of: &WantedOrganizations,
+    mut each: impl FnMut(Event),
+) -> Result<()> {
+    let read = archive.read_own(&file.bytes, of.as_deref(), &mut each);
+    read.map_err(|error| WorkerError::Damaged { object: file.path.clone(), cause: error.source.to_string() })
+}
+
+/// Reads a file of our own archive with its bodies: every record must be an event.
+///
+/// # Errors
+/// What is damaged, and where.
+fn read_archive(archive: &dyn Archive, file: &StoredObject, mut each: impl FnMut(EventRecord)) -> Result<()> {
+    let mut damage = None;
+    let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
+    let read = archive.read(&mut &*file.bytes, &mut |position, record| match record {
+        Ok(record) => each(record),
+        Err(rejected) => {
+            damage.get_or_insert_with(|| rejected.at(position));
+        }
+    });
+    read.map_err(|error| damaged(error.to_string()))?;
+    damage.map_or(Ok(()), |cause| Err(damaged(cause)))
+}
+
+/// The order of events in an archive file: by organization, then kind, then body.
+pub fn archive_order(a: &Body, b: &Body) -> Ordering {
+    body::organization_of(&a.1).cmp(body::organization_of(&b.1)).then_with(|| a.cmp(b))
+}
+
+/// Those of these events that none of these files of their hour holds, each once, in the order of the
+/// archive. A few files are fetched at a time, and compared off the async threads.
+///
+/// # Errors
+/// When a file is missing or damaged, or storage is unavailable.
+pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<Body>) -> Result<Vec<Body>> {
+    let mut planned = files.into_iter().map(|file| Planned { step: 0, shard: 0, file }).collect();
+    let mut unknown = tokio::task::spawn_blocking(move || Unknown::new(events)).await?;
+    loop {
+        let fetched = fetch(&*ports.store, &mut planned).await?;
+        if fetched.is_empty() {
+            return Ok(unknown.finish());
+        }
+        let archive = Arc::clone(&ports.archive);
+        let compare = move || {
+            fetched.iter().try_for_each(|(_, _, file)| unknown.compare(&*archive, file))?;
+            Ok::<_, WorkerError>(unknown)
+        };
+        unknown = tokio::task::spawn_blocking(compare).await??;
+    }
+}
+
+/// Events that are told apart from those that the archive holds already.
+struct Unknown {
+    events: Vec<Body>,
+    known: Vec<bool>,
+}
+
+impl Unknown {
+    fn new(mut events: Vec<Body>) -> Self {
+        events.sort_unstable_by(archive_order);
+        events.dedup();
+        let known = vec![false; events.len()];
+        Self { events, known }
+    }
+
+    /// Marks those that this file holds.
+    fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
+        let Self { events, known } = self;
+        read_archive(archive, file, |record| {
+            let body = (record.event.payload.kind(), record.body);
+            let known = events
+                .binary_search_by(|event| archive_order(event, &body))
+                .ok()
+                .and_then(|at| known.get_mut(at));
+            known.into_iter().for_each(|known| *known = true);
+        })
+    }
+
+    fn finish(self) -> Vec<Body> {
+        let Self { mut events, known } = self;
+        let mut known = known.into_iter();
+        events.retain(|_| !known.next().unwrap_or_default());
+        events
+    }
+}
+
+fn in_memory_damaged(shard: Shard, hour: Hour, reject: &Reject) -> WorkerError {
+    let object = format!("an event in memory, hour {hour}, shard {shard}");
+    WorkerError::Damaged { object, cause: reject.to_string() }
+}
