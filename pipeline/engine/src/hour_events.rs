@@ -14,13 +14,12 @@ pub struct HourEvents {
     pub(crate) others: Vec<Event>,
     pub(crate) usage: Usage,
     pub(crate) latest: Option<Timestamp>,
-    count: usize,
 }
 
 impl HourEvents {
     /// None yet.
     pub fn new(hour: Hour) -> Self {
-        Self { hour, others: Vec::new(), usage: Usage::new(hour.start()), latest: None, count: 0 }
+        Self { hour, others: Vec::new(), usage: Usage::new(hour.start()), latest: None }
     }
 
     /// These events.
@@ -32,7 +31,6 @@ impl HourEvents {
 
     /// Takes one event. Its event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
-        self.count += 1;
         self.latest = self.latest.max(Some(event.event_time));
         match event.payload {
             Payload::PodUsage(usage) => self.usage.push(event.event_time, usage),
@@ -42,7 +40,6 @@ impl HourEvents {
 
     /// Takes all events of another part of the same hour.
     pub fn append(&mut self, other: Self) {
-        self.count += other.count;
         self.latest = self.latest.max(other.latest);
         self.others.extend(other.others);
         self.usage.append(other.usage);
@@ -53,14 +50,9 @@ impl HourEvents {
         self.hour
     }
 
-    /// How many events were taken, duplicates included.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
     /// Whether no event was taken.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.latest.is_none()
     }
 
     /// The latest event time.

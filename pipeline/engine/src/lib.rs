@@ -37,10 +37,10 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 
 use crate::rows::draft::RoundedRows;
-use crate::timeline::order::Ordered;
 
 pub use error::EngineError;
 pub use hour_events::HourEvents;
+pub use timeline::order::OrderedEvents;
 pub use timeline::state::State;
 
 /// Newest version of the meaning of these rules: hours folded under another must be folded again to compare.
@@ -69,13 +69,12 @@ pub fn has_hour(meaning: u32, state: &State, events: &HourEvents) -> bool {
 /// When an amount does not fit its column, or costs do not add up: see [`EngineError`].
 pub fn close_hour(
     state: State,
-    events: HourEvents,
+    events: impl Into<OrderedEvents>,
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
-    let hour = events.hour;
     let organization_id = state.organization_id().clone();
     let currency = rules.currency_of(&organization_id).clone();
-    let Ordered { mut events, samples, counts } = timeline::order::order(events);
+    let OrderedEvents { hour, mut events, samples, counts } = events.into();
     let mut state = state;
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
     let mut timeline = timeline::run(state, hour, events, samples, rules)?;

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use prorata_schemas::body;
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::PodUid;
-use prorata_schemas::time::Timestamp;
+use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::hour_events::HourEvents;
 use crate::timeline::usage::PackedSamples;
@@ -84,9 +84,11 @@ pub(crate) struct EventCounts {
     pub(crate) latest: Option<Timestamp>,
 }
 
-/// The hour's events without duplicates: one for each natural key and event time.
+/// The events of one organization in one hour, in order and without duplicates: one for each natural key and
+/// event time.
 #[derive(Debug)]
-pub(crate) struct Ordered {
+pub struct OrderedEvents {
+    pub(crate) hour: Hour,
     /// All but usage, in order.
     pub(crate) events: Vec<Event>,
     /// What was measured of each pod, in order of time.
@@ -94,13 +96,21 @@ pub(crate) struct Ordered {
     pub(crate) counts: EventCounts,
 }
 
-/// Orders the events of an hour and removes duplicates.
-pub(crate) fn order(events: HourEvents) -> Ordered {
-    let HourEvents { mut others, usage, latest, .. } = events;
-    let (samples, distinct) = usage.settle();
-    let distinct = distinct + order_others(&mut others);
-    let counts = EventCounts { distinct: i64::try_from(distinct).unwrap_or(i64::MAX), latest };
-    Ordered { events: others, samples, counts }
+impl From<HourEvents> for OrderedEvents {
+    fn from(events: HourEvents) -> Self {
+        let HourEvents { hour, mut others, usage, latest, .. } = events;
+        let (samples, distinct) = usage.settle();
+        let distinct = distinct + order_others(&mut others);
+        let counts = EventCounts { distinct: i64::try_from(distinct).unwrap_or(i64::MAX), latest };
+        Self { hour, events: others, samples, counts }
+    }
+}
+
+impl OrderedEvents {
+    /// How many different events there were, those that gave way to another of their natural key included.
+    pub fn distinct(&self) -> i64 {
+        self.counts.distinct
+    }
 }
 
 /// Sorts all events but usage, and returns the number of distinct ones. Bodies are made where two events have
@@ -136,7 +146,6 @@ fn place(a: &Event, b: &Event) -> Ordering {
 mod tests {
     use super::*;
     use prorata_schemas::event::{PodStopped, PodUsage};
-    use prorata_schemas::time::Hour;
 
     fn event(at: i64, payload: Payload) -> Event {
         Event { organization_id: "o".into(), event_time: Timestamp(at), payload }
@@ -163,17 +172,17 @@ mod tests {
         event(at, Payload::PodUsage(measured))
     }
 
-    fn turned(events: &[Event], turn: usize) -> Ordered {
+    fn turned(events: &[Event], turn: usize) -> OrderedEvents {
         let mut turned = events.to_vec();
         turned.rotate_left(turn);
-        order(HourEvents::of(Hour(0), turned))
+        HourEvents::of(Hour(0), turned).into()
     }
 
     #[test]
     fn the_last_body_of_one_key_stands_in_any_order() {
         let events = [stop("a", 1, 1), stop("a", 1, 3), stop("a", 1, 2), stop("a", 1, 3), stop("b", 0, 9)];
         for turn in 0..events.len() {
-            let Ordered { events, samples, counts } = turned(&events, turn);
+            let OrderedEvents { events, samples, counts, .. } = turned(&events, turn);
             let reasons: Vec<_> = events
                 .iter()
                 .map(|event| {
@@ -197,7 +206,7 @@ mod tests {
             usage("a", 9, 0),
         ];
         for turn in 0..events.len() {
-            let Ordered { events, mut samples, counts } = turned(&events, turn);
+            let OrderedEvents { events, mut samples, counts, .. } = turned(&events, turn);
             samples.sort_by(|a, b| a.0.cmp(&b.0));
             let found = samples.iter().flat_map(|(uid, packed)| {
                 packed.samples().map(|sample| (&**uid, sample.from.0, sample.use_amounts.cpu))

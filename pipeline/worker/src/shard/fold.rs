@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use prorata_engine::{HourEvents, State};
+use prorata_engine::{HourEvents, OrderedEvents, State};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::{HourRow, HourTables};
@@ -256,7 +256,9 @@ fn fold_organization(item: OrganizationPart) -> Result<Folded> {
     let new =
         || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None, hold: None };
     let before = state.unwrap_or_else(|| Arc::new(new()));
-    let (hour, latest, count) = (events.hour(), events.latest(), events.len());
+    let (hour, latest) = (events.hour(), events.latest());
+    let events = OrderedEvents::from(events);
+    let count = events.distinct();
     let closed = match &before.hold {
         Some(hold) => Err(hold.clone()),
         None => close_hour(&before.state, events, &rules).map_err(|cause| {
@@ -277,7 +279,7 @@ fn fold_organization(item: OrganizationPart) -> Result<Folded> {
 }
 
 /// Folds an hour; why the engine refuses it, if it does, even by a panic.
-fn close_hour(state: &State, events: HourEvents, rules: &Rules) -> Result<(State, HourTables), String> {
+fn close_hour(state: &State, events: OrderedEvents, rules: &Rules) -> Result<(State, HourTables), String> {
     let close = AssertUnwindSafe(|| prorata_engine::close_hour(state.clone(), events, rules));
     match catch_unwind(close) {
         Ok(closed) => closed.map_err(|error| error.to_string()),
@@ -286,8 +288,8 @@ fn close_hour(state: &State, events: HourEvents, rules: &Rules) -> Result<(State
 }
 
 /// What the tables say of an hour that is not folded: no rows, and sums of nothing.
-fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: usize) -> HourTables {
-    let totals = HourRow { events: i64::try_from(events).unwrap_or(i64::MAX), ..HourRow::default() };
+fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> HourTables {
+    let totals = HourRow { events, ..HourRow::default() };
     HourTables {
         organization_id: organization_id.clone(),
         currency: rules.currency_of(organization_id).clone(),
