@@ -139,7 +139,7 @@ fn a_file_in_the_order_of_organizations_is_read_by_organization() {
 fn blocks_of_others_are_passed_over_unread_and_damage_of_ones_own_is_told() {
     let events = stops(20_000);
     let mut file = own(&events);
-    let at = file.len() - 5_000;
+    let at = file.len() - 100;
     file[at] ^= 1;
     let first: Vec<Event> = vec![events[0].event.clone()];
     assert_eq!(read_wanted(&file, Some(&["organization-00000"])).unwrap(), first);

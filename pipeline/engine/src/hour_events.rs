@@ -32,9 +32,10 @@ impl HourEvents {
     /// Takes one event. Its event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
         self.latest = self.latest.max(Some(event.event_time));
-        match event.payload {
-            Payload::PodUsage(usage) => self.usage.push(event.event_time, usage),
-            payload => self.others.push(Event { payload, ..event }),
+        if let Payload::PodUsage(usage) = event.payload {
+            self.usage.push(event.event_time, usage);
+        } else {
+            self.others.push(event);
         }
     }
 

@@ -5,7 +5,6 @@
 //! `order.rs`): of two samples of one pod and start, the one whose body sorts last stands.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use prorata_schemas::body::wire::{Wire, put_long};
 use prorata_schemas::event::PodUsage;
@@ -19,14 +18,20 @@ use crate::timeline::state::Sample;
 /// Pods of one part of the work that is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "only looked up, once an event, and never walked: no order in it"
+)]
+type Places = std::collections::HashMap<PodUid, usize>;
+
 /// Usage of an organization's pods, in any order, duplicates included.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
     /// Packed times are relative to it.
     base: Timestamp,
     pods: Vec<(PodUid, PackedSamples)>,
-    /// Where each pod is. It is only looked up, never walked: hashing decides no order.
-    places: HashMap<PodUid, usize>,
+    /// Where each pod is.
+    places: Places,
 }
 
 /// Samples of one pod, packed.
