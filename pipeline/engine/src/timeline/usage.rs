@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packed_samples_are_those_of_whole_bodies(events in events(), cut in 0..60_usize, base in 0..2_i64) {
+        fn packed_samples_are_those_of_bodies(events in events(), cut in 0..60_usize, base in 0..2_i64) {
             let (first, second) = events.split_at(cut.min(events.len()));
             let mut usage = taken(BASE, second);
             usage.append(taken(BASE + base, first));

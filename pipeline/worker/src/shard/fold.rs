@@ -15,7 +15,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::reading::{FileToRead, Intake, Reader, WantedOrganizations};
+use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::Result;
 use crate::names::Shard;
@@ -118,7 +118,7 @@ pub async fn fold(
         let folded = FoldedWindow { hours: BTreeMap::new(), states };
         courses.insert(shard, Course { hours: hours.into_iter(), archived, bodies, folded });
     }
-    let mut reader = Reader::new(ports, files, None);
+    let mut reader = ArchiveReader::new(ports, files, None);
     for step in 0.. {
         let next: Vec<ShardHour> =
             courses.iter_mut().filter_map(|(shard, course)| course.next(*shard)).collect();
@@ -127,7 +127,7 @@ pub async fn fold(
         }
         let mut next = VecDeque::from(next);
         while let Some(group) = next_group(&mut next, event_bytes) {
-            let intake = Intake::new(group.iter().map(|of| (of.shard, of.hour)));
+            let intake = HourIntake::new(group.iter().map(|of| (of.shard, of.hour)));
             let intake = reader.read(step, intake).await?;
             let folded = tokio::task::spawn_blocking(move || fold_hours(group, intake)).await??;
             for Folded { shard, hour, organization_id, state, tables } in folded {
@@ -177,7 +177,7 @@ pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
     let SomeHour { shard, hour, rules, files, states } = some;
     let wanted: WantedOrganizations = Some(Arc::new(states.keys().cloned().collect()));
     let files = files.into_iter().map(|file| (0, shard, file)).collect();
-    let intake = Reader::new(ports, files, wanted).read(0, Intake::new([(shard, hour)])).await?;
+    let intake = ArchiveReader::new(ports, files, wanted).read(0, HourIntake::new([(shard, hour)])).await?;
     let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
     let of = ShardHour { shard, hour, rules, archived: 0, bodies: Arc::default(), states };
     let folded = tokio::task::spawn_blocking(move || fold_hours(vec![of], intake)).await??;
@@ -202,7 +202,7 @@ impl Course {
 }
 
 /// Folds an hour of each of some shards, all organizations on all cores.
-fn fold_hours(hours: Vec<ShardHour>, mut intake: Intake) -> Result<Vec<Folded>> {
+fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folded>> {
     let mut parts = Vec::new();
     for hour in hours {
         intake.take_bodies(hour.shard, &hour.bodies)?;
@@ -213,7 +213,7 @@ fn fold_hours(hours: Vec<ShardHour>, mut intake: Intake) -> Result<Vec<Folded>> 
 
 /// States and events by organization, ascending. One that does not have the hour is left out of it, and of
 /// the state at its end.
-fn organizations(of: ShardHour, intake: &mut Intake) -> impl Iterator<Item = OrganizationPart> {
+fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item = OrganizationPart> {
     let ShardHour { shard, hour, rules, states, .. } = of;
     let part = |organization_id, state, events| {
         let rules = rules.clone();

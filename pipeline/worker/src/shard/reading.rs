@@ -85,11 +85,11 @@ impl Gathered {
 }
 
 /// Events of one hour of each of several shards.
-pub struct Intake {
+pub struct HourIntake {
     shards: BTreeMap<Shard, Gathered>,
 }
 
-impl Intake {
+impl HourIntake {
     /// None yet, of these hours.
     pub fn new(hours: impl IntoIterator<Item = (Shard, Hour)>) -> Self {
         Self { shards: hours.into_iter().map(|(shard, hour)| (shard, Gathered::new(hour))).collect() }
@@ -166,7 +166,7 @@ struct Planned {
 }
 
 /// Files of consecutive steps, fetched one batch ahead of what is decoded.
-pub struct Reader {
+pub struct ArchiveReader {
     store: Arc<dyn ObjectStore>,
     archive: Arc<dyn Archive>,
     wanted: WantedOrganizations,
@@ -174,7 +174,7 @@ pub struct Reader {
     fetched: VecDeque<(usize, Shard, StoredObject)>,
 }
 
-impl Reader {
+impl ArchiveReader {
     /// Reads these files, each at its step.
     pub fn new(
         ports: &Ports,
@@ -197,7 +197,7 @@ impl Reader {
     ///
     /// # Errors
     /// When a file is missing or damaged, or storage is unavailable.
-    pub async fn read(&mut self, step: usize, mut intake: Intake) -> Result<Intake> {
+    pub async fn read(&mut self, step: usize, mut intake: HourIntake) -> Result<HourIntake> {
         loop {
             if self.fetched.is_empty() {
                 self.fetched = fetch(&*self.store, &mut self.planned).await?;
