@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_worker::names::Shard;
-use prorata_worker::status::{ShardStop, TopicStatus, WorkerStatus};
+use prorata_worker::status::{Dependency, ShardStop, TopicStatus, WorkerStatus};
 
 use super::Limits;
 
@@ -42,12 +42,15 @@ impl Snapshot {
         }
     }
 
-    /// Whether shards are assigned and loaded, and the worker does not stop.
+    /// Whether shards are assigned and loaded, storage needs no person, and the worker does not stop.
     pub(super) fn ready(&self) -> Result<String, String> {
         let status = &self.status;
         let (loaded, all) = (self.loaded(), status.shards.len());
         if status.draining {
             return Err("not ready: the worker is stopping".to_owned());
+        }
+        if let Some(wait) = status.waits.get(&Dependency::Storage).filter(|wait| !wait.kind.is_retryable()) {
+            return Err(format!("not ready: {}", wait.sentence));
         }
         if status.ready {
             return Ok(format!("ready: {loaded} shards are loaded"));
