@@ -63,7 +63,7 @@ struct KeptDate {
 
 /// One line of a commit, as far as it matters here.
 #[derive(Deserialize)]
-struct Line {
+struct CommitLine {
     add: Option<FileAction>,
     remove: Option<FileAction>,
     txn: Option<TransactionAction>,
@@ -145,7 +145,7 @@ impl View {
         let lines = commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let invalid =
             |json_err| DeltaTableError::InvalidJsonLog { json_err, line: String::new(), version: 0 };
-        let lines: Vec<Line> =
+        let lines: Vec<CommitLine> =
             lines.map(serde_json::from_slice).collect::<std::result::Result<_, _>>().map_err(invalid)?;
         for removed in lines.iter().filter_map(|line| line.remove.as_ref()) {
             if let Some(date) = partition_date(&removed.path).and_then(|date| self.dates.get_mut(&date)) {
