@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness stops on a broken assumption")]
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_ho
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::rows::HourTables;
+use prorata_schemas::rows::{HourRow, HourTables};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
@@ -162,15 +163,17 @@ impl Lake {
     }
 }
 
-/// Says which hours of which tables differ.
+/// Says which hours of which tables differ, and how the first does.
 pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
     let found = lake.content();
-    let keys = found.keys().chain(expected.keys());
-    let differ: std::collections::BTreeSet<String> = keys
-        .filter(|key| found.get(key) != expected.get(key))
-        .map(|(table, hour, shard)| format!("{} of hour {} shard {shard}", table.name(), hour.0 - START))
-        .collect();
-    assert!(differ.is_empty(), "{context}: {differ:?}");
+    let keys: std::collections::BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let differ: Vec<_> = keys.into_iter().filter(|key| found.get(key) != expected.get(key)).collect();
+    let names = differ
+        .iter()
+        .map(|(table, hour, shard)| format!("{} of hour {} shard {shard}", table.name(), hour.0 - START));
+    let names: Vec<String> = names.collect();
+    let first = differ.first().map(|key| (found.get(key), expected.get(key)));
+    assert!(differ.is_empty(), "{context}: {names:?}; found and expected of the first: {first:#?}");
 }
 
 /// Text of live files.
@@ -183,12 +186,23 @@ fn without_clocks(table: Table, text: &str) -> String {
     }
 }
 
-/// What a plain fold of these events gives, hour after hour from each organization's first.
+/// What a plain fold of these events gives, hour after hour from each organization's first. One that an hour
+/// cannot be folded with is held from then on.
 pub fn expected(
     events: &[EventRecord],
     through: Hour,
     shard_of: impl Fn(&str) -> Shard,
     rules: impl Fn(Hour) -> Rules,
+) -> Content {
+    expected_under(events, through, shard_of, |hour| (RULES_ENGINE_VERSION, rules(hour)))
+}
+
+/// The same under rules with a meaning of their own.
+pub fn expected_under(
+    events: &[EventRecord],
+    through: Hour,
+    shard_of: impl Fn(&str) -> Shard,
+    rules: impl Fn(Hour) -> (u32, Rules),
 ) -> Content {
     let mut organizations: BTreeMap<OrganizationId, Vec<EventRecord>> = BTreeMap::new();
     for event in events {
@@ -197,15 +211,26 @@ pub fn expected(
     let mut hours: BTreeMap<(Shard, Hour), Vec<HourTables>> = BTreeMap::new();
     for (organization, events) in organizations {
         let first = events.iter().map(|event| event.event.event_time.hour()).min().unwrap();
-        let mut state = State::new(organization.clone());
+        let (mut state, mut held) = (State::new(organization.clone()), false);
         for hour in (first.0..=through.0).map(Hour) {
             let within = events.iter().filter(|event| event.event.event_time.hour() == hour);
             let within = HourEvents::of(hour, within.cloned());
-            if !has_hour(RULES_ENGINE_VERSION, &state, &within) {
+            let ((meaning, rules), count) = (rules(hour), within.distinct());
+            if !held && !has_hour(meaning, &state, &within) {
                 continue;
             }
-            let (next, tables) = close_hour(state, within, &rules(hour)).unwrap();
-            state = next;
+            let close = AssertUnwindSafe(|| close_hour(state.clone(), within, &rules));
+            let closed = if held { None } else { catch_unwind(close).ok().and_then(Result::ok) };
+            let tables = match closed {
+                Some((next, tables)) => {
+                    state = next;
+                    tables
+                }
+                None => {
+                    held = true;
+                    held_hour(&organization, hour, &rules, count)
+                }
+            };
             hours.entry((shard_of(&organization), hour)).or_default().push(tables);
         }
     }
@@ -219,6 +244,23 @@ pub fn expected(
         }
     }
     content
+}
+
+/// An hour of a held organization: no rows, and sums of nothing.
+fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> HourTables {
+    HourTables {
+        organization_id: organization_id.clone(),
+        currency: rules.currency_of(organization_id).clone(),
+        rules_version: rules.version.clone(),
+        gpu_resources: rules.gpu_resources.clone(),
+        hour,
+        cost_allocation: Vec::new(),
+        reservation_usage: Vec::new(),
+        commitment_utilization: Vec::new(),
+        quota_usage: Vec::new(),
+        pool_usage: Vec::new(),
+        totals: HourRow { events, ..HourRow::default() },
+    }
 }
 
 /// The shard of an organization in a root of two.

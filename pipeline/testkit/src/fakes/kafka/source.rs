@@ -120,7 +120,13 @@ impl Source for FakeSource {
         if self.faults.dead() {
             return Ok(());
         }
-        let mut cluster = self.broker.lock();
+        let mut cluster = self.reach()?;
+        // A client asks the leader of each partition where it begins and ends.
+        let is_down = |topic: &&Text| cluster.partitions_down.contains(&((*topic).clone(), shard));
+        let asked = from.iter().filter(|(_, start)| matches!(start, Start::At(_))).map(|(topic, _)| topic);
+        if let Some(topic) = asked.clone().find(is_down) {
+            return Err(SourceError::Unavailable(format!("partition {shard} of {topic} has no leader")));
+        }
         cluster.stop(self.id, &[shard]);
         // Of a shard whose loss was told, or is not told yet, nothing is read.
         if cluster.group.believes(self.id, shard) {

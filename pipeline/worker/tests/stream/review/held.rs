@@ -2,98 +2,38 @@
 
 use std::time::Duration;
 
-use prorata_samples::trace::{START, TRACE_END, pod, trace};
-use prorata_schemas::event::{Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice};
-use prorata_schemas::ids::PodUid;
-use prorata_schemas::money::{Ratio, UnitPrice};
-use prorata_schemas::quantity::{Quantity, TFLOPS};
+use prorata_samples::trace::{START, TRACE_END, trace};
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Hour, Timestamp};
+use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::Faults;
 use prorata_worker::backfill::BackfillOptions;
 
 use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::World;
+use crate::world::greed;
 use crate::world::member::{Member, Stepped};
 
-/// A factor for eviction protection that no bound at intake can foresee: it is configured.
+/// Rules under which they are beyond measure.
 fn protected(_hour: Hour) -> Rules {
-    let ratio = Ratio::from_atoms(10_i128.pow(28) - 1).unwrap();
-    Rules { version: "protected".into(), eviction_protection_ratio: ratio, ..Rules::default() }
-}
-
-fn event(organization: &str, payload: Payload) -> EventRecord {
-    let event_time = Timestamp(Hour(START).start().0 + 5 * 60_000_000);
-    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
-}
-
-/// A pool, and pods of it that are protected from eviction and ask for 10^8 TFLOPs each, the most that an
-/// event may say. Under [`protected`] each is charged 10^24 times the price.
-fn greedy(organization: &str, price: i32, pods: usize) -> Vec<EventRecord> {
-    let price = QosPrice {
-        qos: "default".into(),
-        per_fp16_tflop_hour: UnitPrice::from(price),
-        per_vram_gib_hour: UnitPrice::ZERO,
-        limits_over_requests: Ratio::from(1),
-    };
-    let pool = PoolSet {
-        pool_id: "p".into(),
-        cluster_id: "c".into(),
-        provider: "aws".into(),
-        default_qos: "default".into(),
-        qos_pricing: vec![price],
-        tflops_oversell_percent: 100,
-        vram_expand_to_host_disk_percent: 0,
-        vram_expand_to_host_mem_percent: 0,
-        budget_per_day: None,
-        budget_per_month: None,
-        budget_per_quarter: None,
-        currency: "USD".into(),
-    };
-    let greedy = (0..pods).map(|id| {
-        let record = pod(organization, 5, &format!("greedy{id}"), 1);
-        let Payload::PodStarted(of_trace) = record.event.payload else { panic!() };
-        event(
-            organization,
-            Payload::PodStarted(Box::new(PodStarted {
-                node_id: None,
-                pool_id: Some("p".into()),
-                requests: [(TFLOPS.into(), Quantity::parse(TFLOPS, "100M").unwrap())].into(),
-                eviction_protected_until: Some(TRACE_END.end()),
-                ..*of_trace
-            })),
-        )
-    });
-    std::iter::once(event(organization, Payload::PoolSet(pool))).chain(greedy).collect()
+    Rules { version: "protected".into(), ..greed::protected(&Rules::default()) }
 }
 
 /// Nine pods, each with a charge that fits, whose sum passes 128 bits.
 fn nine(organization: &str) -> Vec<EventRecord> {
-    greedy(organization, 20, 9)
+    greed::greedy(organization, 5, 20, 9)
 }
 
 /// One pod with a charge that fits no column.
 fn one(organization: &str) -> Vec<EventRecord> {
-    greedy(organization, 1_000, 1)
+    greed::greedy(organization, 5, 1_000, 1)
 }
 
-/// Pods stopped at the instant of their start: then they never ran.
+/// All of the nine stopped at the instant of their start: then they never ran.
 fn stopped(organization: &str) -> Vec<EventRecord> {
-    let stop = |id| PodStopped {
-        cluster_id: "c".into(),
-        namespace: "ns".into(),
-        pod_uid: pod_uid(organization, id),
-        reason: None,
-    };
-    (0..9).map(|id| event(organization, Payload::PodStopped(stop(id)))).collect()
-}
-
-fn pod_uid(organization: &str, id: usize) -> PodUid {
-    let record = pod(organization, 5, &format!("greedy{id}"), 1);
-    let Payload::PodStarted(of_trace) = record.event.payload else { panic!() };
-    of_trace.pod_uid
+    greed::stops(organization, 5)
 }
 
 /// A member with rules whose factor is beyond measure.
@@ -147,8 +87,7 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
 
 /// A backfill of these events into a fresh root comes to the same tables, with the same hold.
 async fn backfill_holds_the_same(world: &World, events: &[EventRecord], evil: &str) {
-    let mut fresh = World::on(Default::default(), world.shards);
-    fresh.clock = world.clock.clone();
+    let fresh = world.fresh();
     let mut options = BackfillOptions::new("fresh".into());
     options.shards = Some(world.shards);
     options.readers = 1;

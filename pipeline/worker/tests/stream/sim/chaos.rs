@@ -9,8 +9,9 @@ use prorata_worker::names::Shard;
 use super::dice::Dice;
 use super::fleet::Fleet;
 use super::foreign::Foreign;
+use super::plan::Plan;
 use super::producer::LATER;
-use crate::world::TOPICS;
+use crate::world::{TOPICS, greed};
 
 /// What is to be undone.
 enum Undo {
@@ -19,6 +20,7 @@ enum Undo {
     Partition(&'static str, Shard),
     Outage,
     CutOff(String),
+    Clock(String),
 }
 
 /// Troubles of a run.
@@ -37,6 +39,7 @@ impl Chaos {
         self.heal(fleet, round);
         self.processes(fleet, dice, round);
         self.surroundings(fleet, dice, round);
+        self.clocks(fleet, dice, round);
         self.logs(fleet, dice);
         let chances = fleet.plan.chances;
         if dice.happens(chances.backfill) {
@@ -55,7 +58,20 @@ impl Chaos {
 
     fn other_rules(&mut self, fleet: &Fleet) -> Rules {
         self.rules = (self.rules + 1) % RULES;
-        rules(self.rules, &fleet.rules.lock().unwrap())
+        rules(self.rules + if fleet.plan.chances.greed > 0 { RULES } else { 0 })
+    }
+
+    /// Clocks of processes, some that are noticed and some that are not.
+    fn clocks(&mut self, fleet: &mut Fleet, dice: &mut Dice, round: i64) {
+        let (alive, chance) = (fleet.alive(), fleet.plan.chances.wrong_clock);
+        if chance == 0 || alive.is_empty() || !dice.happens(chance) {
+            return;
+        }
+        let name = fleet.berths[dice.pick(&alive)].name.clone();
+        let seconds = dice.pick(&[300, 590, 3_600, 2 * 86_400, 40 * 86_400]) * dice.pick(&[1, -1]);
+        fleet.world.clock_of(&name).set_ahead(seconds);
+        self.undo.push((round + dice.between(1, 30), Undo::Clock(name)));
+        fleet.coverage.hit("wrong_clock");
     }
 
     fn processes(&mut self, fleet: &mut Fleet, dice: &mut Dice, round: i64) {
@@ -183,6 +199,7 @@ impl Chaos {
                 Undo::Partition(topic, shard) => world.broker.set_partition_down(topic, shard, false),
                 Undo::Outage => world.audit.set_outage(false),
                 Undo::CutOff(name) => world.broker.isolate(&name, false),
+                Undo::Clock(name) => world.clock_of(&name).set_ahead(0),
             }
         }
     }
@@ -191,6 +208,7 @@ impl Chaos {
     pub fn end(&mut self, fleet: &mut Fleet, dice: &mut Dice) {
         self.heal(fleet, i64::MAX);
         let world = &fleet.world;
+        world.audit.no_call();
         for topic in TOPICS {
             (0..world.shards).for_each(|shard| world.broker.set_partition_down(topic, shard, false));
         }
@@ -206,12 +224,19 @@ impl Chaos {
 /// Versions of rules there are.
 pub const RULES: u32 = 3;
 
-/// One of the rules.
-pub fn rules(number: u32, default: &Rules) -> Rules {
-    match number {
+/// The rules that a run begins with.
+pub fn first_rules(plan: &Plan) -> Rules {
+    rules(if plan.chances.greed > 0 { RULES } else { 0 })
+}
+
+/// One of the rules: [`RULES`] plain ones, and as many under which greed cannot be folded. Their versions are
+/// numbers from 1 on.
+pub fn rules(number: u32) -> Rules {
+    let plain = match number % RULES {
         0 => Rules::default(),
-        1 => Rules { version: "2".into(), allocation: Allocation::Requests, ..Rules::default() },
-        2 => Rules { version: "3".into(), gpu_memory_gb: 16, ..Rules::default() },
-        _ => default.clone(),
-    }
+        1 => Rules { allocation: Allocation::Requests, ..Rules::default() },
+        _ => Rules { gpu_memory_gb: 16, ..Rules::default() },
+    };
+    let rules = if number < RULES { plain } else { greed::protected(&plain) };
+    Rules { version: (number + 1).to_string().into(), ..rules }
 }

@@ -44,6 +44,13 @@ const WANTED: &[&str] = &[
     "hole",
     "retention",
     "clock_step",
+    // Clocks of processes, slow storage, formats of the root.
+    "wrong_clock",
+    "stopped_by_its_clock",
+    "slow_storage",
+    "raised_root",
+    // Organizations that no hour can be folded with.
+    "held",
     // Time.
     "late_events",
     "late_duplicates",
@@ -56,6 +63,7 @@ const WANTED: &[&str] = &[
     "backfill_refused",
     "backfill_took_over",
     "backfill_broke_off",
+    "foreign_ahead",
     "new_rules",
     // Dead letters.
     "malformed",
@@ -91,6 +99,7 @@ impl Coverage {
     pub fn take(&mut self, member: &Member) {
         member.faults.counts().into_iter().for_each(|(class, count)| self.add(class, count));
         let status = member.status.lock();
+        self.add("held", status.shards.values().map(|shard| shard.held).max().unwrap_or_default());
         self.add("late_events", status.counts.late_events);
         self.add("late_duplicates", status.counts.late_duplicates);
         self.add("restated_hours", status.counts.restated_hours);

@@ -1,5 +1,6 @@
 //! The end of a run: nothing goes wrong any more, so everything must settle soon; then all is compared.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prorata_schemas::event::EventRecord;
@@ -31,7 +32,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
     if !foreign.events.is_empty() {
         // Some of the batches may not be in yet, or in part.
         fleet.stop_all(dice).await;
-        let outcome = foreign.fold(&world, Faults::default(), |_| {}).await;
+        let outcome = foreign.fold(&world, chaos::first_rules(&fleet.plan), Faults::default(), |_| {}).await;
         outcome.unwrap_or_else(|error| panic!("seed {seed}: a backfill after a clean stop: {error}"));
         settle(fleet, dice).await;
     }
@@ -73,7 +74,7 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
     let latest = world.audit.latest();
     move |shard, hour| {
         let version = latest[&shard].rules_of(hour).unwrap().parse::<u32>().unwrap();
-        chaos::rules(version - 1, &Rules::default())
+        chaos::rules(version - 1)
     }
 }
 
@@ -131,13 +132,17 @@ async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context
 /// A backfill of the same events into a fresh root makes the same tables.
 async fn backfill_makes_the_same(world: &World, events: &[EventRecord], context: &str) {
     let latest = world.audit.latest();
-    let default_rules = |rules: &prorata_worker::checkpoint::RulesFrom| &*rules.version == "1";
-    if events.is_empty() || !latest.values().all(|checkpoint| checkpoint.rules.iter().all(default_rules)) {
+    let versions = latest.values().flat_map(|checkpoint| checkpoint.rules.iter());
+    let versions: BTreeSet<u32> = versions.map(|rules| rules.version.parse().unwrap()).collect();
+    let Some(version) = versions.first().filter(|_| versions.len() == 1 && !events.is_empty()) else {
         return;
-    }
-    let mut fresh = World::on(Default::default(), world.shards);
-    fresh.clock = world.clock.clone();
+    };
+    let fresh = world.fresh();
     let mut options = options("fresh", world);
+    options.rules = chaos::rules(version - 1);
+    if world.meaning_of(&options.rules.version) == 1 {
+        fresh.make_root(1).await;
+    }
     options.to = latest.values().filter_map(|checkpoint| checkpoint.closed_through).max();
     let outcome = foreign::run(&fresh, events, Faults::default(), options).await;
     outcome.unwrap_or_else(|error| panic!("{context}: {error}"));

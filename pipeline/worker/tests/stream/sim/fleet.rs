@@ -9,6 +9,7 @@ use prorata_worker::status::ShardStop;
 use prorata_worker::stream::WorkerOptions;
 use prorata_worker::{StopReason, WorkerError};
 
+use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::{Plan, Tune};
@@ -36,6 +37,8 @@ pub struct Fleet {
     pub calm: bool,
     /// Rules that new processes are configured with.
     pub rules: Arc<Mutex<Rules>>,
+    /// Format that new processes raise the root to.
+    pub root_format: u32,
     pub coverage: Coverage,
     pub seed: u64,
 }
@@ -54,7 +57,8 @@ impl Fleet {
             berths: (0..plan.members).map(berth).collect(),
             ghosts: Vec::new(),
             calm: false,
-            rules: Arc::new(Mutex::new(Rules::default())),
+            rules: Arc::new(Mutex::new(chaos::first_rules(plan))),
+            root_format: 0,
             coverage: Coverage::default(),
             seed,
         }
@@ -77,9 +81,11 @@ impl Fleet {
             false => Faults::random(dice.bits(), self.plan.rates),
         };
         let (tune, rules): (Tune, Rules) = (self.plan.tune, self.rules.lock().unwrap().clone());
+        let root_format = self.root_format;
         let change = move |options: &mut WorkerOptions| {
             tune.apply(options);
             options.rules = rules;
+            options.root_format = root_format;
         };
         let berth = &mut self.berths[index];
         berth.member = Some(self.world.start(&berth.name, faults, change));
@@ -152,6 +158,9 @@ impl Fleet {
         let rates = &self.plan.rates;
         let damage = rates.truncated + rates.flipped + rates.missing > 0 && !self.calm;
         let fine = match error {
+            WorkerError::Configuration(sentence) if sentence.contains("clock") => {
+                self.plan.chances.wrong_clock > 0 && !self.calm
+            }
             WorkerError::Damaged { .. } | WorkerError::Configuration(_) => damage,
             WorkerError::Source(SourceError::Fenced(_)) => {
                 let name = &self.berths[index].name;
@@ -162,6 +171,7 @@ impl Fleet {
         assert!(fine, "seed {}: {} stops: {error}", self.seed, self.berths[index].name);
         self.coverage.hit(match error {
             WorkerError::Damaged { .. } => "stopped_all_damaged",
+            WorkerError::Configuration(sentence) if sentence.contains("clock") => "stopped_by_its_clock",
             WorkerError::Source(SourceError::Fenced(_)) => "stopped_fenced",
             _ => "stopped_otherwise",
         });

@@ -14,6 +14,7 @@ use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::checkpoint::OwnerKind;
 use prorata_worker::ports::Silent;
 
+use super::chaos;
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::plan::Plan;
@@ -26,17 +27,26 @@ use crate::world::audit::{AuditedStore, AuditedTables};
 #[derive(Default)]
 pub struct Foreign {
     pub events: Vec<EventRecord>,
+    /// Events of a time that a run never reaches: they must never count.
+    ahead: Vec<EventRecord>,
     backfills: u64,
 }
 
 impl Foreign {
     /// A batch more.
-    pub fn gather(&mut self, world: &World, plan: &Plan, dice: &mut Dice) {
+    fn gather(&mut self, world: &World, plan: &Plan, coverage: &mut Coverage, dice: &mut Dice) {
         let now = world.now().0 / 60_000_000 - START * 60;
         for _ in 0..dice.between(1, 12) {
             let organization = format!("org-{}", dice.below(plan.organizations + 1));
             let minutes = now - dice.between(0, plan.lateness.min(900));
             self.events.push(something(&organization, minutes, dice));
+        }
+        let chance = plan.chances.ahead;
+        if chance > 0 && dice.happens(chance) {
+            let organization = format!("org-{}", dice.below(plan.organizations + 1));
+            let days = dice.between(100, 450);
+            self.ahead.push(something(&organization, now + days * 1_440, dice));
+            coverage.hit("foreign_ahead");
         }
     }
 
@@ -44,6 +54,7 @@ impl Foreign {
     pub async fn fold(
         &mut self,
         world: &World,
+        rules: Rules,
         faults: Faults,
         change: impl FnOnce(&mut BackfillOptions),
     ) -> Result<Outcome, WorkerError> {
@@ -51,8 +62,10 @@ impl Foreign {
         let mut options = BackfillOptions::new(format!("backfill{}", self.backfills).into());
         options.shards = Some(world.shards);
         options.readers = 1;
+        options.rules = rules;
         change(&mut options);
-        run(world, &self.events, faults, options).await
+        let events = [self.events.clone(), self.ahead.clone()].concat();
+        run(world, &events, faults, options).await
     }
 
     /// In the midst of everything: it may be refused, and it may break off.
@@ -64,7 +77,7 @@ impl Foreign {
         coverage: &mut Coverage,
         dice: &mut Dice,
     ) {
-        self.gather(world, plan, dice);
+        self.gather(world, plan, coverage, dice);
         let rates =
             prorata_testkit::fakes::Rates { pause: 0, truncated: 0, flipped: 0, missing: 0, ..plan.rates };
         let faults = Faults::random(dice.bits(), rates);
@@ -72,7 +85,7 @@ impl Foreign {
         let held = world.audit.latest().values().any(|checkpoint| {
             checkpoint.owner().is_some_and(|owner| owner.kind == OwnerKind::Worker && !owner.released)
         });
-        let outcome = self.fold(world, faults, |options| {
+        let outcome = self.fold(world, chaos::first_rules(plan), faults, |options| {
             options.take_over = take_over;
             options.rows_in_flight = rows_in_flight;
             if let Some(rules) = rules {

@@ -82,11 +82,24 @@ async fn simulate(seed: u64) -> Coverage {
     broker.set_ends(plan.ends);
     broker.set_eager(plan.eager);
     let world = World::on(broker, plan.shards);
+    if plan.old_root {
+        world.make_root(1).await;
+    }
+    if plan.slow > 0 {
+        let (mut slow, chance) = (Dice::new(seed ^ 0x5_10), plan.slow);
+        world.set_slow(move || {
+            let seconds = if slow.happens(chance) { slow.between(1, 5 * 3_600) } else { 0 };
+            Duration::from_secs(seconds.unsigned_abs())
+        });
+    }
     world.set_minutes(0);
     let mut producer = Producer::new(&plan);
     let mut foreign = Foreign::default();
     let mut chaos = Chaos::default();
     let mut fleet = Fleet::new(&world, &plan, seed);
+    if plan.slow > 0 {
+        fleet.coverage.hit("slow_storage");
+    }
     if plan.backfill_first {
         foreign.disturb(&world, &plan, None, &mut fleet.coverage, &mut dice).await;
     }
@@ -100,6 +113,10 @@ async fn simulate(seed: u64) -> Coverage {
             && round == plan.rounds / 2
         {
             (0..plan.shards).for_each(|shard| world.broker.set_partition_down(topic, shard, false));
+        }
+        if plan.old_root && round == plan.rounds / 2 {
+            fleet.root_format = 2;
+            fleet.coverage.hit("raised_root");
         }
         fleet.round(round, &mut dice).await;
         world.pass(Duration::from_secs(plan.round_seconds.unsigned_abs()));

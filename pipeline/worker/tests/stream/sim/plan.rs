@@ -30,6 +30,12 @@ pub struct Chances {
     pub backfill: u32,
     pub new_rules: u32,
     pub skipped_step: u32,
+    /// The clock of a process goes wrong.
+    pub wrong_clock: u32,
+    /// A foreign batch has events of the future.
+    pub ahead: u32,
+    /// An organization sends what no hour can be folded with.
+    pub greed: u32,
 }
 
 /// A seed's plan.
@@ -54,6 +60,10 @@ pub struct Plan {
     /// A partition of this topic is down for the first rounds, so that it falls behind.
     pub behind: Option<&'static str>,
     pub backfill_first: bool,
+    /// Chance, in thousandths, that a call of storage takes up to hours.
+    pub slow: u32,
+    /// The root is of the format before; it is raised half way.
+    pub old_root: bool,
 }
 
 /// WorkerOptions of the workers.
@@ -107,6 +117,7 @@ impl Plan {
             backfill: on(if long { 10 } else { 20 }),
             new_rules: on(20),
             skipped_step: on(300),
+            ..Chances::default()
         };
         let mut rate = |most: u64| if dice.happens(350) { (dice.bits() % (most * 1_000)) as u32 } else { 0 };
         let rates = Rates {
@@ -135,6 +146,10 @@ impl Plan {
                 max_hold: minutes(dice.pick(&[30, 60, 120])),
             },
         };
+        // Dice of their own, so that the others fall as before.
+        let mut more = Dice::new(!seed);
+        let mut often = |most: u32| if more.happens(300) { 1 + more.below(most as usize) as u32 } else { 0 };
+        let chances = Chances { wrong_clock: often(60), ahead: often(500), greed: often(40), ..chances };
         Self {
             shards: if long { dice.pick(&[1, 2]) } else { dice.pick(&[1, 2, 3, 4]) },
             members: dice.pick(&[1, 2, 2, 3, 4]),
@@ -151,6 +166,8 @@ impl Plan {
             chances,
             behind: dice.happens(250).then(|| dice.pick(&crate::world::TOPICS)),
             backfill_first: dice.happens(200),
+            slow: if more.happens(200) { 1 + more.below(10) as u32 } else { 0 },
+            old_root: more.happens(200),
         }
     }
 }

@@ -10,7 +10,7 @@ use prorata_worker::names::Shard;
 
 use super::dice::Dice;
 use super::plan::Plan;
-use crate::world::{SCHEMA, What, World};
+use crate::world::{SCHEMA, What, World, greed};
 
 /// A schema that is registered in the end, and one that never is.
 pub const LATER: u32 = 7;
@@ -53,6 +53,17 @@ impl Producer {
                 23..27 => bad(world, &event, plan, dice),
                 _ => self.send(world, &event),
             }
+        }
+        let greed = plan.chances.greed;
+        if greed > 0 && dice.happens(greed) {
+            let organization = self.organizations[dice.below(self.organizations.len())].clone();
+            let minutes = now - dice.between(0, plan.lateness.min(300));
+            let events = match dice.below(3) {
+                0 => greed::greedy(&organization, minutes, 20, 9),
+                1 => greed::greedy(&organization, minutes, 1_000, 1),
+                _ => greed::stops(&organization, minutes),
+            };
+            events.iter().for_each(|event| self.send(world, event));
         }
         self.send_due(world, round);
     }

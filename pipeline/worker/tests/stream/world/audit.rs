@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeStore, FakeTables};
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::checkpoint::log;
@@ -27,7 +28,11 @@ pub struct Audit {
     tables: FakeTables,
     seen: Arc<Mutex<Seen>>,
     outage: Arc<AtomicBool>,
+    on_call: Arc<Mutex<Option<OnCall>>>,
 }
+
+/// What happens at every call of storage.
+type OnCall = Box<dyn FnMut() + Send>;
 
 #[derive(Default)]
 struct Seen {
@@ -41,8 +46,13 @@ struct Seen {
     read_back: u64,
     /// Folders that were listed.
     lists: usize,
+<<<<<<< HEAD
     /// Archive files that were written.
     archived: usize,
+=======
+    /// The latest true time at which anything was stored.
+    latest: WallTime,
+>>>>>>> 15ddaf3 (Simulation: clocks of processes, slow storage, partitions without a leader at a start, events ahead, organizations that cannot be folded, a root raised on its way; never a future hour)
 }
 
 impl Audit {
@@ -52,6 +62,7 @@ impl Audit {
             tables: lake.tables.clone(),
             seen: Arc::default(),
             outage: Arc::default(),
+            on_call: Arc::default(),
         }
     }
 
@@ -63,6 +74,16 @@ impl Audit {
     /// Storage does not answer anybody, or does again.
     pub fn set_outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::Relaxed);
+    }
+
+    /// This happens at every call of storage from now on.
+    pub fn on_call(&self, call: impl FnMut() + Send + 'static) {
+        *self.on_call.lock().unwrap() = Some(Box::new(call));
+    }
+
+    /// Nothing happens at calls of storage any more.
+    pub fn no_call(&self) {
+        *self.on_call.lock().unwrap() = None;
     }
 
     /// How many archive files of hours that were not closed were read.
@@ -81,6 +102,9 @@ impl Audit {
     }
 
     fn reach(&self, object: &str) -> Result<(), StoreError> {
+        if let Some(call) = &mut *self.on_call.lock().unwrap() {
+            call();
+        }
         let down = self.outage.load(Ordering::Relaxed);
         if down {
             Err(StoreError::new(ErrorKind::Transient, "reach", object, "503 slow down"))
@@ -145,6 +169,9 @@ impl Audit {
         let before = seen.checkpoints.get(&(shard, seq - 1)).map_or(&fallback, |before| &**before);
         assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");
         check_succession(before, &checkpoint, seen.offsets_free);
+        let stored_at = now(self.store.stat(path)).unwrap().map(|meta| meta.modified);
+        seen.latest = seen.latest.max(stored_at.unwrap_or_default());
+        check_not_ahead(&checkpoint, seen.latest);
         self.check_objects(before, &checkpoint);
         seen.checkpoints.insert((shard, seq), Arc::new(Checkpoint::clone(&checkpoint)));
     }
@@ -220,6 +247,15 @@ fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool)
         let (old, new) = (before.revision_of(*hour), after.revision_of(*hour));
         assert!(old <= new, "revision of hour {hour} goes back from {old} to {new}: {what}");
     }
+}
+
+/// No hour is closed that the world has not reached: a backfill may close the running one, clocks differ
+/// within `max_clock_skew`, and the true time of a simulation steps back by half an hour at most.
+fn check_not_ahead(checkpoint: &Checkpoint, latest: WallTime) {
+    const SLACK: Duration = Duration::from_secs(2 * 3_600);
+    let (shard, closed) = (checkpoint.shard, checkpoint.closed_through);
+    let ahead = closed.is_some_and(|closed| closed.end() > latest.after(SLACK).event_time());
+    assert!(!ahead, "shard {shard} is closed through {closed:?}, the future of {latest:?}");
 }
 
 /// Revisions in `hours` never decrease.

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod cluster;
+pub mod greed;
 pub mod member;
 pub mod oracle;
 pub mod script;
@@ -21,7 +22,7 @@ use prorata_testkit::fakes::{
 };
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
-use prorata_worker::names::Shard;
+use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::{Clock, ObjectStore, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Source;
@@ -83,8 +84,16 @@ impl Default for World {
 impl World {
     /// Two topics; it is seven hours after the start of every trace, so that six may close.
     pub fn on(broker: FakeBroker, shards: Shard) -> Self {
+        Self::at(broker, shards, SteppedClock::new(WallTime(Hour(START + 7).start().0)))
+    }
+
+    /// An empty world besides another, of the same time.
+    pub fn fresh(&self) -> Self {
+        Self::at(FakeBroker::default(), self.shards, self.clock.clone())
+    }
+
+    fn at(broker: FakeBroker, shards: Shard, clock: SteppedClock) -> Self {
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, shards));
-        let clock = SteppedClock::new(WallTime(Hour(START + 7).start().0));
         let mut lake = Lake::default();
         lake.store = lake.store.with_clock(clock.clone());
         lake.tables = lake.tables.with_clock(clock.clone());
@@ -139,6 +148,26 @@ impl World {
     /// All messages so far.
     pub fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap().clone()
+    }
+
+    /// Every call of storage takes time from now on: what `pass` says.
+    pub fn set_slow(&self, pass: impl FnMut() -> Duration + Send + 'static) {
+        let (clock, mut pass) = (self.clock.clone(), pass);
+        self.audit.on_call(move || clock.advance(pass()));
+    }
+
+    /// Makes the root, as a release did that wrote this format.
+    pub async fn make_root(&self, format: u32) {
+        let root = Root { format, shards: self.shards, key_hash: KeyHash::Murmur2 };
+        root.create(&self.lake.store).await.unwrap();
+    }
+
+    /// The meaning that the root gives a version of the rules.
+    pub fn meaning_of(&self, version: &str) -> u32 {
+        let object = self.lake.store.objects().remove(&names::rules(version)).unwrap();
+        let json = &object[object.iter().position(|byte| *byte == b'{').unwrap()..];
+        let stored: serde_json::Value = serde_json::from_slice(json).unwrap();
+        u32::try_from(stored["meaning"].as_u64().unwrap()).unwrap()
     }
 
     /// A new process: a member of the group once it steps.

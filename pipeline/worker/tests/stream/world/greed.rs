@@ -1,0 +1,82 @@
+//! Valid events of an organization that no hour can be folded with: charges beyond measure, under rules that
+//! no bound at intake can foresee.
+
+use prorata_samples::trace::{START, TRACE_END, pod};
+use prorata_schemas::event::{Event, EventRecord, Payload, PodStarted, PodStopped, PoolSet, QosPrice};
+use prorata_schemas::ids::PodUid;
+use prorata_schemas::money::{Ratio, UnitPrice};
+use prorata_schemas::quantity::{Quantity, TFLOPS};
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::{Hour, Timestamp};
+
+/// How many pods [`stops`] stops.
+const PODS: usize = 9;
+
+/// These rules, with a factor for eviction protection of 10^16.
+pub fn protected(rules: &Rules) -> Rules {
+    let ratio = Ratio::from_atoms(10_i128.pow(28) - 1).unwrap();
+    Rules { eviction_protection_ratio: ratio, ..rules.clone() }
+}
+
+/// A pool, and pods of it that are protected from eviction and ask for 10^8 TFLOPs each, the most that an
+/// event may say. Under [`protected`] each is charged 10^24 times the price. `minutes` are after the trace's
+/// start.
+pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<EventRecord> {
+    let price = QosPrice {
+        qos: "default".into(),
+        per_fp16_tflop_hour: UnitPrice::from(price),
+        per_vram_gib_hour: UnitPrice::ZERO,
+        limits_over_requests: Ratio::from(1),
+    };
+    let pool = PoolSet {
+        pool_id: "p".into(),
+        cluster_id: "c".into(),
+        provider: "aws".into(),
+        default_qos: "default".into(),
+        qos_pricing: vec![price],
+        tflops_oversell_percent: 100,
+        vram_expand_to_host_disk_percent: 0,
+        vram_expand_to_host_mem_percent: 0,
+        budget_per_day: None,
+        budget_per_month: None,
+        budget_per_quarter: None,
+        currency: "USD".into(),
+    };
+    let greedy = (0..pods).map(|id| {
+        let started = PodStarted {
+            node_id: None,
+            pool_id: Some("p".into()),
+            requests: [(TFLOPS.into(), Quantity::parse(TFLOPS, "100M").unwrap())].into(),
+            eviction_protected_until: Some(Hour(TRACE_END.0 + 3_000).end()),
+            ..of_trace(organization, id)
+        };
+        event(organization, minutes, Payload::PodStarted(Box::new(started)))
+    });
+    std::iter::once(event(organization, minutes, Payload::PoolSet(pool))).chain(greedy).collect()
+}
+
+/// Stops of nine such pods.
+pub fn stops(organization: &str, minutes: i64) -> Vec<EventRecord> {
+    let stop = |id| PodStopped {
+        cluster_id: "c".into(),
+        namespace: "ns".into(),
+        pod_uid: pod_uid(organization, id),
+        reason: None,
+    };
+    (0..PODS).map(|id| event(organization, minutes, Payload::PodStopped(stop(id)))).collect()
+}
+
+fn pod_uid(organization: &str, id: usize) -> PodUid {
+    of_trace(organization, id).pod_uid
+}
+
+fn of_trace(organization: &str, id: usize) -> PodStarted {
+    let record = pod(organization, 5, &format!("greedy{id}"), 1);
+    let Payload::PodStarted(started) = record.event.payload else { panic!("a pod starts") };
+    *started
+}
+
+fn event(organization: &str, minutes: i64, payload: Payload) -> EventRecord {
+    let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
+    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
+}
