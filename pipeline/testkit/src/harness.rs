@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, OrderedEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
@@ -215,10 +215,12 @@ pub fn expected_under(
         for hour in (first.0..=through.0).map(Hour) {
             let within = events.iter().filter(|event| event.event.event_time.hour() == hour);
             let within = HourEvents::of(hour, within.cloned());
-            let ((meaning, rules), count) = (rules(hour), within.distinct());
+            let (meaning, rules) = rules(hour);
             if !held && !has_hour(meaning, &state, &within) {
                 continue;
             }
+            let within = OrderedEvents::from(within);
+            let count = within.distinct();
             let close = AssertUnwindSafe(|| close_hour(state.clone(), within, &rules));
             let closed = if held { None } else { catch_unwind(close).ok().and_then(Result::ok) };
             let tables = match closed {

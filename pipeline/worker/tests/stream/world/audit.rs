@@ -46,13 +46,10 @@ struct Seen {
     read_back: u64,
     /// Folders that were listed.
     lists: usize,
-<<<<<<< HEAD
     /// Archive files that were written.
     archived: usize,
-=======
     /// The latest true time at which anything was stored.
     latest: WallTime,
->>>>>>> 15ddaf3 (Simulation: clocks of processes, slow storage, partitions without a leader at a start, events ahead, organizations that cannot be folded, a root raised on its way; never a future hour)
 }
 
 impl Audit {
