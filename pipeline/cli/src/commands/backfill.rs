@@ -30,6 +30,9 @@ pub struct BackfillArgs {
     /// Last hour to close, such as 2026-11-20T17; inclusive. By default the hour of the last event
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
+    /// Write lost and damaged table files of these hours anew, by default of the last 35 days
+    #[arg(long)]
+    pub rewrite: bool,
     /// Shards to claim, such as 0-3,7; others and their events are left alone. By default all shards
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
@@ -84,6 +87,7 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         to: args.to,
         rules: config.rules.clone(),
         rewrite_rules: loaded.rules_given,
+        rewrite: args.rewrite,
         take_over: args.take_over,
         max_clock_skew: config.work.max_clock_skew,
         buffer_bytes: config.backfill.buffer_bytes,

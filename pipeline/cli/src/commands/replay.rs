@@ -71,6 +71,7 @@ async fn replay(
     let settings = KafkaSettings::new(connection, retired.clone(), &*config.kafka.group_id);
     let store = wiring::lake::store(wiring::lake::named(None, config)?).await?;
     let folding = BackfillArgs {
+        rewrite: false,
         shards: None,
         events: String::new(),
         lake: String::new(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::event::EventKind;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
@@ -141,6 +142,8 @@ struct Bucket {
     /// Those that no file of before this run holds, in the order of the archive.
     events: Vec<Body>,
     known: u64,
+    /// Whether the hour is closed.
+    is_closed: bool,
 }
 
 async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
@@ -158,14 +161,16 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
             let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
             let earlier: Vec<FileToRead> = earlier.map(|file| file.to_read(shard, hour)).collect();
             let layout = owned.draft.archive_layout();
-            unread.push((ArchivePath { layout, shard, hour, object_id }, events, earlier));
+            let is_closed = owned.draft.closed_through.is_some_and(|closed| hour <= closed);
+            let path = ArchivePath { layout, shard, hour, object_id };
+            unread.push((path, is_closed, events, earlier));
         }
         let shared = &run.ports.shared;
-        let compare = unread.into_iter().map(|(path, events, earlier)| async move {
+        let compare = unread.into_iter().map(|(path, is_closed, events, earlier)| async move {
             let all = events.len();
             let events = unknown_events(shared, earlier, events).await?;
             let known = (all - events.len()) as u64;
-            Ok::<_, WorkerError>(Bucket { path, events, known })
+            Ok::<_, WorkerError>(Bucket { path, events, known, is_closed })
         });
         let compare = stream::iter(compare.collect::<Vec<_>>()).buffered(COMPARED_AT_A_TIME);
         let buckets = compare.try_collect().await?;
@@ -192,13 +197,14 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         if file.new == 0 {
             continue;
         }
-        let Encoded { path: ArchivePath { layout, shard, hour, object_id }, bytes, .. } = file;
+        let Encoded { path, bytes, organizations, .. } = file;
+        let ArchivePath { layout, shard, hour, object_id } = path;
         let owned = run.shards.get_mut(shard)?;
         owned.archive.add(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
         owned.draft.note_archived(hour);
         owned.draft.touch();
-        if owned.draft.closed_through.is_some_and(|closed| hour <= closed) {
-            owned.draft.mark_dirty(hour);
+        for organization_id in &organizations {
+            owned.draft.mark_dirty_of(organization_id, hour);
         }
     }
     Ok(())
@@ -207,12 +213,14 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
 struct Encoded {
     path: ArchivePath,
     bytes: Bytes,
+    /// Of a closed hour, those that have new events.
+    organizations: BTreeSet<OrganizationId>,
     new: u64,
     known: u64,
 }
 
 fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
-    let Bucket { path, events, known } = bucket;
+    let Bucket { path, events, known, is_closed } = bucket;
     let new = events.len() as u64;
     let bytes = if events.is_empty() {
         Vec::new()
@@ -220,7 +228,15 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         let bodies: Vec<(EventKind, &[u8])> = events.iter().map(|(kind, body)| (*kind, &**body)).collect();
         archive.write(&bodies)?
     };
-    Ok(Encoded { path, bytes: bytes.into(), new, known })
+    let mut organizations = BTreeSet::new();
+    if is_closed {
+        for (kind, body) in &events {
+            let event = prorata_schemas::body::decode(*kind, body);
+            let event = event.map_err(|_| WorkerError::Internal("an event that was read is none"))?;
+            organizations.insert(event.organization_id);
+        }
+    }
+    Ok(Encoded { path, bytes: bytes.into(), organizations, new, known })
 }
 
 /// Dead letters, and the digests of those that the root holds already.

@@ -2,7 +2,8 @@
 //!
 //! It is one more owner of the shards it touches, through the same checkpoint log. Pass 1 copies foreign
 //! events into the archive, except those that are there already; pass 2 folds every shard from the newest
-//! usable snapshot before the first hour that changed, until the state is the recorded one again. A run that
+//! usable snapshot before the first hour that changed, until the state is the recorded one again: of closed
+//! hours only the organizations that have new events, where they are not many. A run that
 //! is killed leaves nothing that counts but its last checkpoint, and the next run goes on from there.
 
 mod ingest;
@@ -10,6 +11,7 @@ pub mod input;
 mod outcome;
 mod plan;
 mod readers;
+mod restate;
 mod run;
 mod shards;
 
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 
 use crate::error::{Result, WorkerError};
@@ -64,6 +67,9 @@ pub struct BackfillOptions {
     pub rules: Rules,
     /// Whether the rules also replace those of the hours from `from` to `to`.
     pub rewrite_rules: bool,
+    /// Whether table files that are lost or damaged are looked for and written anew: of the hours from `from`
+    /// to `to`, by default of all inside the horizon.
+    pub rewrite: bool,
     /// Whether shards may be taken from a worker that has not released them.
     pub take_over: bool,
     /// How far a foreign event may lie in the future, in a root that a worker has owned.
@@ -94,6 +100,7 @@ impl BackfillOptions {
             to: None,
             rules: Rules::default(),
             rewrite_rules: false,
+            rewrite: false,
             take_over: false,
             max_clock_skew: Duration::from_secs(600),
             buffer_bytes: 64 << 20,
@@ -118,6 +125,8 @@ struct Run {
     checkpointed: Instant,
     /// Files of old hours, once needed.
     live: Option<LiveHours>,
+    /// Table files that are to be written again, whatever their rows.
+    unusable: BTreeSet<(Shard, Hour, Table)>,
 }
 
 /// Folds foreign events into the root, and makes its tables equal to the result.
@@ -137,6 +146,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
         live: None,
+        unusable: BTreeSet::new(),
         root,
         ports: BackfillPorts { shared, ..ports },
         options,
@@ -156,6 +166,10 @@ impl Run {
         ingest::ingest(self, files).await?;
         let ends = plan::ends(self);
         plan::prepare(self, &ends).await?;
+        if self.options.rewrite {
+            restate::find_unusable(self).await?;
+        }
+        restate::restate_all(self).await?;
         run::fold_all(self, &ends).await?;
         let now = self.checkpointed_by();
         self.shards.checkpoint(&self.ports.shared, now).await?;

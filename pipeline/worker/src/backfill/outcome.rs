@@ -10,6 +10,7 @@ use prorata_schemas::time::Hour;
 
 use crate::checkpoint::snapshot::{ShardState, hold_sentence};
 use crate::ports::DeadLetter;
+use crate::shard::emit::EncodedHour;
 
 /// Dead letters kept for people, at most.
 const EXAMPLES_MAX: usize = 10;
@@ -39,6 +40,8 @@ pub struct Outcome {
     pub folded: Option<(Hour, Hour)>,
     /// Hours folded, once per shard.
     pub hours: u64,
+    /// Hours of organizations folded. After late events of a few, only theirs are.
+    pub organization_hours: u64,
     /// Table files written.
     pub files_written: u64,
     /// Hours whose rows had been published before and have changed, once per shard.
@@ -49,9 +52,12 @@ pub struct Outcome {
     pub closed_through: Option<Hour>,
     /// Events that wait in the archive for their hour to be closed.
     pub ahead: Option<Ahead>,
-    /// Sums over the hours folded, by currency.
+    /// Sums over the hours folded, of the organizations folded, by currency.
     pub totals: BTreeMap<String, Totals>,
 }
+
+/// Sums over an hour's rows, by currency.
+pub(super) type HourTotals = BTreeMap<String, Totals>;
 
 /// Events behind the last hour closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,11 +129,17 @@ impl Outcome {
         self.dead_letters.values().sum()
     }
 
-    /// Counts a folded hour of a shard.
-    pub(super) fn fold(&mut self, hour: Hour) {
+    /// Counts an encoded hour of a shard.
+    pub(super) fn take(&mut self, encoded: &EncodedHour<HourTotals>) {
+        let hour = encoded.hour;
         let (first, last) = self.folded.unwrap_or((hour, hour));
         self.folded = Some((first.min(hour), last.max(hour)));
         self.hours += 1;
+        self.files_written += encoded.files;
+        self.hours_restated += u64::from(encoded.restated);
+        for (currency, totals) in &encoded.summary {
+            self.totals.entry(currency.clone()).or_default().merge(totals);
+        }
     }
 }
 

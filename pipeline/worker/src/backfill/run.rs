@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinHandle;
 
 use super::Run;
-use super::outcome::Totals;
+use super::outcome::HourTotals;
 use super::plan::{self, Ends, Segment};
+use crate::checkpoint::HourEntry;
 use crate::error::Result;
 use crate::names::Shard;
 use crate::objects::{self, CONCURRENCY};
@@ -27,9 +29,6 @@ const WINDOW_HOURS_FIRST: u64 = 8;
 
 /// Windows of a shard in memory: one is folded while the one before it is encoded.
 const WINDOWS_PER_SHARD: usize = 2;
-
-/// Sums over an hour's rows, by currency.
-type HourTotals = BTreeMap<String, Totals>;
 
 /// A folded window of one shard.
 struct ShardWindow {
@@ -116,7 +115,7 @@ async fn settle(run: &mut Run, writing: &mut Option<Writing>) -> Result<()> {
     }
 }
 
-fn limits(run: &Run, shards: usize) -> WindowLimits {
+pub(super) fn limits(run: &Run, shards: usize) -> WindowLimits {
     let bytes = memory_for_events(run.options.memory_limit, 0);
     WindowLimits { event_bytes: bytes / (shards as u64).max(1), rows: run.options.rows_in_flight }
 }
@@ -158,6 +157,7 @@ async fn fold_windows(
         let (Some(segment), Some(range)) = (segments.get_mut(&shard), ranges.get(&shard)) else { continue };
         let Segment { cursor, end } = segment;
         run.outcome.note_held(&folded.states);
+        run.outcome.organization_hours += folded.hours.values().map(Vec::len).sum::<usize>() as u64;
         cursor.states = folded.states;
         let (range, emit_from, hours) = (*range, cursor.emit_from, folded.hours);
         result.push(ShardWindow { shard, range, emit_from, end: *end, hours, continues: true });
@@ -203,7 +203,8 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
             if run.live.is_none() && emit::has_left(draft, hour) {
                 run.live = Some(emit::live(&*run.ports.shared.tables, None).await?);
             }
-            let before = emit::entry_before(draft, run.live.as_ref(), hour);
+            let mut before = emit::entry_before(draft, run.live.as_ref(), hour);
+            forget_unusable(&run.unusable, (shard, hour), before.as_mut());
             let keeps = crate::checkpoint::retention::keeps_snapshot(hour, end);
             let snapshot = keeps || (checkpoint && hour == range.1);
             let namer = namer.clone();
@@ -226,17 +227,24 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
     }))
 }
 
+/// Files that cannot be used are written again, though their rows are the same.
+fn forget_unusable(
+    unusable: &BTreeSet<(Shard, Hour, Table)>,
+    (shard, hour): (Shard, Hour),
+    before: Option<&mut Arc<HourEntry>>,
+) {
+    let Some(before) = before else { return };
+    for table in Table::ALL.into_iter().filter(|table| unusable.contains(&(shard, hour, *table))) {
+        Arc::make_mut(before).tables.remove(&table);
+    }
+}
+
 /// Takes stored windows into the drafts.
 fn apply(run: &mut Run, windows: Vec<StoredWindow>) -> Result<()> {
     for window in windows {
         let draft = &mut run.shards.get_mut(window.shard)?.draft;
         for hour in window.hours {
-            run.outcome.fold(hour.hour);
-            run.outcome.files_written += hour.files;
-            run.outcome.hours_restated += u64::from(hour.restated);
-            for (currency, totals) in &hour.summary {
-                run.outcome.totals.entry(currency.clone()).or_default().merge(totals);
-            }
+            run.outcome.take(&hour);
             emit::take_into(draft, hour);
         }
         let (first, last) = window.range;
@@ -248,7 +256,7 @@ fn apply(run: &mut Run, windows: Vec<StoredWindow>) -> Result<()> {
     Ok(())
 }
 
-fn totals(tables: &[HourTables]) -> HourTotals {
+pub(super) fn totals(tables: &[HourTables]) -> HourTotals {
     let mut sums = HourTotals::new();
     for organization in tables {
         sums.entry(organization.currency.to_string()).or_default().add(organization);

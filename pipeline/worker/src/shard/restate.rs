@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
@@ -159,17 +160,21 @@ pub struct UnusableFile {
 }
 
 /// What became of hours.
-pub type Spliced = Result<Vec<EncodedHour<()>>, UnusableFile>;
+pub type Spliced<T> = Result<Vec<EncodedHour<T>>, UnusableFile>;
 
 /// Puts new rows into the files of hours, on all cores, off the async threads. The first file that cannot be
-/// used ends it.
+/// used ends it. `summarize` looks at the new rows of an hour before they are dropped.
 ///
 /// # Errors
 /// When rows cannot be encoded.
-pub async fn splice_all(encoder: Arc<dyn TableEncoder>, hours: Vec<RestatedHour>) -> Result<Spliced> {
-    let splice = move || -> Result<Spliced> {
-        let hours: Vec<_> =
-            hours.into_par_iter().map(|hour| splice(&*encoder, hour)).collect::<Result<_>>()?;
+pub async fn splice_all<T: Send + 'static>(
+    encoder: Arc<dyn TableEncoder>,
+    hours: Vec<RestatedHour>,
+    summarize: fn(&[HourTables]) -> T,
+) -> Result<Spliced<T>> {
+    let splice = move || -> Result<Spliced<T>> {
+        let hours = hours.into_par_iter().map(|hour| splice(&*encoder, hour, summarize));
+        let hours: Vec<_> = hours.collect::<Result<_>>()?;
         Ok(hours.into_iter().collect())
     };
     tokio::task::spawn_blocking(splice).await?
@@ -178,7 +183,11 @@ pub async fn splice_all(encoder: Arc<dyn TableEncoder>, hours: Vec<RestatedHour>
 /// A table's file with the new rows; none without rows.
 type NewFile = Result<Option<EncodedFile>, UnusableFile>;
 
-fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<EncodedHour<()>, UnusableFile>> {
+fn splice<T>(
+    encoder: &dyn TableEncoder,
+    of: RestatedHour,
+    summarize: fn(&[HourTables]) -> T,
+) -> Result<Result<EncodedHour<T>, UnusableFile>> {
     let RestatedHour { shard, hour, before, files, organizations, folded, snapshot, namer, now } = of;
     let revision = before.revision + 1;
     let clocks: Vec<HourClock> =
@@ -218,8 +227,16 @@ fn splice(encoder: &dyn TableEncoder, of: RestatedHour) -> Result<Result<Encoded
         late_events: before.late_events.clone(),
         published: !changed && before.published,
     };
-    let (restated, state_bytes, summary) = (changed, 0, ());
+    let (restated, state_bytes, summary) = (changed, 0, summarize(&hours));
     Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
+}
+
+/// Why a table file cannot be used, if it cannot.
+pub fn look_at(encoder: &dyn TableEncoder, of: (Hour, Table), bytes: &Bytes, digest: &str) -> Option<String> {
+    let (organizations, last_updated) = (&BTreeSet::new(), WallTime(0));
+    let splice =
+        TableSplice { old: bytes, organizations, hours: &[], clocks: &[], revision: 0, last_updated };
+    spliced_file(encoder, of, &splice, digest).err().map(|unusable| unusable.cause)
 }
 
 /// A file with new rows of some organizations; it was what its digest says.

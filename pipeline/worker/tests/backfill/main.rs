@@ -7,6 +7,7 @@ mod contract;
 mod crash;
 mod dead_letters;
 mod input;
+mod late;
 mod laws;
 mod owners;
 

@@ -99,6 +99,7 @@ async fn replay(
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
     let folding = BackfillArgs {
+        rewrite: false,
         shards: None,
         events: String::new(),
         lake: String::new(),

@@ -16,7 +16,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Date, Hour, WallTime};
 
 use super::LiveShard;
-use super::restate::Restated;
+use super::restate::SliceOutcome;
 use super::schedule::RestatePace;
 use crate::checkpoint::Draft;
 use crate::checkpoint::retention;
@@ -58,8 +58,8 @@ impl Folding<'_> {
     pub async fn recompute_slice(&mut self, shard: &mut LiveShard) -> Result<()> {
         if shard.has_dirty_organizations_only() {
             match self.restate_slice(shard).await {
-                Ok(Restated::Done) => return Ok(()),
-                Ok(Restated::NeedsAll(cause)) => {
+                Ok(SliceOutcome::Done) => return Ok(()),
+                Ok(SliceOutcome::NeedsAll(cause)) => {
                     let shard_number = shard.shard();
                     tracing::warn!(shard = shard_number, cause, "all organizations are folded again");
                     self.counts.restated_whole += 1;

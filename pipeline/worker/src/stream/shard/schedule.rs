@@ -6,10 +6,10 @@ use std::time::Duration;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime, micros};
 
-use super::restate::Courses;
 use super::{LiveShard, Next};
 use crate::checkpoint::HourSet;
 use crate::checkpoint::retention::HORIZON_HOURS;
+use crate::shard::courses::Courses;
 use crate::shard::cursor::Recompute;
 
 /// Hours of the first window, before rows are counted.

@@ -1,0 +1,142 @@
+//! Late events of some organizations: only those are folded again, as by a stream worker. And table files
+//! that are lost or damaged: their hours are folded again, and they are written anew.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::time::Hour;
+
+use super::Run;
+use super::outcome::HourTotals;
+use super::run::{limits, totals};
+use crate::checkpoint::snapshot::ShardState;
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::objects::{self, CONCURRENCY};
+use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Courses, Restated};
+use crate::shard::window::WindowLimits;
+use crate::shard::{cursor, emit, restate};
+
+/// Of more organizations than this part of a shard's, all are folded: windows of hours are folded on all
+/// cores, courses hour by hour.
+const ORGANIZATIONS_PART: usize = 2;
+
+/// Folds what is dirty for some organizations alone. What cannot be folded so is dirty for all after that.
+pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
+    let shards: Vec<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
+    for shard in shards {
+        if is_for_all(run, shard).await? {
+            run.shards.get_mut(shard)?.draft.mark_all();
+            continue;
+        }
+        let (mut courses, mut through) = (Courses::new(), None);
+        while let Some(slice) = slice(run, shard, (&courses, through)).await? {
+            (courses, through) = (slice.courses.clone(), Some(slice.last));
+            store(run, shard, slice).await?;
+            if run.checkpointed.elapsed() >= run.options.checkpoint_every {
+                let now = run.checkpointed_by();
+                run.shards.checkpoint(&run.ports.shared, now).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is all organizations of a shard that are to be folded: some hours are dirty for all, or the
+/// marked organizations are many.
+async fn is_for_all(run: &Run, shard: Shard) -> Result<bool> {
+    let draft = &run.shards.get(shard)?.draft;
+    let marked = draft.dirty.of_organizations().len();
+    if marked == 0 {
+        return Ok(false);
+    }
+    if !draft.dirty.of_all().is_empty() {
+        return Ok(true);
+    }
+    let Some((_, newest)) = draft.kept_before(Hour(i64::MAX)).next() else { return Ok(true) };
+    let states = cursor::load_packed(&*run.ports.shared.store, newest).await?;
+    Ok(states.is_none_or(|states| marked > states.len() / ORGANIZATIONS_PART))
+}
+
+/// The next slice of a shard; none when all is done that can be done so.
+async fn slice(
+    run: &mut Run,
+    shard: Shard,
+    under_way: (&Courses, Option<Hour>),
+) -> Result<Option<Restated<HourTotals>>> {
+    let limits = limits(run, 1);
+    // Files are compressed; the buffer is as large as a slice of a worker's.
+    let event_bytes = limits.event_bytes.min(run.options.buffer_bytes);
+    let limits = WindowLimits { event_bytes, ..limits };
+    let namer = run.shards.namer(shard)?;
+    let (rules, owned) = run.shards.with_rules(shard)?;
+    let Some(closed) = owned.draft.closed_through else { return Ok(None) };
+    let now = run.ports.shared.clock.now();
+    let folder = CourseFolder { ports: &run.ports.shared, rules, limits, now };
+    let of = CourseShard { draft: &mut owned.draft, archive: &mut owned.archive, namer };
+    match folder.slice(of, under_way, closed, totals).await? {
+        CourseSlice::Nothing => Ok(None),
+        CourseSlice::Restated(restated) => Ok(Some(restated)),
+        CourseSlice::NeedsAll { cause, unusable } => {
+            tracing::warn!(shard, cause, "all organizations are folded again");
+            owned.draft.mark_all();
+            run.unusable.extend(unusable.map(|(hour, table)| (shard, hour, table)));
+            Ok(None)
+        }
+    }
+}
+
+/// Stores the objects of a slice, and takes it into the draft.
+async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> Result<()> {
+    let store = &*run.ports.shared.store;
+    let objects: Vec<_> = slice.hours.iter_mut().flat_map(|hour| std::mem::take(&mut hour.objects)).collect();
+    let puts = objects.into_iter().map(|(path, bytes)| objects::put(store, path, bytes));
+    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    run.outcome.organization_hours += slice.folded;
+    for hour in &slice.hours {
+        run.outcome.take(hour);
+    }
+    let states = slice.states.iter().filter_map(|(id, state)| Some((id.clone(), state.clone()?)));
+    run.outcome.note_held(&states.collect::<ShardState>());
+    slice.take_into(&mut run.shards.get_mut(shard)?.draft);
+    Ok(())
+}
+
+/// Looks at the table files of the hours that the run names, by default of all that the checkpoint has, and
+/// marks those hours dirty whose files are lost or damaged.
+pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
+    let (from, to) = (run.options.from, run.options.to);
+    let is_named = |hour: &Hour| from.is_none_or(|from| *hour >= from) && to.is_none_or(|to| *hour <= to);
+    if from.is_some() && run.live.is_none() {
+        run.live = Some(emit::live(&*run.ports.shared.tables, None).await?);
+    }
+    let mut files = Vec::new();
+    for (shard, owned) in run.shards.iter() {
+        let left = run.live.iter().flat_map(|live| live.keys()).filter(|(of, _)| of == shard);
+        let left = left.map(|(_, hour)| *hour).filter(|hour| emit::has_left(&owned.draft, *hour));
+        let hours = owned.draft.hours.keys().copied().chain(left);
+        for hour in hours.filter(is_named) {
+            let Some(entry) = emit::entry_before(&owned.draft, run.live.as_ref(), hour) else { continue };
+            files.extend(entry.tables.iter().map(|(table, file)| (*shard, hour, *table, file.clone())));
+        }
+    }
+    let shared = &run.ports.shared;
+    let looked_at = files.into_iter().map(|(shard, hour, table, file)| async move {
+        let bytes = shared.store.get(&format!("{}/{}", table.name(), file.path)).await?;
+        let encoder = Arc::clone(&shared.encoder);
+        let looks = move || match bytes {
+            Some(bytes) => restate::look_at(&*encoder, (hour, table), &bytes, &file.digest),
+            None => Some("it is not there".to_owned()),
+        };
+        let cause = tokio::task::spawn_blocking(looks).await?;
+        Ok::<_, WorkerError>(cause.map(|cause| ((shard, hour, table), cause)))
+    });
+    let looked_at = stream::iter(looked_at.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
+    let found: Vec<_> = looked_at.try_collect().await?;
+    for ((shard, hour, table), cause) in found.into_iter().flatten() {
+        tracing::warn!(shard, %hour, table = table.name(), cause, "a table file is written anew");
+        run.unusable.insert((shard, hour, table));
+        run.shards.get_mut(shard)?.draft.mark_dirty(hour);
+    }
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! Recomputation of some organizations alone: late events cost what they change.
+//!
+//! Each organization runs its own course: from the nearest snapshot before its first dirty hour, hour by
+//! hour, until its state is the one that a kept snapshot has of it, or through the last closed hour. A slice
+//! of a run is a span of hours, bounded by the bytes of the table files that it rewrites; its courses end
+//! with it and go on in the next slice.
+//!
+//! What cannot be done for some organizations alone is done for all of them, by the same marks: hours that
+//! have left the checkpoint, table files that cannot be read, snapshots that are all gone.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::{Hour, WallTime};
+
+use super::archive::ArchiveIndex;
+use super::cursor;
+use super::emit::{self, EncodedHour};
+use super::fold::{self, OrganizationHour, SomeFolded, SomeHour};
+use super::restate::{self, PatchedSnapshot, RestatedHour, UnusableFile};
+use super::window::{WINDOW_HOURS_MAX, WindowLimits};
+use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
+use crate::checkpoint::{ArchiveBegin, Dirty, Draft, HourEntry, ObjectNamer};
+use crate::error::{Result, WorkerError};
+use crate::objects::CONCURRENCY;
+use crate::ports::Ports;
+use crate::root::rules::RuleBook;
+
+/// One organization on its way through hours that are dirty for it.
+#[derive(Clone, Debug)]
+pub struct OrganizationCourse {
+    /// The next hour to fold.
+    pub next: Hour,
+    /// Its state before that; none of one that is new.
+    pub state: Option<Arc<OrganizationState>>,
+}
+
+/// Organizations on their way, by id.
+pub type Courses = BTreeMap<OrganizationId, OrganizationCourse>;
+
+/// What folding courses takes besides the shard.
+pub struct CourseFolder<'a> {
+    /// What every owner runs on.
+    pub ports: &'a Ports,
+    /// Rules by version.
+    pub rules: &'a RuleBook,
+    /// Limits of a slice.
+    pub limits: WindowLimits,
+    /// The wall clock, for `last_updated`.
+    pub now: WallTime,
+}
+
+/// A shard of which some organizations are recomputed.
+pub struct CourseShard<'a> {
+    /// Its next checkpoint.
+    pub draft: &'a mut Draft,
+    /// Its archive.
+    pub archive: &'a mut ArchiveIndex,
+    /// Gives names to objects of the draft.
+    pub namer: ObjectNamer,
+}
+
+/// How a slice came out.
+pub enum CourseSlice<T> {
+    /// There was nothing to do.
+    Nothing,
+    /// Hours were folded and encoded.
+    Restated(Restated<T>),
+    /// It takes all organizations.
+    NeedsAll {
+        /// Why.
+        cause: String,
+        /// The table file that cannot be used, if that is why.
+        unusable: Option<(Hour, Table)>,
+    },
+}
+
+/// A slice that is to enter the draft.
+pub struct Restated<T> {
+    /// Its hours, with objects that are yet to be stored.
+    pub hours: Vec<EncodedHour<T>>,
+    /// Its last hour.
+    pub last: Hour,
+    /// Organizations that go on behind it.
+    pub courses: Courses,
+    /// What organizations that have come through the last closed hour are at its end; none: they have left.
+    pub states: BTreeMap<OrganizationId, Option<Arc<OrganizationState>>>,
+    /// Hours of organizations that were folded.
+    pub folded: u64,
+    /// By organization, its hours that are done, and where it goes on.
+    marks: Vec<(OrganizationId, (Hour, Hour), Option<Hour>)>,
+}
+
+impl<T> Restated<T> {
+    /// Puts hours and marks into the draft.
+    pub fn take_into(self, draft: &mut Draft) {
+        self.hours.into_iter().for_each(|hour| emit::take_into(draft, hour));
+        for (organization_id, hours, goes_on) in self.marks {
+            draft.recomputed_of(&organization_id, hours, goes_on);
+        }
+    }
+}
+
+/// One organization's part of a slice.
+struct Part {
+    course: OrganizationCourse,
+    /// The first hour whose rows are wanted.
+    from: Hour,
+    /// The hour at whose end its state was the recorded one.
+    ended: Option<Hour>,
+}
+
+/// Hours to be recomputed together.
+struct SliceParts {
+    /// The last hour whose rows are wanted.
+    last: Hour,
+    parts: BTreeMap<OrganizationId, Part>,
+    /// Hours of organizations folded so far.
+    folded: u64,
+}
+
+impl CourseFolder<'_> {
+    /// Recomputes a slice of the hours that are dirty for some organizations, through `end` at most. While a
+    /// run is under way, `courses` are on their way, and `through` is the last hour that it has come through.
+    ///
+    /// # Errors
+    /// When storage is unavailable, an archive file is damaged, or rows cannot be encoded.
+    pub async fn slice<T: Send + 'static>(
+        &self,
+        mut shard: CourseShard<'_>,
+        (courses, through): (&Courses, Option<Hour>),
+        end: Hour,
+        summarize: fn(&[HourTables]) -> T,
+    ) -> Result<CourseSlice<T>> {
+        let Some(closed) = shard.draft.closed_through else { return Ok(CourseSlice::Nothing) };
+        let wanted = wanted(&shard.draft.dirty, courses, through);
+        let Some(first) = wanted.values().min().copied() else { return Ok(CourseSlice::Nothing) };
+        let Some(last) = self.last(shard.draft, first, end.min(closed)) else {
+            let cause = format!("hour {first} is not in the checkpoint");
+            return Ok(CourseSlice::NeedsAll { cause, unusable: None });
+        };
+        let wanted: BTreeMap<_, _> = wanted.into_iter().filter(|(_, from)| *from <= last).collect();
+        let Some(parts) = self.parts(&mut shard, courses, wanted).await? else {
+            let cause = "no snapshot before the first dirty hour can be used".to_owned();
+            return Ok(CourseSlice::NeedsAll { cause, unusable: None });
+        };
+        let mut slice = SliceParts { last, parts, folded: 0 };
+        let hours = self.fold_courses(&mut shard, &mut slice).await?;
+        match restate::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
+            Ok(hours) => Ok(CourseSlice::Restated(restated(slice, hours, closed))),
+            Err(UnusableFile { hour, table, cause }) => {
+                let cause = format!("the file of {} of hour {hour} cannot be used: {cause}", table.name());
+                Ok(CourseSlice::NeedsAll { cause, unusable: Some((hour, table)) })
+            }
+        }
+    }
+
+    /// The last hour of the next slice: as many hours as their table files leave memory for, at least one.
+    /// None where one has left the checkpoint.
+    fn last(&self, draft: &Draft, first: Hour, end: Hour) -> Option<Hour> {
+        let (mut bytes, mut last) = (0_u64, first);
+        for hour in (first.0..=end.0.min(first.0 + WINDOW_HOURS_MAX - 1).max(first.0)).map(Hour) {
+            bytes += draft.hours.get(&hour)?.file_bytes();
+            if hour > first && bytes > self.limits.event_bytes {
+                break;
+            }
+            last = hour;
+        }
+        Some(last)
+    }
+
+    /// Organizations of a slice, each from where it stands or from its nearest snapshot; none where that is
+    /// too far away.
+    async fn parts(
+        &self,
+        shard: &mut CourseShard<'_>,
+        courses: &Courses,
+        wanted: BTreeMap<OrganizationId, Hour>,
+    ) -> Result<Option<BTreeMap<OrganizationId, Part>>> {
+        let mut loaded: BTreeMap<Hour, Option<PackedStates>> = BTreeMap::new();
+        let mut parts = BTreeMap::new();
+        let begin = shard.draft.archive_begin();
+        for (organization_id, from) in wanted {
+            if let Some(course) = courses.get(&organization_id) {
+                parts.insert(organization_id, Part { course: course.clone(), from, ended: None });
+                continue;
+            }
+            let mut course = None;
+            for (hour, entry) in shard.draft.kept_before(from) {
+                let packed = match loaded.entry(hour) {
+                    Entry::Occupied(met) => met.into_mut(),
+                    Entry::Vacant(new) => new.insert(cursor::load_packed(&*self.ports.store, entry).await?),
+                };
+                let Some(packed) = packed else { continue };
+                let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
+                let state = state.map_err(|error| unreadable(entry, &error.to_string()))?;
+                course = Some(OrganizationCourse { next: hour.next(), state: state.map(|(_, state)| state) });
+                break;
+            }
+            let course = match (course, begin) {
+                (Some(course), _) => course,
+                (None, ArchiveBegin::At(first)) => OrganizationCourse { next: first.min(from), state: None },
+                (None, ArchiveBegin::Empty | ArchiveBegin::Unknown) => return Ok(None),
+            };
+            if from.0 - course.next.0 > WINDOW_HOURS_MAX {
+                return Ok(None);
+            }
+            parts.insert(organization_id, Part { course, from, ended: None });
+        }
+        let unusable = loaded.iter().filter(|(_, packed)| packed.is_none()).map(|(hour, _)| *hour);
+        let unusable: Vec<Hour> = unusable.collect();
+        shard.draft.drop_snapshots(&unusable);
+        Ok(Some(parts))
+    }
+
+    /// Folds the organizations of a slice hour by hour. Only what is wanted of an hour is kept.
+    async fn fold_courses(
+        &self,
+        shard: &mut CourseShard<'_>,
+        slice: &mut SliceParts,
+    ) -> Result<Vec<RestatedHour>> {
+        let mut restated = Vec::new();
+        let last = slice.last;
+        let under_way = |part: &&Part| part.ended.is_none() && part.course.next <= last;
+        while let Some(hour) = slice.parts.values().filter(under_way).map(|part| part.course.next).min() {
+            let folded = self.fold_hour(shard, slice, hour).await?;
+            let emitted = slice.parts.iter().filter(|(_, part)| {
+                part.from <= hour && part.ended.is_none() && part.course.next == hour.next()
+            });
+            let organizations: BTreeSet<OrganizationId> = emitted.map(|(id, _)| id.clone()).collect();
+            if !organizations.is_empty() {
+                restated.extend(self.restated_hour(shard, slice, hour, organizations, folded).await?);
+            }
+        }
+        self.load_files(&mut restated).await?;
+        Ok(restated)
+    }
+
+    /// Folds the organizations of a slice that stand before this hour, and moves them on.
+    async fn fold_hour(
+        &self,
+        shard: &mut CourseShard<'_>,
+        slice: &mut SliceParts,
+        hour: Hour,
+    ) -> Result<SomeFolded> {
+        let store = &*self.ports.store;
+        shard.archive.ensure(store, shard.draft, (hour, hour)).await?;
+        let number = shard.draft.shard;
+        let files = shard.archive.to_read(number, hour);
+        let rules = self.rules.of(shard.draft, hour)?;
+        let before_it = |part: &Part| part.ended.is_none() && part.course.next == hour;
+        let states = slice.parts.iter().filter(|(_, part)| before_it(part));
+        let states = states.map(|(id, part)| (id.clone(), part.course.state.clone())).collect();
+        let some = SomeHour { shard: number, hour, rules, files, states };
+        let folded = fold::fold_some(self.ports, some).await?;
+        slice.folded += folded.len() as u64;
+        for (organization_id, part) in &mut slice.parts {
+            if before_it(part) {
+                let state = folded.get(organization_id).map(|(state, _)| Arc::clone(state));
+                part.course = OrganizationCourse { next: hour.next(), state };
+            }
+        }
+        Ok(folded)
+    }
+
+    /// What an hour's snapshot and rows become. Organizations whose state is the recorded one have arrived.
+    async fn restated_hour(
+        &self,
+        shard: &CourseShard<'_>,
+        slice: &mut SliceParts,
+        hour: Hour,
+        organizations: BTreeSet<OrganizationId>,
+        folded: SomeFolded,
+    ) -> Result<Option<RestatedHour>> {
+        let next: &Draft = shard.draft;
+        let Some(before) = next.hours.get(&hour).cloned() else { return Ok(None) };
+        let namer = shard.namer.clone();
+        let folded: Vec<OrganizationHour> = folded
+            .into_iter()
+            .filter(|(id, _)| organizations.contains(id))
+            .map(|(_, (_, folded))| folded)
+            .collect();
+        let packed = |id: &OrganizationId| -> Option<&PackedState> {
+            folded.iter().map(|one| &one.packed).find(|packed| packed.organization_id == *id)
+        };
+        let mut patched = PatchedSnapshot::default();
+        if let Some(stored) = cursor::load_stored(&*self.ports.store, &before).await? {
+            for organization_id in &organizations {
+                let digest = |packed: Option<&PackedState>| packed.map(snapshot::state_digest);
+                let is_recorded =
+                    digest(stored.states.get(organization_id)) == digest(packed(organization_id));
+                let marks = next.dirty.of_organizations().get(organization_id);
+                let later = marks.and_then(|hours| hours.first_after(hour));
+                if let Some(part) = slice.parts.get_mut(organization_id)
+                    && is_recorded
+                    && later.is_none_or(|later| later > slice.last)
+                {
+                    part.ended = Some(hour);
+                }
+            }
+            let changed = organizations.iter().map(|id| (id.clone(), packed(id))).collect();
+            let at = (next.shard, hour);
+            patched = restate::patch_snapshot(at, &before, stored, changed, &namer, next.format >= 2)?;
+        }
+        Ok(Some(RestatedHour {
+            shard: next.shard,
+            hour,
+            before,
+            files: BTreeMap::new(),
+            organizations,
+            folded,
+            snapshot: patched,
+            namer,
+            now: self.now,
+        }))
+    }
+
+    /// Reads the table files that keep a part of their rows; those that are gone are missing.
+    async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
+        let store = &*self.ports.store;
+        let paths = hours.iter().enumerate().flat_map(|(index, hour)| {
+            let tables = hour.before.tables.iter();
+            tables.map(move |(table, file)| (index, *table, format!("{}/{}", table.name(), file.path)))
+        });
+        let reads = paths.map(|(index, table, path)| async move {
+            Ok::<_, WorkerError>((index, table, store.get(&path).await?))
+        });
+        let reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
+        let read: Vec<(usize, Table, Option<Bytes>)> = reads.try_collect().await?;
+        for (index, table, bytes) in read {
+            if let (Some(hour), Some(bytes)) = (hours.get_mut(index), bytes) {
+                hour.files.insert(table, bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a folded slice means for its organizations.
+fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> Restated<T> {
+    let SliceParts { last, parts, folded } = slice;
+    let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
+    for (organization_id, Part { course, from, ended }) in parts {
+        let goes_on = (ended.is_none() && last < closed).then_some(course.next);
+        marks.push((organization_id.clone(), (from, ended.unwrap_or(last)), goes_on));
+        if goes_on.is_some() {
+            courses.insert(organization_id, course);
+        } else if ended.is_none() {
+            states.insert(organization_id, course.state);
+        }
+    }
+    Restated { hours, last, courses, states, folded, marks }
+}
+
+/// Where each organization of the next slice begins. While a run is under way, those that are part of it or
+/// lie before it: all other marks wait for the next.
+fn wanted(dirty: &Dirty, courses: &Courses, through: Option<Hour>) -> BTreeMap<OrganizationId, Hour> {
+    let marks = dirty.of_organizations();
+    let first = |id: &OrganizationId| Some((id.clone(), marks.get(id)?.first()?));
+    if courses.is_empty() {
+        return marks.keys().filter_map(first).collect();
+    }
+    let ahead = |(_, hour): &(OrganizationId, Hour)| through.is_none_or(|through| *hour > through);
+    let under_way = courses.iter().map(|(id, course)| (id.clone(), course.next));
+    let mut wanted: BTreeMap<OrganizationId, Hour> = marks.keys().filter_map(first).filter(ahead).collect();
+    wanted.extend(under_way);
+    wanted
+}
+
+fn unreadable(entry: &HourEntry, cause: &str) -> WorkerError {
+    let object = entry.snapshot.clone().unwrap_or_default();
+    WorkerError::Damaged { object, cause: cause.to_owned() }
+}
