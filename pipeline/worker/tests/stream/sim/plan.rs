@@ -91,14 +91,11 @@ impl Tune {
     }
 }
 
-impl Plan {
-    pub fn of(seed: u64, dice: &mut Dice) -> Self {
-        let minutes = |count: u64| Duration::from_secs(count * 60);
-        // Every sixteenth lasts for seven weeks.
-        let long = seed % 16 == 7;
+impl Chances {
+    fn of(long: bool, dice: &mut Dice) -> Self {
         let mut on =
             |most: u32| if dice.happens(400) { 1 + (dice.bits() % u64::from(most)) as u32 } else { 0 };
-        let chances = Chances {
+        Self {
             kill: on(40),
             expire: on(30),
             cut_off: on(30),
@@ -117,8 +114,17 @@ impl Plan {
             backfill: on(if long { 10 } else { 20 }),
             new_rules: on(20),
             skipped_step: on(300),
-            ..Chances::default()
-        };
+            ..Self::default()
+        }
+    }
+}
+
+impl Plan {
+    pub fn of(seed: u64, dice: &mut Dice) -> Self {
+        let minutes = |count: u64| Duration::from_secs(count * 60);
+        // Every sixteenth lasts for seven weeks.
+        let long = seed % 16 == 7;
+        let chances = Chances::of(long, dice);
         let mut rate = |most: u64| if dice.happens(350) { (dice.bits() % (most * 1_000)) as u32 } else { 0 };
         let rates = Rates {
             crash_before: rate(5),
