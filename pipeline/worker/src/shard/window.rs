@@ -1,8 +1,8 @@
 //! Windows: consecutive hours of a shard, folded one after the other and emitted together.
 //!
-//! One rule says how many hours make one, for the stream worker and the backfill alike: the events of a window
-//! stay within a number of bytes, so that it is done soon, and the rows that windows fold to stay within a
-//! number of rows. One hour always fits: its events are reduced while they are read.
+//! One rule says how many hours make one, for the stream worker and the backfill alike: the events of a
+//! window stay within a number of bytes, so that it is done soon, and the rows that windows fold to stay
+//! within a number of rows. One hour always fits: its events are reduced while they are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
