@@ -153,19 +153,12 @@ fn encode<T>(
     let late_events = before.as_ref().map(|before| before.late_events.clone()).unwrap_or_default();
     let clocks: Vec<HourClock> =
         organizations.iter().map(|folded| clock(folded, &late_events, revision, now)).collect();
-    let held: Vec<OrganizationId> = organizations
-        .iter()
-        .filter(|folded| folded.packed.hold.is_some())
-        .map(|folded| folded.packed.organization_id.clone())
-        .collect();
+    let held = held(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
     let mut becoming = HourFiles::new((shard, hour), before.as_deref());
     for table in Table::ALL {
-        let encoded = encoder.encode(table, &rows, &clocks);
-        let mut encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
-        if let (Table::Hours, Some(file)) = (table, &mut encoded) {
-            file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
-        }
+        let encoded = encode_table(encoder, table, (&rows, &clocks), &held);
+        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         becoming.take(table, encoded, &namer);
     }
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
@@ -269,6 +262,26 @@ pub(super) fn clock(
         revision,
         last_updated,
     }
+}
+
+/// Those of these organizations that are held.
+pub(super) fn held(organizations: &[OrganizationHour]) -> Vec<OrganizationId> {
+    let held = organizations.iter().filter(|folded| folded.packed.hold.is_some());
+    held.map(|folded| folded.packed.organization_id.clone()).collect()
+}
+
+/// A table's file; the digest of that of `hours` says who is held.
+pub(super) fn encode_table(
+    encoder: &dyn TableEncoder,
+    table: Table,
+    (rows, clocks): (&[HourTables], &[HourClock]),
+    held: &[OrganizationId],
+) -> Result<Option<EncodedFile>, FormatError> {
+    let file = encoder.encode(table, rows, clocks)?;
+    Ok(file.map(|file| match table {
+        Table::Hours => EncodedFile { digest: with_held(file.digest, held.iter()), ..file },
+        _ => file,
+    }))
 }
 
 /// Digest of a file of `hours` with the organizations that are held. It is written again when those change,

@@ -192,6 +192,7 @@ fn splice<T>(
     let revision = before.revision + 1;
     let clocks: Vec<HourClock> =
         folded.iter().map(|one| emit::clock(one, &before.late_events, revision, now)).collect();
+    let held = emit::held(&folded);
     let hours: Vec<_> = folded.into_iter().map(|folded| folded.tables).collect();
     let PatchedSnapshot { state, snapshot, patches, mut objects } = snapshot;
     let mut becoming = HourFiles::new((shard, hour), Some(&before));
@@ -206,7 +207,7 @@ fn splice<T>(
             }
             (Some(_), None) => Err(UnusableFile { hour, table, cause: "it is not there".to_owned() }),
             (None, _) => {
-                let encoded = encoder.encode(table, &hours, &clocks);
+                let encoded = emit::encode_table(encoder, table, (&hours, &clocks), &held);
                 Ok(encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?)
             }
         };
