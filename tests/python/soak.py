@@ -3,11 +3,11 @@
 
 usage: tests/python/servers.py --kafka 1 --registry -- tests/python/soak.py [--days N] [--plot FILE.svg]
 
-PRORATA_BINARY names the program. Each day is generated to Kafka and closed by a worker, then the worker stops,
-`prorata maintain` runs, and every file of the lake becomes a day older, so that what is kept for seven days is
-kept for seven of these. It prints a line a day; in the end `prorata check` must find nothing wrong, and what
-has a bound must have stopped growing: the mean of the last third is at most a fifth above that of the third
-before it.
+PRORATA_BINARY names the program. Each day is generated to Kafka and closed by a worker, then the worker
+stops, `prorata maintain` runs, and every file of the lake becomes a day older, so that what is kept for
+seven days is kept for seven of these. It prints a line a day; in the end `prorata check` must find nothing
+wrong, and what has a bound must have stopped growing: the mean of the last third is at most a fifth above
+that of the third before it.
 """
 
 import argparse
@@ -55,7 +55,8 @@ def settings(folder: Path, days: int) -> Path:
 
 
 def run(*arguments: str) -> str:
-    done = subprocess.run([os.environ["PRORATA_BINARY"], *arguments], capture_output=True, text=True, check=False)
+    command = [os.environ["PRORATA_BINARY"], *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     # 3: done, with warnings.
     if done.returncode not in (0, 3):
         sys.exit(f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
@@ -97,8 +98,8 @@ class Worker:
     def has_closed(self, hour: str) -> bool:
         shards = self.status().get("shards", {})
         values = shards.values() if isinstance(shards, dict) else shards
-        closed = ((shard.get("closed_through") or "") >= hour for shard in values if not shard.get("dirty_from"))
-        done = list(closed)
+        clean = [shard for shard in values if not shard.get("dirty_from")]
+        done = [(shard.get("closed_through") or "") >= hour for shard in clean]
         return len(done) == SHARDS and all(done)
 
     def wait(self, hour: str) -> None:
@@ -155,7 +156,8 @@ def plot(rows: list[dict[str, float]], file: Path) -> None:
         left, top = 20 + (index % 2) * (width + gap), 30 + (index // 2) * (height + gap)
         scale = height / max(max(values), 1)
         step = width / max(len(values) - 1, 1)
-        points = (f"{left + day * step:.1f},{top + height - value * scale:.1f}" for day, value in enumerate(values))
+        places = ((left + day * step, top + height - value * scale) for day, value in enumerate(values))
+        points = (f"{x:.1f},{y:.1f}" for x, y in places)
         parts += [
             f'<text x="{left}" y="{top - 8}">{name}: {values[-1]:,.0f}, at most {max(values):,.0f}</text>',
             f'<path d="M{left},{top} v{height} h{width}" class="axis"/>',
@@ -168,7 +170,8 @@ def plot(rows: list[dict[str, float]], file: Path) -> None:
     )
     size = f'width="{2 * width + 2 * gap}" height="{((len(rows[0]) + 1) // 2) * (height + gap) + 20}"'
     body = "\n".join(parts)
-    file.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>{style}</style>\n{body}\n</svg>\n')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>{style}</style>'
+    file.write_text(f"{head}\n{body}\n</svg>\n")
 
 
 def mean(values: list[float]) -> float:

@@ -24,7 +24,7 @@ use serde::Deserialize;
 /// the others.
 const KEPT_LOADS: u64 = 1_024;
 
-/// New commits that are read one by one. Behind more of them the log is read anew.
+/// New commits that are read one by one. Behind more of them the log is read again.
 const COMMITS_READ: u64 = 128;
 
 /// Writer features that ask nothing of commits such as ours.

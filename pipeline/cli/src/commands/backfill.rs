@@ -30,7 +30,7 @@ pub struct BackfillArgs {
     /// Last hour to close, such as 2026-11-20T17; inclusive. By default the hour of the last event
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
-    /// Write lost and damaged table files of these hours anew, by default of the last 35 days
+    /// Write lost and damaged table files of these hours again, by default of the last 35 days
     #[arg(long)]
     pub rewrite: bool,
     /// Shards to claim, such as 0-3,7; others and their events are left alone. By default all shards

@@ -98,7 +98,7 @@ impl Problem {
             Self::TableMissing => "a worker or backfill creates it at its next publish",
             Self::SchemaDrift => "use the release that wrote it, or fold the events into a new root",
             Self::FileMissing | Self::FileSize | Self::FileDamaged => {
-                "write it anew with prorata backfill --rewrite, with --from where the hour is more than 35 \
+                "write it again with prorata backfill --rewrite, with --from where the hour is more than 35 \
                  days old, or restore the object from a copy, such as an older version in the bucket"
             }
             Self::ForeignFile => "remove it from the table: only prorata may write here",

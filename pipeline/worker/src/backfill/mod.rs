@@ -67,7 +67,7 @@ pub struct BackfillOptions {
     pub rules: Rules,
     /// Whether the rules also replace those of the hours from `from` to `to`.
     pub rewrite_rules: bool,
-    /// Whether table files that are lost or damaged are looked for and written anew: of the hours from `from`
+    /// Whether lost or damaged table files are looked for and written again: of the hours from `from`
     /// to `to`, by default of all inside the horizon.
     pub rewrite: bool,
     /// Whether shards may be taken from a worker that has not released them.

@@ -1,5 +1,5 @@
 //! Late events of some organizations: only those are folded again, as by a stream worker. And table files
-//! that are lost or damaged: their hours are folded again, and they are written anew.
+//! that are lost or damaged: their hours are folded again, and they are written again.
 
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let looked_at = stream::iter(looked_at.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
     let found: Vec<_> = looked_at.try_collect().await?;
     for ((shard, hour, table), cause) in found.into_iter().flatten() {
-        tracing::warn!(shard, %hour, table = table.name(), cause, "a table file is written anew");
+        tracing::warn!(shard, %hour, table = table.name(), cause, "a table file is written again");
         run.unusable.insert((shard, hour, table));
         run.shards.get_mut(shard)?.draft.mark_dirty(hour);
     }

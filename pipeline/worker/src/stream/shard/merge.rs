@@ -100,7 +100,7 @@ impl LiveShard {
                 break;
             }
             match self.merge_hour(ports, hour, files).await {
-                // No other hour waits for it. Whoever folds it again is stopped.
+                // No other hour waits for it. A fold of this hour will stop the shard.
                 Err(error @ WorkerError::Damaged { .. }) => {
                     tracing::warn!(shard = self.shard(), %hour, %error, "archive files are not merged");
                 }

@@ -1,4 +1,4 @@
-//! Archive files of an hour that is closed come to one, whoever dies in between, and no event is lost.
+//! Archive files of an hour that is closed come to one, and no death in between loses an event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
