@@ -37,7 +37,7 @@ impl FakeStore {
         Self { faults, ..self.clone() }
     }
 
-    /// The same objects. New ones are stored at this clock's time, and at [`STORED_AT`] without one.
+    /// The same objects. New ones are stored at this clock's time, and at a fixed time without one.
     pub fn with_clock(&self, clock: SteppedClock) -> Self {
         Self { clock: Some(clock), ..self.clone() }
     }
