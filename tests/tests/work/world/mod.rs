@@ -126,6 +126,8 @@ impl World {
             ("work.max_hold", json!("10s")),
             ("work.checkpoint_every", json!("1s")),
             ("work.drain_timeout", json!("20s")),
+            // Late events are mended at once: the tests wait for it.
+            ("work.restate_delay_max", json!("0s")),
             ("work.threads", json!(1)),
             ("http.listen", json!("127.0.0.1:0")),
             ("log.level", json!("info")),
