@@ -49,7 +49,6 @@ fn two_releases_share_a_root_and_a_roll_back_loses_nothing() {
     messages += world.send(fourth);
     world.drained(&mut workers, messages);
     workers.into_iter().for_each(|worker| drop(worker.stop()));
-    world.unset("work.restate_delay_max");
     world.unset("root.format");
     // It reads no field that it does not know, so it takes the newer form for damage. It changes nothing.
     told(previous(&world).program.wait(), 1, &["checkpoint", "is damaged: unknown field"]);

@@ -201,7 +201,12 @@ impl World {
     #[cfg(feature = "upgrade")]
     pub fn worker_of(&self, binary: &str) -> Worker {
         let mut command = Command::new(binary);
-        command.args(["work", "--config", self.config().to_str().unwrap()]).current_dir(self.folder.path());
+        let config = self.config();
+        let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+        // The release before refuses a key that it does not know.
+        settings["work"].as_object_mut().unwrap().remove("restate_delay_max");
+        std::fs::write(&config, settings.to_string()).unwrap();
+        command.args(["work", "--config", config.to_str().unwrap()]).current_dir(self.folder.path());
         Worker::new(Program::start(command, "work", self.folder.path()))
     }
 
