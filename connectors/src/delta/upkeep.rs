@@ -10,10 +10,9 @@ use prorata_schemas::time::micros;
 use prorata_worker::ports::{
     ErrorKind, ObjectMeta, ObjectStore, StoreError, TableError, TableLogs, TrimmedLog,
 };
-use serde::Deserialize;
 
-use super::DeltaTables;
 use super::failure::failure;
+use super::{DeltaTables, view};
 
 /// Commits since the last checkpoint of a log that are worth another. Workers make one every
 /// [`super::CHECKPOINT_INTERVAL`] commits.
@@ -21,17 +20,6 @@ const CHECKPOINT_AFTER: u64 = 10;
 
 /// Commits that are read at a time.
 const READ_AT_ONCE: usize = 16;
-
-/// The one action of a commit that matters here.
-#[derive(Deserialize)]
-struct Line {
-    remove: Option<Removed>,
-}
-
-#[derive(Deserialize)]
-struct Removed {
-    path: String,
-}
 
 /// A log as listed.
 struct Listed {
@@ -85,11 +73,8 @@ impl TableLogs for DeltaTables {
                 let commit = commit.ok_or_else(|| {
                     TableError::new(ErrorKind::Missing, "read the log", table, format!("'{path}' is gone"))
                 })?;
-                for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                    let line: Line = serde_json::from_slice(line)
-                        .map_err(|error| invalid(format!("'{path}': {error}")))?;
-                    removed.extend(line.remove.map(|removed| removed.path));
-                }
+                let lines = view::lines_of(&commit).map_err(|error| invalid(format!("'{path}': {error}")))?;
+                removed.extend(lines.into_iter().filter_map(|line| Some(line.remove?.path)));
             }
         }
         Ok(removed)

@@ -63,15 +63,15 @@ struct KeptDate {
 
 /// One line of a commit, as far as it matters here.
 #[derive(Deserialize)]
-struct CommitLine {
+pub(super) struct CommitLine {
     add: Option<FileAction>,
-    remove: Option<FileAction>,
+    pub remove: Option<FileAction>,
     txn: Option<TransactionAction>,
 }
 
 #[derive(Deserialize)]
-struct FileAction {
-    path: String,
+pub(super) struct FileAction {
+    pub path: String,
     size: Option<i64>,
 }
 
@@ -80,6 +80,12 @@ struct FileAction {
 struct TransactionAction {
     app_id: String,
     version: i64,
+}
+
+/// The lines of a commit.
+pub(super) fn lines_of(commit: &[u8]) -> serde_json::Result<Vec<CommitLine>> {
+    let lines = commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(serde_json::from_slice).collect()
 }
 
 impl View {
@@ -142,11 +148,9 @@ impl View {
     }
 
     fn apply(&mut self, commit: &[u8]) -> Result<()> {
-        let lines = commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let invalid =
             |json_err| DeltaTableError::InvalidJsonLog { json_err, line: String::new(), version: 0 };
-        let lines: Vec<CommitLine> =
-            lines.map(serde_json::from_slice).collect::<std::result::Result<_, _>>().map_err(invalid)?;
+        let lines = lines_of(commit).map_err(invalid)?;
         for removed in lines.iter().filter_map(|line| line.remove.as_ref()) {
             if let Some(date) = partition_date(&removed.path).and_then(|date| self.dates.get_mut(&date)) {
                 date.files.remove(&removed.path);

@@ -12,7 +12,7 @@ use prorata_engine::{HourEvents, OrderedEvents, RULES_ENGINE_VERSION, State, clo
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::rows::{HourRow, HourTables};
+use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
@@ -230,7 +230,7 @@ pub fn expected_under(
                 }
                 None => {
                     held = true;
-                    held_hour(&organization, hour, &rules, count)
+                    HourTables::without_rows(&organization, hour, &rules, count)
                 }
             };
             hours.entry((shard_of(&organization), hour)).or_default().push(tables);
@@ -246,23 +246,6 @@ pub fn expected_under(
         }
     }
     content
-}
-
-/// An hour of a held organization: no rows, and sums of nothing.
-fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> HourTables {
-    HourTables {
-        organization_id: organization_id.clone(),
-        currency: rules.currency_of(organization_id).clone(),
-        rules_version: rules.version.clone(),
-        gpu_resources: rules.gpu_resources.clone(),
-        hour,
-        cost_allocation: Vec::new(),
-        reservation_usage: Vec::new(),
-        commitment_utilization: Vec::new(),
-        quota_usage: Vec::new(),
-        pool_usage: Vec::new(),
-        totals: HourRow { events, ..HourRow::default() },
-    }
 }
 
 /// The shard of an organization in a root of two.

@@ -46,6 +46,18 @@ pub async fn put(store: &dyn ObjectStore, path: String, bytes: Bytes) -> Result<
     Err(StoreError::new(ErrorKind::Conflict, "write", path, "another object has its name"))
 }
 
+/// Stores objects under names that only this owner gives, in any order.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn put_all(
+    store: &dyn ObjectStore,
+    objects: impl IntoIterator<Item = (String, Bytes)>,
+) -> Result<(), StoreError> {
+    let puts = objects.into_iter().map(|(path, bytes)| put(store, path, bytes));
+    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
+}
+
 /// An object as it was read.
 #[derive(Clone, Debug)]
 pub struct StoredObject {

@@ -14,6 +14,7 @@ pub use usage::{
 
 use crate::Text;
 use crate::ids::OrganizationId;
+use crate::rules::Rules;
 use crate::time::Hour;
 
 /// All rows of one organization and hour.
@@ -41,4 +42,23 @@ pub struct HourTables {
     pub pool_usage: Vec<PoolUsageRow>,
     /// `hours`.
     pub totals: HourRow,
+}
+
+impl HourTables {
+    /// An hour that has events and is not folded: no rows, and sums of nothing.
+    pub fn without_rows(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> Self {
+        Self {
+            organization_id: organization_id.clone(),
+            currency: rules.currency_of(organization_id).clone(),
+            rules_version: rules.version.clone(),
+            gpu_resources: rules.gpu_resources.clone(),
+            hour,
+            cost_allocation: Vec::new(),
+            reservation_usage: Vec::new(),
+            commitment_utilization: Vec::new(),
+            quota_usage: Vec::new(),
+            pool_usage: Vec::new(),
+            totals: HourRow { events, ..HourRow::default() },
+        }
+    }
 }

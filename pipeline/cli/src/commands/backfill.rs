@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use prorata_connectors::store::open_input;
+use prorata_connectors::store::{Store, open_input};
 use prorata_schemas::time::Hour;
+use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::Shard;
+use prorata_worker::ports::Silent;
 
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
@@ -76,19 +79,26 @@ async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::R
     Ok(backfill::run(ports, options(args, loaded, threads)).await?)
 }
 
-/// The options of the arguments and the configuration.
-pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> BackfillOptions {
+/// Options of the command.
+fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> BackfillOptions {
+    BackfillOptions {
+        only_shards: args.shards.as_ref().map(|shards| shards.0.clone()),
+        from: args.from,
+        to: args.to,
+        rewrite_rules: loaded.rules_given,
+        rewrite: args.rewrite,
+        ..replay_options(loaded, threads, args.take_over)
+    }
+}
+
+/// Options of a backfill that adds events, and does not apply other rules to hours.
+pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> BackfillOptions {
     let config = &loaded.config;
     BackfillOptions {
         shards: loaded.shards_given.then_some(config.root.shards),
         root_format: config.root.format,
-        only_shards: args.shards.as_ref().map(|shards| shards.0.clone()),
-        from: args.from,
-        to: args.to,
         rules: config.rules.clone(),
-        rewrite_rules: loaded.rules_given,
-        rewrite: args.rewrite,
-        take_over: args.take_over,
+        take_over,
         max_clock_skew: config.work.max_clock_skew,
         buffer_bytes: config.backfill.buffer_bytes,
         memory_limit: config.backfill.memory_limit,
@@ -98,6 +108,18 @@ pub fn options(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> Backfill
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
     }
+}
+
+/// What such a backfill runs on: its input is put in later.
+///
+/// # Errors
+/// When the lake's tables cannot be reached.
+pub async fn replay_ports(store: Store) -> anyhow::Result<BackfillPorts> {
+    Ok(BackfillPorts {
+        shared: wiring::ports(store).await?,
+        input: Arc::new(InMemoryFiles::default()),
+        progress: Arc::new(Silent),
+    })
 }
 
 /// Shards as the command line names them.

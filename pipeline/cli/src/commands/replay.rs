@@ -2,19 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use prorata_connectors::kafka::{KafkaReader, KafkaSettings};
 use prorata_connectors::messages::Times;
 use prorata_worker::WorkerError;
-use prorata_worker::backfill::BackfillPorts;
-use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{ReplayError, TopicReplay, TopicsReplayed};
-use prorata_worker::ports::Silent;
 use serde_json::json;
 
-use crate::commands::backfill::{self, BackfillArgs, ShardList};
+use crate::commands::backfill::{self, ShardList};
 use crate::commands::dead_letters;
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
@@ -70,31 +66,13 @@ async fn replay(
     let connection = kafka::connection(&config.kafka)?;
     let settings = KafkaSettings::new(connection, retired.clone(), &*config.kafka.group_id);
     let store = wiring::lake::store(wiring::lake::named(None, config)?).await?;
-    let folding = BackfillArgs {
-        rewrite: false,
-        shards: None,
-        events: String::new(),
-        lake: String::new(),
-        from: None,
-        to: None,
-        config: None,
-        json: false,
-        take_over: args.take_over,
-    };
-    let mut options = backfill::options(&folding, loaded, threads);
-    // A replay adds events. It does not apply other rules to hours.
-    options.rewrite_rules = false;
     let replay = TopicReplay {
-        ports: BackfillPorts {
-            shared: wiring::ports(store).await?,
-            input: Arc::new(InMemoryFiles::default()),
-            progress: Arc::new(Silent),
-        },
+        ports: backfill::replay_ports(store).await?,
         reader: &KafkaReader::new(&settings).map_err(WorkerError::Source)?,
         decoder: &*registry::decoder(&config.registry, Times::AT_ONCE)?,
         topics: retired.iter().map(|topic| topic.as_str().into()).collect(),
         partitions: args.partitions.as_ref().map(|ShardList(partitions)| partitions.clone()),
-        backfill: options,
+        backfill: backfill::replay_options(loaded, threads, args.take_over),
     };
     replay.run(done).await.map_err(|error: ReplayError| dead_letters::failure(error))
 }

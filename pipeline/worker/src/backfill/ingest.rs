@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
@@ -189,8 +190,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
     let encoded: Vec<Encoded> = encoded.into_iter().collect::<Result<_>>()?;
     let store = &run.ports.shared.store;
     let new = encoded.iter().filter(|file| file.new > 0);
-    let puts = new.map(|file| objects::put(&**store, file.path.path(), file.bytes.clone()));
-    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    objects::put_all(&**store, new.map(|file| (file.path.path(), file.bytes.clone()))).await?;
     for file in encoded {
         run.outcome.events_new += file.new;
         run.outcome.events_known += file.known;
@@ -230,10 +230,11 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
     };
     let mut organizations = BTreeSet::new();
     if is_closed {
-        for (kind, body) in &events {
-            let event = prorata_schemas::body::decode(*kind, body);
-            let event = event.map_err(|_| WorkerError::Internal("an event that was read is none"))?;
-            organizations.insert(event.organization_id);
+        let ids: BTreeSet<&[u8]> = events.iter().map(|(_, body)| body::organization_of(body)).collect();
+        for id in ids {
+            let id = std::str::from_utf8(id);
+            let id = id.map_err(|_| WorkerError::Internal("an event that was read is none"))?;
+            organizations.insert(id.into());
         }
     }
     Ok(Encoded { path, bytes: bytes.into(), organizations, new, known })

@@ -30,8 +30,8 @@ pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
             continue;
         }
         let (mut courses, mut through) = (Courses::new(), None);
-        while let Some(slice) = slice(run, shard, (&courses, through)).await? {
-            (courses, through) = (slice.courses.clone(), Some(slice.last));
+        while let Some(mut slice) = slice(run, shard, (&courses, through)).await? {
+            (courses, through) = (std::mem::take(&mut slice.courses), Some(slice.last));
             store(run, shard, slice).await?;
             if run.checkpointed.elapsed() >= run.options.checkpoint_every {
                 let now = run.checkpointed_by();
@@ -88,10 +88,8 @@ async fn slice(
 
 /// Stores the objects of a slice, and takes it into the draft.
 async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> Result<()> {
-    let store = &*run.ports.shared.store;
-    let objects: Vec<_> = slice.hours.iter_mut().flat_map(|hour| std::mem::take(&mut hour.objects)).collect();
-    let puts = objects.into_iter().map(|(path, bytes)| objects::put(store, path, bytes));
-    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    let new = slice.hours.iter_mut().flat_map(|hour| std::mem::take(&mut hour.objects));
+    objects::put_all(&*run.ports.shared.store, new).await?;
     run.outcome.organization_hours += slice.folded;
     for hour in &slice.hours {
         run.outcome.take(hour);

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
@@ -18,7 +17,7 @@ use super::plan::{self, Ends, Segment};
 use crate::checkpoint::HourEntry;
 use crate::error::Result;
 use crate::names::Shard;
-use crate::objects::{self, CONCURRENCY};
+use crate::objects;
 use crate::shard::converge::converged;
 use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
@@ -214,15 +213,14 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
     let encoder = Arc::clone(&run.ports.shared.encoder);
     let store = Arc::clone(&run.ports.shared.store);
     Ok(tokio::spawn(async move {
-        let mut puts = Vec::new();
+        let mut new = Vec::new();
         for mut hour in emit::encode_all(encoder, jobs, totals).await? {
-            let objects = std::mem::take(&mut hour.objects);
-            puts.extend(objects.into_iter().map(|(path, bytes)| objects::put(&*store, path, bytes)));
+            new.append(&mut hour.objects);
             if let Some(window) = stored.get_mut(&hour.shard) {
                 window.hours.push(hour);
             }
         }
-        stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+        objects::put_all(&*store, new).await?;
         Ok(stored.into_values().collect())
     }))
 }

@@ -5,7 +5,6 @@ mod parts;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 
 use self::parts::Split;
@@ -14,7 +13,7 @@ use super::draft::{Decided, Sealed};
 use super::model::{Checkpoint, FORMAT};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::objects::{self, CONCURRENCY};
+use crate::objects;
 use crate::ports::{FormatError, ObjectStore};
 
 /// How a decision came out.
@@ -98,8 +97,7 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
     let Split { mut stored, new_parts } = parts::split(&sealed.checkpoint)?;
     let new = sealed.objects.iter().chain(&new_parts);
-    let puts = new.map(|(path, bytes)| objects::put(store, path.clone(), bytes.clone()));
-    stream::iter(puts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect::<Vec<()>>().await?;
+    objects::put_all(store, new.cloned()).await?;
     let object = names::checkpoint(stored.shard, stored.seq);
     if stored.format < 2 {
         // The release before knows marks of all organizations only.

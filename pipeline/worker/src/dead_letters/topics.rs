@@ -17,7 +17,7 @@ use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::checkpoint::log;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::{DeadLetter, ObjectStore, Origin, Rejected};
+use crate::ports::{DeadLetter, ObjectStore};
 use crate::source::{Message, MessageDecoder, SourceError};
 
 /// Examples of dead letters that are told.
@@ -150,7 +150,7 @@ impl TopicReplay<'_> {
                 Ok(record) => events.push(record),
                 Err(reject) => {
                     unfolded.bytes += message.bytes();
-                    unfolded.rejected.push(letter(message, reject));
+                    unfolded.rejected.push(DeadLetter::of(&message, reject));
                 }
             }
         }
@@ -163,19 +163,11 @@ impl TopicReplay<'_> {
     }
 
     async fn event(&self, message: &Message) -> Result<Result<EventRecord, Reject>, ReplayError> {
-        let Some(value) = &message.value else {
-            return Ok(Err(Reject::malformed("a message without a value is no event")));
+        let decoded = match message.event_bytes() {
+            Ok(value) => decode(self.decoder, value).await?,
+            Err(reject) => Err(reject),
         };
-        let record = match decode(self.decoder, value).await? {
-            Ok(record) => record,
-            Err(reject) => return Ok(Err(reject)),
-        };
-        let organization = &*record.event.organization_id;
-        if message.key.as_deref() != Some(organization.as_bytes()) {
-            let sentence = format!("the message key is not its organization_id '{organization}'");
-            return Ok(Err(Reject::new(Reason::KeyMismatch, sentence)));
-        }
-        Ok(Ok(record))
+        Ok(decoded.and_then(|record| message.check_key(&record.event.organization_id).map(|()| record)))
     }
 
     async fn fold(&self, unfolded: Unfolded, done: &mut TopicsReplayed) -> Result<(), ReplayError> {
@@ -206,16 +198,4 @@ async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<S
         next.extend(latest.offsets.get(topic).and_then(|read| read.next).map(|offset| (shard, offset)));
     }
     Ok(next)
-}
-
-fn letter(message: Message, reject: Reject) -> DeadLetter {
-    let origin = Origin::Message {
-        topic: message.topic.to_string(),
-        partition: message.partition.into(),
-        offset: message.offset,
-        timestamp_millis: message.timestamp_millis,
-        key: message.key,
-        headers: message.headers,
-    };
-    DeadLetter { origin, rejected: Rejected { reject, bytes: message.value.unwrap_or_default() } }
 }

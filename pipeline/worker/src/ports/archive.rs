@@ -9,6 +9,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 
 use super::error::FormatError;
+use super::source::Message;
 
 /// Where in a file a record stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,22 @@ pub struct DeadLetter {
     pub rejected: Rejected,
 }
 
+impl DeadLetter {
+    /// Of a message, whose bytes are its value.
+    pub fn of(message: &Message, reject: Reject) -> Self {
+        let origin = Origin::Message {
+            topic: message.topic.to_string(),
+            partition: message.partition.into(),
+            offset: message.offset,
+            timestamp_millis: message.timestamp_millis,
+            key: message.key.clone(),
+            headers: message.headers.clone(),
+        };
+        let bytes = message.value.clone().unwrap_or_default();
+        Self { origin, rejected: Rejected { reject, bytes } }
+    }
+}
+
 /// Takes one record after another, and what cannot be one; without a position, the file itself.
 pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecord, Rejected>);
 
@@ -102,6 +119,27 @@ pub type Wanted<'a> = Option<&'a BTreeSet<OrganizationId>>;
 /// Whether an organization is among those that are wanted.
 pub fn is_wanted(wanted: Wanted<'_>, organization_id: &str) -> bool {
     wanted.is_none_or(|wanted| wanted.contains(organization_id))
+}
+
+/// Reads a file of our own with the bodies of its events: every record must be an event.
+///
+/// # Errors
+/// What is damaged, and where.
+pub fn read_whole<A: Archive + ?Sized>(
+    archive: &A,
+    mut file: &[u8],
+    mut each: impl FnMut(EventRecord),
+) -> Result<(), FormatError> {
+    let mut damage = None;
+    let read = archive.read(&mut file, &mut |position, record| match record {
+        Ok(record) => each(record),
+        Err(rejected) => {
+            damage.get_or_insert_with(|| rejected.at(position));
+        }
+    });
+    let damaged = |cause| FormatError::new("decode events", cause);
+    read.map_err(|error| damaged(error.to_string()))?;
+    damage.map_or(Ok(()), |cause| Err(damaged(cause)))
 }
 
 /// Avro object container files of events.
@@ -120,21 +158,15 @@ pub trait Archive: Send + Sync {
     /// What is damaged, and where.
     fn read_own(
         &self,
-        mut file: &[u8],
+        file: &[u8],
         wanted: Wanted<'_>,
         each: &mut dyn FnMut(Event),
     ) -> Result<(), FormatError> {
-        let mut damage = None;
-        let read = self.read(&mut file, &mut |position, record| match record {
-            Ok(record) if is_wanted(wanted, &record.event.organization_id) => each(record.event),
-            Ok(_) => {}
-            Err(rejected) => {
-                damage.get_or_insert_with(|| rejected.at(position));
+        read_whole(self, file, |record| {
+            if is_wanted(wanted, &record.event.organization_id) {
+                each(record.event);
             }
-        });
-        let damaged = |cause| FormatError::new("decode events", cause);
-        read.map_err(|error| damaged(error.to_string()))?;
-        damage.map_or(Ok(()), |cause| Err(damaged(cause)))
+        })
     }
 
     /// A file of these canonical bodies, in this order. Equal events make equal bytes. Where organizations

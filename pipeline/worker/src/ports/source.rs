@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_schemas::Text;
 use prorata_schemas::event::EventRecord;
-use prorata_schemas::reject::Reject;
+use prorata_schemas::reject::{Reason, Reject};
 use serde::{Deserialize, Serialize};
 
 use super::archive::DeadLetter;
@@ -47,6 +47,30 @@ impl Message {
         let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + length(value) + 48).sum();
         (length(&self.key) + length(&self.value) + headers + 128) as u64
+    }
+
+    /// What is to be decoded to an event.
+    ///
+    /// # Errors
+    /// A tombstone is no event.
+    pub fn event_bytes(&self) -> Result<&[u8], Reject> {
+        self.value.as_deref().ok_or_else(|| Reject::malformed("a message without a value is no event"))
+    }
+
+    /// Whether its key is the organization of its event.
+    ///
+    /// # Errors
+    /// `key_mismatch` when it is not.
+    pub fn check_key(&self, organization_id: &str) -> Result<(), Reject> {
+        if self.key.as_deref() == Some(organization_id.as_bytes()) {
+            return Ok(());
+        }
+        let key = self.key.as_deref().map(String::from_utf8_lossy);
+        let key =
+            key.map_or("none".to_owned(), |key| format!("'{}'", key.chars().take(100).collect::<String>()));
+        let sentence =
+            format!("the message key is {key}, its organization_id '{organization_id}'; they must be equal");
+        Err(Reject::new(Reason::KeyMismatch, sentence))
     }
 }
 

@@ -22,7 +22,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::archive::ArchiveIndex;
 use super::cursor;
 use super::emit::{self, EncodedHour};
-use super::fold::{self, OrganizationHour, SomeFolded, SomeHour};
+use super::fold::{self, SomeFolded, SomeHour};
 use super::restate::{self, PatchedSnapshot, RestatedHour, UnusableFile};
 use super::window::{WINDOW_HOURS_MAX, WindowLimits};
 use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
@@ -276,19 +276,14 @@ impl CourseFolder<'_> {
         slice: &mut SliceParts,
         hour: Hour,
         organizations: BTreeSet<OrganizationId>,
-        folded: SomeFolded,
+        mut folded: SomeFolded,
     ) -> Result<Option<RestatedHour>> {
         let next: &Draft = shard.draft;
         let Some(before) = next.hours.get(&hour).cloned() else { return Ok(None) };
         let namer = shard.namer.clone();
-        let folded: Vec<OrganizationHour> = folded
-            .into_iter()
-            .filter(|(id, _)| organizations.contains(id))
-            .map(|(_, (_, folded))| folded)
-            .collect();
-        let packed = |id: &OrganizationId| -> Option<&PackedState> {
-            folded.iter().map(|one| &one.packed).find(|packed| packed.organization_id == *id)
-        };
+        folded.retain(|id, _| organizations.contains(id));
+        let packed =
+            |id: &OrganizationId| -> Option<&PackedState> { folded.get(id).map(|(_, one)| &one.packed) };
         let mut patched = PatchedSnapshot::default();
         if let Some(stored) = cursor::load_stored(&*self.ports.store, &before).await? {
             for organization_id in &organizations {
@@ -314,7 +309,7 @@ impl CourseFolder<'_> {
             before,
             files: BTreeMap::new(),
             organizations,
-            folded,
+            folded: folded.into_values().map(|(_, one)| one).collect(),
             snapshot: patched,
             namer,
             now: self.now,

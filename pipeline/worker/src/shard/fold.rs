@@ -10,7 +10,7 @@ use std::sync::Arc;
 use prorata_engine::{HourEvents, OrderedEvents, State};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::rows::{HourRow, HourTables};
+use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
@@ -268,7 +268,11 @@ fn fold_organization(item: OrganizationPart) -> Result<Folded> {
     };
     let (state, tables, hold) = match closed {
         Ok((state, tables)) => (state, tables, None),
-        Err(hold) => (before.state.clone(), held_hour(&organization_id, hour, &rules, count), Some(hold)),
+        Err(hold) => (
+            before.state.clone(),
+            HourTables::without_rows(&organization_id, hour, &rules, count),
+            Some(hold),
+        ),
     };
     let max_event_time = before.max_event_time.max(latest);
     let state = OrganizationState { state, max_event_time, hold };
@@ -284,23 +288,5 @@ fn close_hour(state: &State, events: OrderedEvents, rules: &Rules) -> Result<(St
     match catch_unwind(close) {
         Ok(closed) => closed.map_err(|error| error.to_string()),
         Err(_) => Err("an internal error of the engine; report it".to_owned()),
-    }
-}
-
-/// What the tables say of an hour that is not folded: no rows, and sums of nothing.
-fn held_hour(organization_id: &OrganizationId, hour: Hour, rules: &Rules, events: i64) -> HourTables {
-    let totals = HourRow { events, ..HourRow::default() };
-    HourTables {
-        organization_id: organization_id.clone(),
-        currency: rules.currency_of(organization_id).clone(),
-        rules_version: rules.version.clone(),
-        gpu_resources: rules.gpu_resources.clone(),
-        hour,
-        cost_allocation: Vec::new(),
-        reservation_usage: Vec::new(),
-        commitment_utilization: Vec::new(),
-        quota_usage: Vec::new(),
-        pool_usage: Vec::new(),
-        totals,
     }
 }

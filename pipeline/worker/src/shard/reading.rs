@@ -17,7 +17,7 @@ use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::objects::{self, StoredObject};
-use crate::ports::{Archive, ObjectStore, Ports};
+use crate::ports::{self, Archive, FormatError, ObjectStore, Ports};
 
 /// Most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many more
 /// are fetched. One file is always fetched whole.
@@ -78,8 +78,7 @@ impl Gathered {
 
     fn finish(self) -> ByOrganization {
         let Self { mut organizations, places, hour, .. } = self;
-        let take = |place: usize| std::mem::replace(&mut organizations[place], HourEvents::new(hour));
-        let mut take = take;
+        let mut take = |place: usize| std::mem::replace(&mut organizations[place], HourEvents::new(hour));
         places.into_iter().map(|(organization_id, place)| (organization_id, take(place))).collect()
     }
 }
@@ -107,7 +106,7 @@ impl HourIntake {
             for (kind, bytes) in bodies.iter().skip(part).step_by(parts) {
                 let event =
                     body::decode(*kind, bytes).map_err(|reject| in_memory_damaged(shard, hour, &reject))?;
-                own.of(&event.organization_id.clone()).push(event);
+                own.of(&event.organization_id).push(event);
             }
             Ok(own)
         })?;
@@ -126,9 +125,7 @@ impl HourIntake {
             let mut own = self.empty();
             for (shard, file) in files.iter().skip(part).step_by(parts) {
                 let Some(gathered) = own.shards.get_mut(shard) else { continue };
-                read_own(archive, file, of, |event| {
-                    gathered.of(&event.organization_id.clone()).push(event);
-                })?;
+                read_own(archive, file, of, |event| gathered.of(&event.organization_id).push(event))?;
             }
             Ok(own)
         })?;
@@ -250,25 +247,19 @@ fn read_own(
     of: &WantedOrganizations,
     mut each: impl FnMut(Event),
 ) -> Result<()> {
-    let read = archive.read_own(&file.bytes, of.as_deref(), &mut each);
-    read.map_err(|error| WorkerError::Damaged { object: file.path.clone(), cause: error.source.to_string() })
+    archive.read_own(&file.bytes, of.as_deref(), &mut each).map_err(|error| damaged(file, &error))
 }
 
 /// Reads a file of our own archive with its bodies: every record must be an event.
 ///
 /// # Errors
 /// What is damaged, and where.
-fn read_archive(archive: &dyn Archive, file: &StoredObject, mut each: impl FnMut(EventRecord)) -> Result<()> {
-    let mut damage = None;
-    let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
-    let read = archive.read(&mut &*file.bytes, &mut |position, record| match record {
-        Ok(record) => each(record),
-        Err(rejected) => {
-            damage.get_or_insert_with(|| rejected.at(position));
-        }
-    });
-    read.map_err(|error| damaged(error.to_string()))?;
-    damage.map_or(Ok(()), |cause| Err(damaged(cause)))
+pub fn read_archive(archive: &dyn Archive, file: &StoredObject, each: impl FnMut(EventRecord)) -> Result<()> {
+    ports::read_whole(archive, &file.bytes, each).map_err(|error| damaged(file, &error))
+}
+
+fn damaged(file: &StoredObject, error: &FormatError) -> WorkerError {
+    WorkerError::Damaged { object: file.path.clone(), cause: error.source.to_string() }
 }
 
 /// The order of events in an archive file: by organization, then kind, then body.

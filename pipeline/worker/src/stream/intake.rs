@@ -15,7 +15,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::shard::LiveShard;
 use crate::checkpoint::LastRecord;
 use crate::error::Result;
-use crate::ports::{DeadLetter, Origin, Rejected};
+use crate::ports::DeadLetter;
 use crate::root::Root;
 use crate::root::rules::RuleBook;
 use crate::shard::clock::ClockReading;
@@ -95,9 +95,9 @@ impl Intake<'_> {
     }
 
     fn judge(&self, shard: &LiveShard, message: &Message) -> Result<Result<EventRecord, DecodeFailure>> {
-        let Some(value) = &message.value else {
-            let reject = Reject::malformed("a message without a value is no event");
-            return Ok(Err(DecodeFailure::Reject(reject)));
+        let value = match message.event_bytes() {
+            Ok(value) => value,
+            Err(reject) => return Ok(Err(DecodeFailure::Reject(reject))),
         };
         let record = match self.decoder.decode(value) {
             Ok(record) => record,
@@ -110,14 +110,7 @@ impl Intake<'_> {
 
     fn check(&self, rules: &Rules, message: &Message, record: &EventRecord) -> Result<(), Reject> {
         let organization = &*record.event.organization_id;
-        if message.key.as_deref() != Some(organization.as_bytes()) {
-            let key = message.key.as_deref().map(String::from_utf8_lossy);
-            let key = key
-                .map_or("none".to_owned(), |key| format!("'{}'", key.chars().take(100).collect::<String>()));
-            let sentence =
-                format!("the message key is {key}, its organization_id '{organization}'; they must be equal");
-            return Err(Reject::new(Reason::KeyMismatch, sentence));
-        }
+        message.check_key(organization)?;
         let belongs = self.root.shard_of(organization);
         if belongs != message.partition {
             let sentence = format!(
@@ -186,15 +179,6 @@ impl Intake<'_> {
 
     fn reject(&self, shard: &mut LiveShard, message: &Message, reject: Reject, counts: &mut Counts) {
         *counts.dead_letters.entry(reject.reason).or_default() += 1;
-        let origin = Origin::Message {
-            topic: message.topic.to_string(),
-            partition: message.partition.into(),
-            offset: message.offset,
-            timestamp_millis: message.timestamp_millis,
-            key: message.key.clone(),
-            headers: message.headers.clone(),
-        };
-        let bytes = message.value.clone().unwrap_or_default();
-        shard.push_letter(DeadLetter { origin, rejected: Rejected { reject, bytes } });
+        shard.push_letter(DeadLetter::of(message, reject));
     }
 }

@@ -4,19 +4,15 @@ mod topics;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use prorata_connectors::archive::AvroArchive;
 use prorata_connectors::messages::Times;
 use prorata_connectors::store::Store;
 use prorata_schemas::reject::Reason;
-use prorata_worker::backfill::BackfillPorts;
-use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptions, Replayed};
-use prorata_worker::ports::Silent;
 
-use crate::commands::backfill::{self, BackfillArgs};
+use crate::commands::backfill;
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
 use crate::report::dead_letters::{Listing, Report};
@@ -98,26 +94,8 @@ async fn replay(
     done: &mut Replayed,
 ) -> anyhow::Result<()> {
     let config = &loaded.config;
-    let folding = BackfillArgs {
-        rewrite: false,
-        shards: None,
-        events: String::new(),
-        lake: String::new(),
-        from: None,
-        to: None,
-        config: None,
-        json: false,
-        take_over: args.take_over,
-    };
-    let mut options = backfill::options(&folding, loaded, threads);
-    // A replay adds events. It does not apply other rules to hours.
-    options.rewrite_rules = false;
     let replay = Replay {
-        ports: BackfillPorts {
-            shared: wiring::ports(store).await?,
-            input: Arc::new(InMemoryFiles::default()),
-            progress: Arc::new(Silent),
-        },
+        ports: backfill::replay_ports(store).await?,
         decoder: &*registry::decoder(&config.registry, Times::AT_ONCE)?,
         topics: &KafkaTopics::new(&config.kafka),
         options: ReplayOptions {
@@ -125,7 +103,7 @@ async fn replay(
             topics: config.kafka.topics.iter().map(|topic| topic.as_str().into()).collect(),
             max_clock_skew: config.work.max_clock_skew,
             rules_given: loaded.rules_given,
-            backfill: options,
+            backfill: backfill::replay_options(loaded, threads, args.take_over),
         },
     };
     replay.run(letters, done).await.map_err(failure)

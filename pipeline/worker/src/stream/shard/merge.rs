@@ -18,6 +18,7 @@ use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, ObjectStore};
 use crate::shard::archive::ArchiveFile;
 use crate::shard::fold::Body;
+use crate::shard::reading::read_archive;
 use crate::stream::StreamPorts;
 
 /// Files that came since an hour was merged, before it is merged again: each time, its events are written
@@ -149,22 +150,12 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {
         let before = events.len();
-        let damaged = |cause: String| WorkerError::Damaged { object: file.path.clone(), cause };
-        let mut damage = None;
-        let read = archive.read(&mut &*file.bytes, &mut |_, record| match record {
-            Ok(record) => events.push((record.event.payload.kind(), record.body)),
-            Err(rejected) => {
-                damage.get_or_insert_with(|| rejected.reject.to_string());
-            }
-        });
-        read.map_err(|error| damaged(error.to_string()))?;
+        read_archive(archive, file, |record| events.push((record.event.payload.kind(), record.body)))?;
         let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
         let again = archive.write(&bodies.collect::<Vec<_>>())?;
         if marker(&again) != marker(&file.bytes) {
-            damage.get_or_insert_with(|| "it has not all events that it was written with".to_owned());
-        }
-        if let Some(cause) = damage {
-            return Err(damaged(cause));
+            let cause = "it has not all events that it was written with".to_owned();
+            return Err(WorkerError::Damaged { object: file.path.clone(), cause });
         }
     }
     super::flush::write_sorted(archive, events.iter().collect()).map(Bytes::from)
