@@ -21,18 +21,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prorata_connectors::DeltaTables;
 use prorata_connectors::SystemClock;
 use prorata_connectors::archive::{AvroArchive, write_events};
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::{Store, open_input};
+use prorata_connectors::{DeltaTables, ParquetEncoder};
 use prorata_schemas::event::EventKind;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, Record, SteppedClock};
 use prorata_worker::backfill;
 use prorata_worker::names::{Shard, TableFile};
-use prorata_worker::ports::{EncoderFunctions, Silent, TableCommitter};
+use prorata_worker::ports::{Silent, TableCommitter};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::{Source, SourceEvent, Start};
 use prorata_worker::status::{Counts, Status, WorkerStatus};
@@ -142,10 +142,7 @@ async fn run_backfill(events: &str, messages: usize) -> (Spent, Digests) {
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(EncoderFunctions {
-                encode: prorata_tables::encode,
-                splice: prorata_tables::splice,
-            }),
+            encoder: Arc::new(ParquetEncoder),
             clock: Arc::new(SystemClock),
         },
         input: open_input(events).unwrap(),
@@ -186,10 +183,7 @@ async fn run_worker(broker: &FakeBroker, poll_takes: Duration) -> (Spent, Digest
             store: Arc::new(store.clone()),
             tables: Arc::new(DeltaTables::new(store.clone())),
             archive: Arc::new(AvroArchive),
-            encoder: Arc::new(EncoderFunctions {
-                encode: prorata_tables::encode,
-                splice: prorata_tables::splice,
-            }),
+            encoder: Arc::new(ParquetEncoder),
             clock: Arc::new(clock.clone()),
         },
         decoder: Arc::new(SingleObjectMessages::new().unwrap()),

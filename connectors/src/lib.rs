@@ -2,7 +2,8 @@
 //! guarantee.
 //!
 //! Reading order:
-//! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the logs of the tables on top of it.
+//! - [`store`]: objects in a folder, S3, GCS or Azure; [`DeltaTables`]: the logs of the tables on top of it;
+//!   [`ParquetEncoder`]: their files.
 //! - [`avro`]: one record of any writer's schema; [`archive`]: files of them; [`registry`] and [`messages`]:
 //!   messages whose schema has a number or a fingerprint.
 //! - [`kafka`]: the source of events, the producer, and the topic of dead letters.
@@ -12,6 +13,7 @@ pub mod archive;
 pub mod avro;
 mod clock;
 mod delta;
+mod encoder;
 pub mod kafka;
 pub mod messages;
 pub mod registry;
@@ -21,4 +23,5 @@ mod text;
 
 pub use clock::SystemClock;
 pub use delta::{DeltaTables, TableLook};
+pub use encoder::ParquetEncoder;
 pub use secret::Secret;

@@ -25,7 +25,7 @@ fn commit(number: u64) -> TableCommit {
         stats: Some(r#"{"numRecords":1}"#.into()),
     };
     let transactions = [(names::transaction(0), number)].into();
-    TableCommit { adds: vec![file], removes: vec![], transactions, id: "test".into() }
+    TableCommit { adds: vec![file], transactions, id: "test".into(), ..TableCommit::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,7 @@ async fn replace(tables: &DeltaTables, numbers: std::ops::Range<u64>) {
             removes: live.files.iter().map(|file| file.path.clone()).collect(),
             transactions: [("prorata/0000".to_owned(), number)].into(),
             id: "test".into(),
+            same_rows: false,
         };
         assert_eq!(tables.commit(TABLE, live.version, &commit).await.unwrap(), CommitOutcome::Committed);
     }

@@ -41,7 +41,8 @@ fn dates(first: i64) -> BTreeSet<Date> {
 }
 
 fn commit(adds: Vec<FileEntry>, removes: Vec<String>, seq: u64) -> TableCommit {
-    TableCommit { adds, removes, transactions: [(names::transaction(0), seq)].into(), id: "test".into() }
+    let transactions = [(names::transaction(0), seq)].into();
+    TableCommit { adds, removes, transactions, id: "test".into(), same_rows: false }
 }
 
 async fn grow(folder: &Path) {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::OrganizationId;
 use crate::rows::HourTables;
-use crate::time::{Timestamp, WallTime};
+use crate::time::{Hour, Timestamp, WallTime};
 
 /// The hourly tables, in the order in which they are published; `hours` is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,6 +73,31 @@ pub struct HourClock {
     pub revision: i64,
     /// When they last changed.
     pub last_updated: WallTime,
+}
+
+/// A file whose rows become a part of the file of a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowSource {
+    /// A file of one hour.
+    Hour {
+        /// The hour.
+        hour: Hour,
+        /// Digest of its content, which the file of the day keeps.
+        digest: String,
+        /// The file.
+        bytes: Bytes,
+    },
+    /// A file of a day.
+    Day(Bytes),
+}
+
+/// A file of one hour that was a part of the file of a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HourFile {
+    /// The hour.
+    pub hour: Hour,
+    /// The file, with the digest that it had.
+    pub file: EncodedFile,
 }
 
 /// New rows of some organizations of an hour, and the file that holds the rows of all others.

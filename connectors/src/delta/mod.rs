@@ -277,15 +277,21 @@ async fn checkpoint(table: Table, view: &mut View) {
 /// A commit as the log has it.
 fn actions(commit: &TableCommit, sizes: &Sizes) -> CommitData {
     let now = now_millis();
-    let removes =
-        commit.removes.iter().map(|path| Action::Remove(remove(path, sizes.get(path).copied(), now)));
-    let adds = commit.adds.iter().map(|file| Action::Add(add(file, now)));
+    let data_change = !commit.same_rows;
+    let removes = commit.removes.iter().map(|path| remove(path, sizes.get(path).copied(), now));
+    let removes = removes.map(|remove| Action::Remove(Remove { data_change, ..remove }));
+    let adds = commit.adds.iter().map(|file| Action::Add(Add { data_change, ..add(file, now) }));
     let transactions = commit.transactions.iter().map(|(name, seq)| {
         Transaction::new_with_last_update(name, i64::try_from(*seq).unwrap_or(i64::MAX), Some(now))
     });
     let mode = if commit.removes.is_empty() { SaveMode::Append } else { SaveMode::Overwrite };
-    let operation =
-        DeltaOperation::Write { mode, partition_by: Some(vec![PARTITION.into()]), predicate: None };
+    let operation = if commit.same_rows {
+        let largest = commit.adds.iter().map(|file| file.bytes).max().unwrap_or_default();
+        let target_size = i64::try_from(largest).unwrap_or(i64::MAX);
+        DeltaOperation::Optimize { predicate: None, target_size }
+    } else {
+        DeltaOperation::Write { mode, partition_by: Some(vec![PARTITION.into()]), predicate: None }
+    };
     let owner = HashMap::from([("prorataOwner".to_owned(), serde_json::Value::from(commit.id.clone()))]);
     CommitData::new(removes.chain(adds).collect(), operation, owner, transactions.collect())
 }

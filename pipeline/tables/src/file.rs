@@ -29,7 +29,7 @@ use crate::{EncodeError, digest, stats_columns};
 const ROW_GROUP_ROWS: usize = 1_000_000;
 
 /// Rows turned into columns at a time: bounds the memory of a large hour.
-const BATCH_ROWS: usize = 65_536;
+pub const BATCH_ROWS: usize = 65_536;
 
 /// In the form that readers parse, because some readers otherwise distrust the statistics of text columns.
 /// The number is that of our layout, not of a release: a new release writes the same bytes.
@@ -101,14 +101,15 @@ pub fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     writer.into_inner()
 }
 
-fn open(schema: &SchemaRef, uncompressed: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+/// A file to be written, without compression of some columns.
+pub fn open(schema: &SchemaRef, uncompressed: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
     let properties = properties(schema, uncompressed)?;
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
     ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(schema), options)
 }
 
 /// Columns with one value, or none, in all rows.
-fn constant_columns(batch: &RecordBatch) -> Vec<String> {
+pub fn constant_columns(batch: &RecordBatch) -> Vec<String> {
     let rows = batch.num_rows().saturating_sub(1);
     let constant = |index: &usize| {
         let column = batch.column(*index);

@@ -7,12 +7,14 @@
 //!   five other tables.
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
-//! - `file` writes the Parquet bytes, `splice` replaces rows of some organizations in a file, `stats` makes
-//!   the statistics for the Delta log, and `digest` says whether the content has changed.
+//! - `file` writes the Parquet bytes, `splice` replaces rows of some organizations in a file, `day` makes one
+//!   file of those of a day's hours and gives them back, `stats` makes the statistics for the Delta log, and
+//!   `digest` says whether the content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 
 mod columns;
+mod day;
 mod describe;
 mod digest;
 mod file;
@@ -32,6 +34,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 use file::FileWriter;
 
+pub use day::{DayPart, day_parts, join, split};
 pub use splice::splice;
 
 /// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of

@@ -62,13 +62,18 @@ fn read(table: Table, bytes: &[u8]) -> Result<RecordBatch, EncodeError> {
     concat_batches(&schema, &named).map_err(|source| EncodeError::Columns { table, source })
 }
 
-/// The organization of each row.
-fn organizations(table: Table, rows: &RecordBatch) -> Result<&StringArray, EncodeError> {
-    let name = match table {
+/// The column that names a row's organization.
+pub(crate) const fn organization_column(table: Table) -> &'static str {
+    match table {
         Table::CostAllocation => "BillingAccountId",
         _ => "organization_id",
-    };
-    let column = rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    }
+}
+
+/// The organization of each row.
+fn organizations(table: Table, rows: &RecordBatch) -> Result<&StringArray, EncodeError> {
+    let column =
+        rows.column_by_name(organization_column(table)).and_then(|column| column.as_string_opt::<i32>());
     column.ok_or(EncodeError::Foreign { table, cause: "it names no organizations" })
 }
 

@@ -20,7 +20,7 @@ use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
-use prorata_worker::names::{Shard, TableFile};
+use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
 use prorata_worker::root::{KeyHash, Root};
 
@@ -126,11 +126,22 @@ impl Lake {
         let mut content = Content::new();
         for (table, log) in self.tables.tables() {
             for file in log.live.files {
-                let name = TableFile::parse(&file.path).expect("a file of ours");
                 let bytes = &objects[&format!("{}/{}", table.name(), file.path)];
-                let text = String::from_utf8(bytes.to_vec()).unwrap();
-                let before = content.insert((table, name.hour, name.shard), without_clocks(table, &text));
-                assert_eq!(before, None, "{table:?} has two files of {} shard {}", name.hour, name.shard);
+                let (shard, _) = names::parse_table_file(&file.path).expect("a file of ours");
+                let hours = match DayFile::parse(&file.path) {
+                    Some(day) => {
+                        let files = FakeEncoder.split(table, bytes).unwrap();
+                        let hours: Vec<Hour> = files.iter().map(|file| file.hour).collect();
+                        assert_eq!(day.hours().collect::<Vec<_>>(), hours, "{}", file.path);
+                        files.into_iter().map(|file| (file.hour, file.file.bytes)).collect()
+                    }
+                    None => vec![(TableFile::parse(&file.path).unwrap().hour, bytes.to_vec())],
+                };
+                for (hour, bytes) in hours {
+                    let text = String::from_utf8(bytes).unwrap();
+                    let before = content.insert((table, hour, shard), without_clocks(table, &text));
+                    assert_eq!(before, None, "{table:?} has two files of {hour} shard {shard}");
+                }
             }
         }
         content

@@ -237,7 +237,7 @@ pub fn replayed(digest: &str) -> String {
     format!("{REPLAYED}{digest}.json")
 }
 
-/// What a table file's name says.
+/// What the name of a table file of one hour says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFile {
     /// Its hour.
@@ -271,6 +271,74 @@ impl TableFile {
             digest: digest.to_owned(),
         })
     }
+}
+
+/// What the name of a day's file says: rows of several hours of one date and shard in one table file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DayFile {
+    /// Its date.
+    pub date: Date,
+    /// Its shard.
+    pub shard: Shard,
+    /// Its hours.
+    pub hours: HoursOfDay,
+    /// Who wrote it.
+    pub object_id: ObjectId,
+    /// Digest of the digests of its hours.
+    pub digest: String,
+}
+
+/// Hours of one date: bit `h` stands for the hour from `h` o'clock on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoursOfDay(pub u32);
+
+impl HoursOfDay {
+    /// These hours, all of one date.
+    pub fn of(hours: impl IntoIterator<Item = Hour>) -> Self {
+        Self(hours.into_iter().fold(0, |bits, hour| bits | 1 << hour.of_day()))
+    }
+
+    /// The hours of a date, ascending.
+    pub fn on(self, date: Date) -> impl Iterator<Item = Hour> {
+        let first = date.days() * 24;
+        (0..24).filter(move |hour| self.0 & 1 << hour != 0).map(move |hour| Hour(first + hour))
+    }
+}
+
+impl DayFile {
+    /// The path under the table's folder.
+    pub fn path(&self) -> String {
+        let Self { date, shard, hours: HoursOfDay(hours), object_id, digest } = self;
+        format!("date={date}/day-{shard:04}-{hours:06x}-{object_id}-{digest}.parquet")
+    }
+
+    /// Reads a path under the table's folder.
+    pub fn parse(path: &str) -> Option<Self> {
+        let (date, name) = path.split_once('/')?;
+        let name = name.strip_suffix(".parquet")?.strip_prefix("day-")?;
+        let (shard, rest) = name.split_once('-')?;
+        let (hours, rest) = rest.split_once('-')?;
+        let (object_id, digest) = rest.rsplit_once('-')?;
+        let hours = u32::from_str_radix(hours, 16).ok().filter(|hours| (1..1 << 24).contains(hours))?;
+        Some(Self {
+            date: parse_date(date.strip_prefix("date=")?)?,
+            shard: shard.parse().ok()?,
+            hours: HoursOfDay(hours),
+            object_id: ObjectId::parse(object_id)?,
+            digest: digest.to_owned(),
+        })
+    }
+
+    /// Its hours, ascending.
+    pub fn hours(&self) -> impl Iterator<Item = Hour> + use<> {
+        self.hours.on(self.date)
+    }
+}
+
+/// Shard and object id of a table file of ours, of an hour or of a day.
+pub fn parse_table_file(path: &str) -> Option<(Shard, ObjectId)> {
+    let of_hour = TableFile::parse(path).map(|file| (file.shard, file.object_id));
+    of_hour.or_else(|| DayFile::parse(path).map(|file| (file.shard, file.object_id)))
 }
 
 /// Folder of an hour's partition under a table's folder.
@@ -325,7 +393,17 @@ mod tests {
         assert_eq!(parse_part(&checkpoint(7, 12)), None);
         let file = TableFile { hour, shard: 7, object_id: object_id(), digest: "ff00".into() };
         assert_eq!(file.path(), "date=2026-11-20/07-0007-0000000012-a1b2-3-ff00.parquet");
-        assert_eq!(TableFile::parse(&file.path()), Some(file));
+        let file_path = file.path();
+        assert_eq!(TableFile::parse(&file_path), Some(file));
+        assert_eq!(parse_table_file(&file_path), Some((7, object_id())));
+        let hours = HoursOfDay::of([hour, Hour(hour.0 + 16)]);
+        let day =
+            DayFile { date: hour.date(), shard: 7, hours, object_id: object_id(), digest: "ff00".into() };
+        assert_eq!(day.path(), "date=2026-11-20/day-0007-800080-0000000012-a1b2-3-ff00.parquet");
+        assert_eq!(day.hours().collect::<Vec<_>>(), [hour, Hour(hour.0 + 16)]);
+        assert_eq!(parse_table_file(&day.path()), Some((7, object_id())));
+        assert_eq!((DayFile::parse(&file_path), TableFile::parse(&day.path())), (None, None));
+        assert_eq!(DayFile::parse(&day.path()), Some(day));
         let letters = dead_letters(0, &object_id(), "ff00");
         assert_eq!(parse_dead_letters(&letters), Some((object_id(), "ff00".to_owned())));
         assert_eq!(parse_dead_letter_shard(&letters), Some(0));
@@ -338,8 +416,10 @@ mod tests {
             "date=2026-11-20/part-00000-abc.snappy.parquet",
             "x.parquet",
             "date=2026-02-30/07-0007-1-a-1-f.parquet",
+            "date=2026-02-28/day-0007-000000-1-a-1-f.parquet",
+            "date=2026-02-28/day-0007-1000000-1-a-1-f.parquet",
         ] {
-            assert_eq!(TableFile::parse(path), None, "{path}");
+            assert_eq!(parse_table_file(path), None, "{path}");
         }
         for path in [
             "events/date=2026-11-20/hour=24/shard=0007/1-a-1.avro",

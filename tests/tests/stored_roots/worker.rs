@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prorata_connectors::DeltaTables;
 use prorata_connectors::archive::{AvroArchive, read_events};
 use prorata_connectors::messages::{MessageEncoder, SingleObjectMessages};
 use prorata_connectors::store::Store;
+use prorata_connectors::{DeltaTables, ParquetEncoder};
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, FakeDeadLetterTopic, FakeSource, Record, SteppedClock};
@@ -20,7 +20,7 @@ use prorata_tests::lake::{EVERY_HOUR, Goal, Lake, taken};
 use prorata_worker::Ports;
 use prorata_worker::checkpoint::LastRecord;
 use prorata_worker::names::Shard;
-use prorata_worker::ports::{Clock, EncoderFunctions, ObjectMeta, ObjectStore, PutOutcome, StoreError};
+use prorata_worker::ports::{Clock, ObjectMeta, ObjectStore, PutOutcome, StoreError};
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Message;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
@@ -144,10 +144,7 @@ impl<'a> Continued<'a> {
                 store: Arc::new(ClockedStore { store: store.clone(), clock: clock.clone() }),
                 tables: Arc::new(DeltaTables::new(store)),
                 archive: Arc::new(AvroArchive),
-                encoder: Arc::new(EncoderFunctions {
-                    encode: prorata_tables::encode,
-                    splice: prorata_tables::splice,
-                }),
+                encoder: Arc::new(ParquetEncoder),
                 clock: Arc::new(clock.clone()),
             },
             decoder: Arc::new(SingleObjectMessages::new().unwrap()),

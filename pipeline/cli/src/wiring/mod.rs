@@ -8,14 +8,13 @@ pub mod registry;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use prorata_connectors::DeltaTables;
 use prorata_connectors::SystemClock;
 use prorata_connectors::archive::AvroArchive;
 use prorata_connectors::store::Store;
+use prorata_connectors::{DeltaTables, ParquetEncoder};
 use prorata_schemas::Text;
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
-use prorata_worker::ports::EncoderFunctions;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
@@ -60,10 +59,7 @@ pub async fn ports(store: Store) -> Result<Ports, WorkerError> {
         store: Arc::new(store.clone()),
         tables: Arc::new(DeltaTables::new(store)),
         archive: Arc::new(AvroArchive),
-        encoder: Arc::new(EncoderFunctions {
-            encode: prorata_tables::encode,
-            splice: prorata_tables::splice,
-        }),
+        encoder: Arc::new(ParquetEncoder),
         clock: Arc::new(SystemClock),
     })
 }

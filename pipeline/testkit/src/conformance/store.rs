@@ -86,6 +86,7 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
         removes,
         transactions: [(ours.clone(), seq)].into(),
         id: "contract".into(),
+        same_rows: false,
     };
     let adds = commit(vec![add("a"), add("b")], vec![], 1);
     let outcome = tables.commit(table, empty.version, &adds).await.map_err(text)?;

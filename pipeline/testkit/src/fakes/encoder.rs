@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
 use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{FormatError, TableEncoder};
 use sha2::{Digest, Sha256};
@@ -62,6 +63,54 @@ impl TableEncoder for FakeEncoder {
         let incomplete = text.incomplete();
         Ok(SplicedFile { file: text.into_file(table), old_digest, old_incomplete, incomplete })
     }
+
+    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+        let damaged = || FormatError::new("join files", "a file is damaged");
+        let mut files = Vec::new();
+        for source in sources {
+            match source {
+                RowSource::Hour { hour, digest, bytes } => {
+                    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+                    let rows = Text::parse(table, text).ok_or_else(damaged)?.lines.len() as u64;
+                    let (bytes, digest, stats) = (bytes.to_vec(), digest.clone(), "{}".into());
+                    files.push(HourFile { hour: *hour, file: EncodedFile { bytes, rows, stats, digest } });
+                }
+                RowSource::Day(joined) => files.append(&mut self.split(table, joined)?),
+            }
+        }
+        files.sort_by(|left, right| (left.hour, &left.file.bytes).cmp(&(right.hour, &right.file.bytes)));
+        let (mut bytes, mut rows, mut digests) = (Vec::new(), 0, Sha256::new());
+        for HourFile { hour, file } in files {
+            let head = format!("{hour} {} {} {}\n", file.digest, file.rows, file.bytes.len());
+            bytes.extend([head.as_bytes(), &file.bytes, b"\n"].concat());
+            digests.update(format!("{hour} {} ", file.digest));
+            rows += file.rows;
+        }
+        Ok(EncodedFile { bytes, rows, stats: "{}".into(), digest: hex(&digests.finalize()) })
+    }
+
+    fn split(&self, _: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError> {
+        let damaged = || FormatError::new("split a file", "the file is damaged");
+        let mut rest = std::str::from_utf8(joined).map_err(|_| damaged())?;
+        let mut files = Vec::new();
+        while !rest.is_empty() {
+            let (file, after) = split_first(rest).ok_or_else(damaged)?;
+            files.push(file);
+            rest = after;
+        }
+        Ok(files)
+    }
+}
+
+/// The first file of those that were joined, and the rest.
+fn split_first(text: &str) -> Option<(HourFile, &str)> {
+    let (head, rest) = text.split_once('\n')?;
+    let mut head = head.split(' ');
+    let (hour, digest) = (head.next()?.parse().ok()?, head.next()?.to_owned());
+    let (rows, length) = (head.next()?.parse().ok()?, head.next()?.parse().ok()?);
+    let bytes = rest.get(..length)?.as_bytes().to_vec();
+    let file = EncodedFile { bytes, rows, stats: "{}".into(), digest };
+    Some((HourFile { hour, file }, rest.get(length..)?.strip_prefix('\n')?))
 }
 
 /// Revision and time of change are those of the hour.

@@ -1,12 +1,12 @@
 //! Tables: their logs, and the files that hold their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
 use prorata_schemas::time::Date;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,9 @@ pub struct TableCommit {
     pub transactions: BTreeMap<String, u64>,
     /// Random id that says whose commit it is.
     pub id: String,
+    /// Whether the files that are added have the rows of those that are removed, arranged in another way:
+    /// readers of changes need not look at them.
+    pub same_rows: bool,
 }
 
 /// Answer to a commit.
@@ -139,33 +142,11 @@ pub trait TableEncoder: Send + Sync {
     /// Replaces the rows of some organizations in a file: the bytes are those that encoding all rows again
     /// would give. It fails where the file cannot be read.
     fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError>;
-}
 
-/// A [`TableEncoder`] made of two functions, because it needs no state.
-#[derive(Clone, Copy, Debug)]
-pub struct EncoderFunctions<E, S> {
-    /// See [`TableEncoder::encode`].
-    pub encode: E,
-    /// See [`TableEncoder::splice`].
-    pub splice: S,
-}
+    /// One file with the rows of several files of one date and shard, which can be told apart again. Its
+    /// digest is that of the digests of its hours. It fails where a file cannot be read.
+    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError>;
 
-impl<E, S, F> TableEncoder for EncoderFunctions<E, S>
-where
-    E: Fn(Table, &[HourTables], &[HourClock]) -> Result<Option<EncodedFile>, F> + Send + Sync,
-    S: Fn(Table, &TableSplice<'_>) -> Result<SplicedFile, F> + Send + Sync,
-    F: Error + Send + Sync + 'static,
-{
-    fn encode(
-        &self,
-        table: Table,
-        hours: &[HourTables],
-        clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, FormatError> {
-        (self.encode)(table, hours, clocks).map_err(|error| FormatError::new("encode rows", error))
-    }
-
-    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError> {
-        (self.splice)(table, splice).map_err(|error| FormatError::new("replace rows in a file", error))
-    }
+    /// The files of hours that were joined, with the digests that they had, in ascending order of hour.
+    fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError>;
 }

@@ -1,0 +1,39 @@
+//! Table files as Parquet, behind the worker's port.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
+use prorata_worker::ports::{FormatError, TableEncoder};
+
+/// The functions of `prorata-tables`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ParquetEncoder;
+
+fn failed<E: Error + Send + Sync + 'static>(operation: &'static str) -> impl FnOnce(E) -> FormatError {
+    move |error| FormatError::new(operation, error)
+}
+
+impl TableEncoder for ParquetEncoder {
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+    ) -> Result<Option<EncodedFile>, FormatError> {
+        prorata_tables::encode(table, hours, clocks).map_err(failed("encode rows"))
+    }
+
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError> {
+        prorata_tables::splice(table, splice).map_err(failed("replace rows in a file"))
+    }
+
+    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+        prorata_tables::join(table, sources).map_err(failed("join files"))
+    }
+
+    fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError> {
+        prorata_tables::split(table, joined).map_err(failed("split a file"))
+    }
+}

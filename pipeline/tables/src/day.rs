@@ -1,0 +1,277 @@
+//! Files of a day: the rows of the files of its hours, one behind another. The footer says which rows were
+//! which file, and what its digest was, so that [`split`] gives the files of the hours back.
+//!
+//! [`join`] works in batches: besides the files it holds the one that it writes, and a few thousand rows.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
+use arrow_array::{PrimitiveArray, RecordBatch, new_null_array};
+use arrow_select::concat::concat_batches;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::file::metadata::KeyValue;
+use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
+use prorata_schemas::time::{Hour, Timestamp};
+use sha2::{Digest, Sha256};
+
+use crate::columns::cell_of;
+use crate::splice::organization_column;
+use crate::stats::{self, ColumnStats};
+use crate::{EncodeError, digest, file, schema, stats_columns};
+
+/// Name of the entry of the footer that lists the parts: hour, digest and number of rows of each.
+const PARTS: &str = "prorata.hours";
+
+/// Rows read at a time.
+const BATCH_ROWS: usize = 8_192;
+
+/// Rows of a day's file that were a file of one hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DayPart {
+    /// The hour.
+    pub hour: Hour,
+    /// Digest of the content of that file.
+    pub digest: String,
+    /// Number of rows.
+    pub rows: u64,
+}
+
+/// Rows of a source, in their place in the new file.
+struct Piece<'a> {
+    part: DayPart,
+    /// The first organization of the rows: files of one hour divide its organizations.
+    organization_id: String,
+    bytes: &'a Bytes,
+    first: usize,
+}
+
+/// One file with the rows of several files, all of one date and shard: hours ascend, and in an hour its
+/// files by organization. Columns that a file of an older release lacks are null.
+///
+/// # Errors
+/// When a file is not as this program or a release before it writes it.
+pub fn join(table: Table, sources: &[RowSource]) -> Result<EncodedFile, EncodeError> {
+    let mut pieces = Vec::new();
+    for source in sources {
+        add_pieces(table, source, &mut pieces)?;
+    }
+    pieces.sort_by(|left, right| {
+        (left.part.hour, &left.organization_id).cmp(&(right.part.hour, &right.organization_id))
+    });
+    let rows: u64 = pieces.iter().map(|piece| piece.part.rows).sum();
+    let listed = pieces.iter().map(|Piece { part, .. }| (part.hour.to_string(), &part.digest, part.rows));
+    let listed = serde_json::json!(listed.collect::<Vec<_>>()).to_string();
+    let mut writer = DayWriter { table, rows: Vec::new(), writer: None, stats: Statistics::of(table) };
+    for piece in &pieces {
+        for batch in piece.batches(table)? {
+            writer.add(batch?, rows <= file::BATCH_ROWS as u64)?;
+        }
+    }
+    let digest = digest::short(Sha256::new_with_prefix(&listed));
+    let (bytes, stats) = writer.finish(listed)?;
+    Ok(EncodedFile { bytes, rows, stats: stats.into_json(rows), digest })
+}
+
+/// The files of hours whose rows a day's file holds, in their order there. They have the bytes that encoding
+/// their rows gives, and the digests that they had.
+///
+/// # Errors
+/// When the file is not one of a day, or its rows are not as its footer says.
+pub fn split(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError> {
+    let (source, mut pieces) = (RowSource::Day(joined.clone()), Vec::new());
+    add_pieces(table, &source, &mut pieces)?;
+    let files = pieces.into_iter().map(|piece| {
+        let batches: Vec<RecordBatch> = piece.batches(table)?.collect::<Result<_, _>>()?;
+        let rows = concat_batches(&schema(table), &batches);
+        let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
+        let mut stats = Statistics::of(table);
+        stats.add(&rows);
+        let bytes = file::write_columns(&rows).map_err(|source| EncodeError::Write { table, source })?;
+        let DayPart { hour, digest, rows } = piece.part;
+        Ok(HourFile { hour, file: EncodedFile { bytes, rows, stats: stats.into_json(rows), digest } })
+    });
+    files.collect()
+}
+
+/// The parts of a day's file, as its footer lists them.
+///
+/// # Errors
+/// When the file cannot be read, or is not one of a day.
+pub fn day_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeError> {
+    let foreign = |cause| EncodeError::Foreign { table, cause };
+    let file = open(table, joined)?;
+    let metadata = file.metadata().file_metadata();
+    let mut entries = metadata.key_value_metadata().into_iter().flatten();
+    let listed = entries.find(|entry| entry.key == PARTS).and_then(|entry| entry.value.as_deref());
+    let listed = listed.ok_or_else(|| foreign("its footer does not list hours"))?;
+    let parts: Option<Vec<DayPart>> =
+        serde_json::from_str::<Vec<(String, String, u64)>>(listed).ok().and_then(|parts| {
+            let parts = parts.into_iter();
+            parts
+                .map(|(hour, digest, rows)| Some(DayPart { hour: hour.parse().ok()?, digest, rows }))
+                .collect()
+        });
+    let parts = parts.ok_or_else(|| foreign("its footer does not list hours"))?;
+    let rows: u64 = parts.iter().map(|part| part.rows).sum();
+    if i64::try_from(rows).ok() != Some(metadata.num_rows()) {
+        return Err(foreign("it has another number of rows than its footer says"));
+    }
+    Ok(parts)
+}
+
+fn open(table: Table, bytes: &Bytes) -> Result<ParquetRecordBatchReaderBuilder<Bytes>, EncodeError> {
+    let opened = ParquetRecordBatchReaderBuilder::try_new(bytes.clone());
+    opened.map_err(|source| EncodeError::Read { table, source })
+}
+
+/// Adds what a source holds.
+fn add_pieces<'a>(
+    table: Table,
+    source: &'a RowSource,
+    pieces: &mut Vec<Piece<'a>>,
+) -> Result<(), EncodeError> {
+    let (bytes, parts) = match source {
+        RowSource::Hour { hour, digest, bytes } => {
+            let rows = open(table, bytes)?.metadata().file_metadata().num_rows().unsigned_abs();
+            (bytes, vec![DayPart { hour: *hour, digest: digest.clone(), rows }])
+        }
+        RowSource::Day(bytes) => (bytes, day_parts(table, bytes)?),
+    };
+    let mut first = 0;
+    for part in parts {
+        let rows = usize::try_from(part.rows).unwrap_or(usize::MAX);
+        let organization_id = first_organization(table, bytes, first)?;
+        pieces.push(Piece { part, organization_id, bytes, first });
+        first = first.saturating_add(rows);
+    }
+    Ok(())
+}
+
+/// The organization of a row.
+fn first_organization(table: Table, bytes: &Bytes, row: usize) -> Result<String, EncodeError> {
+    let file = open(table, bytes)?;
+    let name = organization_column(table);
+    let mask = ProjectionMask::columns(file.parquet_schema(), [name]);
+    let reader = file.with_projection(mask).with_offset(row).with_limit(1).build();
+    let mut reader = reader.map_err(|source| EncodeError::Read { table, source })?;
+    let Some(batch) = reader.next() else { return Ok(String::new()) };
+    let batch = batch.map_err(|source| EncodeError::Columns { table, source })?;
+    let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    let column = column.ok_or(EncodeError::Foreign { table, cause: "it names no organizations" })?;
+    Ok(column.iter().flatten().next().unwrap_or_default().to_owned())
+}
+
+impl Piece<'_> {
+    /// Its rows in the columns of this release.
+    fn batches(
+        &self,
+        table: Table,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, EncodeError>> + use<>, EncodeError> {
+        let (hour, rows) = (self.part.hour, usize::try_from(self.part.rows).unwrap_or(usize::MAX));
+        let file = open(table, self.bytes)?.with_batch_size(BATCH_ROWS).with_offset(self.first);
+        let reader = file.with_limit(rows).build();
+        let reader = reader.map_err(|source| EncodeError::Read { table, source })?;
+        Ok(reader.map(move |batch| {
+            let batch = batch.map_err(|source| EncodeError::Columns { table, source })?;
+            let batch = in_our_columns(table, &batch)?;
+            check_hour(table, &batch, hour)?;
+            Ok(batch)
+        }))
+    }
+}
+
+/// The same rows in the columns of this release, without what a file says of columns besides their types.
+fn in_our_columns(table: Table, rows: &RecordBatch) -> Result<RecordBatch, EncodeError> {
+    let schema = schema(table);
+    let found = rows.schema_ref();
+    if found.fields().iter().any(|field| schema.field_with_name(field.name()).is_err()) {
+        return Err(EncodeError::Foreign { table, cause: "it has a column that this release does not know" });
+    }
+    let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
+        Some(column) => Arc::clone(column),
+        None => new_null_array(field.data_type(), rows.num_rows()),
+    });
+    let columns = columns.collect();
+    RecordBatch::try_new(schema, columns).map_err(|source| EncodeError::Columns { table, source })
+}
+
+fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), EncodeError> {
+    let name = match table {
+        Table::CostAllocation => "ChargePeriodStart",
+        _ => "hour",
+    };
+    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt());
+    let column = column.map(|column: &PrimitiveArray<TimestampMicrosecondType>| column.values());
+    let is_of_hour = |micros: &i64| Timestamp(*micros).hour() == hour;
+    match column {
+        Some(micros) if micros.iter().all(is_of_hour) => Ok(()),
+        _ => Err(EncodeError::Foreign { table, cause: "it has rows of another hour" }),
+    }
+}
+
+/// Statistics of rows that are columns.
+struct Statistics(Vec<(&'static str, ColumnStats)>);
+
+impl Statistics {
+    fn of(table: Table) -> Self {
+        Self(stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect())
+    }
+
+    fn add(&mut self, rows: &RecordBatch) {
+        for (name, stats) in &mut self.0 {
+            if let Some(column) = rows.column_by_name(name) {
+                (0..rows.num_rows()).for_each(|row| stats.add(cell_of(column, row)));
+            }
+        }
+    }
+
+    fn into_json(self, rows: u64) -> String {
+        stats::to_json(rows, &self.0)
+    }
+}
+
+/// Writes a day's file batch by batch.
+struct DayWriter {
+    table: Table,
+    /// Rows that are known whole before they are written.
+    rows: Vec<RecordBatch>,
+    writer: Option<ArrowWriter<Vec<u8>>>,
+    stats: Statistics,
+}
+
+impl DayWriter {
+    fn add(&mut self, rows: RecordBatch, are_few: bool) -> Result<(), EncodeError> {
+        self.stats.add(&rows);
+        if are_few {
+            self.rows.push(rows);
+            return Ok(());
+        }
+        self.write(&rows, &[])
+    }
+
+    fn write(&mut self, rows: &RecordBatch, uncompressed: &[String]) -> Result<(), EncodeError> {
+        let failed = |source| EncodeError::Write { table: self.table, source };
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self.writer.insert(file::open(rows.schema_ref(), uncompressed).map_err(failed)?),
+        };
+        writer.write(rows).map_err(failed)
+    }
+
+    fn finish(mut self, listed: String) -> Result<(Vec<u8>, Statistics), EncodeError> {
+        let table = self.table;
+        let few = std::mem::take(&mut self.rows);
+        if !few.is_empty() {
+            let rows = concat_batches(&schema(table), &few);
+            let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
+            self.write(&rows, &file::constant_columns(&rows))?;
+        }
+        let mut writer = self.writer.ok_or(EncodeError::Foreign { table, cause: "it has no rows" })?;
+        writer.append_key_value_metadata(KeyValue::new(PARTS.to_owned(), listed));
+        let bytes = writer.into_inner().map_err(|source| EncodeError::Write { table, source })?;
+        Ok((bytes, self.stats))
+    }
+}
