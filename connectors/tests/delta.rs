@@ -23,6 +23,7 @@ fn commit(number: u64) -> TableCommit {
         bytes: 10,
         digest: String::new(),
         stats: Some(r#"{"numRecords":1}"#.into()),
+        last_organization: None,
     };
     let transactions = [(names::transaction(0), number)].into();
     TableCommit { adds: vec![file], transactions, id: "test".into(), ..TableCommit::default() }

@@ -32,6 +32,7 @@ async fn replace(tables: &DeltaTables, numbers: std::ops::Range<u64>) {
             bytes: 10,
             digest: String::new(),
             stats: Some(r#"{"numRecords":1}"#.into()),
+            last_organization: None,
         };
         let live = tables.load(TABLE).await.unwrap();
         let commit = TableCommit {

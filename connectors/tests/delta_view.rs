@@ -33,7 +33,7 @@ fn file(day: i64, hour: usize, seq: u64) -> FileEntry {
     let object_id = format!("{seq:010}-aa-1");
     let path = format!("date={date}/{hour:02}-{shard:04}-{object_id}-0123456789abcdef.parquet");
     let stats = format!(r#"{{"numRecords":1,"minValues":{{"namespace":"{}"}}}}"#, "x".repeat(600));
-    FileEntry { path, bytes: 1_234, digest: String::new(), stats: Some(stats) }
+    FileEntry { path, bytes: 1_234, digest: String::new(), stats: Some(stats), last_organization: None }
 }
 
 fn dates(first: i64) -> BTreeSet<Date> {

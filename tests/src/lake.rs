@@ -21,8 +21,8 @@ const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "re
 /// After the last hour of all.
 pub const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
 
-/// Live files by table, shard and hour.
-pub type Files = BTreeMap<(Table, Shard, Hour), TableFile>;
+/// Live files by table, shard and hour, in the order of their digests.
+pub type Files = BTreeMap<(Table, Shard, Hour), Vec<TableFile>>;
 
 /// A lake.
 pub struct Lake {
@@ -73,7 +73,8 @@ impl Lake {
         Table::ALL.iter().flat_map(|table| self.list(table.name())).collect()
     }
 
-    /// Live files of hours up to `through`. Two files of one table, shard and hour would count money twice.
+    /// Live files of hours up to `through`. Two files of one table, shard and hour with the same content would
+    /// count money twice.
     pub fn files(&self, through: Hour) -> Files {
         let tables = DeltaTables::new(self.store.clone());
         let mut files = Files::new();
@@ -84,8 +85,11 @@ impl Lake {
                 if name.hour > through {
                     continue;
                 }
-                let before = files.insert((table, name.shard, name.hour), name);
-                assert_eq!(before, None, "{} has a second file of its hour", file.path);
+                let of_hour = files.entry((table, name.shard, name.hour)).or_default();
+                let twice = of_hour.iter().any(|other| other.digest == name.digest);
+                assert!(!twice, "{} has its content twice", file.path);
+                of_hour.push(name);
+                of_hour.sort_by(|left, right| left.digest.cmp(&right.digest));
             }
         }
         files
@@ -125,10 +129,13 @@ impl Lake {
         };
         let files = self.files(through);
         let live = files.iter().filter(|(key, _)| named_hour(key));
-        let live: BTreeSet<String> =
-            live.map(|((table, ..), file)| format!("{}/{}", table.name(), file.path())).collect();
+        let path = |((table, ..), file): (&(Table, Shard, Hour), &TableFile)| {
+            format!("{}/{}", table.name(), file.path())
+        };
+        let live = live.flat_map(|(key, files)| files.iter().map(move |file| (key, file)));
+        let live: BTreeSet<String> = live.map(path).collect();
         let entries = checkpoints.values().flat_map(|checkpoint| checkpoint.hours.range(..=through));
-        let named = entries.flat_map(|(_, entry)| &entry.tables);
+        let named = entries.flat_map(|(_, entry)| entry.files());
         let named: BTreeSet<String> =
             named.map(|(table, file)| format!("{}/{}", table.name(), file.path)).collect();
         match live.symmetric_difference(&named).next() {
@@ -149,9 +156,10 @@ impl Lake {
     pub fn assert_holds(&self, expected: &Self, through: Hour) {
         let (ours, theirs) = (self.files(through), expected.files(through));
         assert!(ours.keys().any(|(table, ..)| *table == Table::Hours), "there is nothing to compare");
-        let digests = |files: &Files| -> BTreeMap<(&'static str, Shard, String), String> {
-            let digest = |((table, shard, hour), file): (&(Table, Shard, Hour), &TableFile)| {
-                ((table.name(), *shard, hour.to_string()), file.digest.clone())
+        let digests = |files: &Files| -> BTreeMap<(&'static str, Shard, String), Vec<String>> {
+            let digest = |((table, shard, hour), files): (&(Table, Shard, Hour), &Vec<TableFile>)| {
+                let digests = files.iter().map(|file| file.digest.clone()).collect();
+                ((table.name(), *shard, hour.to_string()), digests)
             };
             files.iter().map(digest).collect()
         };
@@ -166,9 +174,12 @@ impl Lake {
             .collect();
         assert_eq!(differing, Vec::new(), "(file, whether it is here, whether it is in the backfill's lake)");
         // What the names say of the contents is what the program under test says.
-        for (key, file) in &ours {
+        let pairs = ours.iter().flat_map(|(key, files)| {
+            files.iter().zip(&theirs[key]).map(move |(file, theirs)| (key, file, theirs))
+        });
+        for (key, file, theirs) in pairs {
             let path = |file: &TableFile| format!("{}/{}", names::table(key.0), file.path());
-            let (found, wanted) = (self.object(&path(file)), expected.object(&path(&theirs[key])));
+            let (found, wanted) = (self.object(&path(file)), expected.object(&path(theirs)));
             if key.0 == Table::Hours {
                 assert_hours_equal(found, wanted, &path(file));
             } else {

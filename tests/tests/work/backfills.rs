@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::time::Hour;
 use prorata_tests::lake::Lake;
 use prorata_tests::program::Ended;
+use prorata_worker::names::TableFile;
 use serde_json::{Value, json};
 
 use super::world::{Load, World};
@@ -29,7 +30,8 @@ fn summary(ended: Ended) -> Value {
 /// Paths of live files.
 fn paths(world: &World) -> BTreeMap<String, String> {
     let files = world.lake().files(Hour(i64::MAX)).into_iter();
-    files.map(|((table, shard, hour), file)| (format!("{table:?} {shard} {hour}"), file.path())).collect()
+    let paths = |files: Vec<TableFile>| files.iter().map(TableFile::path).collect::<Vec<_>>().join(" ");
+    files.map(|((table, shard, hour), files)| (format!("{table:?} {shard} {hour}"), paths(files))).collect()
 }
 
 #[test]

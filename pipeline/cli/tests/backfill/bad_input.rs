@@ -22,7 +22,8 @@ fn with_trace() -> Room {
 }
 
 fn tables_of_the_trace()
--> std::collections::BTreeMap<(prorata_schemas::tables::Table, prorata_schemas::time::Hour, u16), String> {
+-> std::collections::BTreeMap<(prorata_schemas::tables::Table, prorata_schemas::time::Hour, u16), Vec<String>>
+{
     let room = with_trace();
     assert_eq!(code(&room.run("lake", &[])), 0);
     room.content("lake")

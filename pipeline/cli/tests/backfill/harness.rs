@@ -72,11 +72,13 @@ impl Room {
     }
 
     /// Digests of the live files by table, hour and shard.
-    pub fn content(&self, lake: &str) -> BTreeMap<(Table, Hour, u16), String> {
-        let digest = |((table, shard, hour), file): ((Table, u16, Hour), TableFile)| {
-            let path = self.path(lake).join(table.name()).join(file.path());
-            assert!(path.is_file(), "{}", path.display());
-            ((table, hour, shard), file.digest)
+    pub fn content(&self, lake: &str) -> BTreeMap<(Table, Hour, u16), Vec<String>> {
+        let digest = |((table, shard, hour), files): ((Table, u16, Hour), Vec<TableFile>)| {
+            for file in &files {
+                let path = self.path(lake).join(table.name()).join(file.path());
+                assert!(path.is_file(), "{}", path.display());
+            }
+            ((table, hour, shard), files.into_iter().map(|file| file.digest).collect())
         };
         self.live_files(lake).into_iter().map(digest).collect()
     }
@@ -84,8 +86,8 @@ impl Room {
     /// Live files by table.
     pub fn files(&self, lake: &str) -> BTreeMap<Table, Vec<String>> {
         let mut files = BTreeMap::from(Table::ALL.map(|table| (table, Vec::new())));
-        for ((table, ..), file) in self.live_files(lake) {
-            files.entry(table).or_default().push(file.path());
+        for ((table, ..), of_hour) in self.live_files(lake) {
+            files.entry(table).or_default().extend(of_hour.iter().map(TableFile::path));
         }
         files
     }

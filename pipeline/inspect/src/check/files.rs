@@ -78,9 +78,8 @@ pub async fn check_checkpoints(
     }
     for (shard, checkpoint) in &shards {
         for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.holds(**hour)) {
-            let files = entry.tables.iter();
             let named: BTreeSet<String> =
-                files.map(|(table, file)| format!("{}/{}", names::table(*table), file.path)).collect();
+                entry.files().map(|(table, file)| format!("{}/{}", names::table(table), file.path)).collect();
             let found = live.remove(&(*shard, *hour)).unwrap_or_default();
             let place = format!("shard {shard}, hour {hour}");
             for path in named.difference(&found) {

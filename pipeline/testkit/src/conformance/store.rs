@@ -80,6 +80,7 @@ pub async fn table_committer(tables: &dyn TableCommitter) -> Checked {
         bytes: 10,
         digest: String::new(),
         stats: Some(r#"{"numRecords":1}"#.into()),
+        last_organization: None,
     };
     let commit = |adds: Vec<FileEntry>, removes: Vec<String>, seq| TableCommit {
         adds,

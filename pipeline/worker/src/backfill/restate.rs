@@ -115,7 +115,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         let hours = owned.draft.hours.keys().copied().chain(left);
         for hour in hours.filter(is_named) {
             let Some(entry) = emit::entry_before(&owned.draft, run.live.as_ref(), hour) else { continue };
-            files.extend(entry.tables.iter().map(|(table, file)| (*shard, hour, *table, file.clone())));
+            files.extend(entry.files().map(|(table, file)| (*shard, hour, table, file.clone())));
         }
     }
     let shared = &run.ports.shared;

@@ -10,7 +10,7 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::model::{ArchiveBegin, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom};
+use super::model::{ArchiveBegin, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
 use super::retention;
 use crate::names::{ArchiveLayout, ArchivePath, ObjectId, Shard};
@@ -326,12 +326,12 @@ impl Draft {
     pub fn note_published(&mut self, published: &Decided) {
         for (hour, entry) in self.next.hours.iter_mut().filter(|(_, entry)| !entry.published) {
             let of = |entry: &HourEntry| -> Vec<String> {
-                entry.tables.values().map(|file| file.path.clone()).collect()
+                entry.files().map(|(_, file)| file.path.clone()).collect()
             };
             if published.hours.get(hour).is_some_and(|published| of(published) == of(entry)) {
                 let entry = Arc::make_mut(entry);
                 entry.published = true;
-                entry.tables.values_mut().for_each(|file| file.stats = None);
+                entry.tables.values_mut().for_each(TableFiles::forget_stats);
             }
         }
     }
@@ -409,9 +409,10 @@ mod tests {
 
     fn entry(path: &str, snapshot: Option<&str>) -> HourEntry {
         let stats = Some("{}".to_owned());
-        let file = FileEntry { path: path.into(), bytes: 1, digest: "d".into(), stats };
+        let file =
+            FileEntry { path: path.into(), bytes: 1, digest: "d".into(), stats, last_organization: None };
         let snapshot = snapshot.map(str::to_owned);
-        HourEntry { tables: [(Table::Hours, file)].into(), snapshot, ..HourEntry::default() }
+        HourEntry { tables: [(Table::Hours, file.into())].into(), snapshot, ..HourEntry::default() }
     }
 
     #[test]
@@ -427,8 +428,8 @@ mod tests {
         draft.note_published(&decided);
         let published: Vec<bool> = draft.hours.values().map(|entry| entry.published).collect();
         assert_eq!(published, [true, false, false], "hour 2 has changed since, hour 3 is new");
-        assert_eq!(draft.hours[&Hour(1)].tables[&Table::Hours].stats, None);
-        assert!(draft.hours[&Hour(2)].tables[&Table::Hours].stats.is_some());
+        assert_eq!(draft.hours[&Hour(1)].tables[&Table::Hours][0].stats, None);
+        assert!(draft.hours[&Hour(2)].tables[&Table::Hours][0].stats.is_some());
         assert!(!decided.hours[&Hour(1)].published, "what is decided never changes");
     }
 

@@ -1,5 +1,7 @@
 //! What a checkpoint says: who owned the shard, how far it is closed, and which files every hour consists of.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use super::hours::{Dirty, hour_map, hour_option, hour_text};
 use super::offsets::TopicOffsets;
 use crate::names::{ArchiveLayout, ObjectId, Shard};
 use crate::ports::FileEntry;
+
+pub use files::TableFiles;
 
 /// Newest version of the checkpoint's form. A shard's checkpoints have the form of its root's format; see
 /// [`crate::root`].
@@ -129,7 +133,7 @@ pub struct HourEntry {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub patches: Vec<String>,
     /// Files by table; a table that is missing has no rows in the hour.
-    pub tables: BTreeMap<Table, FileEntry>,
+    pub tables: BTreeMap<Table, TableFiles>,
     /// Events that came after the hour had closed, by organization, where any did: a clock column of `hours`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub late_events: BTreeMap<OrganizationId, i64>,
@@ -144,9 +148,19 @@ impl HourEntry {
         self.snapshot.iter().chain(&self.patches)
     }
 
+    /// The files of a table; none where it has no rows.
+    pub fn files_of(&self, table: Table) -> &[FileEntry] {
+        self.tables.get(&table).map_or(&[], |files| files)
+    }
+
+    /// The files of all tables.
+    pub fn files(&self) -> impl Iterator<Item = (Table, &FileEntry)> {
+        self.tables.iter().flat_map(|(table, files)| files.iter().map(|file| (*table, file)))
+    }
+
     /// Bytes of its table files.
     pub fn file_bytes(&self) -> u64 {
-        self.tables.values().map(|file| file.bytes).sum()
+        self.files().map(|(_, file)| file.bytes).sum()
     }
 
     /// Takes its snapshot away, and returns its objects.
@@ -262,8 +276,14 @@ mod tests {
         checkpoint.dirty = [Hour(1), Hour(2), Hour(3), Hour(9)].into_iter().collect();
         checkpoint.rules = vec![RulesFrom { from: Hour(5), version: "1".into() }];
         checkpoint.revisions.insert(Hour(3), 2);
-        let file = FileEntry { path: "p".into(), bytes: 3, digest: "d".into(), stats: None };
-        let entry = HourEntry { tables: [(Table::Hours, file)].into(), ..HourEntry::default() };
+        let file = FileEntry {
+            path: "p".into(),
+            bytes: 3,
+            digest: "d".into(),
+            stats: None,
+            last_organization: None,
+        };
+        let entry = HourEntry { tables: [(Table::Hours, file.into())].into(), ..HourEntry::default() };
         checkpoint.hours.insert(Hour(7), entry.into());
         let text = serde_json::to_string(&checkpoint).unwrap();
         assert!(

@@ -191,13 +191,10 @@ fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
 fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LivePaths>, commit: &mut TableCommit) {
     for (hour, entry) in &checkpoint.hours {
         let there = live.and_then(|live| live.get(hour)).map(Vec::as_slice).unwrap_or_default();
-        let wanted = entry.tables.get(&table);
-        if let Some(file) = wanted.filter(|file| !there.contains(&file.path)) {
-            commit.adds.push(file.clone());
-        }
-        commit
-            .removes
-            .extend(there.iter().filter(|path| wanted.is_none_or(|file| file.path != **path)).cloned());
+        let wanted = entry.files_of(table);
+        commit.adds.extend(wanted.iter().filter(|file| !there.contains(&file.path)).cloned());
+        let is_wanted = |path: &&String| wanted.iter().any(|file| file.path == **path);
+        commit.removes.extend(there.iter().filter(|path| !is_wanted(path)).cloned());
     }
 }
 

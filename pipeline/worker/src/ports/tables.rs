@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
 use prorata_schemas::time::Date;
@@ -45,6 +46,9 @@ pub struct FileEntry {
     /// Statistics for the table's log, until the table holds the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stats: Option<String>,
+    /// The last organization that it has rows of, where its hour's table has several files.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_organization: Option<OrganizationId>,
 }
 
 /// One commit to a table's log.

@@ -110,9 +110,8 @@ async fn maintain_table(
         ports.tables.load(table).await?.files.into_iter().map(|file| file.path).collect();
     kept.extend(ports.logs.removed_within(table, KEPT).await?);
     for checkpoint in decided.values() {
-        kept.extend(
-            checkpoint.hours.values().filter_map(|entry| Some(entry.tables.get(&table)?.path.clone())),
-        );
+        let named = checkpoint.hours.values().flat_map(|entry| entry.files_of(table));
+        kept.extend(named.map(|file| file.path.clone()));
     }
     let unneeded: Vec<&ObjectMeta> = unneeded_files(&folder, &listed, &kept, decided);
     for batch in unneeded.chunks(DELETED_AT_ONCE) {

@@ -320,8 +320,8 @@ impl CourseFolder<'_> {
     async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
         let store = &*self.ports.store;
         let paths = hours.iter().enumerate().flat_map(|(index, hour)| {
-            let tables = hour.before.tables.iter();
-            tables.map(move |(table, file)| (index, *table, format!("{}/{}", table.name(), file.path)))
+            let files = hour.before.files();
+            files.map(move |(table, file)| (index, table, format!("{}/{}", table.name(), file.path)))
         });
         let reads = paths.map(|(index, table, path)| async move {
             Ok::<_, WorkerError>((index, table, store.get(&path).await?))

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
-use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, retention, snapshot};
+use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, retention, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
 use crate::ports::{FileEntry, FormatError, TableCommitter, TableEncoder};
@@ -62,7 +62,7 @@ pub struct EncodedHour<T> {
 }
 
 /// Files of hours as the tables have them.
-pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, FileEntry>>;
+pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, TableFiles>>;
 
 /// Reads from the tables which files every hour has, of some dates or of all: for hours that have left the
 /// checkpoints.
@@ -78,9 +78,9 @@ pub async fn live(tables: &dyn TableCommitter, dates: Option<&BTreeSet<Date>>) -
         };
         for file in loaded.files {
             if let Some(name) = TableFile::parse(&file.path) {
-                let entry =
-                    FileEntry { path: file.path, bytes: file.bytes, digest: name.digest, stats: None };
-                live.entry((name.shard, name.hour)).or_default().insert(table, entry);
+                let (path, bytes, digest) = (file.path, file.bytes, name.digest);
+                let entry = FileEntry { path, bytes, digest, stats: None, last_organization: None };
+                live.entry((name.shard, name.hour)).or_default().entry(table).or_default().push(entry);
             }
         }
     }
@@ -159,7 +159,7 @@ fn encode<T>(
     for table in Table::ALL {
         let encoded = encode_table(encoder, table, (&rows, &clocks), &held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
-        becoming.take(table, encoded, &namer);
+        becoming.take(table, encoded.into_iter().collect(), &namer);
     }
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
     let (files, file_bytes) = sizes(&table_files);
@@ -184,7 +184,7 @@ pub(super) struct HourFiles<'a> {
     of: (Shard, Hour),
     before: Option<&'a HourEntry>,
     /// Files by table; a table that is missing has no rows.
-    pub entries: BTreeMap<Table, FileEntry>,
+    pub entries: BTreeMap<Table, TableFiles>,
     /// New files by path.
     pub objects: Vec<(String, Bytes)>,
     /// Whether any rows differ from before.
@@ -197,27 +197,33 @@ impl<'a> HourFiles<'a> {
         Self { of, before, entries: BTreeMap::new(), objects: Vec::new(), changed: before.is_none() }
     }
 
-    /// Takes a table's file. One with the digest of before stays the old one; that of `hours` carries the
-    /// revision, so it stays only where all others do.
-    pub fn take(&mut self, table: Table, file: Option<EncodedFile>, namer: &ObjectNamer) {
-        let old = self.before.and_then(|before| before.tables.get(&table));
-        let same = file.as_ref().map(|file| &file.digest) == old.map(|old| &old.digest);
-        self.changed |= !same;
-        let keep_old = if table == Table::Hours { !self.changed } else { same };
-        match (file, old) {
-            (_, Some(old)) if keep_old => {
-                self.entries.insert(table, old.clone());
-            }
-            (Some(file), _) => {
-                let EncodedFile { bytes, stats, digest, .. } = file;
-                let (shard, hour) = self.of;
-                let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
-                let size = bytes.len() as u64;
-                self.objects.push((format!("{}/{path}", table.name()), bytes.into()));
-                self.entries.insert(table, FileEntry { path, bytes: size, digest, stats: Some(stats) });
-            }
-            (None, _) => {}
+    /// Takes the files of a table. One with the digest of before stays the old one; that of `hours` carries
+    /// the revision, so it stays only where all others do.
+    pub fn take(&mut self, table: Table, files: Vec<EncodedFile>, namer: &ObjectNamer) {
+        let old = self.before.map_or(&[][..], |before| before.files_of(table));
+        let known = |file: &EncodedFile| old.iter().find(|old| old.digest == file.digest);
+        self.changed |= files.len() != old.len() || files.iter().any(|file| known(file).is_none());
+        let is_kept = table != Table::Hours || !self.changed;
+        let mut entries = Vec::new();
+        for file in files {
+            let entry = match known(&file).filter(|_| is_kept) {
+                Some(old) => old.clone(),
+                None => self.add(table, file, namer),
+            };
+            entries.push((entry, None));
         }
+        if !entries.is_empty() {
+            self.entries.insert(table, TableFiles::new(entries));
+        }
+    }
+
+    fn add(&mut self, table: Table, file: EncodedFile, namer: &ObjectNamer) -> FileEntry {
+        let EncodedFile { bytes, stats, digest, .. } = file;
+        let (shard, hour) = self.of;
+        let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
+        let size = bytes.len() as u64;
+        self.objects.push((format!("{}/{path}", table.name()), bytes.into()));
+        FileEntry { path, bytes: size, digest, stats: Some(stats), last_organization: None }
     }
 }
 

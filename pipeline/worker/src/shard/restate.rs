@@ -197,7 +197,7 @@ fn splice<T>(
     let PatchedSnapshot { state, snapshot, patches, mut objects } = snapshot;
     let mut becoming = HourFiles::new((shard, hour), Some(&before));
     for table in Table::ALL {
-        let old = before.tables.get(&table);
+        let old = before.files_of(table).first();
         let new: NewFile = match (old, files.get(&table)) {
             (Some(entry), Some(bytes)) => {
                 let (organizations, last_updated) = (&organizations, now);
@@ -212,7 +212,7 @@ fn splice<T>(
             }
         };
         match new {
-            Ok(new) => becoming.take(table, new, &namer),
+            Ok(new) => becoming.take(table, new.into_iter().collect(), &namer),
             Err(unusable) => return Ok(Err(unusable)),
         }
     }

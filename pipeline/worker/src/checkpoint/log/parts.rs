@@ -217,7 +217,9 @@ mod tests {
                 let path =
                     format!("{}{:02}-0007-{stamp}-{digest}.parquet", names::partition(hour), hour.of_day());
                 let stats = (back < grown.unpublished).then(|| "s".repeat(1_100));
-                (table, FileEntry { path, bytes: 1_234_567, digest: digest.clone(), stats })
+                let last_organization = None;
+                let digest = digest.clone();
+                (table, FileEntry { path, bytes: 1_234_567, digest, stats, last_organization }.into())
             };
             let snapshot = (back < 48 || hour.of_day() == 23)
                 .then(|| format!("state/shard=0007/{hour}-0001000000-{OWNER}0000-123456.snapshot"));

@@ -149,8 +149,7 @@ impl Closed {
         assert!(folded <= (changed + lead_up).min(3 * changed), "{context}: {folded} folded");
         assert_eq!((cost.restated, cost.whole), (changed, 0), "{context}");
         let entries: Vec<_> = before.hours.range(Hour(START + late)..).map(|(_, entry)| entry).collect();
-        let files = entries.iter().flat_map(|entry| entry.tables.values());
-        let tables = files.map(|file| file.bytes).sum::<u64>() as usize;
+        let tables = entries.iter().map(|entry| entry.file_bytes()).sum::<u64>() as usize;
         assert!(cost.tables.1 <= 3 * tables, "{context}: {:?} of tables, {tables} at least", cost.tables);
         // Of each snapshot, the state of the organization.
         let kept: Vec<_> = entries.iter().filter_map(|entry| entry.snapshot.as_ref()).collect();
@@ -259,8 +258,8 @@ async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
         member.settle(&world).await.unwrap();
         let shard = world.shard_of("acme");
         let hour = Hour(START + 3);
-        let files = world.audit.latest()[&shard].hours[&hour].tables.clone();
-        let file = &files[&Table::CostAllocation].path;
+        let entry = world.audit.latest()[&shard].hours[&hour].clone();
+        let file = &entry.files_of(Table::CostAllocation)[0].path;
         world.lake.store.overwrite(&format!("{}/{file}", Table::CostAllocation.name()), damage.into());
         // Another organization of the shard, if there is one, must be read back.
         let late = pod("acme", 190, "late", 1);

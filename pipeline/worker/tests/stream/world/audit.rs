@@ -1,7 +1,7 @@
 //! Looks at every version of every table and at every checkpoint as it comes about: what must hold at every
 //! moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,7 +37,7 @@ type OnCall = Box<dyn FnMut() + Send>;
 #[derive(Default)]
 struct Seen {
     versions: BTreeMap<Table, u64>,
-    files: BTreeMap<Table, BTreeMap<(Shard, Hour), String>>,
+    files: BTreeMap<Table, BTreeMap<(Shard, Hour), BTreeSet<String>>>,
     revisions: BTreeMap<(Shard, Hour), i64>,
     checkpoints: BTreeMap<(Shard, u64), Arc<Checkpoint>>,
     /// Offsets may go back: messages were lost on purpose.
@@ -179,9 +179,9 @@ impl Audit {
         let what = |hour: &Hour| format!("hour {hour} of shard {} at {}", checkpoint.shard, checkpoint.seq);
         for (hour, entry) in &checkpoint.hours {
             let old = before.hours.get(hour);
-            for (table, file) in &entry.tables {
+            for (table, file) in entry.files() {
                 let known =
-                    old.and_then(|old| old.tables.get(table)).is_some_and(|old| old.path == file.path);
+                    old.is_some_and(|old| old.files_of(table).iter().any(|old| old.path == file.path));
                 let path = format!("{}/{}", table.name(), file.path);
                 assert!(known || stored(&path), "{path} is named, not stored: {}", what(hour));
             }
@@ -199,14 +199,14 @@ impl Audit {
         if seen.versions.insert(table, live.version) == Some(live.version) {
             return;
         }
-        let mut files: BTreeMap<(Shard, Hour), String> = BTreeMap::new();
+        let mut files: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
         for file in &live.files {
             let Some(name) = TableFile::parse(&file.path) else { continue };
-            let before = files.insert((name.shard, name.hour), file.path.clone());
-            assert_eq!(before, None, "{table:?} has two files of hour {}", name.hour);
+            files.entry((name.shard, name.hour)).or_default().insert(file.path.clone());
         }
         let old = seen.files.insert(table, files.clone()).unwrap_or_default();
-        for (key, path) in files.iter().filter(|(key, path)| old.get(key) != Some(*path)) {
+        let new = files.iter().flat_map(|(key, paths)| paths.iter().map(move |path| (key, path)));
+        for (key, path) in new.filter(|(key, path)| !old.get(key).is_some_and(|old| old.contains(*path))) {
             let bytes = self.object(&format!("{}/{path}", table.name()));
             let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
             if table == Table::Hours {
@@ -276,8 +276,12 @@ fn check_whole(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) {
     let entry = &checkpoint.hours[&hour];
     for table in Table::ALL {
         let live = seen.files.get(&table).and_then(|files| files.get(&(shard, hour)));
-        let named = entry.tables.get(&table).map(|file| &file.path);
-        assert_eq!(live, named, "hour {hour} of shard {shard} is torn: {table:?}, {path}");
+        let named: BTreeSet<String> = entry.files_of(table).iter().map(|file| file.path.clone()).collect();
+        assert_eq!(
+            live.cloned().unwrap_or_default(),
+            named,
+            "hour {hour} of shard {shard} is torn: {table:?}, {path}"
+        );
     }
 }
 

@@ -177,8 +177,8 @@ fn check_tables_are_the_checkpoints(
     let live = world.lake.files();
     for checkpoint in latest.values() {
         for (hour, entry) in &checkpoint.hours {
-            for (table, file) in &entry.tables {
-                let there = live.get(table).is_some_and(|files| files.contains(&file.path));
+            for (table, file) in entry.files() {
+                let there = live.get(&table).is_some_and(|files| files.contains(&file.path));
                 assert!(there, "{context}: {table:?} lacks hour {hour} of shard {}", checkpoint.shard);
             }
         }

@@ -1,0 +1,114 @@
+//! The files of one table's hour, and their stored form.
+
+use std::ops::Deref;
+
+use prorata_schemas::ids::OrganizationId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ports::FileEntry;
+
+/// Files of one table that hold an hour: one, or several that are cut between organizations.
+///
+/// One is stored as an object, as every release reads it; several, from format 2 on, as a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFiles(Vec<FileEntry>);
+
+impl TableFiles {
+    /// Files in the order of their organizations, each with the last organization that it has rows of.
+    pub fn new(files: impl IntoIterator<Item = (FileEntry, Option<OrganizationId>)>) -> Self {
+        let with_last =
+            files.into_iter().map(|(file, last_organization)| FileEntry { last_organization, ..file });
+        let mut files: Vec<FileEntry> = with_last.collect();
+        if let [file] = files.as_mut_slice() {
+            file.last_organization = None;
+        }
+        Self(files)
+    }
+
+    /// Adds a file of which only the path is known, and not which organizations it has.
+    pub fn push(&mut self, file: FileEntry) {
+        self.0.push(file);
+    }
+
+    /// The table holds these files: their statistics are not needed any more.
+    pub(in crate::checkpoint) fn forget_stats(&mut self) {
+        self.0.iter_mut().for_each(|file| file.stats = None);
+    }
+
+    /// The file that has the rows of an organization, or is to have them.
+    pub fn index_of(&self, organization_id: &OrganizationId) -> usize {
+        let ends_before =
+            |file: &FileEntry| file.last_organization.as_ref().is_some_and(|last| last < organization_id);
+        self.partition_point(ends_before).min(self.len().saturating_sub(1))
+    }
+}
+
+impl Deref for TableFiles {
+    type Target = [FileEntry];
+
+    fn deref(&self) -> &[FileEntry] {
+        &self.0
+    }
+}
+
+impl From<FileEntry> for TableFiles {
+    fn from(file: FileEntry) -> Self {
+        Self::new([(file, None)])
+    }
+}
+
+impl Serialize for TableFiles {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [file] => file.serialize(serializer),
+            files => files.serialize(serializer),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TableFilesForm {
+    One(FileEntry),
+    Several(Vec<FileEntry>),
+}
+
+impl<'de> Deserialize<'de> for TableFiles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match TableFilesForm::deserialize(deserializer)? {
+            TableFilesForm::One(file) => Self(vec![file]),
+            TableFilesForm::Several(files) => Self(files),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> FileEntry {
+        FileEntry { path: path.into(), bytes: 3, digest: "d".into(), stats: None, last_organization: None }
+    }
+
+    fn several() -> TableFiles {
+        TableFiles::new([(file("p"), Some("bird".into())), (file("q"), Some("lion".into()))])
+    }
+
+    #[test]
+    fn one_is_an_object_and_several_are_a_list() {
+        let one = TableFiles::new([(file("p"), Some("acme".into()))]);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(text, r#"{"path":"p","bytes":3,"digest":"d"}"#);
+        assert_eq!(serde_json::from_str::<TableFiles>(&text).unwrap(), one);
+        let text = serde_json::to_string(&several()).unwrap();
+        assert!(text.starts_with(r#"[{"path":"p","#), "{text}");
+        assert_eq!(serde_json::from_str::<TableFiles>(&text).unwrap(), several());
+    }
+
+    #[test]
+    fn an_organization_is_in_the_first_file_that_does_not_end_before_it() {
+        let index = |organization_id: &str| several().index_of(&organization_id.into());
+        assert_eq!(["acme", "bird", "cat", "lion", "zebra"].map(index), [0, 0, 1, 1, 1]);
+        assert_eq!(TableFiles::from(file("p")).index_of(&"zebra".into()), 0);
+    }
+}
