@@ -266,7 +266,7 @@ impl Letters {
         let path = file.path(lead, &run.shards.namer(lead)?);
         objects::put(&*run.ports.shared.store, path, file.bytes).await?;
         self.0.insert(file.digest);
-        run.shards.get_mut(lead)?.draft.touch();
+        run.shards.get_mut(lead)?.draft.note_dead_letters();
         Ok(())
     }
 }

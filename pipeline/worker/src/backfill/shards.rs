@@ -167,7 +167,7 @@ impl OwnedShards {
         self.claim(ports, shard).await?;
         let owned = self.get_mut(shard)?;
         // A shard that nobody owned before has no archive.
-        if owned.decided.owners.len() > 1 {
+        if owned.claim_seq > 1 {
             let mut archive = ArchiveIndex::default();
             archive.ensure_all(&*ports.store, &owned.decided).await?;
             owned.take_archive(archive);
@@ -293,7 +293,7 @@ impl OwnedShards {
     /// Deletes what earlier owners left and no checkpoint needs: snapshots, old checkpoints, and archive
     /// files and dead letters of dead attempts. What fails is left for the next owner.
     pub async fn sweep(&mut self, ports: &Ports) {
-        for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.decided.owners.len() > 1) {
+        for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
             if let Err(error) = owned.sweep(&*ports.store).await {
                 tracing::warn!(shard, %error, "objects that are not needed stay for the next owner");
             }

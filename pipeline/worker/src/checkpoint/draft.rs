@@ -13,7 +13,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::model::{ArchiveBegin, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
 use super::retention;
-use crate::names::{ArchiveLayout, ArchivePath, ObjectId, Shard};
+use crate::names::{self, ArchiveLayout, ArchivePath, ObjectId, Shard};
 
 /// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
 /// clone.
@@ -104,6 +104,19 @@ impl Draft {
         self.changed = true;
     }
 
+    /// Notes that dead letters wait for this checkpoint.
+    pub fn note_dead_letters(&mut self) {
+        self.changed = true;
+        self.note_left();
+    }
+
+    /// Notes that objects of the owner may count from this checkpoint on.
+    fn note_left(&mut self) {
+        if let Some(owner) = self.next.owners.last_mut() {
+            owner.left_nothing = false;
+        }
+    }
+
     /// Gives names to objects that wait for this checkpoint.
     pub fn namer(&self, owner: &Text, counter: &Arc<AtomicU64>) -> ObjectNamer {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
@@ -120,10 +133,20 @@ impl Draft {
         }
     }
 
-    /// Adds an owner, whose claim this checkpoint is.
+    /// Adds an owner, whose claim this checkpoint is. It takes the place of the owner before where that has
+    /// left nothing: claims of a worker that ends again and again grow no checkpoint.
     pub fn add_owner(&mut self, owner: Text, kind: OwnerKind) {
-        self.next.owners.push(Owner { owner, seq: self.next.seq, kind, released: false });
+        let next = &mut self.next;
+        let left_nothing = next.format >= 2;
+        next.owners.push(Owner { owner, seq: next.seq, kind, released: false, left_nothing });
+        next.drop_owners(|owner| !owner.left_nothing);
         self.changed = true;
+    }
+
+    /// Leaves out owners of whom no archive file and no dead letter is left, so that only these owners and
+    /// the present one stay. That alone is not worth a checkpoint.
+    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
+        self.next.drop_owners(|owner| with_objects.contains(&*owner.owner));
     }
 
     /// Says whether the owner releases the shard with this checkpoint.
@@ -152,6 +175,10 @@ impl Draft {
 
     /// Adds an object, to be stored before the checkpoint is decided.
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
+        // Snapshots count by their path, whoever wrote them.
+        if names::parse_dead_letters(&path).is_some() {
+            self.note_left();
+        }
         self.objects.push((path, bytes));
         self.changed = true;
     }
@@ -184,6 +211,7 @@ impl Draft {
 
     /// Notes that the archive holds events of an hour from this checkpoint on.
     pub fn note_archived(&mut self, hour: Hour) {
+        self.note_left();
         match self.next.archive_begin() {
             ArchiveBegin::At(first) if first <= hour => {}
             ArchiveBegin::At(_) | ArchiveBegin::Empty if self.next.format >= 2 => {

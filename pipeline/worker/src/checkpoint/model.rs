@@ -34,7 +34,8 @@ pub struct Checkpoint {
     pub seq: u64,
     /// When it was written; decides nothing.
     pub written_at: WallTime,
-    /// All owners so far, each with the first sequence number that is its own.
+    /// The owners so far of whom an object may count, each with the first sequence number that is its own;
+    /// see [`Owner::seq`].
     pub owners: Vec<Owner>,
     /// How far each topic's partition of this shard is read; a backfill carries it on.
     pub offsets: BTreeMap<Text, TopicOffsets>,
@@ -88,12 +89,17 @@ pub enum ArchiveBegin {
 pub struct Owner {
     /// Its random id.
     pub owner: Text,
-    /// The sequence number of its claim.
+    /// The first sequence number that is its own: that of its claim, or of an owner right before it that has
+    /// left the list. Nobody's objects count for the numbers before its claim, for its own are all later.
     pub seq: u64,
     /// What it is.
     pub kind: OwnerKind,
     /// Whether it has released the shard, by a clean stop.
     pub released: bool,
+    /// Whether no archive file and no dead letter of it counts, so that the next owner takes its place. From
+    /// format 2 on.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub left_nothing: bool,
 }
 
 /// What owns a shard.
@@ -216,6 +222,25 @@ impl Checkpoint {
         object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.owner == object_id.owner)
     }
 
+    /// Leaves out owners that the last one can do without: its sequence numbers begin where theirs did, so
+    /// what they wrote counts no more, and nobody else's does. A worker stays in the list where it is the
+    /// last worker: that the root has had one decides what a backfill may do.
+    pub(super) fn drop_owners(&mut self, needed: impl Fn(&Owner) -> bool) {
+        let last_worker = self.owners.iter().rposition(|owner| owner.kind == OwnerKind::Worker);
+        let last = self.owners.len().saturating_sub(1);
+        let mut first_free = None;
+        let mut kept = Vec::new();
+        for (at, mut owner) in std::mem::take(&mut self.owners).into_iter().enumerate() {
+            if at != last && Some(at) != last_worker && !needed(&owner) {
+                first_free.get_or_insert(owner.seq);
+                continue;
+            }
+            owner.seq = first_free.take().unwrap_or(owner.seq);
+            kept.push(owner);
+        }
+        self.owners = kept;
+    }
+
     /// The owner that holds the shard.
     pub fn owner(&self) -> Option<&Owner> {
         self.owners.last()
@@ -251,8 +276,13 @@ mod tests {
     use super::*;
 
     fn checkpoint() -> Checkpoint {
-        let owner =
-            |owner: &str, seq| Owner { owner: owner.into(), seq, kind: OwnerKind::Backfill, released: false };
+        let owner = |owner: &str, seq| Owner {
+            owner: owner.into(),
+            seq,
+            kind: OwnerKind::Backfill,
+            released: false,
+            left_nothing: false,
+        };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;
         checkpoint.owners = vec![owner("aa", 1), owner("bb", 5)];

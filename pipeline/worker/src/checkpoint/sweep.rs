@@ -6,6 +6,7 @@
 //! the listing: both times are the store's.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use prorata_schemas::time::WallTime;
@@ -51,6 +52,15 @@ pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec
     unneeded.map(|object| object.path.clone()).collect()
 }
 
+/// Owners of whom dead letters of a shard count.
+pub fn owners_of_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> BTreeSet<Arc<str>> {
+    let own = listed
+        .iter()
+        .filter(|object| names::parse_dead_letter_shard(&object.path) == Some(decided.shard))
+        .filter_map(|object| names::parse_dead_letters(&object.path));
+    own.filter(|(object_id, _)| decided.admits(object_id)).map(|(object_id, _)| object_id.owner).collect()
+}
+
 /// Deletes objects; those that could not be deleted come back, with the last error.
 pub async fn delete_all(
     store: &dyn ObjectStore,
@@ -82,8 +92,13 @@ mod tests {
     const DAY: i64 = 86_400_000_000;
 
     fn checkpoint() -> Checkpoint {
-        let owner =
-            |owner: &str, seq| Owner { owner: owner.into(), seq, kind: OwnerKind::Worker, released: false };
+        let owner = |owner: &str, seq| Owner {
+            owner: owner.into(),
+            seq,
+            kind: OwnerKind::Worker,
+            released: false,
+            left_nothing: false,
+        };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;
         checkpoint.owners = vec![owner("aa", 1), owner("bb", 5)];

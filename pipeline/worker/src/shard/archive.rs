@@ -1,6 +1,7 @@
 //! Which archive files hold a shard's hours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::Hour;
@@ -79,6 +80,17 @@ async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Ve
             store.list(&names::archive_folder(checkpoint.shard)).await
         }
     }
+}
+
+/// Owners of whom the archive of a shard has files that count.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn list_owners(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<BTreeSet<Arc<str>>> {
+    let listed = list_own(store, checkpoint).await?;
+    let own = listed.iter().filter_map(|object| ArchivePath::parse(&object.path));
+    let counting = own.filter(|path| path.shard == checkpoint.shard && checkpoint.admits(&path.object_id));
+    Ok(counting.map(|path| path.object_id.owner).collect())
 }
 
 impl ArchiveIndex {

@@ -12,6 +12,7 @@ use crate::checkpoint::publish;
 use crate::checkpoint::sweep;
 use crate::error::{Result, WorkerError};
 use crate::names;
+use crate::shard::archive;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
 use crate::stream::StreamPorts;
@@ -24,6 +25,10 @@ const COLLECT_MICROS: i64 = 3_600_000_000;
 /// Most objects of one shard that are deleted between two steps, so that steps stay short: four rounds of
 /// concurrent requests. That is hundreds a second, many times what a shard writes.
 const COLLECTED_AT_ONCE: usize = 64;
+
+/// Owners that a checkpoint may have before it is asked which of them are needed: for that, the whole archive
+/// of the shard is listed, once after a claim.
+const OWNERS: usize = 128;
 
 /// What a worker does for all of its shards, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,16 +184,22 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let store = &*ports.shared.store;
     let now = ports.shared.clock.now();
     let (number, decided) = (shard.shard(), shard.decided().clone());
-    let garbage = shard.garbage_mut();
-    if now.micros_since(garbage.looked_at) >= COLLECT_MICROS {
+    if now.micros_since(shard.garbage_mut().looked_at) >= COLLECT_MICROS {
         let listed = store.list(&names::state_folder(number)).await?;
-        garbage.paths.extend(sweep::unneeded_state(&listed, &decided));
-        if !garbage.looked_for_letters {
-            let listed = store.list(&names::dead_letter_folder(number)).await?;
-            garbage.paths.extend(sweep::unneeded_dead_letters(&listed, &decided));
+        shard.garbage_mut().paths.extend(sweep::unneeded_state(&listed, &decided));
+        if !shard.garbage_mut().looked_after_claim {
+            let letters = store.list(&names::dead_letter_folder(number)).await?;
+            shard.garbage_mut().paths.extend(sweep::unneeded_dead_letters(&letters, &decided));
+            if decided.owners.len() > OWNERS {
+                let mut with_objects = archive::list_owners(store, &decided).await?;
+                with_objects.extend(sweep::owners_of_dead_letters(&letters, &decided));
+                shard.keep_owners(&with_objects);
+            }
         }
-        (garbage.looked_at, garbage.looked_for_letters) = (now, true);
+        let garbage = shard.garbage_mut();
+        (garbage.looked_at, garbage.looked_after_claim) = (now, true);
     }
+    let garbage = shard.garbage_mut();
     let mut batch = Vec::new();
     while batch.len() < COLLECTED_AT_ONCE
         && let Some(path) = garbage.paths.pop_first()

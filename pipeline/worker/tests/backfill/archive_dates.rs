@@ -21,7 +21,7 @@ async fn list_forget_and_list_again(format: u32) {
     assert_eq!(layout == ArchiveLayout::DateFirst, format == 1);
     let (seq, owner) = (1, "a".into());
     let kind = OwnerKind::Worker;
-    checkpoint.owners.push(Owner { seq, owner, kind, released: false });
+    checkpoint.owners.push(Owner { seq, owner, kind, released: false, left_nothing: false });
     let object_id = ObjectId { seq, owner: "a".into(), n: 0 };
     let hours = [Hour(30), Hour(50)];
     for hour in hours {

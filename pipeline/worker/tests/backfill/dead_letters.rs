@@ -141,6 +141,7 @@ impl World {
         let mut next = log::latest(self.store(), shard).await.unwrap().next_draft();
         let owner: Text = format!("w{}", next.seq).into();
         next.add_owner(owner.clone(), OwnerKind::Worker);
+        next.note_dead_letters();
         next.set_released(released);
         let next = next.seal(WallTime(0));
         assert!(matches!(log::decide(self.store(), &next).await.unwrap(), Decision::Ours(_)));

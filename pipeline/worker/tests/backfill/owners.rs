@@ -146,6 +146,7 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
         seq: checkpoint.seq,
         kind: OwnerKind::Worker,
         released,
+        left_nothing: false,
     });
     checkpoint.offsets.insert("pods/0".into(), TopicOffsets { next: Some(17), ..TopicOffsets::default() });
     let bytes = checksum::add_to_json(&serde_json::to_vec(&checkpoint).unwrap());

@@ -202,7 +202,13 @@ mod tests {
         checkpoint.closed_through = Some(NOW);
         let owner = |n: u64| {
             let kind = OwnerKind::Worker;
-            Owner { owner: format!("{OWNER}{n:04}").into(), seq: 1 + n, kind, released: true }
+            Owner {
+                owner: format!("{OWNER}{n:04}").into(),
+                seq: 1 + n,
+                kind,
+                released: true,
+                left_nothing: false,
+            }
         };
         checkpoint.owners = (0..grown.claims).map(owner).collect();
         checkpoint.rules = vec![RulesFrom { from: Hour(1), version: "1".into() }];

@@ -95,13 +95,14 @@ pub(super) struct Garbage {
     pub paths: BTreeSet<String>,
     /// When the folder of state was last looked through.
     pub looked_at: WallTime,
-    /// Whether dead letters of dead attempts were looked for: there are new ones only after a claim.
-    pub looked_for_letters: bool,
+    /// Whether dead letters of dead attempts, and owners without objects, were looked for: there are new ones
+    /// only after a claim.
+    pub looked_after_claim: bool,
 }
 
 impl Garbage {
     fn new(now: WallTime) -> Self {
-        Self { paths: BTreeSet::new(), looked_at: now, looked_for_letters: false }
+        Self { paths: BTreeSet::new(), looked_at: now, looked_after_claim: false }
     }
 }
 
@@ -262,6 +263,13 @@ impl LiveShard {
     /// Drops from memory what the archive holds of the latest open hour that has any.
     pub fn spill(&mut self) {
         self.buffer.spill();
+    }
+
+    /// Leaves out owners of whom no object counts any more; see [`Draft::keep_owners`].
+    pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
+        if let Some(draft) = self.draft() {
+            draft.keep_owners(with_objects);
+        }
     }
 
     /// Whether the next checkpoint would differ from the last.

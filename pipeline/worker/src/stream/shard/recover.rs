@@ -134,7 +134,7 @@ impl Recovery<'_> {
                 closed.next()
             }
             // Nothing is closed: the first hour may be any.
-            None if live.decided.owners.len() > 1 => {
+            None if live.claim.seq > 1 => {
                 live.archive.ensure_all(store, &live.decided).await?;
                 let (first, dated) = live.archive.extent();
                 if let Some(draft) = live.draft() {

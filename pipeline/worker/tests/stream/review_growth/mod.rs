@@ -6,6 +6,7 @@ mod leftovers;
 mod maintain;
 mod merging;
 mod organizations;
+mod owners;
 mod parts;
 mod snapshots;
 mod watched;

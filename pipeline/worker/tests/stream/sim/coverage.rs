@@ -116,7 +116,7 @@ impl Coverage {
         let checkpoints = world.audit.checkpoints();
         for ((shard, seq), after) in &checkpoints {
             let Some(before) = checkpoints.get(&(*shard, seq - 1)) else { continue };
-            if after.owners.len() > before.owners.len() {
+            if after.owner().map(|owner| &owner.owner) != before.owner().map(|owner| &owner.owner) {
                 let released = before.owner().is_some_and(|owner| owner.released);
                 self.hit(if released { "claim_after_release" } else { "stale_claim" });
             }

@@ -37,7 +37,7 @@ pub fn check(world: &World, context: &str) {
     let economy = Economy {
         hours: world.lake.files().get(&Table::Hours).map_or(0, Vec::len),
         shard_hours: usize::try_from(simulated).unwrap() * usize::from(world.shards),
-        claims: latest.values().map(|checkpoint| checkpoint.owners.len()).sum(),
+        claims: latest.keys().map(|shard| world.audit.claims(*shard)).sum(),
         checkpoints: latest.values().map(|checkpoint| checkpoint.seq as usize).sum(),
         lists: world.audit.lists(),
         state_objects: count(&|path| {

@@ -134,6 +134,15 @@ impl Audit {
         self.checkpoints().into_iter().map(|((shard, _), checkpoint)| (shard, checkpoint)).collect()
     }
 
+    /// How often a shard was claimed.
+    pub fn claims(&self, shard: Shard) -> usize {
+        let seen = self.seen.lock().unwrap();
+        let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
+        let owners: Vec<_> =
+            of_shard.map(|(_, checkpoint)| checkpoint.owner().map(|owner| &owner.owner)).collect();
+        owners.chunk_by(|a, b| a == b).count()
+    }
+
     /// Looks at whatever is new.
     pub fn look(&self) {
         let mut seen = self.seen.lock().unwrap();
@@ -166,11 +175,33 @@ impl Audit {
         let before = seen.checkpoints.get(&(shard, seq - 1)).map_or(&fallback, |before| &**before);
         assert_eq!((checkpoint.shard, checkpoint.seq), (before.shard, before.seq + 1), "a gap in the log");
         check_succession(before, &checkpoint, seen.offsets_free);
+        self.check_owners(before, &checkpoint);
         let stored_at = now(self.store.stat(path)).unwrap().map(|meta| meta.modified);
         seen.latest = seen.latest.max(stored_at.unwrap_or_default());
         check_not_ahead(&checkpoint, seen.latest);
         self.check_objects(before, &checkpoint);
         seen.checkpoints.insert((shard, seq), Arc::new(Checkpoint::clone(&checkpoint)));
+    }
+
+    /// Where owners are gone, what counted counts as before, and nothing else does.
+    fn check_owners(&self, before: &Checkpoint, after: &Checkpoint) {
+        let ids = |checkpoint: &Checkpoint| -> Vec<_> {
+            checkpoint.owners.iter().map(|owner| (owner.owner.clone(), owner.seq)).collect()
+        };
+        if ids(after).starts_with(&ids(before)) {
+            return;
+        }
+        for path in self.store.objects().into_keys() {
+            let archived = ArchivePath::parse(&path).map(|path| (path.shard, path.object_id));
+            let letters = names::parse_dead_letter_shard(&path).zip(names::parse_dead_letters(&path));
+            let Some((shard, object_id)) = archived.or(letters.map(|(shard, (id, _))| (shard, id))) else {
+                continue;
+            };
+            if shard == after.shard && object_id.seq <= before.seq {
+                let (old, new) = (before.admits(&object_id), after.admits(&object_id));
+                assert_eq!(old, new, "{path} counts or not once an owner is gone at {}", after.seq);
+            }
+        }
     }
 
     /// What a checkpoint names is stored before it is decided.
@@ -231,10 +262,6 @@ impl Audit {
 fn check_succession(before: &Checkpoint, after: &Checkpoint, offsets_free: bool) {
     let what = format!("shard {} at {}", after.shard, after.seq);
     assert!(before.closed_through <= after.closed_through, "an hour opens again: {what}");
-    let ids = |checkpoint: &Checkpoint| -> Vec<_> {
-        checkpoint.owners.iter().map(|owner| (owner.owner.clone(), owner.seq)).collect()
-    };
-    assert!(ids(after).starts_with(&ids(before)), "an owner is gone: {what}");
     for (topic, old) in &before.offsets {
         let Some(new) = after.offsets.get(topic) else {
             assert!(offsets_free, "no offsets of {topic}: {what}");
