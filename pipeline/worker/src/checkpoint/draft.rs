@@ -143,8 +143,8 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Leaves out owners of whom no archive file and no dead letter is left, so that only these owners and
-    /// the present one stay. That alone is not worth a checkpoint.
+    /// Leaves out owners that have no archive file and no dead letter any more: only these owners and the
+    /// present one stay. That alone is not worth a checkpoint.
     pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
         self.next.drop_owners(|owner| with_objects.contains(&*owner.owner));
     }
@@ -175,7 +175,7 @@ impl Draft {
 
     /// Adds an object, to be stored before the checkpoint is decided.
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
-        // Snapshots count by their path, whoever wrote them.
+        // Snapshots count by their path, no matter who wrote them.
         if names::parse_dead_letters(&path).is_some() {
             self.note_left();
         }

@@ -34,7 +34,7 @@ pub struct Checkpoint {
     pub seq: u64,
     /// When it was written; decides nothing.
     pub written_at: WallTime,
-    /// The owners so far of whom an object may count, each with the first sequence number that is its own;
+    /// The owners so far with objects that may count, each with the first sequence number that is its own;
     /// see [`Owner::seq`].
     pub owners: Vec<Owner>,
     /// How far each topic's partition of this shard is read; a backfill carries it on.

@@ -52,7 +52,7 @@ pub fn unneeded_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> Vec
     unneeded.map(|object| object.path.clone()).collect()
 }
 
-/// Owners of whom dead letters of a shard count.
+/// Owners that have dead letters of a shard that count.
 pub fn owners_of_dead_letters(listed: &[ObjectMeta], decided: &Checkpoint) -> BTreeSet<Arc<str>> {
     let own = listed
         .iter()

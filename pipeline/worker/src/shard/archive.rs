@@ -82,7 +82,7 @@ async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Ve
     }
 }
 
-/// Owners of whom the archive of a shard has files that count.
+/// Owners that have files in the archive of a shard that count.
 ///
 /// # Errors
 /// When storage is unavailable.

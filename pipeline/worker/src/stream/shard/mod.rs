@@ -265,7 +265,7 @@ impl LiveShard {
         self.buffer.spill();
     }
 
-    /// Leaves out owners of whom no object counts any more; see [`Draft::keep_owners`].
+    /// Leaves out owners that have no object any more that counts; see [`Draft::keep_owners`].
     pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
         if let Some(draft) = self.draft() {
             draft.keep_owners(with_objects);

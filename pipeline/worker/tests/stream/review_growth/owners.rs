@@ -1,4 +1,4 @@
-//! Owners of a shard that a checkpoint lists: those of whom something counts, however often it was claimed.
+//! Owners of a shard that a checkpoint lists: those with objects that count, however often it was claimed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn listed(world: &World) -> Vec<String> {
     world.audit.latest()[&0].owners.iter().map(|owner| owner.owner.to_string()).collect()
 }
 
-/// Owners of whom archive files or dead letters count.
+/// Owners with archive files or dead letters that count.
 fn with_objects(world: &World) -> BTreeSet<String> {
     let latest = world.audit.latest();
     let id = |path: &str| -> Option<ObjectId> {
@@ -88,11 +88,7 @@ async fn owners_leave_once_their_archive_files_are_merged() {
     last.settle(&world).await.unwrap();
     last.drain().await;
     let (kept, with_objects) = (listed(&world), with_objects(&world));
-    println!(
-        "{claims} claims, {grown} owners, then {} of whom {} have objects",
-        kept.len(),
-        with_objects.len()
-    );
+    println!("{claims} claims, {grown} owners, then {}, and {} have objects", kept.len(), with_objects.len());
     assert!(grown > 200, "they wrote something: {grown}");
     assert!(kept.len() <= 128 + with_objects.len(), "{} owners", kept.len());
     oracle::check(&world, &Also::default(), |_, hour| rules(hour), "owners have left");
