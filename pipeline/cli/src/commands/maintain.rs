@@ -1,11 +1,11 @@
-//! `prorata maintain`: trims what only grows in a lake, next to running workers.
+//! `prorata maintain`: compacts tables and trims what only grows in a lake, next to running workers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use prorata_connectors::DeltaTables;
+use prorata_connectors::{DeltaTables, ParquetEncoder, SystemClock};
 use prorata_schemas::tables::Table;
 use prorata_worker::root::maintain::{MaintainPorts, Maintained, MaintainedTable, maintain};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct MaintainArgs {
     pub json: bool,
 }
 
-/// Trims, and prints what went.
+/// Compacts and trims, and prints what was done.
 ///
 /// # Errors
 /// When there is no lake, or storage is unavailable; what was trimmed stays so, and another run goes on.
@@ -38,8 +38,14 @@ pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
     let maintained = runtime.block_on(async {
         let store = wiring::lake::store(lake).await?;
         let tables = Arc::new(DeltaTables::new(store.clone()));
-        let ports = MaintainPorts { store: Arc::new(store), tables: tables.clone(), logs: tables };
-        Ok::<_, anyhow::Error>(maintain(&ports).await?)
+        let ports = MaintainPorts {
+            store: Arc::new(store),
+            tables: tables.clone(),
+            logs: tables,
+            encoder: Arc::new(ParquetEncoder),
+            clock: Arc::new(SystemClock),
+        };
+        Ok::<_, anyhow::Error>(maintain(&ports, &wiring::owner()).await?)
     })?;
     report::print(&if args.json { format!("{:#}", as_json(&maintained)) } else { as_text(&maintained) })?;
     Ok(ExitCode::SUCCESS)
@@ -47,8 +53,10 @@ pub fn run(args: &MaintainArgs) -> anyhow::Result<ExitCode> {
 
 fn as_json(maintained: &Maintained) -> Value {
     let table = |(table, done): (&Table, &MaintainedTable)| {
-        let MaintainedTable { files, bytes, log_files, log_checkpoint } = done;
+        let MaintainedTable { compacted, day_files, files, bytes, log_files, log_checkpoint } = done;
         let value = json!({
+            "files_compacted": compacted,
+            "day_files_written": day_files,
             "files_deleted": files,
             "bytes_deleted": bytes,
             "log_files_deleted": log_files,
@@ -64,8 +72,10 @@ fn as_text(maintained: &Maintained) -> String {
     let tables = maintained.tables.iter().map(|(table, done)| {
         let checkpoint = if done.log_checkpoint { ", and its log has a new checkpoint" } else { "" };
         format!(
-            "{}: {} files ({} bytes) and {} files of its log deleted{checkpoint}",
+            "{}: {} files compacted to {}, {} files ({} bytes) and {} files of its log deleted{checkpoint}",
             table.name(),
+            done.compacted,
+            done.day_files,
             done.files,
             done.bytes,
             done.log_files,

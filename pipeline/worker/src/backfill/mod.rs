@@ -30,7 +30,7 @@ use crate::ports::Ports;
 use crate::ports::{Input, InputFile, Progress};
 use crate::root::Root;
 use crate::shard::clock::WitnessedClock;
-use crate::shard::emit::LiveHours;
+use crate::shard::emit::LiveTables;
 
 pub use outcome::{Ahead, Outcome, Totals};
 use shards::OwnedShards;
@@ -123,8 +123,8 @@ struct Run {
     shards: OwnedShards,
     outcome: Outcome,
     checkpointed: Instant,
-    /// Files of old hours, once needed.
-    live: Option<LiveHours>,
+    /// Files of old hours, as far as they were needed.
+    live: LiveTables,
     /// Table files that are to be written again, whatever their rows.
     unusable: BTreeSet<(Shard, Hour, Table)>,
 }
@@ -145,7 +145,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         shards: OwnedShards::new(&options, root.format),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
-        live: None,
+        live: LiveTables::default(),
         unusable: BTreeSet::new(),
         root,
         ports: BackfillPorts { shared, ..ports },

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use prorata_schemas::tables::{HourFile, Table};
 use prorata_schemas::time::Hour;
 
 use super::Run;
 use super::outcome::HourTotals;
 use super::run::{limits, totals};
+use crate::checkpoint::days::LiveDay;
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::{Result, WorkerError};
-use crate::names::Shard;
+use crate::names::{Shard, TableFile};
 use crate::objects::{self, CONCURRENCY};
+use crate::ports::Ports;
 use crate::shard::courses::{CourseFolder, CourseShard, CourseSlice, Courses, Restated};
 use crate::shard::window::WindowLimits;
 use crate::shard::{cursor, emit, restate};
@@ -105,25 +108,39 @@ async fn store(run: &mut Run, shard: Shard, mut slice: Restated<HourTotals>) -> 
 pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     let (from, to) = (run.options.from, run.options.to);
     let is_named = |hour: &Hour| from.is_none_or(|from| *hour >= from) && to.is_none_or(|to| *hour <= to);
-    if from.is_some() && run.live.is_none() {
-        run.live = Some(emit::live(&*run.ports.shared.tables, None).await?);
-    }
     let mut files = Vec::new();
     for (shard, owned) in run.shards.iter() {
-        let left = run.live.iter().flat_map(|live| live.keys()).filter(|(of, _)| of == shard);
-        let left = left.map(|(_, hour)| *hour).filter(|hour| emit::has_left(&owned.draft, *hour));
-        let hours = owned.draft.hours.keys().copied().chain(left);
-        for hour in hours.filter(is_named) {
-            let Some(entry) = emit::entry_before(&owned.draft, run.live.as_ref(), hour) else { continue };
-            files.extend(entry.files().map(|(table, file)| (*shard, hour, table, file.clone())));
+        for (hour, entry) in owned.draft.hours.iter().filter(|(hour, _)| is_named(hour)) {
+            let of_hour = entry.files();
+            let named =
+                of_hour.map(|(table, file)| (*shard, *hour, table, file.path.clone(), file.digest.clone()));
+            files.extend(named);
+        }
+    }
+    let mut days = Vec::new();
+    for table in Table::ALL.into_iter().filter(|_| from.is_some()) {
+        for file in run.ports.shared.tables.load(table).await?.files {
+            let is_wanted = |shard, hour: &Hour| {
+                let owned = run.shards.iter().find(|(of, _)| **of == shard);
+                owned.is_some_and(|(_, owned)| is_named(hour) && emit::has_left(&owned.draft, *hour))
+            };
+            if let Some(day) = LiveDay::parse(&file.path) {
+                if day.name.hours().any(|hour| is_wanted(day.name.shard, &hour)) {
+                    days.push((table, day));
+                }
+            } else if let Some(name) = TableFile::parse(&file.path)
+                && is_wanted(name.shard, &name.hour)
+            {
+                files.push((name.shard, name.hour, table, file.path, name.digest));
+            }
         }
     }
     let shared = &run.ports.shared;
-    let looked_at = files.into_iter().map(|(shard, hour, table, file)| async move {
-        let bytes = shared.store.get(&format!("{}/{}", table.name(), file.path)).await?;
+    let looked_at = files.into_iter().map(|(shard, hour, table, path, digest)| async move {
+        let bytes = shared.store.get(&format!("{}/{path}", table.name())).await?;
         let encoder = Arc::clone(&shared.encoder);
         let looks = move || match bytes {
-            Some(bytes) => restate::look_at(&*encoder, (hour, table), &bytes, &file.digest),
+            Some(bytes) => restate::look_at(&*encoder, (hour, table), &bytes, &digest),
             None => Some("it is not there".to_owned()),
         };
         let cause = tokio::task::spawn_blocking(looks).await?;
@@ -131,10 +148,42 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
     });
     let looked_at = stream::iter(looked_at.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
     let found: Vec<_> = looked_at.try_collect().await?;
-    for ((shard, hour, table), cause) in found.into_iter().flatten() {
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    // One after the other: each is as large as a day.
+    for (table, day) in days {
+        found.extend(look_at_day(&run.ports.shared, table, day).await?);
+    }
+    for ((shard, hour, table), cause) in found {
         tracing::warn!(shard, %hour, table = table.name(), cause, "a table file is written again");
         run.unusable.insert((shard, hour, table));
         run.shards.get_mut(shard)?.draft.mark_dirty(hour);
     }
     Ok(())
+}
+
+/// Hours of a day's file whose rows are lost or damaged, and why.
+async fn look_at_day(
+    ports: &Ports,
+    table: Table,
+    day: LiveDay,
+) -> Result<Vec<((Shard, Hour, Table), String)>> {
+    let joined = ports.store.get(&format!("{}/{}", table.name(), day.path)).await?;
+    let encoder = Arc::clone(&ports.encoder);
+    let look = move || {
+        let shard = day.name.shard;
+        let all = |cause: &str| -> Vec<_> {
+            day.name.hours().map(|hour| ((shard, hour, table), cause.to_owned())).collect()
+        };
+        let Some(joined) = joined else { return all("it is not there") };
+        let hours = match encoder.split(table, &joined) {
+            Ok(hours) => hours,
+            Err(error) => return all(&error.to_string()),
+        };
+        let looked_at = hours.into_iter().filter_map(|HourFile { hour, file }| {
+            let cause = restate::look_at(&*encoder, (hour, table), &file.bytes.into(), &file.digest)?;
+            Some(((shard, hour, table), cause))
+        });
+        looked_at.collect()
+    };
+    Ok(tokio::task::spawn_blocking(look).await?)
 }

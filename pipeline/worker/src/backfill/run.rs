@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::Run;
 use super::outcome::HourTotals;
 use super::plan::{self, Ends, Segment};
-use crate::checkpoint::HourEntry;
+use crate::checkpoint::{Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::names::Shard;
 use crate::objects;
@@ -193,16 +193,14 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
     let mut stored = BTreeMap::new();
     let mut jobs = Vec::new();
     let now = run.ports.shared.clock.now();
+    ensure_live(run, &windows).await?;
     for window in windows {
         let ShardWindow { shard, range, emit_from, end, hours, continues } = window;
         stored.insert(shard, StoredWindow { shard, range, emit_from, continues, hours: Vec::new() });
         let namer = run.shards.namer(shard)?;
         for (hour, organizations) in hours.into_iter().filter(|(hour, _)| *hour >= emit_from) {
             let draft = &run.shards.get(shard)?.draft;
-            if run.live.is_none() && emit::has_left(draft, hour) {
-                run.live = Some(emit::live(&*run.ports.shared.tables, None).await?);
-            }
-            let mut before = emit::entry_before(draft, run.live.as_ref(), hour);
+            let mut before = emit::entry_before(draft, Some(&run.live.hours), hour);
             forget_unusable(&run.unusable, (shard, hour), before.as_mut());
             let keeps = crate::checkpoint::retention::keeps_snapshot(hour, end);
             let snapshot = keeps || (checkpoint && hour == range.1);
@@ -223,6 +221,18 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
         objects::put_all(&*store, new).await?;
         Ok(stored.into_values().collect())
     }))
+}
+
+/// Reads which files the tables have of those hours that have left the checkpoints.
+async fn ensure_live(run: &mut Run, windows: &[ShardWindow]) -> Result<()> {
+    let mut wanted: Vec<(&Checkpoint, Hour)> = Vec::new();
+    for window in windows {
+        let draft = &run.shards.get(window.shard)?.draft;
+        let hours = window.hours.iter().map(|(hour, _)| *hour).filter(|hour| *hour >= window.emit_from);
+        wanted.extend(hours.map(|hour| (&**draft, hour)));
+    }
+    run.live.ensure(&run.ports.shared, &run.options.owner, wanted).await?;
+    run.live.refuse_lost(&run.unusable)
 }
 
 /// Files that cannot be used are written again, though their rows are the same.

@@ -276,7 +276,7 @@ impl OwnedShards {
             return Ok(());
         }
         let owner = &self.claimant.owner;
-        let published = publish::publish(&*ports.tables, &*ports.clock, &decided, owner).await?;
+        let published = publish::publish(ports, &decided, owner).await?;
         self.commits += published.commits;
         if let Some(shard) = published.fenced.keys().next() {
             return Err(WorkerError::Taken { shard: *shard });

@@ -92,7 +92,7 @@ fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
 /// Publishes what the owner before may have left unpublished; false when the log has gone on meanwhile.
 async fn publish_latest(ports: &Ports, latest: &Decided, claimant: &Claimant) -> Result<bool> {
     let decided = std::slice::from_ref(latest);
-    let published = publish::publish(&*ports.tables, &*ports.clock, decided, &claimant.owner).await?;
+    let published = publish::publish(ports, decided, &claimant.owner).await?;
     let Published { fenced, .. } = published;
     let Some(fence) = fenced.get(&latest.shard) else { return Ok(true) };
     let newest = log::latest(&*ports.store, latest.shard).await?;

@@ -13,6 +13,7 @@
 
 pub mod checksum;
 pub(crate) mod claim;
+pub(crate) mod days;
 mod draft;
 mod hours;
 pub mod log;

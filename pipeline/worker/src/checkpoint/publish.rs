@@ -4,18 +4,22 @@
 //! checkpoint names and the table lacks, remove the shard's live files of those hours that it does not name.
 //! No change, no commit. A commit carries the shards' sequence numbers as transactions; after any error the
 //! log is read again, because the commit may have landed.
+//!
+//! A checkpoint may come back to hours that lie in a file of a day, as when a backfill folds them again. Where
+//! it names all hours of the file, that goes with the commit. Else it is told apart first; see [`super::days`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 
+use super::days::{LiveDay, LostDay, Rearranger};
 use super::draft::Decided;
 use super::model::Checkpoint;
 use crate::backoff;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{Clock, CommitOutcome, ErrorKind, LiveTable, TableCommit, TableCommitter, TableError};
+use crate::ports::{CommitOutcome, ErrorKind, LiveTable, Ports, TableCommit, TableCommitter, TableError};
 
 /// What publishing came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,21 +40,17 @@ pub struct Fence {
 }
 
 /// Publishes these checkpoints, all shards in one commit per table and `hours` last. `id` says whose commits
-/// they are; `clock` waits between tries. A table that fails does not keep the others from going on, but
+/// they are. A table that fails does not keep the others from going on, but
 /// `hours`: it says of an hour what all of them hold.
 ///
 /// # Errors
-/// When storage is unavailable, or a touched partition holds a file that is not ours.
-pub async fn publish(
-    tables: &dyn TableCommitter,
-    clock: &dyn Clock,
-    checkpoints: &[Decided],
-    id: &str,
-) -> Result<Published> {
+/// When storage is unavailable, a touched partition holds a file that is not ours, or a file of a day that
+/// must be told apart cannot be read.
+pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result<Published> {
     let mut published = Published::default();
     let mut failure = None;
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Hours) {
-        if let Err(error) = publish_table((tables, clock), table, checkpoints, id, &mut published).await {
+        if let Err(error) = publish_table(ports, table, checkpoints, id, &mut published).await {
             tracing::debug!(table = table.name(), %error, "the other tables go on");
             failure.get_or_insert(error);
         }
@@ -58,18 +58,20 @@ pub async fn publish(
     if let Some(error) = failure {
         return Err(error);
     }
-    publish_table((tables, clock), Table::Hours, checkpoints, id, &mut published).await?;
+    publish_table(ports, Table::Hours, checkpoints, id, &mut published).await?;
     Ok(published)
 }
 
 async fn publish_table(
-    (tables, clock): (&dyn TableCommitter, &dyn Clock),
+    ports: &Ports,
     table: Table,
     checkpoints: &[Decided],
     id: &str,
     published: &mut Published,
 ) -> Result<()> {
-    let mut failure = None;
+    let (tables, clock) = (&*ports.tables, &*ports.clock);
+    // Files of days that cannot be read, whose other hours are to be folded again.
+    let (mut failure, mut given_up) = (None, BTreeSet::new());
     for attempt in backoff::COMMIT.attempts() {
         if attempt > 0 {
             clock.pause(backoff::COMMIT.delay_jittered(attempt, id)).await;
@@ -82,7 +84,16 @@ async fn publish_table(
             }
             Err(error) => return Err(error.into()),
         };
-        let commit = difference(table, &live, &known, checkpoints, id, published)?;
+        let (commit, days) = difference(table, &live, &known, checkpoints, &given_up, published)?;
+        if !days.is_empty() {
+            match tell_apart(ports, (table, live.version), days, checkpoints, id).await {
+                Ok(lost) => given_up.extend(lost),
+                Err(WorkerError::Tables(error)) if error.kind.is_retryable() => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+            continue;
+        }
+        let commit = TableCommit { id: id.to_owned(), ..commit };
         if commit.adds.is_empty() && commit.removes.is_empty() {
             return Ok(());
         }
@@ -112,6 +123,33 @@ async fn publish_table(
     Err(WorkerError::Tables(failure.unwrap_or_else(nothing)))
 }
 
+/// Replaces files of days by those of their hours. Returns those that are lost while all their hours that the
+/// checkpoint does not name are to be folded again: nothing is left of them to keep.
+async fn tell_apart(
+    ports: &Ports,
+    (table, base): (Table, u64),
+    days: Vec<LiveDay>,
+    checkpoints: &[Decided],
+    id: &str,
+) -> Result<Vec<String>> {
+    let (store, tables, encoder) = (&*ports.store, &*ports.tables, &ports.encoder);
+    let rearranger = Rearranger { store, tables, encoder, id };
+    let of = |shard: Shard| checkpoints.iter().find(|checkpoint| checkpoint.shard == shard);
+    let seq = |shard| of(shard).map_or(0, |checkpoint| checkpoint.seq);
+    let mut given_up = Vec::new();
+    for LostDay { day, cause } in rearranger.expand(table, base, days, seq).await? {
+        let comes_back = |checkpoint: &Decided, hour| {
+            checkpoint.hours.contains_key(&hour) || checkpoint.dirty.of_all().contains(hour)
+        };
+        if !of(day.name.shard).is_some_and(|of| day.name.hours().all(|hour| comes_back(of, hour))) {
+            let object = format!("{}/{}", table.name(), day.path);
+            return Err(WorkerError::Damaged { object, cause });
+        }
+        given_up.push(day.path);
+    }
+    Ok(given_up)
+}
+
 /// The table, and the transactions of the shards for which it is not as their checkpoints say.
 async fn load(
     tables: &dyn TableCommitter,
@@ -126,6 +164,10 @@ async fn load(
         let mut commit = TableCommit::default();
         let there = ours.get(&checkpoint.shard);
         add_and_remove(table, checkpoint, there, &mut commit);
+        let comes_back = |day: &LiveDay| day.name.hours().any(|hour| checkpoint.hours.contains_key(&hour));
+        if there.is_some_and(|there| there.days.iter().any(comes_back)) {
+            return true;
+        }
         // A shard without an owner that a table knows of has lost its checkpoints.
         !commit.adds.is_empty() || !commit.removes.is_empty() || checkpoint.seq == 0
     });
@@ -138,16 +180,16 @@ async fn load(
     Ok((live, known))
 }
 
-/// What makes the table equal to the checkpoints.
+/// What makes the table equal to the checkpoints, and the files of days that are to be told apart before.
 fn difference(
     table: Table,
     live: &LiveTable,
     known: &BTreeMap<String, u64>,
     checkpoints: &[Decided],
-    id: &str,
+    given_up: &BTreeSet<String>,
     published: &mut Published,
-) -> Result<TableCommit> {
-    let mut commit = TableCommit { id: id.to_owned(), ..TableCommit::default() };
+) -> Result<(TableCommit, Vec<LiveDay>)> {
+    let (mut commit, mut days) = (TableCommit::default(), Vec::new());
     let (ours, foreign) = sort_out(live);
     for checkpoint in checkpoints {
         let shard = checkpoint.shard;
@@ -161,6 +203,14 @@ fn difference(
             _ => {
                 let before = commit.adds.len() + commit.removes.len();
                 add_and_remove(table, checkpoint, ours.get(&shard), &mut commit);
+                for day in ours.get(&shard).into_iter().flat_map(|ours| &ours.days) {
+                    let named = |hour: &Hour| checkpoint.hours.contains_key(hour);
+                    if day.name.hours().all(|hour| named(&hour)) || given_up.contains(&day.path) {
+                        commit.removes.push(day.path.clone());
+                    } else if day.name.hours().any(|hour| named(&hour)) {
+                        days.push(day.clone());
+                    }
+                }
                 if commit.adds.len() + commit.removes.len() > before {
                     commit.transactions.insert(name, checkpoint.seq);
                 }
@@ -168,21 +218,28 @@ fn difference(
         }
     }
     refuse_foreign(table, &commit, &foreign)?;
-    Ok(commit)
+    Ok((commit, days))
 }
 
-type LivePaths = BTreeMap<Hour, Vec<String>>;
+/// Live files of a shard.
+#[derive(Default)]
+struct LivePaths {
+    hours: BTreeMap<Hour, Vec<String>>,
+    days: Vec<LiveDay>,
+}
 
-/// Live files of ours by shard and hour, and the rest.
+/// Live files of ours by shard, and the rest.
 fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
     let mut ours: BTreeMap<Shard, LivePaths> = BTreeMap::new();
     let mut foreign = Vec::new();
     for file in &live.files {
-        match TableFile::parse(&file.path) {
-            Some(name) => {
-                ours.entry(name.shard).or_default().entry(name.hour).or_default().push(file.path.clone());
-            }
-            None => foreign.push(file.path.as_str()),
+        if let Some(name) = TableFile::parse(&file.path) {
+            let of_shard = ours.entry(name.shard).or_default();
+            of_shard.hours.entry(name.hour).or_default().push(file.path.clone());
+        } else if let Some(day) = LiveDay::parse(&file.path) {
+            ours.entry(day.name.shard).or_default().days.push(day);
+        } else {
+            foreign.push(file.path.as_str());
         }
     }
     (ours, foreign)
@@ -190,7 +247,7 @@ fn sort_out(live: &LiveTable) -> (BTreeMap<Shard, LivePaths>, Vec<&str>) {
 
 fn add_and_remove(table: Table, checkpoint: &Checkpoint, live: Option<&LivePaths>, commit: &mut TableCommit) {
     for (hour, entry) in &checkpoint.hours {
-        let there = live.and_then(|live| live.get(hour)).map(Vec::as_slice).unwrap_or_default();
+        let there = live.and_then(|live| live.hours.get(hour)).map(Vec::as_slice).unwrap_or_default();
         let wanted = entry.files_of(table);
         commit.adds.extend(wanted.iter().filter(|file| !there.contains(&file.path)).cloned());
         let is_wanted = |path: &&String| wanted.iter().any(|file| file.path == **path);

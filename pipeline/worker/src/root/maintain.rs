@@ -1,5 +1,7 @@
 //! Maintain: trims under a root what only grows, and what no owner of a shard trims.
 //!
+//! - Live table files: those of a date and shard become one once all hours of the date have left the shard's
+//!   checkpoint; see `compact`.
 //! - Table files: once they are not live, no commit of the last 7 days removed them, they are 7 days old,
 //!   and no checkpoint names them.
 //! - Logs of tables: versions more than 7 days old, once a checkpoint of the log holds what they say.
@@ -7,9 +9,12 @@
 //!   shard has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
 //!
 //! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
-//! killed anywhere: every step is a delete that the next run repeats, or the checkpoint of a log. Ages are
+//! killed anywhere: every step is a delete that the next run repeats, the checkpoint of a log, or a commit that
+//! changes no rows. Ages are
 //! differences between times of one listing, so no clock of a process matters. Files that are none of ours
 //! are left alone.
+
+mod compact;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +25,9 @@ use prorata_schemas::time::micros;
 
 use crate::checkpoint::{Decided, log, sweep};
 use crate::error::{Result, WorkerError};
-use crate::names::{self, Shard, TableFile};
+use crate::names::{self, Shard};
 use crate::objects::CONCURRENCY;
-use crate::ports::{ObjectMeta, ObjectStore, TableCommitter, TableLogs};
+use crate::ports::{Clock, ObjectMeta, ObjectStore, TableCommitter, TableEncoder, TableLogs};
 use crate::root::Root;
 
 /// How long what was replaced stays, so that a reader of a version of a table can read it to its end, and go
@@ -41,6 +46,10 @@ pub struct MaintainPorts {
     pub tables: Arc<dyn TableCommitter>,
     /// Their logs.
     pub logs: Arc<dyn TableLogs>,
+    /// Their files.
+    pub encoder: Arc<dyn TableEncoder>,
+    /// Waits between tries.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What maintenance came to.
@@ -55,6 +64,10 @@ pub struct Maintained {
 /// What was trimmed of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaintainedTable {
+    /// Live files that were replaced by files of days.
+    pub compacted: u64,
+    /// Files of days that took their place.
+    pub day_files: u64,
     /// Table files that were deleted.
     pub files: u64,
     /// Their bytes.
@@ -65,11 +78,12 @@ pub struct MaintainedTable {
     pub log_checkpoint: bool,
 }
 
-/// Trims everything. A table that fails does not keep the others from it.
+/// Compacts and trims everything. A table that fails does not keep the others from it. `id` is a random id of
+/// the run.
 ///
 /// # Errors
 /// When there is no root, or storage is unavailable; what was done stays.
-pub async fn maintain(ports: &MaintainPorts) -> Result<Maintained> {
+pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let store = &*ports.store;
     if Root::find(store, None).await?.is_none() {
         let sentence = format!("there is no {}: name the folder of a lake of prorata", names::ROOT);
@@ -80,6 +94,10 @@ pub async fn maintain(ports: &MaintainPorts) -> Result<Maintained> {
     let decided = latest_checkpoints(store).await?;
     for table in Table::ALL {
         let trimmed = done.tables.entry(table).or_default();
+        if let Err(error) = compact::compact(ports, &decided, (table, id), trimmed).await {
+            tracing::warn!(table = table.name(), %error, "a table is not compacted");
+            failure.get_or_insert(error);
+        }
         if let Err(error) = maintain_table(ports, &decided, table, trimmed).await {
             tracing::warn!(table = table.name(), %error, "a table is not trimmed");
             failure.get_or_insert(error);
@@ -135,8 +153,8 @@ fn unneeded_files<'l>(
     let kept_micros = micros(KEPT);
     let is_unneeded = |object: &&ObjectMeta| {
         let Some(path) = object.path.strip_prefix(folder) else { return false };
-        let Some(name) = TableFile::parse(path) else { return false };
-        let passed = decided.get(&name.shard).is_some_and(|latest| name.object_id.seq <= latest.seq);
+        let Some((shard, object_id)) = names::parse_table_file(path) else { return false };
+        let passed = decided.get(&shard).is_some_and(|latest| object_id.seq <= latest.seq);
         passed && newest.0.saturating_sub(object.modified.0) > kept_micros && !kept.contains(path)
     };
     listed.iter().filter(is_unneeded).collect()

@@ -16,10 +16,12 @@ use sha2::{Digest, Sha256};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
+use crate::backoff;
+use crate::checkpoint::days::{LiveDay, LostDay, Rearranger};
 use crate::checkpoint::{Checkpoint, Draft, HourEntry, ObjectNamer, TableFiles, retention, snapshot};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard, TableFile};
-use crate::ports::{FileEntry, FormatError, TableCommitter, TableEncoder};
+use crate::ports::{ErrorKind, FileEntry, FormatError, LiveFile, Ports, TableEncoder, TableError};
 
 /// An hour about to be encoded.
 pub struct Job {
@@ -64,27 +66,119 @@ pub struct EncodedHour<T> {
 /// Files of hours as the tables have them.
 pub type LiveHours = BTreeMap<(Shard, Hour), BTreeMap<Table, TableFiles>>;
 
-/// Reads from the tables which files every hour has, of some dates or of all: for hours that have left the
-/// checkpoints.
-///
-/// # Errors
-/// When a table's log is unavailable.
-pub async fn live(tables: &dyn TableCommitter, dates: Option<&BTreeSet<Date>>) -> Result<LiveHours> {
-    let mut live = LiveHours::new();
-    for table in Table::ALL {
-        let loaded = match dates {
-            Some(dates) => tables.load_dates(table, dates).await?,
-            None => tables.load(table).await?,
-        };
-        for file in loaded.files {
-            if let Some(name) = TableFile::parse(&file.path) {
+/// Files of hours that have left the checkpoints, as the tables have them: of the dates that were asked for.
+#[derive(Default)]
+pub struct LiveTables {
+    /// Files by shard and hour.
+    pub hours: LiveHours,
+    /// Tables of hours whose rows cannot be read any more: the object that held them, and why.
+    pub lost: BTreeMap<(Shard, Hour, Table), (String, String)>,
+    read: BTreeSet<(Shard, Date)>,
+}
+
+impl LiveTables {
+    /// Reads dates of shards that were not read before. Where a file holds several hours of such a date, it
+    /// is replaced by files of one hour each: hours are written again one by one. `id` says who does it.
+    ///
+    /// # Errors
+    /// When a table's log or storage is unavailable.
+    pub async fn ensure<'a>(
+        &mut self,
+        ports: &Ports,
+        id: &str,
+        wanted: impl IntoIterator<Item = (&'a Checkpoint, Hour)>,
+    ) -> Result<()> {
+        let (mut new, mut seqs) = (BTreeSet::new(), BTreeMap::new());
+        for (checkpoint, hour) in wanted {
+            if has_left(checkpoint, hour) && !self.read.contains(&(checkpoint.shard, hour.date())) {
+                new.insert((checkpoint.shard, hour.date()));
+                // A draft waits for the number behind the one that is decided.
+                seqs.insert(checkpoint.shard, checkpoint.seq.saturating_sub(1));
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        for table in Table::ALL {
+            self.read_table(ports, (table, id), &new, &seqs).await?;
+        }
+        self.read.append(&mut new);
+        Ok(())
+    }
+
+    async fn read_table(
+        &mut self,
+        ports: &Ports,
+        (table, id): (Table, &str),
+        new: &BTreeSet<(Shard, Date)>,
+        seqs: &BTreeMap<Shard, u64>,
+    ) -> Result<()> {
+        let (store, tables, encoder) = (&*ports.store, &*ports.tables, &ports.encoder);
+        let rearranger = Rearranger { store, tables, encoder, id };
+        let dates: BTreeSet<Date> = new.iter().map(|(_, date)| *date).collect();
+        let seq = |shard| seqs.get(&shard).copied().unwrap_or_default();
+        let mut failure = None;
+        for attempt in backoff::COMMIT.attempts() {
+            if attempt > 0 {
+                ports.clock.pause(backoff::COMMIT.delay_jittered(attempt, id)).await;
+            }
+            let loaded = tables.load_dates(table, &dates).await?;
+            let days = loaded.files.iter().filter_map(|file| LiveDay::parse(&file.path));
+            let days = days.filter(|day| new.contains(&(day.name.shard, day.name.date)));
+            let days: Vec<LiveDay> = days.collect();
+            let count = days.len();
+            match rearranger.expand(table, loaded.version, days, seq).await {
+                Ok(lost) if lost.len() == count => {
+                    self.take(table, loaded.files, lost, new);
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(WorkerError::Tables(error)) if error.kind.is_retryable() => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let cause = "other commits came first at every attempt";
+        let conflict = || TableError::new(ErrorKind::Conflict, "commit", table, cause);
+        Err(WorkerError::Tables(failure.unwrap_or_else(conflict)))
+    }
+
+    fn take(
+        &mut self,
+        table: Table,
+        files: Vec<LiveFile>,
+        lost: Vec<LostDay>,
+        new: &BTreeSet<(Shard, Date)>,
+    ) {
+        for file in files {
+            if let Some(name) = TableFile::parse(&file.path)
+                && new.contains(&(name.shard, name.hour.date()))
+            {
                 let (path, bytes, digest) = (file.path, file.bytes, name.digest);
                 let entry = FileEntry { path, bytes, digest, stats: None, last_organization: None };
-                live.entry((name.shard, name.hour)).or_default().entry(table).or_default().push(entry);
+                let of_hour = self.hours.entry((name.shard, name.hour)).or_default();
+                of_hour.entry(table).or_default().push(entry);
+            }
+        }
+        for LostDay { day, cause } in lost {
+            let object = format!("{}/{}", table.name(), day.path);
+            for hour in day.name.hours() {
+                self.lost.insert((day.name.shard, hour, table), (object.clone(), cause.clone()));
             }
         }
     }
-    Ok(live)
+
+    /// Stops where rows are lost that are not to be written again.
+    ///
+    /// # Errors
+    /// [`WorkerError::Damaged`].
+    pub fn refuse_lost(&self, unusable: &BTreeSet<(Shard, Hour, Table)>) -> Result<()> {
+        match self.lost.iter().find(|(of, _)| !unusable.contains(of)) {
+            Some((_, (object, cause))) => {
+                Err(WorkerError::Damaged { object: object.clone(), cause: cause.clone() })
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Whether an hour is closed and has left the checkpoint.

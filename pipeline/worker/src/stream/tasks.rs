@@ -87,8 +87,7 @@ impl<S: Source> Worker<S> {
     async fn publish_these(&mut self, due: &[Decided]) -> Result<()> {
         let now = self.ports.shared.clock.now();
         let started = Instant::now();
-        let (tables, clock) = (&*self.ports.shared.tables, &*self.ports.shared.clock);
-        let published = publish::publish(tables, clock, due, &self.options.owner).await;
+        let published = publish::publish(&self.ports.shared, due, &self.options.owner).await;
         match published {
             Ok(published) => {
                 self.tasks.note(Task::Publish, true, now);

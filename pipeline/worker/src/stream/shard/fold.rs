@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::{Date, Hour, WallTime};
+use prorata_schemas::time::{Hour, WallTime};
 
 use super::LiveShard;
 use super::restate::SliceOutcome;
@@ -26,7 +26,7 @@ use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::converge::converged;
 use crate::shard::cursor::Recompute;
-use crate::shard::emit::{self, EncodedHour, Job};
+use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
 use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
@@ -183,15 +183,13 @@ impl Folding<'_> {
         keeps: impl Fn(Hour) -> bool,
     ) -> Result<Vec<EncodedHour<()>>> {
         let next = shard.next();
-        let left = folded.keys().filter(|hour| emit::has_left(next, **hour));
-        let dates: BTreeSet<Date> = left.map(|hour| hour.date()).collect();
-        let live = match dates.is_empty() {
-            false => Some(emit::live(&*self.ports.tables, Some(&dates)).await?),
-            true => None,
-        };
+        let mut live = LiveTables::default();
+        let wanted = folded.keys().map(|hour| (next, *hour));
+        live.ensure(self.ports, &shard.claim.owner, wanted).await?;
+        live.refuse_lost(&BTreeSet::new())?;
         let Some(namer) = shard.namer() else { return Ok(Vec::new()) };
         let before = |hour| {
-            let mut before = emit::entry_before(next, live.as_ref(), hour)?;
+            let mut before = emit::entry_before(next, Some(&live.hours), hour)?;
             for (_, table) in shard.recompute.unusable.iter().filter(|(of, _)| *of == hour) {
                 Arc::make_mut(&mut before).tables.remove(table);
             }

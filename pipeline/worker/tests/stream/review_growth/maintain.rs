@@ -7,18 +7,25 @@ use std::time::Duration;
 use prorata_samples::trace::pod;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
-use prorata_testkit::fakes::{Fault, Faults};
+use prorata_testkit::fakes::{FakeEncoder, FakeTables, Fault, Faults};
 use prorata_worker::WorkerError;
+use prorata_worker::ports::ObjectStore;
 use prorata_worker::root::maintain::{MaintainPorts, Maintained, maintain};
 
 use super::leftovers::days;
 use crate::world::World;
 use crate::world::member::Member;
 
-async fn run(world: &World, faults: Faults) -> Result<Maintained, WorkerError> {
+/// What maintenance of a world runs on.
+pub fn ports(world: &World, store: Arc<dyn ObjectStore>, tables: Arc<FakeTables>) -> MaintainPorts {
+    let (encoder, clock) = (Arc::new(FakeEncoder), Arc::new(world.clock.clone()));
+    MaintainPorts { store, tables: tables.clone(), logs: tables, encoder, clock }
+}
+
+pub async fn run(world: &World, faults: Faults) -> Result<Maintained, WorkerError> {
     let tables = Arc::new(world.lake.tables.with_faults(faults.clone()));
     let store = Arc::new(world.lake.store.with_faults(faults));
-    maintain(&MaintainPorts { store, tables: tables.clone(), logs: tables }).await
+    maintain(&ports(world, store, tables), "keeper").await
 }
 
 /// Table files that lie there, live or not.

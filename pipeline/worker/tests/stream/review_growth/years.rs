@@ -18,8 +18,8 @@ use prorata_testkit::fakes::{FakeBroker, FakeTables};
 use prorata_worker::checkpoint::log;
 use prorata_worker::names::{self, ArchivePath};
 use prorata_worker::ports::{CommitOutcome, LiveTable, TableCommit, TableCommitter, TableError};
-use prorata_worker::root::maintain::{MaintainPorts, maintain};
 
+use super::maintain;
 use super::watched::WatchedStore;
 use crate::world::{TOPICS, World};
 
@@ -152,8 +152,8 @@ async fn live_a_day(world: &World, store: &WatchedStore, day: i64) -> (usize, u6
     let state_bytes = status.lock().shards.values().map(|shard| shard.state_bytes).sum();
     worker.drain().await;
     let tables = Arc::new(world.lake.tables.clone());
-    let ports = MaintainPorts { store: Arc::new(store.clone()), tables: tables.clone(), logs: tables };
-    maintain(&ports).await.unwrap();
+    let ports = maintain::ports(world, Arc::new(store.clone()), tables);
+    prorata_worker::root::maintain::maintain(&ports, &name).await.unwrap();
     (watched.viewed.load(Ordering::Relaxed), state_bytes)
 }
 

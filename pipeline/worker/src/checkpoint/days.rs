@@ -1,0 +1,160 @@
+//! Files of days: table files whose hours have left the checkpoints, joined to one a shard and date, and told
+//! apart again when a checkpoint comes back to one of their hours.
+//!
+//! Both ways are commits that change no rows: files go, and others with the same rows come. Files are
+//! immutable, and a commit lands only right behind the version from which it was made. So nobody needs to own
+//! anything: two who do it at once, a zombie, a crash after any step come to the same rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prorata_schemas::tables::Table;
+
+use crate::error::Result;
+use crate::names::{DayFile, ObjectId, Shard, TableFile};
+use crate::objects;
+use crate::ports::{CommitOutcome, FileEntry, ObjectStore, TableCommit, TableCommitter, TableEncoder};
+
+/// A live file of a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveDay {
+    /// What its name says.
+    pub name: DayFile,
+    /// Its path under the table's folder.
+    pub path: String,
+}
+
+impl LiveDay {
+    /// The file at a path; none when it is not one of a day.
+    pub fn parse(path: &str) -> Option<Self> {
+        Some(Self { name: DayFile::parse(path)?, path: path.to_owned() })
+    }
+}
+
+/// What files are read from, written to and named by.
+pub struct Rearranger<'a> {
+    /// The root.
+    pub store: &'a dyn ObjectStore,
+    /// The logs of its tables.
+    pub tables: &'a dyn TableCommitter,
+    /// Table files.
+    pub encoder: &'a Arc<dyn TableEncoder>,
+    /// Random id of who does it.
+    pub id: &'a str,
+}
+
+/// A file of a day that is not there, or cannot be read.
+#[derive(Clone, Debug)]
+pub struct LostDay {
+    /// The file.
+    pub day: LiveDay,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+/// Files that are to take the place of others with the same rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rearranged {
+    /// The new ones, which are stored.
+    pub adds: Vec<FileEntry>,
+    /// The old ones.
+    pub removes: Vec<String>,
+}
+
+impl Rearranger<'_> {
+    /// Replaces files of days by those of their hours, in one commit behind a version; what comes of it is
+    /// to be loaded again. Returns those that cannot be read, which stay. `seq` is the sequence number of a
+    /// decided checkpoint of a shard.
+    ///
+    /// # Errors
+    /// When storage is unavailable.
+    pub async fn expand(
+        &self,
+        table: Table,
+        base: u64,
+        days: Vec<LiveDay>,
+        seq: impl Fn(Shard) -> u64,
+    ) -> Result<Vec<LostDay>> {
+        let (mut all, mut lost) = (Rearranged::default(), Vec::new());
+        for day in days {
+            match self.hours_of(table, base, &day, seq(day.name.shard)).await? {
+                Ok(files) => {
+                    all.adds.extend(files);
+                    all.removes.push(day.path);
+                }
+                Err(cause) => lost.push(LostDay { day, cause }),
+            }
+        }
+        if !all.removes.is_empty() {
+            tracing::info!(table = table.name(), days = all.removes.len(), "files of days are told apart");
+            // Whether it landed is seen when the table is loaded again.
+            if self.commit(table, base, all).await? == CommitOutcome::Conflict {
+                tracing::debug!(table = table.name(), "another commit came first");
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Commits it right behind a version.
+    ///
+    /// # Errors
+    /// When storage is unavailable; the commit may have landed.
+    pub async fn commit(&self, table: Table, base: u64, files: Rearranged) -> Result<CommitOutcome> {
+        let Rearranged { adds, removes } = files;
+        let id = self.id.to_owned();
+        let commit = TableCommit { adds, removes, id, same_rows: true, ..TableCommit::default() };
+        Ok(self.tables.commit(table, base, &commit).await?)
+    }
+
+    /// Reads a file of a day, and stores those of its hours; why it cannot be read where it cannot.
+    async fn hours_of(
+        &self,
+        table: Table,
+        base: u64,
+        day: &LiveDay,
+        seq: u64,
+    ) -> Result<Result<Vec<FileEntry>, String>> {
+        let Some(joined) = self.store.get(&format!("{}/{}", table.name(), day.path)).await? else {
+            return Ok(Err("it is not there".to_owned()));
+        };
+        let encoder = Arc::clone(self.encoder);
+        let split = tokio::task::spawn_blocking(move || encoder.split(table, &joined)).await?;
+        let hours = match split {
+            Ok(hours) => hours,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if !hours.iter().map(|file| file.hour).all(|hour| day.name.hours().any(|named| named == hour)) {
+            return Ok(Err("it has hours that its name does not say".to_owned()));
+        }
+        let (mut entries, mut objects) = (Vec::new(), Vec::new());
+        for (n, hour) in hours.into_iter().enumerate() {
+            let (shard, digest, object_id) = (day.name.shard, hour.file.digest, self.name(seq, base, n));
+            let path = TableFile { hour: hour.hour, shard, object_id, digest: digest.clone() }.path();
+            let (entry, object) = self.entry(table, path, digest, (hour.file.bytes.into(), hour.file.stats));
+            entries.push(entry);
+            objects.push(object);
+        }
+        objects::put_all(self.store, objects).await?;
+        Ok(Ok(entries))
+    }
+
+    /// A name for a file made from a version of a table. With the rest of the path, which says what the file
+    /// holds, it is used once: at one version, the rows of an hour are in one file.
+    pub fn name(&self, seq: u64, base: u64, n: usize) -> ObjectId {
+        ObjectId { seq, owner: format!("{}x{base}", self.id).into(), n: n as u64 }
+    }
+
+    /// A new file, and the object to be stored.
+    pub fn entry(
+        &self,
+        table: Table,
+        path: String,
+        digest: String,
+        (bytes, stats): (Bytes, String),
+    ) -> (FileEntry, (String, Bytes)) {
+        let object = format!("{}/{path}", table.name());
+        let (size, stats) = (bytes.len() as u64, Some(stats));
+        let entry = FileEntry { path, bytes: size, digest, stats, last_organization: None };
+        (entry, (object, bytes))
+    }
+}

@@ -1,0 +1,233 @@
+//! Compaction: the table files of a date and shard become one, once all their hours have left the shard's
+//! checkpoint. What it takes to get them back is in the files; see [`crate::checkpoint::days`].
+//!
+//! A run looks at the oldest dates first and ends after some, so that a lake that was never compacted gets
+//! there run by run. Larger days become several files, so that reading and writing one of them fits in
+//! memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prorata_schemas::tables::{RowSource, Table};
+use prorata_schemas::time::{Date, Hour};
+
+use super::{MaintainPorts, MaintainedTable};
+use crate::backoff;
+use crate::checkpoint::days::{LiveDay, Rearranged, Rearranger};
+use crate::checkpoint::retention::HORIZON_HOURS;
+use crate::checkpoint::{Checkpoint, Decided};
+use crate::error::{Result, WorkerError};
+use crate::names::{DayFile, HoursOfDay, Shard, TableFile};
+use crate::objects::{self, StoredObject};
+use crate::ports::{CommitOutcome, ErrorKind, LiveFile, TableError};
+
+/// Dates of a table that one run compacts.
+const DATES_AT_ONCE: usize = 32;
+
+/// Dates of a table that one run tries, where some cannot be compacted.
+const DATES_TRIED: usize = 128;
+
+/// Most bytes of files that become one. It takes about three times as much memory.
+const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
+
+/// Nothing that was written longer ago is committed: files that are not live go after days.
+const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
+
+/// A live file of one hour or of a day.
+struct Source {
+    file: LiveFile,
+    hours: HoursOfDay,
+    /// Of a file of one hour: the hour, and its digest.
+    of_hour: Option<(Hour, String)>,
+}
+
+/// Files of a date that could become fewer, by shard.
+type Sources = BTreeMap<Shard, Vec<Vec<Source>>>;
+
+/// Compacts a table.
+///
+/// # Errors
+/// When storage is unavailable; what was compacted stays so.
+pub(super) async fn compact(
+    ports: &MaintainPorts,
+    decided: &BTreeMap<Shard, Decided>,
+    (table, id): (Table, &str),
+    done: &mut MaintainedTable,
+) -> Result<()> {
+    let live = ports.tables.load(table).await?;
+    let rearranger = Rearranger { store: &*ports.store, tables: &*ports.tables, encoder: &ports.encoder, id };
+    let compaction = Compaction { ports, decided, table, rearranger };
+    let mut compacted = 0;
+    for (date, sources) in compaction.candidates(live.files).into_iter().take(DATES_TRIED) {
+        compacted += usize::from(compaction.compact_date(date, live.version, sources, done).await?);
+        if compacted >= DATES_AT_ONCE {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Compaction<'a> {
+    ports: &'a MaintainPorts,
+    decided: &'a BTreeMap<Shard, Decided>,
+    table: Table,
+    rearranger: Rearranger<'a>,
+}
+
+impl Compaction<'_> {
+    fn candidates(&self, files: Vec<LiveFile>) -> BTreeMap<Date, Sources> {
+        let mut found: BTreeMap<(Date, Shard), Vec<Source>> = BTreeMap::new();
+        for file in files {
+            if let Some((date, shard, source)) = source(file)
+                && self.decided.get(&shard).is_some_and(|latest| has_left(latest, date))
+            {
+                found.entry((date, shard)).or_default().push(source);
+            }
+        }
+        let mut candidates: BTreeMap<Date, Sources> = BTreeMap::new();
+        for ((date, shard), sources) in found {
+            let groups = groups(sources);
+            if !groups.is_empty() {
+                candidates.entry(date).or_default().insert(shard, groups);
+            }
+        }
+        candidates
+    }
+
+    /// Compacts what can be of a date, all shards in one commit. Whether anything was.
+    async fn compact_date(
+        &self,
+        date: Date,
+        base: u64,
+        sources: Sources,
+        done: &mut MaintainedTable,
+    ) -> Result<bool> {
+        let began = self.ports.clock.monotonic();
+        let mut joined = Vec::new();
+        for (shard, groups) in sources {
+            for (n, group) in groups.into_iter().enumerate() {
+                match self.join((date, shard), (base, n), group).await {
+                    Ok(rearranged) => joined.push(rearranged),
+                    Err(error @ (WorkerError::Damaged { .. } | WorkerError::Encode { .. })) => {
+                        let table = self.table.name();
+                        tracing::warn!(table, shard, %date, %error, "files of a day stay as they are");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let landed = self.commit(date, joined, began).await?;
+        done.compacted += landed.removes.len() as u64;
+        done.day_files += landed.adds.len() as u64;
+        Ok(!landed.adds.is_empty())
+    }
+
+    /// Stores one file with the rows of others.
+    async fn join(
+        &self,
+        (date, shard): (Date, Shard),
+        (base, n): (u64, usize),
+        sources: Vec<Source>,
+    ) -> Result<Rearranged> {
+        let table = self.table;
+        let hours = HoursOfDay(sources.iter().fold(0, |hours, source| hours | source.hours.0));
+        let removes: Vec<String> = sources.iter().map(|source| source.file.path.clone()).collect();
+        let objects = removes.iter().map(|path| format!("{}/{path}", table.name())).collect();
+        let read = objects::get_all(&*self.ports.store, objects).await?;
+        let rows =
+            sources.into_iter().zip(read).map(|(source, StoredObject { bytes, .. })| match source.of_hour {
+                Some((hour, digest)) => RowSource::Hour { hour, digest, bytes },
+                None => RowSource::Day(bytes),
+            });
+        let (rows, encoder): (Vec<RowSource>, _) = (rows.collect(), Arc::clone(&self.ports.encoder));
+        let encoded = tokio::task::spawn_blocking(move || encoder.join(table, &rows)).await?;
+        let first = Hour(date.days() * 24);
+        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour: first, source })?;
+        let seq = self.decided.get(&shard).map_or(0, |latest| latest.seq);
+        let (object_id, digest) = (self.rearranger.name(seq, base, n), encoded.digest);
+        let path = DayFile { date, shard, hours, object_id, digest: digest.clone() }.path();
+        let (entry, (path, bytes)) =
+            self.rearranger.entry(table, path, digest, (encoded.bytes.into(), encoded.stats));
+        objects::put(&*self.ports.store, path, bytes).await?;
+        Ok(Rearranged { adds: vec![entry], removes })
+    }
+
+    /// Commits what is still to be done. Where others have replaced a file meanwhile, theirs stays. What has
+    /// landed.
+    async fn commit(&self, date: Date, mut joined: Vec<Rearranged>, began: Duration) -> Result<Rearranged> {
+        let (table, clock) = (self.table, &*self.ports.clock);
+        let mut failure = None;
+        for attempt in backoff::COMMIT.attempts() {
+            if attempt > 0 {
+                clock.pause(backoff::COMMIT.delay_jittered(attempt, self.rearranger.id)).await;
+            }
+            let live = match self.ports.tables.load_dates(table, &BTreeSet::from([date])).await {
+                Ok(live) => live,
+                Err(error) if error.kind.is_retryable() => {
+                    failure = Some(error.into());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let is_live = |path: &String| live.files.iter().any(|file| file.path == *path);
+            joined.retain(|files| files.removes.iter().all(is_live));
+            if joined.is_empty() || clock.monotonic().saturating_sub(began) > COMMIT_WITHIN {
+                return Ok(Rearranged::default());
+            }
+            let all = Rearranged {
+                adds: joined.iter().flat_map(|files| files.adds.clone()).collect(),
+                removes: joined.iter().flat_map(|files| files.removes.clone()).collect(),
+            };
+            match self.rearranger.commit(table, live.version, all.clone()).await {
+                Ok(CommitOutcome::Committed) => return Ok(all),
+                Ok(CommitOutcome::Conflict) => {
+                    let cause = "other commits came first at every attempt";
+                    failure = Some(TableError::new(ErrorKind::Conflict, "commit", table, cause).into());
+                }
+                Err(WorkerError::Tables(error)) if error.kind.is_retryable() => failure = Some(error.into()),
+                Err(error) => return Err(error),
+            }
+        }
+        failure.map_or(Ok(Rearranged::default()), Err)
+    }
+}
+
+/// Whether all hours of a date have left a checkpoint. In roots of format 1 a release that does not know
+/// files of days may write.
+fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
+    let (first, last) = (Hour(date.days() * 24), Hour(date.days() * 24 + 23));
+    checkpoint.format >= 2
+        && checkpoint.closed_through.is_some_and(|closed| last.0 < closed.0 - HORIZON_HOURS)
+        && checkpoint.hours.range(first..=last).next().is_none()
+        && checkpoint.dirty.first().is_none_or(|dirty| last < dirty)
+}
+
+fn source(file: LiveFile) -> Option<(Date, Shard, Source)> {
+    if let Some(LiveDay { name, .. }) = LiveDay::parse(&file.path) {
+        return Some((name.date, name.shard, Source { file, hours: name.hours, of_hour: None }));
+    }
+    let name = TableFile::parse(&file.path)?;
+    let hours = HoursOfDay::of([name.hour]);
+    Some((name.hour.date(), name.shard, Source { file, hours, of_hour: Some((name.hour, name.digest)) }))
+}
+
+/// Files that become one: neighbours by hour, as many as are not too large together. Files that stay alone
+/// are left out.
+fn groups(mut sources: Vec<Source>) -> Vec<Vec<Source>> {
+    sources.sort_by_key(|source| source.hours.0.trailing_zeros());
+    let mut groups: Vec<Vec<Source>> = Vec::new();
+    let mut bytes = 0;
+    for source in sources {
+        bytes += source.file.bytes;
+        match groups.last_mut() {
+            Some(group) if bytes <= DAY_BYTES => group.push(source),
+            _ => {
+                bytes = source.file.bytes;
+                groups.push(vec![source]);
+            }
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
