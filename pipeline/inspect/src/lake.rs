@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use prorata_worker::names::{self, TableFile};
+use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{LiveFile, ObjectStore};
 
 /// Files read at a time: bounds the memory of a day.
@@ -67,9 +67,25 @@ impl fmt::Display for FoundFile {
 }
 
 impl FoundFile {
-    /// What the name says; none for a file that is not ours.
+    /// What the name says; none for a file that is not one of an hour.
     pub fn name(&self) -> Option<TableFile> {
         TableFile::parse(&self.path)
+    }
+
+    /// What the name says; none for a file that is not one of a day.
+    pub fn day(&self) -> Option<DayFile> {
+        DayFile::parse(&self.path)
+    }
+
+    /// Its shard; none for a file that is not ours.
+    pub fn shard(&self) -> Option<Shard> {
+        names::parse_table_file(&self.path).map(|(shard, _)| shard)
+    }
+
+    /// The hours that its name says, ascending; none for a file that is not ours.
+    pub fn hours(&self) -> Vec<Hour> {
+        let of_day = self.day().map(|day| day.hours().collect());
+        of_day.unwrap_or_else(|| self.name().map(|name| name.hour).into_iter().collect())
     }
 
     /// The date of its partition.

@@ -36,11 +36,15 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     }
     let mut first = BTreeMap::new();
     for file in lake.files().filter(|file| file.date().is_some()) {
-        let Some(name) = file.name() else {
+        let Some(shard) = file.shard() else {
             findings.add(Problem::ForeignFile, &file, "its name is not one of ours");
             continue;
         };
-        if let Some(first) = first.insert((file.table, name.shard, name.hour), file.clone()) {
+        let before = file.hours().into_iter().filter_map(|hour| {
+            let key = (file.table, shard, hour);
+            first.insert(key, file.clone())
+        });
+        if let Some(first) = before.last() {
             findings.add(Problem::DoubleHour, &file, format!("'{first}' holds the same hour of its shard"));
         }
     }
@@ -74,6 +78,16 @@ pub async fn check_checkpoints(
     for file in lake.files() {
         if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
             live.entry((name.shard, name.hour)).or_default().insert(file.to_string());
+        }
+    }
+    for file in lake.files() {
+        let Some(day) = file.day() else { continue };
+        let named = shards.get(&day.shard).map(|checkpoint| &checkpoint.hours);
+        let comes_back =
+            |hour: &Hour| range.holds(*hour) && named.is_some_and(|named| named.contains_key(hour));
+        if let Some(hour) = day.hours().find(comes_back) {
+            let what = format!("hour {hour} is still in '{file}', and the shard's checkpoint has it");
+            findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
         }
     }
     for (shard, checkpoint) in &shards {

@@ -10,9 +10,10 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use prorata_worker::names::Shard;
+use prorata_worker::names::{HoursOfDay, Shard};
 
 use crate::Sum;
 use crate::lake::{FoundFile, HourRange, LakeTables};
@@ -94,6 +95,9 @@ async fn check_day(
                 return;
             }
         }
+        if let Some(wrong) = other_hours(file, &bytes) {
+            checked.findings.add(Problem::FileDamaged, file, wrong);
+        }
         if let Err(error) = day.add(file, bytes) {
             checked.findings.add(Problem::FileDamaged, file, error);
         }
@@ -101,6 +105,18 @@ async fn check_day(
     .await?;
     day.finish(range, checked);
     Ok(day.with_totals())
+}
+
+/// How the hours of a day's file differ from those that its name says.
+fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
+    let named = file.day()?;
+    let parts = match prorata_tables::day_parts(file.table, bytes) {
+        Ok(parts) => parts,
+        Err(error) => return Some(error.to_string()),
+    };
+    let is_on_date = parts.iter().all(|part| part.hour.date() == named.date);
+    let same = is_on_date && HoursOfDay::of(parts.iter().map(|part| part.hour)) == named.hours;
+    (!same).then(|| "it has other hours than its name says".to_owned())
 }
 
 /// The date's first and last hour.

@@ -90,7 +90,7 @@ impl Day {
         match file.table {
             Table::CostAllocation => columns::read(bytes, &COST_COLUMNS, |rows| self.add_cost(rows)),
             Table::Hours => {
-                let shard = file.name().map(|name| name.shard);
+                let shard = file.shard();
                 let mut wanted = vec!["organization_id", "hour", "supply_cost", "allocated_cost"];
                 wanted.extend(["difference", "rows", "complete"]);
                 wanted.extend(SUPPLY);

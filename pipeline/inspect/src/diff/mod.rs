@@ -172,8 +172,9 @@ pub async fn diff(
 
 /// The content of a file, as its name tells; the path where the name does not.
 fn content(file: &FoundFile) -> (Table, String) {
-    let named = file.name().map(|name| format!("{}-{}", name.hour, name.digest));
-    (file.table, named.unwrap_or_else(|| file.path.clone()))
+    let of_hour = file.name().map(|name| format!("{}-{}", name.hour, name.digest));
+    let of_day = || file.day().map(|day| format!("{}-{}", day.date, day.digest));
+    (file.table, of_hour.or_else(of_day).unwrap_or_else(|| file.path.clone()))
 }
 
 /// Contents that one of both has and the other has not, or has another number of times.

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, WallTime};
-use prorata_testkit::fakes::{FakeStore, FakeTables};
+use prorata_testkit::fakes::{FakeEncoder, FakeStore, FakeTables};
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::checkpoint::log;
-use prorata_worker::names::{self, ArchivePath, Shard, TableFile};
+use prorata_worker::names::{self, ArchivePath, DayFile, Shard, TableFile};
 use prorata_worker::ports::{
     CommitOutcome, ErrorKind, LiveTable, ObjectMeta, ObjectStore, PutOutcome, StoreError, TableCommit,
-    TableCommitter, TableError,
+    TableCommitter, TableEncoder, TableError,
 };
 
 use crate::harness::Lake;
@@ -226,22 +226,46 @@ impl Audit {
         }
     }
 
+    /// The rows that a file has of an hour, as the files of hours that they are or were: digest and text.
+    fn rows_of(&self, table: Table, (_, hour): (Shard, Hour), path: &str) -> Vec<(String, String)> {
+        let bytes = self.object(&format!("{}/{path}", table.name()));
+        let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        match TableFile::parse(path) {
+            Some(name) => vec![(name.digest, text(&bytes))],
+            None => {
+                let files = FakeEncoder.split(table, &bytes).unwrap().into_iter();
+                let of_hour = files.filter(|file| file.hour == hour);
+                of_hour.map(|file| (file.file.digest, text(&file.file.bytes))).collect()
+            }
+        }
+    }
+
     fn look_at_table(&self, seen: &mut Seen, table: Table, live: &LiveTable) {
         if seen.versions.insert(table, live.version) == Some(live.version) {
             return;
         }
         let mut files: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
         for file in &live.files {
-            let Some(name) = TableFile::parse(&file.path) else { continue };
-            files.entry((name.shard, name.hour)).or_default().insert(file.path.clone());
+            let (shard, hours) = match (TableFile::parse(&file.path), DayFile::parse(&file.path)) {
+                (Some(name), _) => (name.shard, vec![name.hour]),
+                (None, Some(name)) => (name.shard, name.hours().collect()),
+                (None, None) => continue,
+            };
+            for hour in hours {
+                files.entry((shard, hour)).or_default().insert(file.path.clone());
+            }
         }
         let old = seen.files.insert(table, files.clone()).unwrap_or_default();
         let new = files.iter().flat_map(|(key, paths)| paths.iter().map(move |path| (key, path)));
         for (key, path) in new.filter(|(key, path)| !old.get(key).is_some_and(|old| old.contains(*path))) {
-            let bytes = self.object(&format!("{}/{path}", table.name()));
-            let bytes = bytes.unwrap_or_else(|| panic!("{table:?} names {path}, which is not there"));
-            if table == Table::Hours {
-                check_revision(seen, *key, &String::from_utf8_lossy(&bytes));
+            let new = self.rows_of(table, *key, path);
+            if is_rearranged(seen, *key, path) {
+                let before = old.get(key).into_iter().flatten();
+                let before: Vec<_> = before.flat_map(|old| self.rows_of(table, *key, old)).collect();
+                assert!(new.iter().all(|rows| before.contains(rows)), "{path} has rows of its own");
+            } else if table == Table::Hours {
+                new.iter().for_each(|(_, text)| check_revision(seen, *key, text));
                 check_whole(seen, *key, path);
             }
         }
@@ -256,6 +280,15 @@ impl Audit {
             assert_eq!(gone, None, "an hour has left the tables");
         }
     }
+}
+
+/// Whether a file only has rows of other files: no checkpoint names it.
+fn is_rearranged(seen: &Seen, (shard, hour): (Shard, Hour), path: &str) -> bool {
+    let Some(name) = TableFile::parse(path) else { return true };
+    let checkpoint = seen.checkpoints.get(&(shard, name.object_id.seq));
+    let checkpoint = checkpoint.unwrap_or_else(|| panic!("{path} is live, and its number is not decided"));
+    let entry = checkpoint.hours.get(&hour);
+    entry.is_none_or(|entry| entry.files().all(|(_, file)| file.path != path))
 }
 
 /// Each checkpoint carries on what the one before it says.
