@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Run;
@@ -51,6 +51,14 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
+/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which in a root with a
+/// worker is no later.
+fn clock_limit(run: &Run) -> ClockLimit {
+    let now = run.ports.shared.clock.now();
+    let named = run.options.to.map_or(now, |to| WallTime(to.end().0));
+    ClockLimit { now: now.max(named), max_clock_skew: run.options.max_clock_skew }
+}
+
 /// Reads all files and archives what is new.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     let files_all = files.len() as u64;
@@ -62,10 +70,7 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         root: run.root.clone(),
         files,
         rules: currencies(run)?,
-        clock_limit: run.shards.has_worker().then(|| ClockLimit {
-            now: run.ports.shared.clock.now(),
-            max_clock_skew: run.options.max_clock_skew,
-        }),
+        clock_limit: clock_limit(run),
         default_rules,
         only: run.options.only_shards.clone(),
     };

@@ -61,7 +61,7 @@ pub struct BackfillOptions {
     /// First hour to fold again, though its events have not changed.
     pub from: Option<Hour>,
     /// Last hour to close, inclusive. By default a shard that a worker has owned ends where that worker has
-    /// closed it, any other at the hour of the last event.
+    /// closed it, any other at the hour of the last event, but no later than the wall clock's.
     pub to: Option<Hour>,
     /// Rules for hours that have none yet.
     pub rules: Rules,
@@ -72,7 +72,7 @@ pub struct BackfillOptions {
     pub rewrite: bool,
     /// Whether shards may be taken from a worker that has not released them.
     pub take_over: bool,
-    /// How far a foreign event may lie in the future, in a root that a worker has owned.
+    /// How far a foreign event may lie in the future, or behind the hour that `to` names.
     pub max_clock_skew: Duration,
     /// Bytes of new events to gather before they are written to the archive.
     pub buffer_bytes: u64,

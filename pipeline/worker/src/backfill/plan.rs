@@ -5,10 +5,9 @@
 //! the hour of its own last event; in a root without a worker, every shard ends at the hour of the last event
 //! of the archive, or at the last hour closed before, whichever is later. `--to` says otherwise for all.
 //!
-//! A wrong clock must not close years of empty hours. In a root that a worker has owned, no hour later than
-//! the wall clock's is closed, and `--to` cannot name one. In other roots, an event later than the wall clock
-//! that lies more than the horizon behind every event before it, and whatever follows it, stays in the
-//! archive unclosed until time comes near it, or `--to` names it.
+//! No hour later than the wall clock's is closed: all events of a worker that comes later would be late. What
+//! lies behind it stays in the archive until time comes to it, or `--to` names it, which it may in a root
+//! that no worker has owned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +20,6 @@ use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::rules;
 use crate::shard::cursor::Recompute;
-
-/// Most hours without an event that are closed for the sake of an event in the future: 400 days.
-const AHEAD_HOURS: i64 = 400 * 24;
 
 /// The last hour to close, by shard.
 pub(super) struct Ends {
@@ -75,9 +71,9 @@ pub(super) fn ends(run: &mut Run) -> Ends {
 }
 
 fn end_without_a_worker(run: &Run, now: Hour) -> Option<Hour> {
-    let hours = run.shards.hours();
+    let last = run.shards.hours().range(..=now).next_back().copied();
     let closed = run.shards.iter().filter_map(|(_, owned)| owned.draft.closed_through).max();
-    run.options.to.or_else(|| last_in_reach(&hours, now)).max(closed)
+    run.options.to.or(last).max(closed)
 }
 
 fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
@@ -87,18 +83,6 @@ fn ends_with_a_worker(run: &Run, now: Hour) -> Ends {
         wanted.max(owned.draft.closed_through)
     };
     Ends { all: None, each: run.shards.iter().map(|(shard, owned)| (*shard, end(owned))).collect() }
-}
-
-/// The last of these hours with events that is not cut off by a wrong clock.
-fn last_in_reach(hours: &BTreeSet<Hour>, now: Hour) -> Option<Hour> {
-    let mut last: Option<Hour> = None;
-    for hour in hours {
-        if *hour > now && last.is_some_and(|last| hour.0 - last.0 > AHEAD_HOURS) {
-            break;
-        }
-        last = Some(*hour);
-    }
-    last
 }
 
 /// Lists the rules of every shard, and marks the hours that are to be folded again though no event has
@@ -172,28 +156,4 @@ pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i
         )));
     }
     Ok(hours)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn last(hours: &[i64], now: i64) -> Option<i64> {
-        let hours = hours.iter().copied().map(Hour).collect();
-        last_in_reach(&hours, Hour(now)).map(|hour| hour.0)
-    }
-
-    #[test]
-    fn a_clock_years_ahead_closes_no_empty_years() {
-        assert_eq!(last(&[10, 11, 50_000], 12), Some(11));
-        assert_eq!(last(&[10, 11, 50_000, 50_001], 12), Some(11), "nor what follows it");
-    }
-
-    #[test]
-    fn a_gap_in_the_past_and_a_near_future_are_closed() {
-        assert_eq!(last(&[10, 50_000], 60_000), Some(50_000));
-        assert_eq!(last(&[10, 11, 11 + AHEAD_HOURS], 12), Some(11 + AHEAD_HOURS));
-        assert_eq!(last(&[90_000, 90_001], 5), Some(90_001), "a trace that lies wholly in the future");
-        assert_eq!(last(&[], 5), None);
-    }
 }

@@ -60,9 +60,9 @@ pub(super) struct Reading {
     pub default_rules: Arc<Rules>,
     /// The shards whose events are judged, the others are another run's; none: all.
     pub only: Option<BTreeSet<Shard>>,
-    /// How late an event may be, in a root that a worker has owned: a worker has rejected what lies further
-    /// ahead, and a copy of its topic must not bring that back.
-    pub clock_limit: Option<ClockLimit>,
+    /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
+    /// topic must not bring that back.
+    pub clock_limit: ClockLimit,
 }
 
 /// Starts `threads` readers over all files.
@@ -155,14 +155,14 @@ impl Taker<'_> {
         }
     }
 
-    /// What needs configuration or the clock: an organization's prices are in its own currency, and in a root
-    /// with a worker no event lies in the future.
+    /// What needs configuration or the clock: an organization's prices are in its own currency, and no event
+    /// lies in the future.
     fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
         let EventRecord { event, body } = record;
         let shard = self.reading.root.shard_of(&event.organization_id);
         let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(event.event_time.hour()));
         let rules = listed.unwrap_or(&self.reading.default_rules);
-        let in_time = || self.reading.clock_limit.map_or(Ok(()), |limit| limit.check(event.event_time));
+        let in_time = || self.reading.clock_limit.check(event.event_time);
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
         let judged = if is_ours { rules.check(&event).and_then(|()| in_time()) } else { Ok(()) };
         match judged {

@@ -5,7 +5,8 @@ use prorata_samples::trace::{START, TRACE_END, node_priced, pod, pod_stop, trace
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, WallTime};
+use prorata_testkit::fakes::SteppedClock;
 use prorata_worker::WorkerError;
 
 use crate::harness::*;
@@ -52,17 +53,20 @@ async fn a_price_in_another_currency_is_a_dead_letter() {
 }
 
 #[tokio::test]
-async fn a_clock_years_ahead_is_archived_and_waits() {
-    let lake = Lake::default();
-    let years = 20 * 365 * 24 * 60;
-    let ahead = [pod("acme", years, "ahead", 1)];
+async fn an_event_of_the_future_is_a_dead_letter_unless_its_hour_is_named() {
+    let days = 50 * 24 * 60;
+    let ahead = [pod("acme", days, "ahead", 1)];
+    let hour = Hour(START + days / 60);
+    let mut lake = Lake::default();
+    lake.store = lake.store.with_clock(SteppedClock::new(WallTime(TRACE_END.end().0)));
     let outcome = lake.run(&files(&[&trace(), &ahead]), Run::new("aa")).await.unwrap();
     assert_eq!(outcome.closed_through, Some(TRACE_END));
-    assert_eq!(outcome.ahead.unwrap().first, Hour(START + years / 60));
-    assert_eq!(outcome.events_new, 11, "it is in the archive");
+    assert_eq!(outcome.dead_letters[&Reason::InTheFuture], 1);
+    assert_eq!(outcome.events_new, 10);
     assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
-    let again = lake.run(&files(&[&trace(), &ahead]), Run::new("bb")).await.unwrap();
-    assert_eq!((again.events_new, again.hours), (0, 0));
+    let named = Run::new("bb").with(|options| options.to = Some(hour));
+    let outcome = lake.run(&files(&[&trace(), &ahead]), named).await.unwrap();
+    assert_eq!((outcome.events_new, outcome.closed_through), (1, Some(hour)));
 }
 
 #[tokio::test]

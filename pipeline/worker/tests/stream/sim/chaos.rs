@@ -7,7 +7,7 @@ use prorata_schemas::time::WallTime;
 use prorata_worker::names::Shard;
 
 use super::dice::Dice;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Kind};
 use super::foreign::Foreign;
 use super::plan::Plan;
 use super::producer::LATER;
@@ -118,12 +118,15 @@ impl Chaos {
         }
         if dice.happens(chances.join) && self.joined < 3 {
             self.joined += 1;
-            fleet.join(format!("j{}", self.joined), round, false);
+            fleet.join(format!("j{}", self.joined), round, Kind::Own);
             fleet.coverage.hit("joined");
         }
         if dice.happens(chances.twin) {
-            fleet.join(name, round, true);
+            fleet.join(name, round, Kind::Twin);
             fleet.coverage.hit("twin");
+        }
+        if chances.stranger > 0 && dice.happens(chances.stranger) && fleet.world.has_consumer() {
+            fleet.join("s".to_owned(), round, Kind::Stranger);
         }
     }
 

@@ -49,6 +49,8 @@ const WANTED: &[&str] = &[
     "stopped_by_its_clock",
     "slow_storage",
     "raised_root",
+    "old_release_stopped",
+    "stranger_refused",
     // Organizations that no hour can be folded with.
     "held",
     // Time.

@@ -1,6 +1,7 @@
 //! The economy law: what a run leaves and asks for stays under lines that depend on how much it did, not on
 //! what happened to it.
 
+use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_worker::names;
 
@@ -22,17 +23,22 @@ struct Economy {
     archived: usize,
     /// The largest one as it is stored.
     checkpoint_bytes: usize,
+    /// The largest of format 1, which has no parts: what it says of old hours stays in it.
+    old_checkpoint_bytes: usize,
 }
+
+/// What checkpoints of format 1 have in them.
+const OLD: &[u8] = br#""format":1,"#;
 
 /// Checks the law at the end of a run.
 pub fn check(world: &World, context: &str) {
     let objects = world.lake.store.objects();
     let latest = world.audit.latest();
     let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
-    let checkpoint_bytes = objects
-        .iter()
-        .filter(|(path, _)| names::parse_checkpoint(path).is_some())
-        .map(|(_, bytes)| bytes.len());
+    let checkpoints = objects.iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
+    let (old, new): (Vec<_>, Vec<_>) =
+        checkpoints.map(|(_, bytes)| bytes).partition(|bytes| bytes.windows(OLD.len()).any(|it| it == OLD));
+    let largest = |checkpoints: &[&Bytes]| checkpoints.iter().map(|bytes| bytes.len()).max();
     let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
     let economy = Economy {
         hours: world.lake.files().get(&Table::Hours).map_or(0, Vec::len),
@@ -44,15 +50,20 @@ pub fn check(world: &World, context: &str) {
             names::parse_snapshot(path).is_some() || names::parse_part(path).is_some()
         }),
         archived: world.audit.archived(),
-        checkpoint_bytes: checkpoint_bytes.max().unwrap_or_default(),
+        checkpoint_bytes: largest(&new).unwrap_or_default(),
+        old_checkpoint_bytes: largest(&old).unwrap_or_default(),
     };
+    let letters = world.letters.letters().len();
+    let was_old = objects[names::ROOT].windows(OLD.len()).any(|it| it == OLD);
     let Economy { hours, shard_hours, claims, .. } = economy;
     let lines = [
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
-        ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4),
-        ("lists", economy.lists, 40 + 8 * claims + shard_hours),
-        // One for each flush, claim, release and hour.
-        ("checkpoints", economy.checkpoints, 60 + economy.archived + 3 * claims + 2 * hours),
+        ("bytes of a checkpoint of format 1", economy.old_checkpoint_bytes, 40_000 + 800 * hours),
+        ("snapshots and parts", economy.state_objects, 60 + hours + hours / 2),
+        // An archive by date first is listed by its dates.
+        ("lists", economy.lists, 40 + 8 * claims + if was_old { 4 * shard_hours } else { shard_hours }),
+        // One for each flush of events or dead letters, claim, release and hour.
+        ("checkpoints", economy.checkpoints, 60 + economy.archived + letters + 3 * claims + 2 * hours),
     ];
     for (what, found, line) in lines {
         assert!(found <= line, "{context}: {what}: {found}, more than {line}: {economy:?}");

@@ -22,8 +22,27 @@ pub struct Berth {
     pub member: Option<Member>,
     /// When a process is started in it, where there is none.
     pub start_at: i64,
-    /// Whether that is a second process of a name that another berth has: it is not started again.
-    pub twin: bool,
+    pub kind: Kind,
+}
+
+impl Berth {
+    /// Whether a process is started again where one has ended.
+    fn is_refilled(&self) -> bool {
+        matches!(self.kind, Kind::Own | Kind::OldRelease)
+    }
+}
+
+/// What the processes of a berth are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of this release and the group.
+    Own,
+    /// A second process of a name that another berth has.
+    Twin,
+    /// Of the release before.
+    OldRelease,
+    /// Of another group on another cluster.
+    Stranger,
 }
 
 /// All processes.
@@ -49,7 +68,8 @@ impl Fleet {
             name: format!("m{number}"),
             member: None,
             start_at: number as i64,
-            twin: false,
+            // The first is rolled already.
+            kind: if plan.two_releases && number > 0 { Kind::OldRelease } else { Kind::Own },
         };
         Self {
             world: world.clone(),
@@ -65,8 +85,8 @@ impl Fleet {
     }
 
     /// A place for one more.
-    pub fn join(&mut self, name: String, round: i64, twin: bool) {
-        self.berths.push(Berth { name, member: None, start_at: round, twin });
+    pub fn join(&mut self, name: String, round: i64, kind: Kind) {
+        self.berths.push(Berth { name, member: None, start_at: round, kind });
     }
 
     /// Berths with a process.
@@ -81,14 +101,20 @@ impl Fleet {
             false => Faults::random(dice.bits(), self.plan.rates),
         };
         let (tune, rules): (Tune, Rules) = (self.plan.tune, self.rules.lock().unwrap().clone());
-        let root_format = self.root_format;
+        let kind = self.berths[index].kind;
+        let root_format = if kind == Kind::OldRelease { 0 } else { self.root_format };
         let change = move |options: &mut WorkerOptions| {
             tune.apply(options);
             options.rules = rules;
             options.root_format = root_format;
         };
         let berth = &mut self.berths[index];
-        berth.member = Some(self.world.start(&berth.name, faults, change));
+        let world = match kind {
+            Kind::Own | Kind::Twin => self.world.clone(),
+            Kind::OldRelease => self.world.of_old_release(),
+            Kind::Stranger => self.world.of_another_group(),
+        };
+        berth.member = Some(world.start(&berth.name, faults, change));
     }
 
     /// A process dies now.
@@ -104,7 +130,7 @@ impl Fleet {
     fn bury(&mut self, index: usize, start_at: i64) {
         let berth = &mut self.berths[index];
         let Some(member) = berth.member.take() else { return };
-        berth.start_at = if berth.twin { i64::MAX } else { start_at };
+        berth.start_at = if berth.is_refilled() { start_at } else { i64::MAX };
         self.coverage.take(&member);
         if !member.faults.paused().is_empty() {
             self.coverage.hit("dead_with_effects_to_come");
@@ -148,16 +174,24 @@ impl Fleet {
         let rates = &self.plan.rates;
         // It stays stopped for a while after all is well.
         let damage = rates.truncated + rates.flipped + rates.missing > 0;
-        let fine = damage && stop.reason == StopReason::Damaged;
+        let old = self.berths[index].kind == Kind::OldRelease && self.root_format > 1;
+        let fine = (damage || old) && stop.reason == StopReason::Damaged;
         assert!(fine, "seed {}: {}: {}", self.seed, self.berths[index].name, stop.sentence);
-        self.coverage.hit("stopped_damaged");
+        self.coverage.hit(if old { "old_release_stopped" } else { "stopped_damaged" });
     }
 
     /// Whether a worker may stop for this reason.
     fn judge(&mut self, error: &WorkerError, index: usize) {
         let rates = &self.plan.rates;
         let damage = rates.truncated + rates.flipped + rates.missing > 0 && !self.calm;
+        let kind = self.berths[index].kind;
+        let old = kind == Kind::OldRelease && self.root_format > 1;
         let fine = match error {
+            WorkerError::Configuration(sentence) if sentence.contains("kafka.moved_from") => {
+                self.coverage.hit("stranger_refused");
+                kind == Kind::Stranger
+            }
+            WorkerError::Damaged { .. } if old => true,
             WorkerError::Configuration(sentence) if sentence.contains("clock") => {
                 self.plan.chances.wrong_clock > 0 && !self.calm
             }
@@ -199,7 +233,15 @@ impl Fleet {
             if let Some(member) = &berth.member {
                 member.faults.calm();
             }
-            berth.start_at = if berth.twin { i64::MAX } else { 0 };
+            // The upgrade is done.
+            if berth.kind == Kind::OldRelease {
+                berth.kind = Kind::Own;
+                if let Some(member) = berth.member.take() {
+                    member.faults.kill();
+                    self.ghosts.push(member.faults.clone());
+                }
+            }
+            berth.start_at = if berth.is_refilled() { 0 } else { i64::MAX };
         }
         self.wake(dice, 1_000);
     }
@@ -217,6 +259,8 @@ impl Fleet {
             self.berths.iter_mut().for_each(|berth| berth.start_at = i64::MAX);
         }
         assert!(self.alive().is_empty(), "seed {}: a clean stop does not end", self.seed);
-        self.berths.iter_mut().for_each(|berth| berth.start_at = if berth.twin { i64::MAX } else { 0 });
+        for berth in &mut self.berths {
+            berth.start_at = if berth.is_refilled() { 0 } else { i64::MAX };
+        }
     }
 }

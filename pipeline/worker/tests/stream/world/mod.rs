@@ -4,6 +4,7 @@ pub mod audit;
 pub mod cluster;
 pub mod greed;
 pub mod member;
+pub mod old_release;
 pub mod oracle;
 pub mod script;
 
@@ -31,6 +32,7 @@ use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
 use self::audit::{Audit, AuditedStore, AuditedTables};
 use self::member::Member;
+use self::old_release::OldReleaseStore;
 use crate::harness::Lake;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
@@ -51,6 +53,8 @@ pub struct World {
     clocks: Arc<Mutex<BTreeMap<String, ProcessClock>>>,
     pub audit: Audit,
     pub shards: Shard,
+    /// Whether processes that are started are of the release before.
+    old_release: bool,
     sent: Arc<Mutex<Vec<Sent>>>,
     processes: Arc<AtomicU64>,
 }
@@ -87,6 +91,23 @@ impl World {
         Self::at(broker, shards, SteppedClock::new(WallTime(Hour(START + 7).start().0)))
     }
 
+    /// The same root, for consumers of a group of another cluster with the same topics.
+    pub fn of_another_group(&self) -> Self {
+        let broker = FakeBroker::of_consumer("another", Some("elsewhere"));
+        TOPICS.iter().for_each(|topic| broker.set_partitions(topic, self.shards));
+        Self { broker, ..self.clone() }
+    }
+
+    /// The same, for processes of the release before.
+    pub fn of_old_release(&self) -> Self {
+        Self { old_release: true, ..self.clone() }
+    }
+
+    /// Whether the root says who reads for it.
+    pub fn has_consumer(&self) -> bool {
+        self.lake.store.objects().contains_key(&names::consumer(1))
+    }
+
     /// An empty world besides another, of the same time.
     pub fn fresh(&self) -> Self {
         Self::at(FakeBroker::default(), self.shards, self.clock.clone())
@@ -106,6 +127,7 @@ impl World {
             clock,
             clocks: Arc::default(),
             shards,
+            old_release: false,
             sent: Arc::default(),
             processes: Arc::default(),
         }
@@ -207,9 +229,14 @@ impl World {
         status: Arc<Status>,
         change: C,
     ) -> impl Future<Output = Result<Worker<FakeSource>, WorkerError>> + use<C> {
+        let store = AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit);
+        let store: Arc<dyn ObjectStore> = match self.old_release {
+            true => Arc::new(OldReleaseStore(store)),
+            false => Arc::new(store),
+        };
         let ports = StreamPorts {
             shared: Ports {
-                store: Arc::new(AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit)),
+                store,
                 tables: Arc::new(AuditedTables::new(
                     self.lake.tables.with_faults(faults.clone()),
                     &self.audit,
