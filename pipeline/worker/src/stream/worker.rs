@@ -306,8 +306,9 @@ impl<S: Source> Worker<S> {
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.shared.clock.now();
         let every = micros(self.options.checkpoint_every);
-        // The witness of the clock is asked about a new object.
-        let in_doubt = self.clock.read().ahead_seconds.is_some();
+        // The witness of the clock is asked about a new object, of one shard.
+        let witness = self.live().map(LiveShard::shard).next();
+        let witness = witness.filter(|_| self.clock.read().ahead_seconds.is_some());
         let crowded = self.bytes() >= self.budget() / 2;
         let is_due = |live: &LiveShard| {
             let age = now.micros_since(live.decided_at());
@@ -318,6 +319,7 @@ impl<S: Source> Worker<S> {
             let new_bytes = live.new_bytes();
             let large = new_bytes >= self.options.checkpoint_bytes || (crowded && new_bytes > 0);
             // An idle shard is checkpointed all the same before it counts as stale.
+            let in_doubt = witness == Some(live.shard());
             let old = (live.has_news() || waiting || in_doubt || age >= STALE_MICROS / 2) && age >= every;
             live.backoff().is_due(now) && (live.is_sealed() || in_turn || large || old)
         };

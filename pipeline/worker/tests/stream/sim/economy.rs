@@ -5,6 +5,7 @@ use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_worker::names;
 
+use super::plan::Plan;
 use crate::world::World;
 
 /// What a run came to, over all shards.
@@ -31,7 +32,7 @@ struct Economy {
 const OLD: &[u8] = br#""format":1,"#;
 
 /// Checks the law at the end of a run.
-pub fn check(world: &World, context: &str) {
+pub fn check(world: &World, plan: &Plan, context: &str) {
     let objects = world.lake.store.objects();
     let latest = world.audit.latest();
     let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
@@ -53,6 +54,8 @@ pub fn check(world: &World, context: &str) {
         checkpoint_bytes: largest(&new).unwrap_or_default(),
         old_checkpoint_bytes: largest(&old).unwrap_or_default(),
     };
+    let is_doubtful = plan.chances.wrong_clock > 0 || plan.chances.clock_step > 0;
+    let doubts = if is_doubtful { plan.members * plan.rounds.unsigned_abs() as usize } else { 0 };
     let letters = world.letters.letters().len();
     let was_old = objects[names::ROOT].windows(OLD.len()).any(|it| it == OLD);
     let Economy { hours, shard_hours, claims, .. } = economy;
@@ -62,8 +65,13 @@ pub fn check(world: &World, context: &str) {
         ("snapshots and parts", economy.state_objects, 60 + hours + hours / 2),
         // An archive by date first is listed by its dates.
         ("lists", economy.lists, 40 + 8 * claims + if was_old { 4 * shard_hours } else { shard_hours }),
-        // One for each flush of events or dead letters, claim, release and hour.
-        ("checkpoints", economy.checkpoints, 60 + economy.archived + letters + 3 * claims + 2 * hours),
+        // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
+        // clock that is wrong, of one shard each round.
+        (
+            "checkpoints",
+            economy.checkpoints,
+            60 + economy.archived + letters + 3 * claims + 2 * hours + doubts,
+        ),
     ];
     for (what, found, line) in lines {
         assert!(found <= line, "{context}: {what}: {found}, more than {line}: {economy:?}");
