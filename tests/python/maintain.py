@@ -3,7 +3,8 @@
 seven days, and can still be written.
 
 Works on a copy of the lake, which it restates under other rules and makes older with the program that
-PRORATA_BINARY names.
+PRORATA_BINARY names; and on a lake of its own that reaches back beyond the horizon of 35 days, whose table
+files are joined to files of days.
 """
 
 import environment
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import engines
@@ -24,6 +26,9 @@ import spark
 from program import prorata, restate
 
 MONTH_SECONDS = 30 * 86_400
+
+# An hour as the program names it.
+HOUR = "%Y-%m-%dT%H"
 
 
 def age(lake: Path) -> None:
@@ -47,6 +52,81 @@ def read(session, duckdb, lake: Path) -> dict[tuple[str, str], list]:
         rows = duckdb.execute(f"SELECT * FROM delta_scan('{lake / table}')").fetchall()
         found["DuckDB", table] = sorted(map(str, rows))
     return found
+
+
+def old_lake(folder: Path) -> Path:
+    """A lake whose first two days lie beyond the horizon."""
+    events, lake = folder / "old-events", folder / "old"
+    load = ["--organizations", "2", "--pods", "3", "--seed", "7", "--hours", "48"]
+    prorata("generate", *load, "--to", str(events))
+    prorata("backfill", "--events", str(events), "--lake", str(lake))
+    last = datetime.strptime(json.loads(prorata("check", "--json", "--lake", str(lake)))["to"][:13], HOUR)
+    to = (last + timedelta(days=37)).strftime(HOUR)
+    prorata("backfill", "--events", str(events), "--lake", str(lake), "--to", to)
+    # Hours leave the checkpoint with the first one that knows them published.
+    restate(lake, "old-1", "8", "--from", to)
+    return lake
+
+
+def dates_of(session, lake: Path, table: str) -> list[str]:
+    """The partition of each live file."""
+    paths = session.read.format("delta").load(str(lake / table)).inputFiles()
+    return [path.split("/")[-2] for path in paths]
+
+
+def newest_commit(lake: Path, table: str) -> Path:
+    return max((lake / table / "_delta_log").glob("*.json"))
+
+
+def actions_of(commit: Path) -> list[dict]:
+    return [action for line in commit.read_text().splitlines() for action in json.loads(line).values()]
+
+
+def compaction(folder: Path, session, duckdb) -> list[str]:
+    """Compacts a lake of its own, and folds a day of it again."""
+    problems = []
+    lake = old_lake(folder)
+    plain = folder / "plain"
+    shutil.copytree(lake, plain)
+    before = read(session, duckdb, lake)
+    dates = {table: dates_of(session, lake, table) for table in engines.tables_of(lake)}
+    versions = {table: int(newest_commit(lake, table).stem) for table in dates}
+    done = json.loads(prorata("maintain", "--json", "--lake", str(lake)))
+    if sum(table["files_compacted"] for table in done["tables"].values()) < 2 * 24:
+        problems.append(f"too little is compacted: {done}")
+    session.catalog.clearCache()
+    after = read(session, duckdb, lake)
+    problems += [f"{key} reads differently after compaction" for key in before if before[key] != after[key]]
+    for table, old in dates.items():
+        first = min(old, default="")
+        if first and dates_of(session, lake, table).count(first) != 1:
+            problems.append(f"{table}: {first} has not come to one file")
+        actions = actions_of(newest_commit(lake, table))
+        if first and not all(action.get("dataChange", False) is False for action in actions):
+            problems.append(f"the compaction of {table} says that it changes data: {actions}")
+        # A reader of the version before reads on.
+        back = session.read.format("delta").option("versionAsOf", versions[table])
+        rows = back.load(str(lake / table)).collect()
+        if sorted(map(str, rows)) != before["Spark", table]:
+            problems.append(f"the version of {table} before reads differently")
+    prorata("check", "--lake", str(lake))
+    prorata("diff", "--lake", str(lake), "--with", str(plain))
+    readers = environment.HERE / "readers.py"
+    if subprocess.run([readers, lake], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        problems.append("readers.py fails on what was compacted")
+    # Days that were compacted are folded again, as those that were not.
+    for each in (lake, plain):
+        restate(each, "old-2", "5", "--from", json.loads(prorata("check", "--json", "--lake", str(each)))["from"])
+    prorata("check", "--lake", str(lake))
+    prorata("diff", "--lake", str(lake), "--with", str(plain))
+    session.catalog.clearCache()
+    again, fresh = read(session, duckdb, lake), read(session, duckdb, plain)
+    for key in again:
+        if key[1] != "hours" and again[key] != fresh[key]:
+            problems.append(f"{key} differs from the lake that was not compacted")
+    if again == after:
+        problems.append("nothing was folded again: this proves nothing")
+    return problems
 
 
 def main() -> None:
@@ -84,6 +164,7 @@ def main() -> None:
         restate(copy, "maintain-3", "6")
         if read(session, duckdb, copy) == before:
             problems.append("nothing was restated: this proves nothing")
+        problems += compaction(Path(folder), session, duckdb)
     for problem in problems:
         print(problem, file=sys.stderr)
     sys.exit(1 if problems else 0)

@@ -8,7 +8,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinError;
 
-use crate::names::{ArchivePath, Shard};
+use crate::names::{ArchivePath, DayFile, Shard};
 use crate::ports::source::SourceError;
 use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 
@@ -218,6 +218,13 @@ impl StopReason {
 /// What a person can do about a damaged object. An archive file is the only copy of its events under the
 /// root; other copies of them may be elsewhere.
 fn way_out_of_damage(object: &str) -> String {
+    let table_file = object.split_once('/').map(|(_, path)| path);
+    if let Some(DayFile { date, shard, .. }) = table_file.and_then(DayFile::parse) {
+        return format!(
+            "restore it from a copy, or write it again with 'prorata backfill --rewrite --from {date}T00 \
+             --shards {shard}'"
+        );
+    }
     match ArchivePath::parse(object) {
         Some(ArchivePath { shard, .. }) => format!(
             "restore it from a copy; or delete it and fold a copy of its events with 'prorata backfill \

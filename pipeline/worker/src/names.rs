@@ -329,6 +329,11 @@ impl DayFile {
         })
     }
 
+    /// Whether these are its hours.
+    pub fn has_hours(&self, hours: impl Iterator<Item = Hour> + Clone) -> bool {
+        hours.clone().all(|hour| hour.date() == self.date) && HoursOfDay::of(hours) == self.hours
+    }
+
     /// Its hours, ascending.
     pub fn hours(&self) -> impl Iterator<Item = Hour> + use<> {
         self.hours.on(self.date)

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
-use prorata_worker::names::{HoursOfDay, Shard};
+use prorata_worker::names::Shard;
 
 use crate::Sum;
 use crate::lake::{FoundFile, HourRange, LakeTables};
@@ -114,8 +114,7 @@ fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
         Ok(parts) => parts,
         Err(error) => return Some(error.to_string()),
     };
-    let is_on_date = parts.iter().all(|part| part.hour.date() == named.date);
-    let same = is_on_date && HoursOfDay::of(parts.iter().map(|part| part.hour)) == named.hours;
+    let same = named.has_hours(parts.iter().map(|part| part.hour));
     (!same).then(|| "it has other hours than its name says".to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! Table files of hand-made rows, read back with the Parquet reader.
 
 mod cost;
+mod day;
 mod files;
 mod gpus;
 mod read;

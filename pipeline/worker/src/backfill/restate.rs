@@ -179,6 +179,9 @@ async fn look_at_day(
             Ok(hours) => hours,
             Err(error) => return all(&error.to_string()),
         };
+        if !day.name.has_hours(hours.iter().map(|file| file.hour)) {
+            return all("it has other hours than its name says");
+        }
         let looked_at = hours.into_iter().filter_map(|HourFile { hour, file }| {
             let cause = restate::look_at(&*encoder, (hour, table), &file.bytes.into(), &file.digest)?;
             Some(((shard, hour, table), cause))

@@ -123,8 +123,8 @@ impl Rearranger<'_> {
             Ok(hours) => hours,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if !hours.iter().map(|file| file.hour).all(|hour| day.name.hours().any(|named| named == hour)) {
-            return Ok(Err("it has hours that its name does not say".to_owned()));
+        if !day.name.has_hours(hours.iter().map(|file| file.hour)) {
+            return Ok(Err("it has other hours than its name says".to_owned()));
         }
         let (mut entries, mut objects) = (Vec::new(), Vec::new());
         for (n, hour) in hours.into_iter().enumerate() {

@@ -5,8 +5,9 @@
 //! No change, no commit. A commit carries the shards' sequence numbers as transactions; after any error the
 //! log is read again, because the commit may have landed.
 //!
-//! A checkpoint may come back to hours that lie in a file of a day, as when a backfill folds them again. Where
-//! it names all hours of the file, that goes with the commit. Else it is told apart first; see [`super::days`].
+//! A checkpoint may come back to hours that lie in a file of a day, as when a backfill folds them again.
+//! Where it names all hours of the file, that goes with the commit. Else it is told apart first; see
+//! [`super::days`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,8 +9,8 @@
 //!   shard has passed them. Checkpoints: once they are more than 7 days older than the latest of their shard.
 //!
 //! It owns no shard and decides nothing, so it may run next to workers and backfills, twice at once, and be
-//! killed anywhere: every step is a delete that the next run repeats, the checkpoint of a log, or a commit that
-//! changes no rows. Ages are
+//! killed anywhere: every step is a delete that the next run repeats, the checkpoint of a log, or a commit
+//! that changes no rows. Ages are
 //! differences between times of one listing, so no clock of a process matters. Files that are none of ours
 //! are left alone.
 
