@@ -29,7 +29,7 @@ impl TableEncoder for ParquetEncoder {
         prorata_tables::splice(table, splice).map_err(failed("replace rows in a file"))
     }
 
-    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+    fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError> {
         prorata_tables::join(table, sources).map_err(failed("join files"))
     }
 

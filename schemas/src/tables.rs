@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::OrganizationId;
@@ -75,9 +74,9 @@ pub struct HourClock {
     pub last_updated: WallTime,
 }
 
-/// A file whose rows become a part of the file of a day.
+/// A file whose rows become a part of the file of a day, as bytes of type `B`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RowSource {
+pub enum RowSource<B> {
     /// A file of one hour.
     Hour {
         /// The hour.
@@ -85,10 +84,10 @@ pub enum RowSource {
         /// Digest of its content, which the file of the day keeps.
         digest: String,
         /// The file.
-        bytes: Bytes,
+        bytes: B,
     },
     /// A file of a day.
-    Day(Bytes),
+    Day(B),
 }
 
 /// A file of one hour that was a part of the file of a day.

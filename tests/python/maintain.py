@@ -115,8 +115,9 @@ def compaction(folder: Path, session, duckdb) -> list[str]:
     if subprocess.run([readers, lake], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         problems.append("readers.py fails on what was compacted")
     # Days that were compacted are folded again, as those that were not.
+    first = json.loads(prorata("check", "--json", "--lake", str(lake)))["from"]
     for each in (lake, plain):
-        restate(each, "old-2", "5", "--from", json.loads(prorata("check", "--json", "--lake", str(each)))["from"])
+        restate(each, "old-2", "5", "--from", first)
     prorata("check", "--lake", str(lake))
     prorata("diff", "--lake", str(lake), "--with", str(plain))
     session.catalog.clearCache()

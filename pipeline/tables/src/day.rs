@@ -53,7 +53,7 @@ struct Piece<'a> {
 ///
 /// # Errors
 /// When a file is not as this program or a release before it writes it.
-pub fn join(table: Table, sources: &[RowSource]) -> Result<EncodedFile, EncodeError> {
+pub fn join(table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, EncodeError> {
     let mut pieces = Vec::new();
     for source in sources {
         add_pieces(table, source, &mut pieces)?;
@@ -130,7 +130,7 @@ fn open(table: Table, bytes: &Bytes) -> Result<ParquetRecordBatchReaderBuilder<B
 /// Adds what a source holds.
 fn add_pieces<'a>(
     table: Table,
-    source: &'a RowSource,
+    source: &'a RowSource<Bytes>,
     pieces: &mut Vec<Piece<'a>>,
 ) -> Result<(), EncodeError> {
     let (bytes, parts) = match source {

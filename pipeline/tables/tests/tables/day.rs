@@ -8,7 +8,7 @@ use prorata_tables::{DayPart, day_parts, join, split};
 
 use crate::read::{HOUR, file, read};
 
-fn source(hour: Hour, file: &EncodedFile) -> RowSource {
+fn source(hour: Hour, file: &EncodedFile) -> RowSource<Bytes> {
     RowSource::Hour { hour, digest: file.digest.clone(), bytes: file.bytes.clone().into() }
 }
 
@@ -25,7 +25,7 @@ fn what_was_joined_is_told_apart_byte_for_byte() {
             (hour(0), file(table, &[full_hour("dove", hour(0))])),
             (hour(0), file(table, &[full_hour("acme", hour(0))])),
         ];
-        let sources: Vec<RowSource> = files.iter().map(|(hour, file)| source(*hour, file)).collect();
+        let sources: Vec<RowSource<Bytes>> = files.iter().map(|(hour, file)| source(*hour, file)).collect();
         let joined = join(table, &sources).unwrap();
         assert_eq!(joined.rows, files.iter().map(|(_, file)| file.rows).sum::<u64>());
         let joined_bytes = Bytes::from(joined.bytes.clone());
@@ -53,7 +53,7 @@ fn what_was_joined_is_told_apart_byte_for_byte() {
 fn rows_that_are_not_what_they_are_said_to_be_are_refused() {
     let table = Table::CostAllocation;
     let made = file(table, &[full_hour("acme", HOUR)]);
-    let refused = |sources: &[RowSource]| join(table, sources).unwrap_err().to_string();
+    let refused = |sources: &[RowSource<Bytes>]| join(table, sources).unwrap_err().to_string();
     assert!(refused(&[source(hour(1), &made)]).contains("another hour"));
     let broken = RowSource::Hour { hour: HOUR, digest: String::new(), bytes: Bytes::from_static(b"broken") };
     assert!(refused(&[broken]).contains("cannot be read"));

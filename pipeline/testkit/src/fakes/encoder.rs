@@ -64,7 +64,7 @@ impl TableEncoder for FakeEncoder {
         Ok(SplicedFile { file: text.into_file(table), old_digest, old_incomplete, incomplete })
     }
 
-    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+    fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError> {
         let damaged = || FormatError::new("join files", "a file is damaged");
         let mut files = Vec::new();
         for source in sources {

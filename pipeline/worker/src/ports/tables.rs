@@ -149,7 +149,7 @@ pub trait TableEncoder: Send + Sync {
 
     /// One file with the rows of several files of one date and shard, which can be told apart again. Its
     /// digest is that of the digests of its hours. It fails where a file cannot be read.
-    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError>;
+    fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError>;
 
     /// The files of hours that were joined, with the digests that they had, in ascending order of hour.
     fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError>;

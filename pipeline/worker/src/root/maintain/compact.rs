@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use prorata_schemas::tables::{RowSource, Table};
 use prorata_schemas::time::{Date, Hour};
 
@@ -35,7 +36,7 @@ const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A live file of one hour or of a day.
-struct Source {
+struct Candidate {
     file: LiveFile,
     hours: HoursOfDay,
     /// Of a file of one hour: the hour, and its digest.
@@ -43,7 +44,7 @@ struct Source {
 }
 
 /// Files of a date that could become fewer, by shard.
-type Sources = BTreeMap<Shard, Vec<Vec<Source>>>;
+type Candidates = BTreeMap<Shard, Vec<Vec<Candidate>>>;
 
 /// Compacts a table.
 ///
@@ -76,8 +77,8 @@ struct Compaction<'a> {
 }
 
 impl Compaction<'_> {
-    fn candidates(&self, files: Vec<LiveFile>) -> BTreeMap<Date, Sources> {
-        let mut found: BTreeMap<(Date, Shard), Vec<Source>> = BTreeMap::new();
+    fn candidates(&self, files: Vec<LiveFile>) -> BTreeMap<Date, Candidates> {
+        let mut found: BTreeMap<(Date, Shard), Vec<Candidate>> = BTreeMap::new();
         for file in files {
             if let Some((date, shard, source)) = source(file)
                 && self.decided.get(&shard).is_some_and(|latest| has_left(latest, date))
@@ -85,7 +86,7 @@ impl Compaction<'_> {
                 found.entry((date, shard)).or_default().push(source);
             }
         }
-        let mut candidates: BTreeMap<Date, Sources> = BTreeMap::new();
+        let mut candidates: BTreeMap<Date, Candidates> = BTreeMap::new();
         for ((date, shard), sources) in found {
             let groups = groups(sources);
             if !groups.is_empty() {
@@ -100,7 +101,7 @@ impl Compaction<'_> {
         &self,
         date: Date,
         base: u64,
-        sources: Sources,
+        sources: Candidates,
         done: &mut MaintainedTable,
     ) -> Result<bool> {
         let began = self.ports.clock.monotonic();
@@ -128,7 +129,7 @@ impl Compaction<'_> {
         &self,
         (date, shard): (Date, Shard),
         (base, n): (u64, usize),
-        sources: Vec<Source>,
+        sources: Vec<Candidate>,
     ) -> Result<Rearranged> {
         let table = self.table;
         let hours = HoursOfDay(sources.iter().fold(0, |hours, source| hours | source.hours.0));
@@ -140,7 +141,7 @@ impl Compaction<'_> {
                 Some((hour, digest)) => RowSource::Hour { hour, digest, bytes },
                 None => RowSource::Day(bytes),
             });
-        let (rows, encoder): (Vec<RowSource>, _) = (rows.collect(), Arc::clone(&self.ports.encoder));
+        let (rows, encoder): (Vec<RowSource<Bytes>>, _) = (rows.collect(), Arc::clone(&self.ports.encoder));
         let encoded = tokio::task::spawn_blocking(move || encoder.join(table, &rows)).await?;
         let first = Hour(date.days() * 24);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour: first, source })?;
@@ -203,20 +204,20 @@ fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
         && checkpoint.dirty.first().is_none_or(|dirty| last < dirty)
 }
 
-fn source(file: LiveFile) -> Option<(Date, Shard, Source)> {
+fn source(file: LiveFile) -> Option<(Date, Shard, Candidate)> {
     if let Some(LiveDay { name, .. }) = LiveDay::parse(&file.path) {
-        return Some((name.date, name.shard, Source { file, hours: name.hours, of_hour: None }));
+        return Some((name.date, name.shard, Candidate { file, hours: name.hours, of_hour: None }));
     }
     let name = TableFile::parse(&file.path)?;
     let hours = HoursOfDay::of([name.hour]);
-    Some((name.hour.date(), name.shard, Source { file, hours, of_hour: Some((name.hour, name.digest)) }))
+    Some((name.hour.date(), name.shard, Candidate { file, hours, of_hour: Some((name.hour, name.digest)) }))
 }
 
 /// Files that become one: neighbours by hour, as many as are not too large together. Files that stay alone
 /// are left out.
-fn groups(mut sources: Vec<Source>) -> Vec<Vec<Source>> {
+fn groups(mut sources: Vec<Candidate>) -> Vec<Vec<Candidate>> {
     sources.sort_by_key(|source| source.hours.0.trailing_zeros());
-    let mut groups: Vec<Vec<Source>> = Vec::new();
+    let mut groups: Vec<Vec<Candidate>> = Vec::new();
     let mut bytes = 0;
     for source in sources {
         bytes += source.file.bytes;

@@ -1,5 +1,5 @@
 //! What a root comes to over months of claims, late events and maintenance, counted: after the horizon
-//! nothing grows but the archive and the tables, and those by hours closed alone. What a worker keeps in
+//! nothing grows but the archive, by hours closed, and the tables, by days. What a worker keeps in
 //! memory does not grow either.
 //!
 //! `PRORATA_GROWTH_DAYS` and `PRORATA_GROWTH_SHARDS` make it as long and wide as one likes: 730 and 16 for
@@ -26,8 +26,9 @@ use crate::world::{TOPICS, World};
 /// Hours that pass at a time.
 const HOURS_AT_ONCE: i64 = 6;
 
-/// Days until nothing is young any more: the horizon, and a week for checkpoints.
-const GROWN_UP: i64 = 44;
+/// Days until nothing is young any more: the horizon, two until its hours have left, and a week for
+/// checkpoints and for the files that compaction has replaced.
+const GROWN_UP: i64 = 46;
 
 const ORGANIZATIONS: [&str; 3] = ["acme", "hooli", "initech"];
 

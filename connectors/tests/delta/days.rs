@@ -1,7 +1,5 @@
 //! Compaction of a Delta table in a local folder: the same rows in fewer files, and a log that says so.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::path::Path;
 use std::sync::Arc;
 

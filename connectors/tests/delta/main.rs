@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod days;
+
 use std::sync::Arc;
 
 use prorata_connectors::DeltaTables;
