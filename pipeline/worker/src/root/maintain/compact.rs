@@ -36,7 +36,7 @@ const DAY_BYTES: u64 = 64 * 1_024 * 1_024;
 const COMMIT_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A live file of one hour or of a day.
-struct Candidate {
+struct OldFile {
     file: LiveFile,
     hours: HoursOfDay,
     /// Of a file of one hour: the hour, and its digest.
@@ -44,7 +44,7 @@ struct Candidate {
 }
 
 /// Files of a date that could become fewer, by shard.
-type Candidates = BTreeMap<Shard, Vec<Vec<Candidate>>>;
+type OldFiles = BTreeMap<Shard, Vec<Vec<OldFile>>>;
 
 /// Compacts a table.
 ///
@@ -77,8 +77,8 @@ struct Compaction<'a> {
 }
 
 impl Compaction<'_> {
-    fn candidates(&self, files: Vec<LiveFile>) -> BTreeMap<Date, Candidates> {
-        let mut found: BTreeMap<(Date, Shard), Vec<Candidate>> = BTreeMap::new();
+    fn candidates(&self, files: Vec<LiveFile>) -> BTreeMap<Date, OldFiles> {
+        let mut found: BTreeMap<(Date, Shard), Vec<OldFile>> = BTreeMap::new();
         for file in files {
             if let Some((date, shard, source)) = source(file)
                 && self.decided.get(&shard).is_some_and(|latest| has_left(latest, date))
@@ -86,7 +86,7 @@ impl Compaction<'_> {
                 found.entry((date, shard)).or_default().push(source);
             }
         }
-        let mut candidates: BTreeMap<Date, Candidates> = BTreeMap::new();
+        let mut candidates: BTreeMap<Date, OldFiles> = BTreeMap::new();
         for ((date, shard), sources) in found {
             let groups = groups(sources);
             if !groups.is_empty() {
@@ -101,7 +101,7 @@ impl Compaction<'_> {
         &self,
         date: Date,
         base: u64,
-        sources: Candidates,
+        sources: OldFiles,
         done: &mut MaintainedTable,
     ) -> Result<bool> {
         let began = self.ports.clock.monotonic();
@@ -129,7 +129,7 @@ impl Compaction<'_> {
         &self,
         (date, shard): (Date, Shard),
         (base, n): (u64, usize),
-        sources: Vec<Candidate>,
+        sources: Vec<OldFile>,
     ) -> Result<Rearranged> {
         let table = self.table;
         let hours = HoursOfDay(sources.iter().fold(0, |hours, source| hours | source.hours.0));
@@ -204,20 +204,20 @@ fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
         && checkpoint.dirty.first().is_none_or(|dirty| last < dirty)
 }
 
-fn source(file: LiveFile) -> Option<(Date, Shard, Candidate)> {
+fn source(file: LiveFile) -> Option<(Date, Shard, OldFile)> {
     if let Some(LiveDay { name, .. }) = LiveDay::parse(&file.path) {
-        return Some((name.date, name.shard, Candidate { file, hours: name.hours, of_hour: None }));
+        return Some((name.date, name.shard, OldFile { file, hours: name.hours, of_hour: None }));
     }
     let name = TableFile::parse(&file.path)?;
     let hours = HoursOfDay::of([name.hour]);
-    Some((name.hour.date(), name.shard, Candidate { file, hours, of_hour: Some((name.hour, name.digest)) }))
+    Some((name.hour.date(), name.shard, OldFile { file, hours, of_hour: Some((name.hour, name.digest)) }))
 }
 
 /// Files that become one: neighbours by hour, as many as are not too large together. Files that stay alone
 /// are left out.
-fn groups(mut sources: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+fn groups(mut sources: Vec<OldFile>) -> Vec<Vec<OldFile>> {
     sources.sort_by_key(|source| source.hours.0.trailing_zeros());
-    let mut groups: Vec<Vec<Candidate>> = Vec::new();
+    let mut groups: Vec<Vec<OldFile>> = Vec::new();
     let mut bytes = 0;
     for source in sources {
         bytes += source.file.bytes;

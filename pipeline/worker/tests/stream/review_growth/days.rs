@@ -242,7 +242,7 @@ async fn a_compaction_in_the_midst_of_a_backfill_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_day_stops_whoever_needs_it_and_is_written_again_when_asked() {
+async fn a_lost_day_stops_those_that_need_it_and_is_written_again_when_asked() {
     let world = old().await;
     let expected = world.lake.content();
     compact(&world, "keeper", Faults::default()).await.unwrap();
