@@ -58,9 +58,9 @@ pub enum WorkerError {
     /// Kafka does not have the messages that come next.
     #[error(
         "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: \
-         restore the topic; or fold a copy of its events with 'prorata backfill --shards {partition}', if \
-         you have one, and then set kafka.offsets_lost: earliest and restart the worker, which goes on \
-         without"
+         restore the topic and restart the worker; or fold a copy of its events with \
+         'prorata backfill --shards {partition}', if you have one, and then set kafka.offsets_lost: earliest \
+         and restart the worker, which goes on without"
     )]
     OffsetsLost { topic: String, partition: Shard, cause: String },
 
@@ -89,7 +89,11 @@ pub enum WorkerError {
     UnknownMeaning { object: String, meaning: u32, computed: String },
 
     /// Rows could not be written as a table file.
-    #[error("{table} of shard {shard} cannot be encoded for hour {hour}: {source}", table = .table.name())]
+    #[error(
+        "{table} of shard {shard} cannot be encoded for hour {hour}: {source}; report it: a release that can \
+         encode them goes on from here",
+        table = .table.name()
+    )]
     Encode { table: Table, shard: Shard, hour: Hour, source: FormatError },
 
     /// A value of ours cannot be written as a file or an object.
@@ -151,6 +155,12 @@ impl WorkerError {
             | Self::FencedLate
             | Self::Source(_) => None,
         }
+    }
+
+    /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a table
+    /// mended. What Kafka has lost comes back only with a restart, which reads from elsewhere.
+    pub const fn may_heal(&self) -> bool {
+        !matches!(self, Self::OffsetsLost { .. })
     }
 
     /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does

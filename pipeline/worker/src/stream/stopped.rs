@@ -3,6 +3,7 @@
 //! What stops a shard lies in its own objects, tables or topic partitions, so neither another worker nor a
 //! restart helps. The shard is released, so that a backfill can mend it, and taken up again as soon as the
 //! checkpoint log shows that somebody has, and now and then in any case: an object may have been restored.
+//! Only lost offsets are not tried again: nothing that happens while the worker runs brings them back.
 
 use prorata_schemas::time::WallTime;
 
@@ -106,9 +107,10 @@ impl StoppedShard {
 
     /// Whether to take it up again: somebody has decided since, and is done; or it is time.
     async fn is_due(&mut self, store: &dyn ObjectStore, shard: Shard, now: WallTime) -> Result<bool> {
-        let Some(decided) = &self.decided else { return Ok(self.tries.is_due(now)) };
+        let try_again = self.error.may_heal() && self.tries.is_due(now);
+        let Some(decided) = &self.decided else { return Ok(try_again) };
         if store.get(&names::checkpoint(shard, decided.next_seq())).await?.is_none() {
-            return Ok(self.tries.is_due(now));
+            return Ok(try_again);
         }
         let latest = log::latest(store, shard).await?;
         let at_work =

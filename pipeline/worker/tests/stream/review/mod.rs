@@ -2,6 +2,7 @@
 
 mod clocks;
 mod currency;
+mod damaged;
 mod first_start;
 mod held;
 mod kafka;

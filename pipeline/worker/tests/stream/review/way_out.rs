@@ -69,7 +69,7 @@ async fn backfill(world: &World, shard: Shard, events: &[EventRecord]) -> Result
 }
 
 /// Asserts that both shards have closed their hours through this one at least, with these events.
-fn assert_tables(world: &World, events: &[EventRecord], least: Hour) {
+pub(super) fn assert_tables(world: &World, events: &[EventRecord], least: Hour) {
     let mut content = Content::new();
     for (shard, checkpoint) in world.audit.latest() {
         let closed = checkpoint.closed_through.unwrap();
@@ -148,6 +148,12 @@ async fn lost_events_are_folded_from_a_copy_and_then_earliest_goes_on() {
          kafka.offsets_lost: earliest and restart the worker"
     );
     assert!(sentence.contains(&way_out), "{sentence}");
+    // Nothing that happens while it runs can bring them back, so it is not tried again.
+    world.audit.look();
+    let claims = world.audit.claims(shard);
+    lives(&world, &mut member, 180).await;
+    world.audit.look();
+    assert_eq!(world.audit.claims(shard), claims, "a shard without its offsets is tried again");
     backfill(&world, shard, &more).await.unwrap();
     member.drain().await;
     let mut member = world.start("c", Faults::default(), |options| options.go_on_without_lost = true);
