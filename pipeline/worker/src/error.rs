@@ -157,8 +157,8 @@ impl WorkerError {
         }
     }
 
-    /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a table
-    /// mended. What Kafka has lost comes back only with a restart, which reads from elsewhere.
+    /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a
+    /// table mended. What Kafka has lost comes back only with a restart, which reads from elsewhere.
     pub const fn may_heal(&self) -> bool {
         !matches!(self, Self::OffsetsLost { .. })
     }
