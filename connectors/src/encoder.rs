@@ -4,7 +4,9 @@ use std::error::Error;
 
 use bytes::Bytes;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{
+    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+};
 use prorata_worker::ports::{FormatError, TableEncoder};
 
 /// The functions of `prorata-tables`.
@@ -21,11 +23,12 @@ impl TableEncoder for ParquetEncoder {
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, FormatError> {
-        prorata_tables::encode(table, hours, clocks).map_err(failed("encode rows"))
+        file_rows: u64,
+    ) -> Result<Vec<CutFile>, FormatError> {
+        prorata_tables::encode_files(table, hours, clocks, file_rows).map_err(failed("encode rows"))
     }
 
-    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError> {
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError> {
         prorata_tables::splice(table, splice).map_err(failed("replace rows in a file"))
     }
 

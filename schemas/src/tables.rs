@@ -54,9 +54,18 @@ pub struct EncodedFile {
     pub rows: u64,
     /// Its statistics as the Delta log carries them: a JSON object whose decimals are exact numbers.
     pub stats: String,
-    /// Digest of the content that depends on events and rules alone, in hexadecimal: of the bytes, and for
-    /// `hours` of all columns but those of [`HourClock`].
+    /// Digest of the rows as far as they depend on events and rules alone, in hexadecimal: of `hours` all
+    /// columns but those of [`HourClock`].
     pub digest: String,
+}
+
+/// One of the files of a table's hour, which are cut between organizations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutFile {
+    /// The file.
+    pub file: EncodedFile,
+    /// The last organization that it has rows of.
+    pub last_organization: OrganizationId,
 }
 
 /// The columns of `hours` that depend on when events arrived, of one organization.
@@ -99,11 +108,11 @@ pub struct HourFile {
     pub file: EncodedFile,
 }
 
-/// New rows of some organizations of an hour, and the file that holds the rows of all others.
+/// New rows of some organizations of an hour, and the files that hold the rows of all others.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSplice<'a> {
-    /// The file as it was.
-    pub old: &'a [u8],
+    /// The files as they were, in their order; files of the hour that are not among them stay.
+    pub old: &'a [&'a [u8]],
     /// Organizations whose rows are replaced.
     pub organizations: &'a BTreeSet<OrganizationId>,
     /// Their new rows, in ascending order; one that is missing has none any more.
@@ -114,15 +123,17 @@ pub struct TableSplice<'a> {
     pub revision: i64,
     /// When the hour's rows changed, which every row of `hours` carries.
     pub last_updated: WallTime,
+    /// Rows with which a file ends after an organization; see [`CutFile`].
+    pub file_rows: u64,
 }
 
-/// A file with new rows of some organizations.
+/// Files with new rows of some organizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SplicedFile {
-    /// The same file as if all rows had been encoded again; none when no row is left.
-    pub file: Option<EncodedFile>,
-    /// Digest of the content of the file as it was, to tell a damaged one.
-    pub old_digest: String,
+pub struct SplicedFiles {
+    /// The same files as if all rows had been encoded again; none when no row is left.
+    pub files: Vec<CutFile>,
+    /// Digests of the files as they were, to tell a damaged one.
+    pub old_digests: Vec<String>,
     /// Of `hours`: organizations whose hour was not complete in the file as it was, ascending.
     pub old_incomplete: Vec<OrganizationId>,
     /// Of `hours`: organizations whose hour is not complete now, ascending.

@@ -19,11 +19,11 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use prorata_schemas::tables::{EncodedFile, Table};
-use sha2::{Digest, Sha256};
 
 use crate::columns::{self, Column};
+use crate::digest::RowsDigest;
 use crate::stats::{self, ColumnStats};
-use crate::{EncodeError, digest, stats_columns};
+use crate::{EncodeError, stats_columns};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -60,10 +60,12 @@ impl<R> FileWriter<R> {
         let mut rows = rows.peekable();
         let mut count = 0_u64;
         let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
+        let mut digest = RowsDigest::default();
         while rows.peek().is_some() {
             let chunk: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
             count += chunk.len() as u64;
             let batch = self.batch(&chunk)?;
+            digest.add(&batch);
             let writer = match &mut writer {
                 Some(writer) => writer,
                 None => {
@@ -76,8 +78,8 @@ impl<R> FileWriter<R> {
         }
         let Some(writer) = writer else { return Ok(None) };
         let bytes = writer.into_inner().map_err(failed)?;
-        let digest = digest::short(Sha256::new_with_prefix(&bytes));
-        Ok(Some(EncodedFile { bytes, rows: count, stats: stats::to_json(count, &self.stats), digest }))
+        let (stats, digest) = (stats::to_json(count, &self.stats), digest.finish());
+        Ok(Some(EncodedFile { bytes, rows: count, stats, digest }))
     }
 
     fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, EncodeError> {

@@ -7,6 +7,7 @@
 //!   five other tables.
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
+//! - `cut` says where an hour is cut into several files.
 //! - `file` writes the Parquet bytes, `splice` replaces rows of some organizations in a file, `day` makes one
 //!   file of those of a day's hours and gives them back, `stats` makes the statistics for the Delta log, and
 //!   `digest` says whether the content has changed.
@@ -14,6 +15,7 @@
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 
 mod columns;
+mod cut;
 mod day;
 mod describe;
 mod digest;
@@ -34,6 +36,7 @@ use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
 use file::FileWriter;
 
+pub use cut::encode_files;
 pub use day::{DayPart, day_parts, join, split};
 pub use splice::splice;
 

@@ -1,4 +1,4 @@
-//! New rows of some organizations in a file whose other rows stay: the bytes are those that encoding all rows
+//! New rows of some organizations in files whose other rows stay: the bytes are those that encoding all rows
 //! again would give, so a table does not tell how it came about.
 
 use std::collections::BTreeSet;
@@ -10,19 +10,23 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::tables::{EncodedFile, SplicedFile, Table, TableSplice};
-use sha2::{Digest, Sha256};
+use prorata_schemas::tables::{CutFile, EncodedFile, SplicedFiles, Table, TableSplice};
 
 use crate::columns::cell_of;
+use crate::cut::Cutter;
 use crate::stats::{self, ColumnStats};
 use crate::{EncodeError, digest, encode, file, schema, stats_columns};
 
-/// Replaces the rows of some organizations in a file.
+/// Replaces the rows of some organizations in consecutive files of one hour.
 ///
 /// # Errors
-/// When the file is not as this program writes it, or the new rows cannot be encoded; see [`encode`].
-pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, EncodeError> {
-    let old = read(table, splice.old)?;
+/// When a file is not as this program writes it, or the new rows cannot be encoded; see [`encode`].
+pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, EncodeError> {
+    let old: Vec<RecordBatch> =
+        splice.old.iter().map(|bytes| read(table, bytes)).collect::<Result<_, _>>()?;
+    let old_digests = old.iter().map(|rows| digest::of_columns(table, rows)).collect();
+    let old = concat_batches(&schema(table), &old);
+    let old = old.map_err(|source| EncodeError::Columns { table, source })?;
     let fresh = match encode(table, splice.hours, splice.clocks)? {
         Some(encoded) => read(table, &encoded.bytes)?,
         None => RecordBatch::new_empty(schema(table)),
@@ -31,12 +35,23 @@ pub fn splice(table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, Enc
     if table == Table::Hours {
         rows = stamp(rows, splice)?;
     }
-    let file = match rows.num_rows() {
-        0 => None,
-        _ => Some(write(table, &rows)?),
-    };
-    let old_digest = digest_of(table, &old, splice.old);
-    Ok(SplicedFile { file, old_digest, old_incomplete: incomplete(&old), incomplete: incomplete(&rows) })
+    let files = write_files(table, &rows, splice.file_rows)?;
+    Ok(SplicedFiles { files, old_digests, old_incomplete: incomplete(&old), incomplete: incomplete(&rows) })
+}
+
+/// Writes rows to files that are cut between organizations.
+fn write_files(table: Table, rows: &RecordBatch, file_rows: u64) -> Result<Vec<CutFile>, EncodeError> {
+    let runs = runs(table, rows)?;
+    let (mut cutter, mut files, mut first) = (Cutter::new(table, file_rows), Vec::new(), 0);
+    for (index, run) in runs.iter().enumerate() {
+        let end = run.first + run.rows;
+        if cutter.ends_after(run.rows as u64) || index + 1 == runs.len() {
+            let file = write(table, &rows.slice(first, end - first))?;
+            files.push(CutFile { file, last_organization: run.organization_id.into() });
+            first = end;
+        }
+    }
+    Ok(files)
 }
 
 /// All rows of a file that has the columns of this program.
@@ -144,17 +159,9 @@ fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
     named.filter(|(_, complete)| *complete == Some(false)).map(|(id, _)| id.into()).collect()
 }
 
-/// The digest of a file with these rows and bytes.
-fn digest_of(table: Table, rows: &RecordBatch, bytes: &[u8]) -> String {
-    match table {
-        Table::Hours => digest::of_hour_columns(rows),
-        _ => digest::short(Sha256::new_with_prefix(bytes)),
-    }
-}
-
 fn write(table: Table, rows: &RecordBatch) -> Result<EncodedFile, EncodeError> {
     let bytes = file::write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
-    let digest = digest_of(table, rows, &bytes);
+    let digest = digest::of_columns(table, rows);
     let stats = stats_columns(table).iter().map(|name| {
         let mut stats = ColumnStats::default();
         if let Some(column) = rows.column_by_name(name) {

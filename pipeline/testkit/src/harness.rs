@@ -14,17 +14,17 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{CutFile, Table};
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
-use prorata_worker::ports::{Archive, ObjectStore, Silent, TableCommitter, TableEncoder};
+use prorata_worker::ports::{Archive, FILE_ROWS, ObjectStore, Silent, TableCommitter, TableEncoder};
 use prorata_worker::root::{KeyHash, Root};
 
-use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, StoppedClock};
+use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, FileRows, StoppedClock};
 
 /// A root in memory.
 #[derive(Clone, Default)]
@@ -33,6 +33,8 @@ pub struct Lake {
     pub store: FakeStore,
     /// The logs of its tables.
     pub tables: FakeTables,
+    /// Rows with which a table file ends; none: as by default.
+    pub file_rows: Option<u64>,
 }
 
 /// What a run may differ in.
@@ -111,7 +113,7 @@ impl Lake {
                 store,
                 tables,
                 archive: Arc::new(FakeArchive),
-                encoder: Arc::new(FakeEncoder),
+                encoder: self.encoder(),
                 clock: Arc::new(StoppedClock(run.now.unwrap_or(self.store.now()))),
             },
             input: Arc::new(InMemoryFiles::of(files.clone())),
@@ -120,10 +122,20 @@ impl Lake {
         backfill::run(ports, run.options).await
     }
 
-    /// Content of every live file by table, hour and shard, without the clock columns of `hours`.
+    /// The encoder of its tables.
+    pub fn encoder(&self) -> Arc<dyn TableEncoder> {
+        Arc::new(FileRows { encoder: FakeEncoder, rows: self.file_rows() })
+    }
+
+    fn file_rows(&self) -> u64 {
+        self.file_rows.unwrap_or(FILE_ROWS)
+    }
+
+    /// Content of every table by hour and shard, without the clock columns of `hours`: the rows of all files
+    /// of an hour. Files end where they should.
     pub fn content(&self) -> Content {
+        let mut files: BTreeMap<(Table, Hour, Shard), Vec<String>> = BTreeMap::new();
         let objects = self.store.objects();
-        let mut content = Content::new();
         for (table, log) in self.tables.tables() {
             for file in log.live.files {
                 let bytes = &objects[&format!("{}/{}", table.name(), file.path)];
@@ -131,20 +143,32 @@ impl Lake {
                 let hours = match DayFile::parse(&file.path) {
                     Some(day) => {
                         let files = FakeEncoder.split(table, bytes).unwrap();
-                        let hours: Vec<Hour> = files.iter().map(|file| file.hour).collect();
+                        let mut hours: Vec<Hour> = files.iter().map(|file| file.hour).collect();
+                        hours.dedup();
                         assert_eq!(day.hours().collect::<Vec<_>>(), hours, "{}", file.path);
                         files.into_iter().map(|file| (file.hour, file.file.bytes)).collect()
                     }
                     None => vec![(TableFile::parse(&file.path).unwrap().hour, bytes.to_vec())],
                 };
                 for (hour, bytes) in hours {
-                    let text = String::from_utf8(bytes).unwrap();
-                    let before = content.insert((table, hour, shard), without_clocks(table, &text));
-                    assert_eq!(before, None, "{table:?} has two files of {hour} shard {shard}");
+                    let text = without_clocks(table, &String::from_utf8(bytes).unwrap());
+                    files.entry((table, hour, shard)).or_default().push(text);
                 }
             }
         }
-        content
+        // Hours that were folded in format 1 are in one file.
+        let root = objects.get(names::ROOT).map(|root| String::from_utf8_lossy(root).into_owned());
+        let is_cut = root.is_some_and(|root| root.contains(r#""format":2"#));
+        let whole = files.into_iter().map(|(key, mut files)| {
+            files.sort();
+            if key.0 == Table::Hours {
+                assert_eq!(files.len(), 1, "{key:?} has several files");
+            } else if is_cut || files.len() > 1 {
+                assert_cut(&files, self.file_rows(), &format!("{key:?}"));
+            }
+            (key, files.join("\n"))
+        });
+        whole.collect()
     }
 
     /// Names of the live files by table.
@@ -189,6 +213,18 @@ pub fn assert_content(lake: &Lake, expected: &Content, context: &str) {
 
 /// Text of live files.
 pub type Content = BTreeMap<(Table, Hour, Shard), String>;
+
+/// Files end after the organization with which they reach `file_rows` rows, and nowhere else.
+fn assert_cut(files: &[String], file_rows: u64, context: &str) {
+    let organization = |line: &str| line.split(' ').next().unwrap().to_owned();
+    for (index, file) in files.iter().enumerate() {
+        let organizations: Vec<String> = file.lines().map(organization).collect();
+        let before_last = organizations.iter().filter(|of| Some(*of) != organizations.last()).count() as u64;
+        assert!(before_last < file_rows, "{context}: file {index} goes on");
+        let is_full = organizations.len() as u64 >= file_rows;
+        assert!(is_full || index + 1 == files.len(), "{context}: file {index} ends early");
+    }
+}
 
 fn without_clocks(table: Table, text: &str) -> String {
     match (table, text.rsplit_once('\n')) {
@@ -250,8 +286,8 @@ pub fn expected_under(
     let mut content = Content::new();
     for ((shard, hour), tables) in hours {
         for table in Table::ALL {
-            if let Some(file) = FakeEncoder.encode(table, &tables, &[]).unwrap() {
-                let text = String::from_utf8(file.bytes.to_vec()).unwrap();
+            for CutFile { file, .. } in FakeEncoder.encode(table, &tables, &[], u64::MAX).unwrap() {
+                let text = String::from_utf8(file.bytes).unwrap();
                 content.insert((table, hour, shard), without_clocks(table, &text));
             }
         }

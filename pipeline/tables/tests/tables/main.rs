@@ -2,6 +2,7 @@
 
 mod cost;
 mod day;
+mod digest;
 mod files;
 mod gpus;
 mod read;

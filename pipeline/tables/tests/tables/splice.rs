@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use prorata_samples::hour::{dec, empty_hour, full_hour};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{EncodedFile, HourClock, SplicedFiles, Table, TableSplice};
 use prorata_schemas::time::WallTime;
-use prorata_tables::{EncodeError, encode, splice};
+use prorata_tables::{EncodeError, encode, encode_files, splice};
 
 use crate::read::{HOUR, clock, file};
 
@@ -18,14 +18,15 @@ fn later() -> HourClock {
 
 fn put(
     table: Table,
-    old: &EncodedFile,
+    old: &[&EncodedFile],
     organizations: &BTreeSet<OrganizationId>,
     hours: &[HourTables],
-) -> Result<SplicedFile, EncodeError> {
+    file_rows: u64,
+) -> Result<SplicedFiles, EncodeError> {
     let HourClock { revision, last_updated, .. } = later();
-    let clocks = vec![later(); hours.len()];
-    let old = &*old.bytes;
-    splice(table, &TableSplice { old, organizations, hours, clocks: &clocks, revision, last_updated })
+    let clocks = &*vec![later(); hours.len()];
+    let old = &*old.iter().map(|old| &*old.bytes).collect::<Vec<_>>();
+    splice(table, &TableSplice { old, organizations, hours, clocks, revision, last_updated, file_rows })
 }
 
 /// Other rows of the same organization.
@@ -59,14 +60,20 @@ fn any_organizations_are_replaced_by_any_rows() {
             all.iter().filter(|hour| organizations.contains(&hour.organization_id)).cloned().collect();
         let fresh_changed: Vec<HourTables> = fresh.iter().cloned().map(changed).collect();
         for table in Table::ALL {
-            let Some(before) = encode(table, &all, &[clock(); 4]).unwrap() else { continue };
-            for new in [&[][..], &fresh, &fresh_changed] {
+            for (new, file_rows) in [&[][..], &fresh, &fresh_changed]
+                .into_iter()
+                .flat_map(|new| [u64::MAX, 20, 1].map(|file_rows| (new, file_rows)))
+            {
                 let mut expected = [&others[..], new].concat();
                 expected.sort_by(|left, right| left.organization_id.cmp(&right.organization_id));
-                let spliced = put(table, &before, &organizations, new).unwrap();
-                let expected = encode(table, &expected, &vec![later(); expected.len()]).unwrap();
-                assert_eq!(spliced.file, expected, "{} of {organizations:?}", table.name());
-                assert_eq!(spliced.old_digest, before.digest);
+                let before = encode_files(table, &all, &[clock(); 4], file_rows).unwrap();
+                let old: Vec<&EncodedFile> = before.iter().map(|before| &before.file).collect();
+                let spliced = put(table, &old, &organizations, new, file_rows).unwrap();
+                let clocks = vec![later(); expected.len()];
+                let expected = encode_files(table, &expected, &clocks, file_rows).unwrap();
+                let context = format!("{} of {organizations:?}, {file_rows}", table.name());
+                assert_eq!(spliced.files, expected, "{context}");
+                assert!(spliced.old_digests.iter().eq(old.iter().map(|old| &old.digest)), "{context}");
             }
         }
     }
@@ -79,8 +86,10 @@ fn a_file_of_many_batches_is_the_same_too() {
     let before = file(Table::CostAllocation, &all);
     all[1_234] = changed(all[1_234].clone());
     let organizations = [all[1_234].organization_id.clone()].into();
-    let spliced = put(Table::CostAllocation, &before, &organizations, &all[1_234..=1_234]).unwrap();
-    assert!(spliced.file == Some(file(Table::CostAllocation, &all)));
+    let spliced =
+        put(Table::CostAllocation, &[&before], &organizations, &all[1_234..=1_234], u64::MAX).unwrap();
+    let [spliced] = &spliced.files[..] else { panic!("one file") };
+    assert!(spliced.file == file(Table::CostAllocation, &all));
 }
 
 #[test]
@@ -88,7 +97,7 @@ fn hours_tell_which_organizations_are_not_complete() {
     let all = [full_hour("acme", HOUR), full_hour("bird", HOUR), full_hour("calm", HOUR)];
     let held = HourClock { complete: false, ..clock() };
     let before = encode(Table::Hours, &all, &[held, clock(), held]).unwrap().unwrap();
-    let spliced = put(Table::Hours, &before, &["acme".into()].into(), &all[..1]).unwrap();
+    let spliced = put(Table::Hours, &[&before], &["acme".into()].into(), &all[..1], u64::MAX).unwrap();
     assert_eq!(spliced.old_incomplete, ["acme".into(), "calm".into()]);
     assert_eq!(spliced.incomplete, ["calm".into()]);
 }
@@ -100,9 +109,10 @@ fn what_is_no_file_of_ours_is_refused() {
     let middle = damaged.bytes.len() / 2;
     damaged.bytes.truncate(middle);
     assert!(matches!(
-        put(Table::CostAllocation, &damaged, &BTreeSet::new(), &[]),
+        put(Table::CostAllocation, &[&damaged], &BTreeSet::new(), &[], u64::MAX),
         Err(EncodeError::Read { .. })
     ));
     let other = file(Table::Hours, &acme);
-    assert!(matches!(put(Table::PoolUsage, &other, &BTreeSet::new(), &[]), Err(EncodeError::Foreign { .. })));
+    let foreign = put(Table::PoolUsage, &[&other], &BTreeSet::new(), &[], u64::MAX);
+    assert!(matches!(foreign, Err(EncodeError::Foreign { .. })));
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, Table, TableSplice};
+use prorata_schemas::tables::{CutFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::WallTime;
 use prorata_worker::Body;
-use prorata_worker::ports::{Archive, DeadLetter, FormatError, Origin, Position, Rejected, TableEncoder};
+use prorata_worker::ports::{
+    Archive, DeadLetter, FILE_ROWS, FormatError, Origin, Position, Rejected, TableEncoder,
+};
 
 use crate::conformance::{Checked, equal};
 
@@ -132,8 +134,13 @@ pub fn table_encoder(
         last_updated: WallTime(revision * 1_000_000),
     };
     let encode = |hour: &HourTables, revision| {
-        let file = encoder.encode(table, std::slice::from_ref(hour), &[clock(revision)]).map_err(text)?;
-        file.ok_or_else(|| format!("{} has rows, but no file", table.name()))
+        let clock = [clock(revision)];
+        let mut files =
+            encoder.encode(table, std::slice::from_ref(hour), &clock, FILE_ROWS).map_err(text)?.into_iter();
+        match (files.next(), files.next()) {
+            (Some(one), None) => Ok(one.file),
+            _ => Err(format!("{} has rows, but not one file", table.name())),
+        }
     };
     let (file, again) = (encode(hour, 1)?, encode(hour, 1)?);
     equal("equal rows make equal bytes", again == file, true)?;
@@ -144,19 +151,22 @@ pub fn table_encoder(
     equal("other rows have another digest", encode(other, 1)?.digest == file.digest, false)?;
     let named = !file.digest.is_empty() && file.digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     equal("a digest can stand in a name", named, true)?;
-    equal("no organization, no file", encoder.encode(table, &[], &[]).map_err(text)?.is_none(), true)?;
+    equal("no organization, no file", encoder.encode(table, &[], &[], FILE_ROWS).map_err(text)?, Vec::new())?;
     let [first, second] =
         if hour.organization_id < other.organization_id { [hour, other] } else { [other, hour] };
     for replaced in [first, second] {
-        splice(encoder, table, [first, second], replaced, clock)?;
+        for file_rows in [FILE_ROWS, 1] {
+            splice(encoder, (table, file_rows), [first, second], replaced, clock)?;
+        }
     }
     let refused = TableSplice {
-        old: b"damaged",
+        old: &[b"damaged"],
         organizations: &BTreeSet::new(),
         hours: &[],
         clocks: &[],
         revision: 1,
         last_updated: WallTime(0),
+        file_rows: FILE_ROWS,
     };
     equal("a damaged file is refused", encoder.splice(table, &refused).is_err(), true)
 }
@@ -164,7 +174,7 @@ pub fn table_encoder(
 /// Replacing the rows of one of two organizations gives what encoding both again gives.
 fn splice(
     encoder: &dyn TableEncoder,
-    table: Table,
+    (table, file_rows): (Table, u64),
     both: [&HourTables; 2],
     replaced: &HourTables,
     clock: impl Fn(i64) -> HourClock,
@@ -174,23 +184,27 @@ fn splice(
         both.into_iter().filter(|hour| hour.organization_id != replaced.organization_id).cloned().collect();
     let encode = |hours: &[HourTables], revision| {
         let clocks: Vec<HourClock> = hours.iter().map(|_| clock(revision)).collect();
-        encoder.encode(table, hours, &clocks).map_err(text)
+        encoder.encode(table, hours, &clocks, file_rows).map_err(text)
     };
     let organizations = BTreeSet::from([replaced.organization_id.clone()]);
-    let put = |old: &EncodedFile, hours: &[HourTables], revision| {
+    let put = |old: &[CutFile], hours: &[HourTables], revision| {
         let clocks: Vec<HourClock> = hours.iter().map(|_| clock(revision)).collect();
         let HourClock { revision, last_updated, .. } = clock(revision);
-        let (old, organizations) = (&*old.bytes, &organizations);
-        let splice = TableSplice { old, organizations, hours, clocks: &clocks, revision, last_updated };
+        let old: Vec<&[u8]> = old.iter().map(|old| &*old.file.bytes).collect();
+        let (old, organizations, clocks) = (&*old, &organizations, &*clocks);
+        let splice = TableSplice { old, organizations, hours, clocks, revision, last_updated, file_rows };
         encoder.splice(table, &splice).map_err(text)
     };
-    let (Some(of_both), Some(of_other)) = (encode(&whole, 1)?, encode(&other, 1)?) else {
-        return Err(format!("{} has rows, but no file", table.name()));
-    };
+    let (of_both, of_other) = (encode(&whole, 1)?, encode(&other, 1)?);
+    let number = if table == Table::Hours || file_rows > 1 { 1 } else { 2 };
+    equal("an hour is cut between organizations", of_both.len(), number)?;
+    let last = of_both.last().map(|file| &file.last_organization);
+    equal("the last organization of a file", last, whole.last().map(|hour| &hour.organization_id))?;
     let fresh = std::slice::from_ref(replaced);
     let without = put(&of_both, &[], 2)?;
-    equal("rows that leave", &without.file, &encode(&other, 2)?)?;
-    equal("the digest of what was there", &without.old_digest, &of_both.digest)?;
-    equal("rows that come", put(&of_other, fresh, 2)?.file, encode(&whole, 2)?)?;
-    equal("rows that stay the same", put(&of_both, fresh, 1)?.file, Some(of_both))
+    equal("rows that leave", &without.files, &encode(&other, 2)?)?;
+    let digests = of_both.iter().map(|old| old.file.digest.clone()).collect();
+    equal("the digests of what was there", &without.old_digests, &digests)?;
+    equal("rows that come", put(&of_other, fresh, 2)?.files, encode(&whole, 2)?)?;
+    equal("rows that stay the same", put(&of_both, fresh, 1)?.files, of_both)
 }

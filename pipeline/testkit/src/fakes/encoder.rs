@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{
+    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+};
 use prorata_worker::checkpoint::snapshot::hex;
 use prorata_worker::ports::{FormatError, TableEncoder};
 use sha2::{Digest, Sha256};
@@ -13,6 +15,43 @@ use sha2::{Digest, Sha256};
 /// Table files as one line of text for each row; the file of `hours` ends with a line of all clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeEncoder;
+
+/// An encoder whose files end with another number of rows.
+#[derive(Clone, Debug)]
+pub struct FileRows<E> {
+    /// The encoder.
+    pub encoder: E,
+    /// Rows with which a file ends.
+    pub rows: u64,
+}
+
+impl<E: TableEncoder> TableEncoder for FileRows<E> {
+    fn file_rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn encode(
+        &self,
+        table: Table,
+        hours: &[HourTables],
+        clocks: &[HourClock],
+        file_rows: u64,
+    ) -> Result<Vec<CutFile>, FormatError> {
+        self.encoder.encode(table, hours, clocks, file_rows)
+    }
+
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError> {
+        self.encoder.splice(table, splice)
+    }
+
+    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+        self.encoder.join(table, sources)
+    }
+
+    fn split(&self, table: Table, joined: &Bytes) -> Result<Vec<HourFile>, FormatError> {
+        self.encoder.split(table, joined)
+    }
+}
 
 /// A file as text.
 #[derive(Default)]
@@ -29,15 +68,22 @@ impl TableEncoder for FakeEncoder {
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, FormatError> {
-        Ok(Text::of(table, hours, clocks).into_file(table))
+        file_rows: u64,
+    ) -> Result<Vec<CutFile>, FormatError> {
+        Ok(Text::of(table, hours, clocks).into_files(table, file_rows))
     }
 
-    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError> {
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError> {
         let refused = |cause: &'static str| FormatError::new("replace rows in a file", cause);
-        let old = std::str::from_utf8(splice.old).map_err(|_| refused("the file is no text"))?;
-        let mut old = Text::parse(table, old).ok_or_else(|| refused("the file is damaged"))?;
-        let (old_digest, old_incomplete) = (old.digest(), old.incomplete());
+        let (mut old, mut old_digests) = (Text::default(), Vec::new());
+        for file in splice.old {
+            let text = std::str::from_utf8(file).map_err(|_| refused("a file is no text"))?;
+            let mut text = Text::parse(table, text).ok_or_else(|| refused("a file is damaged"))?;
+            old_digests.push(text.digest());
+            old.lines.append(&mut text.lines);
+            old.clocks.append(&mut text.clocks);
+        }
+        let old_incomplete = old.incomplete();
         let fresh = Text::of(table, splice.hours, splice.clocks);
         let stays = |line: &String| !splice.organizations.contains(organization_of(line));
         let stay: Vec<bool> = old.lines.iter().map(stays).collect();
@@ -61,7 +107,8 @@ impl TableEncoder for FakeEncoder {
             text.clocks.extend(clock.map(|clock| stamp(&clock, splice)));
         }
         let incomplete = text.incomplete();
-        Ok(SplicedFile { file: text.into_file(table), old_digest, old_incomplete, incomplete })
+        let files = text.into_files(table, splice.file_rows);
+        Ok(SplicedFiles { files, old_digests, old_incomplete, incomplete })
     }
 
     fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError> {
@@ -152,7 +199,26 @@ impl Text {
         organizations.into_iter().map(OrganizationId::from).collect()
     }
 
-    fn into_file(self, table: Table) -> Option<EncodedFile> {
+    /// Files that end after the organization with which they reach this number of rows.
+    fn into_files(self, table: Table, file_rows: u64) -> Vec<CutFile> {
+        let Self { lines, clocks } = self;
+        if table == Table::Hours {
+            return Self { lines, clocks }.into_file(table).into_iter().collect();
+        }
+        let (mut files, mut part) = (Vec::new(), Self::default());
+        let mut lines = lines.into_iter().peekable();
+        while let Some(line) = lines.next() {
+            let same = lines.peek().is_some_and(|next| organization_of(next) == organization_of(&line));
+            part.lines.push(line);
+            if !same && (part.lines.len() as u64 >= file_rows || lines.peek().is_none()) {
+                files.extend(std::mem::take(&mut part).into_file(table));
+            }
+        }
+        files
+    }
+
+    fn into_file(self, table: Table) -> Option<CutFile> {
+        let last_organization = organization_of(self.lines.last()?).into();
         let digest = self.digest();
         let rows = self.lines.len() as u64;
         let clocks = match table {
@@ -160,7 +226,8 @@ impl Text {
             _ => String::new(),
         };
         let bytes = (self.lines.join("\n") + &clocks).into_bytes();
-        (rows > 0).then(|| EncodedFile { bytes, rows, stats: "{}".into(), digest })
+        let file = EncodedFile { bytes, rows, stats: "{}".into(), digest };
+        Some(CutFile { file, last_organization })
     }
 }
 

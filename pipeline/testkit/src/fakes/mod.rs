@@ -14,7 +14,7 @@ mod tables;
 pub use clock::{ProcessClock, SteppedClock};
 pub use codec::{FakeArchive, StoppedClock};
 pub use dead_letters::FakeDeadLetterTopic;
-pub use encoder::FakeEncoder;
+pub use encoder::{FakeEncoder, FileRows};
 pub use faults::{Effect, Fault, Faults, Rates, Resume};
 pub use kafka::{Ends, FakeBroker, FakeSource, Record};
 pub use messages::{FakeMessages, FakeRegistry};

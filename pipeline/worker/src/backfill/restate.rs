@@ -140,7 +140,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         let bytes = shared.store.get(&format!("{}/{path}", table.name())).await?;
         let encoder = Arc::clone(&shared.encoder);
         let looks = move || match bytes {
-            Some(bytes) => restate::look_at(&*encoder, (hour, table), &bytes, &digest),
+            Some(bytes) => restate::look_at(&*encoder, table, &bytes, &digest),
             None => Some("it is not there".to_owned()),
         };
         let cause = tokio::task::spawn_blocking(looks).await?;
@@ -183,7 +183,7 @@ async fn look_at_day(
             return all("it has other hours than its name says");
         }
         let looked_at = hours.into_iter().filter_map(|HourFile { hour, file }| {
-            let cause = restate::look_at(&*encoder, (hour, table), &file.bytes.into(), &file.digest)?;
+            let cause = restate::look_at(&*encoder, table, &file.bytes, &file.digest)?;
             Some(((shard, hour, table), cause))
         });
         looked_at.collect()

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, HourFile, RowSource, SplicedFile, Table, TableSplice};
+use prorata_schemas::tables::{
+    CutFile, EncodedFile, HourClock, HourFile, RowSource, SplicedFiles, Table, TableSplice,
+};
 use prorata_schemas::time::Date;
 use serde::{Deserialize, Serialize};
 
@@ -133,19 +135,29 @@ pub struct TrimmedLog {
     pub checkpoint: bool,
 }
 
+/// Rows with which a table file ends.
+pub const FILE_ROWS: u64 = 131_072;
+
 /// Turns rows into table files.
 pub trait TableEncoder: Send + Sync {
-    /// The file of one shard's one hour; none without rows. Organizations ascend, and each has one clock.
+    /// Rows with which a file ends after an organization, where an hour may have several files.
+    fn file_rows(&self) -> u64 {
+        FILE_ROWS
+    }
+
+    /// The files of one shard's one hour; none without rows. Organizations ascend, and each has one clock. A
+    /// file ends after the organization with which it reaches `file_rows` rows; that of `hours` never does.
     fn encode(
         &self,
         table: Table,
         hours: &[HourTables],
         clocks: &[HourClock],
-    ) -> Result<Option<EncodedFile>, FormatError>;
+        file_rows: u64,
+    ) -> Result<Vec<CutFile>, FormatError>;
 
-    /// Replaces the rows of some organizations in a file: the bytes are those that encoding all rows again
-    /// would give. It fails where the file cannot be read.
-    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFile, FormatError>;
+    /// Replaces the rows of some organizations in consecutive files: the bytes are those that encoding all
+    /// of their rows again would give. It fails where a file cannot be read.
+    fn splice(&self, table: Table, splice: &TableSplice<'_>) -> Result<SplicedFiles, FormatError>;
 
     /// One file with the rows of several files of one date and shard, which can be told apart again. Its
     /// digest is that of the digests of its hours. It fails where a file cannot be read.

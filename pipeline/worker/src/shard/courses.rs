@@ -21,9 +21,9 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::archive::ArchiveIndex;
 use super::cursor;
-use super::emit::{self, EncodedHour};
+use super::emit::{self, EncodedHour, FileForm};
 use super::fold::{self, SomeFolded, SomeHour};
-use super::restate::{self, PatchedSnapshot, RestatedHour, UnusableFile};
+use super::restate::{self, PatchedSnapshot, RestatedHour, RestatedRows, Spliced, UnusableFile};
 use super::window::{WINDOW_HOURS_MAX, WindowLimits};
 use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
 use crate::checkpoint::{ArchiveBegin, Dirty, Draft, HourEntry, ObjectNamer};
@@ -151,12 +151,17 @@ impl CourseFolder<'_> {
             return Ok(CourseSlice::NeedsAll { cause, unusable: None });
         };
         let mut slice = SliceParts { last, parts, folded: 0 };
-        let hours = self.fold_courses(&mut shard, &mut slice).await?;
-        match restate::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
-            Ok(hours) => Ok(CourseSlice::Restated(restated(slice, hours, closed))),
-            Err(UnusableFile { hour, table, cause }) => {
-                let cause = format!("the file of {} of hour {hour} cannot be used: {cause}", table.name());
-                Ok(CourseSlice::NeedsAll { cause, unusable: Some((hour, table)) })
+        let mut hours = self.fold_courses(&mut shard, &mut slice).await?;
+        loop {
+            self.load_files(&mut hours).await?;
+            match restate::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
+                Spliced::Done(hours) => return Ok(CourseSlice::Restated(restated(slice, hours, closed))),
+                Spliced::Wants(again) => hours = again,
+                Spliced::Unusable(UnusableFile { hour, table, cause }) => {
+                    let cause =
+                        format!("the file of {} of hour {hour} cannot be used: {cause}", table.name());
+                    return Ok(CourseSlice::NeedsAll { cause, unusable: Some((hour, table)) });
+                }
             }
         }
     }
@@ -238,7 +243,6 @@ impl CourseFolder<'_> {
                 restated.extend(self.restated_hour(shard, slice, hour, organizations, folded).await?);
             }
         }
-        self.load_files(&mut restated).await?;
         Ok(restated)
     }
 
@@ -303,34 +307,40 @@ impl CourseFolder<'_> {
             let at = (next.shard, hour);
             patched = restate::patch_snapshot(at, &before, stored, changed, &namer, next.format >= 2)?;
         }
+        let folded = folded.into_values().map(|(_, one)| one).collect();
         Ok(Some(RestatedHour {
             shard: next.shard,
             hour,
-            before,
             files: BTreeMap::new(),
+            wanted: restate::files_with(&before, &organizations),
             organizations,
-            folded: folded.into_values().map(|(_, one)| one).collect(),
+            rows: RestatedRows::new(folded, &before, self.now),
             snapshot: patched,
+            before,
+            form: FileForm::of(&*self.ports.encoder, next),
             namer,
             now: self.now,
         }))
     }
 
-    /// Reads the table files that keep a part of their rows; those that are gone are missing.
+    /// Reads the table files that are wanted: they keep a part of their rows.
     async fn load_files(&self, hours: &mut [RestatedHour]) -> Result<()> {
         let store = &*self.ports.store;
         let paths = hours.iter().enumerate().flat_map(|(index, hour)| {
-            let files = hour.before.files();
-            files.map(move |(table, file)| (index, table, format!("{}/{}", table.name(), file.path)))
+            let files = hour.wanted.iter().filter_map(|(table, place)| {
+                Some(((*table, *place), hour.before.files_of(*table).get(*place)?))
+            });
+            files.map(move |(place, file)| (index, place, format!("{}/{}", place.0.name(), file.path)))
         });
-        let reads = paths.map(|(index, table, path)| async move {
-            Ok::<_, WorkerError>((index, table, store.get(&path).await?))
+        let reads = paths.map(|(index, place, path)| async move {
+            Ok::<_, WorkerError>((index, place, store.get(&path).await?))
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
-        let read: Vec<(usize, Table, Option<Bytes>)> = reads.try_collect().await?;
-        for (index, table, bytes) in read {
-            if let (Some(hour), Some(bytes)) = (hours.get_mut(index), bytes) {
-                hour.files.insert(table, bytes);
+        let read: Vec<(usize, (Table, usize), Option<Bytes>)> = reads.try_collect().await?;
+        for (index, place, bytes) in read {
+            if let Some(hour) = hours.get_mut(index) {
+                hour.wanted.remove(&place);
+                hour.files.insert(place, bytes);
             }
         }
         Ok(())

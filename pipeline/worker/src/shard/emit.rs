@@ -3,16 +3,22 @@
 //! A table whose content has not changed keeps its file. Only when some table's content has changed does the
 //! hour's revision rise, and `hours` change with it: its clock columns alone change nothing.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, Table};
+use prorata_schemas::tables::{CutFile, HourClock, Table};
 use prorata_schemas::time::{Date, Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use sha2::{Digest, Sha256};
+
+pub(super) use files::{FileNow, HourFiles, digest_of_bytes, uncut};
+
+pub use files::FileForm;
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
@@ -35,6 +41,8 @@ pub struct Job {
     pub before: Option<Arc<HourEntry>>,
     /// Whether to write the state at its end.
     pub snapshot: bool,
+    /// How table files are cut and named.
+    pub form: FileForm,
     /// Gives names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
@@ -231,7 +239,7 @@ fn encode<T>(
     job: Job,
     summarize: fn(&[HourTables]) -> T,
 ) -> Result<EncodedHour<T>> {
-    let Job { shard, hour, organizations, before, snapshot: keep, namer, now } = job;
+    let Job { shard, hour, organizations, before, snapshot: keep, form, namer, now } = job;
     let state = state_digest(&organizations);
     let state_bytes = organizations.iter().map(|folded| folded.packed.state.len() as u64).sum();
     let mut objects = Vec::new();
@@ -249,11 +257,13 @@ fn encode<T>(
         organizations.iter().map(|folded| clock(folded, &late_events, revision, now)).collect();
     let held = held(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut becoming = HourFiles::new((shard, hour), before.as_deref());
+    let mut becoming = HourFiles::new((shard, hour), before.as_deref(), form);
     for table in Table::ALL {
-        let encoded = encode_table(encoder, table, (&rows, &clocks), &held);
+        let old = before.as_ref().map_or(&[][..], |before| before.files_of(table));
+        let encode = |file_rows| encode_table(encoder, table, (&rows, &clocks, file_rows), &held);
+        let encoded = encode(form.rows).and_then(|files| uncut(files, old, || encode(u64::MAX)));
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
-        becoming.take(table, encoded.into_iter().collect(), &namer);
+        becoming.take(table, encoded.into_iter().map(FileNow::New).collect(), &namer);
     }
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
     let (files, file_bytes) = sizes(&table_files);
@@ -271,54 +281,6 @@ fn encode<T>(
 /// Number and bytes of objects.
 pub(super) fn sizes(objects: &[(String, Bytes)]) -> (u64, u64) {
     (objects.len() as u64, objects.iter().map(|(_, bytes)| bytes.len() as u64).sum())
-}
-
-/// The table files of an hour as they become, taken in the order of [`Table::ALL`].
-pub(super) struct HourFiles<'a> {
-    of: (Shard, Hour),
-    before: Option<&'a HourEntry>,
-    /// Files by table; a table that is missing has no rows.
-    pub entries: BTreeMap<Table, TableFiles>,
-    /// New files by path.
-    pub objects: Vec<(String, Bytes)>,
-    /// Whether any rows differ from before.
-    pub changed: bool,
-}
-
-impl<'a> HourFiles<'a> {
-    /// Of an hour that was so before; of a new one all is changed.
-    pub fn new(of: (Shard, Hour), before: Option<&'a HourEntry>) -> Self {
-        Self { of, before, entries: BTreeMap::new(), objects: Vec::new(), changed: before.is_none() }
-    }
-
-    /// Takes the files of a table. One with the digest of before stays the old one; that of `hours` carries
-    /// the revision, so it stays only where all others do.
-    pub fn take(&mut self, table: Table, files: Vec<EncodedFile>, namer: &ObjectNamer) {
-        let old = self.before.map_or(&[][..], |before| before.files_of(table));
-        let known = |file: &EncodedFile| old.iter().find(|old| old.digest == file.digest);
-        self.changed |= files.len() != old.len() || files.iter().any(|file| known(file).is_none());
-        let is_kept = table != Table::Hours || !self.changed;
-        let mut entries = Vec::new();
-        for file in files {
-            let entry = match known(&file).filter(|_| is_kept) {
-                Some(old) => old.clone(),
-                None => self.add(table, file, namer),
-            };
-            entries.push((entry, None));
-        }
-        if !entries.is_empty() {
-            self.entries.insert(table, TableFiles::new(entries));
-        }
-    }
-
-    fn add(&mut self, table: Table, file: EncodedFile, namer: &ObjectNamer) -> FileEntry {
-        let EncodedFile { bytes, stats, digest, .. } = file;
-        let (shard, hour) = self.of;
-        let path = TableFile { hour, shard, object_id: namer.next(), digest: digest.clone() }.path();
-        let size = bytes.len() as u64;
-        self.objects.push((format!("{}/{path}", table.name()), bytes.into()));
-        FileEntry { path, bytes: size, digest, stats: Some(stats), last_organization: None }
-    }
 }
 
 /// Snapshots on the way of a long lead-up, so that the next owner goes on from there: hour, path and
@@ -370,18 +332,25 @@ pub(super) fn held(organizations: &[OrganizationHour]) -> Vec<OrganizationId> {
     held.map(|folded| folded.packed.organization_id.clone()).collect()
 }
 
-/// A table's file; the digest of that of `hours` says who is held.
+/// A table's files; the digest of that of `hours` says who is held.
 pub(super) fn encode_table(
     encoder: &dyn TableEncoder,
     table: Table,
-    (rows, clocks): (&[HourTables], &[HourClock]),
+    (rows, clocks, file_rows): (&[HourTables], &[HourClock], u64),
     held: &[OrganizationId],
-) -> Result<Option<EncodedFile>, FormatError> {
-    let file = encoder.encode(table, rows, clocks)?;
-    Ok(file.map(|file| match table {
-        Table::Hours => EncodedFile { digest: with_held(file.digest, held.iter()), ..file },
-        _ => file,
-    }))
+) -> Result<Vec<CutFile>, FormatError> {
+    let mut files = encoder.encode(table, rows, clocks, file_rows)?;
+    if table == Table::Hours {
+        name_held(&mut files, held);
+    }
+    Ok(files)
+}
+
+/// Puts the organizations that are held into the digest of the file of `hours`.
+pub(super) fn name_held(files: &mut [CutFile], held: &[OrganizationId]) {
+    for CutFile { file, .. } in files {
+        file.digest = with_held(std::mem::take(&mut file.digest), held.iter());
+    }
 }
 
 /// Digest of a file of `hours` with the organizations that are held. It is written again when those change,

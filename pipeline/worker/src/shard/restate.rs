@@ -6,19 +6,20 @@
 //! of one snapshot are merged before they are many, and the snapshot is written again before they are large.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
-use prorata_schemas::tables::{EncodedFile, HourClock, Table, TableSplice};
+use prorata_schemas::tables::{CutFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::emit::{self, EncodedHour, HourFiles};
+use super::emit::{self, EncodedHour, FileForm, FileNow, HourFiles};
 use super::fold::OrganizationHour;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
-use crate::checkpoint::{HourEntry, ObjectNamer};
+use crate::checkpoint::{HourEntry, ObjectNamer, TableFiles};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
 use crate::ports::{FormatError, TableEncoder};
@@ -40,7 +41,7 @@ pub struct StoredStates {
 }
 
 /// The snapshot of an hour with the new states of some organizations.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PatchedSnapshot {
     /// Digest of the state of all organizations; empty where it is not known, which equals none.
     pub state: String,
@@ -134,18 +135,49 @@ pub struct RestatedHour {
     pub hour: Hour,
     /// As it was before.
     pub before: Arc<HourEntry>,
-    /// Its table files as they were before.
-    pub files: BTreeMap<Table, Bytes>,
+    /// Its table files as they were before that are needed, by table and place; none that are gone.
+    pub files: BTreeMap<(Table, usize), Option<Bytes>>,
+    /// Files that are needed, and yet to be read.
+    pub wanted: BTreeSet<(Table, usize)>,
     /// Which organizations were folded.
     pub organizations: BTreeSet<OrganizationId>,
-    /// What they came to, ascending; one that is missing has no rows.
-    pub folded: Vec<OrganizationHour>,
+    /// What they came to; one that is missing has no rows.
+    pub rows: RestatedRows,
     /// Its snapshot.
     pub snapshot: PatchedSnapshot,
+    /// How table files are cut and named.
+    pub form: FileForm,
     /// Gives names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
     pub now: WallTime,
+}
+
+/// Rows of organizations that were folded again.
+pub struct RestatedRows {
+    /// By organization, ascending.
+    tables: Vec<HourTables>,
+    /// One for each.
+    clocks: Vec<HourClock>,
+    /// Organizations that are held.
+    held: Vec<OrganizationId>,
+}
+
+impl RestatedRows {
+    /// Of an hour that was so before.
+    pub fn new(folded: Vec<OrganizationHour>, before: &HourEntry, now: WallTime) -> Self {
+        let clock = |one| emit::clock(one, &before.late_events, before.revision + 1, now);
+        let (clocks, held) = (folded.iter().map(clock).collect(), emit::held(&folded));
+        Self { tables: folded.into_iter().map(|folded| folded.tables).collect(), clocks, held }
+    }
+}
+
+/// Places of the table files that have rows of these organizations, or are to have them.
+pub fn files_with(before: &HourEntry, organizations: &BTreeSet<OrganizationId>) -> BTreeSet<(Table, usize)> {
+    let places = before.tables.iter().flat_map(|(table, files)| {
+        organizations.iter().map(move |organization_id| (*table, files.index_of(organization_id)))
+    });
+    places.collect()
 }
 
 /// A table file that cannot keep a part of its rows.
@@ -160,67 +192,72 @@ pub struct UnusableFile {
 }
 
 /// What became of hours.
-pub type Spliced<T> = Result<Vec<EncodedHour<T>>, UnusableFile>;
+pub enum Spliced<T> {
+    /// They have new files.
+    Done(Vec<EncodedHour<T>>),
+    /// The same hours: files end elsewhere now, so that more files are wanted.
+    Wants(Vec<RestatedHour>),
+    /// The first file that cannot be used.
+    Unusable(UnusableFile),
+}
 
-/// Puts new rows into the files of hours, on all cores, off the async threads. The first file that cannot be
-/// used ends it. `summarize` looks at the new rows of an hour before they are dropped.
+/// Puts new rows into the files of hours, on all cores, off the async threads. `summarize` looks at the new
+/// rows of an hour.
 ///
 /// # Errors
 /// When rows cannot be encoded.
 pub async fn splice_all<T: Send + 'static>(
     encoder: Arc<dyn TableEncoder>,
-    hours: Vec<RestatedHour>,
+    mut hours: Vec<RestatedHour>,
     summarize: fn(&[HourTables]) -> T,
 ) -> Result<Spliced<T>> {
     let splice = move || -> Result<Spliced<T>> {
-        let hours = hours.into_par_iter().map(|hour| splice(&*encoder, hour, summarize));
-        let hours: Vec<_> = hours.collect::<Result<_>>()?;
-        Ok(hours.into_iter().collect())
+        let spliced = (&hours).into_par_iter().map(|hour| splice(&*encoder, hour, summarize));
+        let spliced: Vec<_> = spliced.collect::<Result<_>>()?;
+        let (mut done, mut wants) = (Vec::new(), false);
+        for (spliced, hour) in spliced.into_iter().zip(&mut hours) {
+            match spliced {
+                Ok(encoded) => done.push(encoded),
+                Err(Stop::Wants(table, place)) => {
+                    hour.wanted.insert((table, place));
+                    wants = true;
+                }
+                Err(Stop::Unusable(unusable)) => return Ok(Spliced::Unusable(unusable)),
+            }
+        }
+        Ok(if wants { Spliced::Wants(hours) } else { Spliced::Done(done) })
     };
     tokio::task::spawn_blocking(splice).await?
 }
 
-/// A table's file with the new rows; none without rows.
-type NewFile = Result<Option<EncodedFile>, UnusableFile>;
+/// Why an hour has no new files yet.
+enum Stop {
+    /// A file is yet to be read.
+    Wants(Table, usize),
+    /// A file cannot be used.
+    Unusable(UnusableFile),
+}
 
 fn splice<T>(
     encoder: &dyn TableEncoder,
-    of: RestatedHour,
+    of: &RestatedHour,
     summarize: fn(&[HourTables]) -> T,
-) -> Result<Result<EncodedHour<T>, UnusableFile>> {
-    let RestatedHour { shard, hour, before, files, organizations, folded, snapshot, namer, now } = of;
-    let revision = before.revision + 1;
-    let clocks: Vec<HourClock> =
-        folded.iter().map(|one| emit::clock(one, &before.late_events, revision, now)).collect();
-    let held = emit::held(&folded);
-    let hours: Vec<_> = folded.into_iter().map(|folded| folded.tables).collect();
-    let PatchedSnapshot { state, snapshot, patches, mut objects } = snapshot;
-    let mut becoming = HourFiles::new((shard, hour), Some(&before));
+) -> Result<Result<EncodedHour<T>, Stop>> {
+    let RestatedHour { shard, hour, before, rows, namer, .. } = of;
+    let (shard, hour) = (*shard, *hour);
+    let mut becoming = HourFiles::new((shard, hour), Some(before), of.form);
     for table in Table::ALL {
-        let old = before.files_of(table).first();
-        let new: NewFile = match (old, files.get(&table)) {
-            (Some(entry), Some(bytes)) => {
-                let (organizations, last_updated) = (&organizations, now);
-                let (hours, clocks) = (&hours, &clocks);
-                let splice = TableSplice { old: bytes, organizations, hours, clocks, revision, last_updated };
-                spliced_file(encoder, (hour, table), &splice, &entry.digest)
-            }
-            (Some(_), None) => Err(UnusableFile { hour, table, cause: "it is not there".to_owned() }),
-            (None, _) => {
-                let encoded = emit::encode_table(encoder, table, (&hours, &clocks), &held);
-                Ok(encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?)
-            }
-        };
-        match new {
-            Ok(new) => becoming.take(table, new.into_iter().collect(), &namer),
-            Err(unusable) => return Ok(Err(unusable)),
+        match splice_table(encoder, of, table)? {
+            Ok(files) => becoming.take(table, files, namer),
+            Err(stop) => return Ok(Err(stop)),
         }
     }
+    let PatchedSnapshot { state, snapshot, patches, mut objects } = of.snapshot.clone();
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
     let (files, file_bytes) = emit::sizes(&table_files);
     objects.extend(table_files);
     let entry = HourEntry {
-        revision: if changed { revision } else { before.revision },
+        revision: if changed { before.revision + 1 } else { before.revision },
         state,
         snapshot,
         patches,
@@ -228,32 +265,117 @@ fn splice<T>(
         late_events: before.late_events.clone(),
         published: !changed && before.published,
     };
-    let (restated, state_bytes, summary) = (changed, 0, summarize(&hours));
+    let (restated, state_bytes, summary) = (changed, 0, summarize(&rows.tables));
     Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
 }
 
-/// Why a table file cannot be used, if it cannot.
-pub fn look_at(encoder: &dyn TableEncoder, of: (Hour, Table), bytes: &Bytes, digest: &str) -> Option<String> {
-    let (organizations, last_updated) = (&BTreeSet::new(), WallTime(0));
-    let splice =
-        TableSplice { old: bytes, organizations, hours: &[], clocks: &[], revision: 0, last_updated };
-    spliced_file(encoder, of, &splice, digest).err().map(|unusable| unusable.cause)
+/// The files of a table with the new rows. Those without rows of the organizations stay. Where a file ends
+/// elsewhere than before, the one behind it is written again, too, until one ends where it did.
+fn splice_table(
+    encoder: &dyn TableEncoder,
+    of: &RestatedHour,
+    table: Table,
+) -> Result<Result<Vec<FileNow>, Stop>> {
+    let RestatedHour { shard, hour, before, rows, form, .. } = of;
+    let (shard, hour) = (*shard, *hour);
+    let Some(old) = before.tables.get(&table) else {
+        let encoded = emit::encode_table(encoder, table, (&rows.tables, &rows.clocks, form.rows), &rows.held);
+        let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
+        return Ok(Ok(encoded.into_iter().map(FileNow::New).collect()));
+    };
+    let touched: BTreeSet<usize> = of.organizations.iter().map(|id| old.index_of(id)).collect();
+    let (mut now, mut first) = (Vec::new(), 0);
+    while let Some(entry) = old.get(first) {
+        if !touched.contains(&first) {
+            now.push(FileNow::Kept(entry.clone()));
+            first += 1;
+            continue;
+        }
+        let mut end = first + 1;
+        let files = loop {
+            let files = match splice_files(encoder, of, (table, old), first..end) {
+                Ok(files) => files,
+                Err(stop) => return Ok(Err(stop)),
+            };
+            let is_full = files.last().is_none_or(|last| last.file.rows >= form.rows);
+            if is_full || end == old.len() {
+                break files;
+            }
+            end += 1;
+        };
+        now.extend(files.into_iter().map(FileNow::New));
+        first = end;
+    }
+    Ok(Ok(now))
 }
 
-/// A file with new rows of some organizations; it was what its digest says.
-fn spliced_file(
+/// Consecutive files of a table with the new rows of the organizations that belong there.
+fn splice_files(
     encoder: &dyn TableEncoder,
-    (hour, table): (Hour, Table),
-    splice: &TableSplice<'_>,
-    digest: &str,
-) -> NewFile {
-    let unusable = |cause: String| UnusableFile { hour, table, cause };
-    let spliced = encoder.splice(table, splice).map_err(|error| unusable(error.to_string()))?;
-    if emit::with_held(spliced.old_digest, spliced.old_incomplete.iter()) != digest {
-        return Err(unusable("its content is not what its name says".to_owned()));
+    of: &RestatedHour,
+    (table, old): (Table, &TableFiles),
+    places: Range<usize>,
+) -> Result<Vec<CutFile>, Stop> {
+    let RestatedHour { hour, before, rows, form, .. } = of;
+    let unusable = |cause: String| Stop::Unusable(UnusableFile { hour: *hour, table, cause });
+    let mut bytes = Vec::new();
+    for place in places.clone() {
+        match of.files.get(&(table, place)) {
+            Some(Some(file)) => bytes.push(&**file),
+            Some(None) => return Err(unusable("it is not there".to_owned())),
+            None => return Err(Stop::Wants(table, place)),
+        }
     }
-    let incomplete = spliced.incomplete;
-    Ok(spliced
-        .file
-        .map(|file| EncodedFile { digest: emit::with_held(file.digest, incomplete.iter()), ..file }))
+    let belongs = |id: &OrganizationId| places.contains(&old.index_of(id));
+    let organizations = of.organizations.iter().filter(|id| belongs(id)).cloned().collect();
+    let first = rows.tables.partition_point(|hour| old.index_of(&hour.organization_id) < places.start);
+    let end = rows.tables.partition_point(|hour| old.index_of(&hour.organization_id) < places.end);
+    let splice = TableSplice {
+        old: &bytes,
+        organizations: &organizations,
+        hours: rows.tables.get(first..end).unwrap_or_default(),
+        clocks: rows.clocks.get(first..end).unwrap_or_default(),
+        revision: before.revision + 1,
+        last_updated: of.now,
+        file_rows: form.rows,
+    };
+    let entries = old.get(places).unwrap_or_default();
+    let digests: Vec<&str> = entries.iter().map(|entry| &*entry.digest).collect();
+    let files = spliced_files(encoder, table, &splice, &digests).map_err(unusable)?;
+    let whole = || spliced_files(encoder, table, &TableSplice { file_rows: u64::MAX, ..splice }, &digests);
+    emit::uncut(files, old, whole).map_err(unusable)
+}
+
+/// Why a table file cannot be used, if it cannot.
+pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &str) -> Option<String> {
+    let splice = TableSplice {
+        old: &[bytes],
+        organizations: &BTreeSet::new(),
+        hours: &[],
+        clocks: &[],
+        revision: 0,
+        last_updated: WallTime(0),
+        file_rows: u64::MAX,
+    };
+    spliced_files(encoder, table, &splice, &[digest]).err()
+}
+
+/// Files with new rows of some organizations; or why they cannot be used. They were what their digests say:
+/// of their rows, or of their bytes where releases before named them so.
+fn spliced_files(
+    encoder: &dyn TableEncoder,
+    table: Table,
+    splice: &TableSplice<'_>,
+    digests: &[&str],
+) -> Result<Vec<CutFile>, String> {
+    let spliced = encoder.splice(table, splice).map_err(|error| error.to_string())?;
+    for ((found, bytes), digest) in spliced.old_digests.into_iter().zip(splice.old).zip(digests) {
+        let is_named = emit::with_held(found, spliced.old_incomplete.iter()) == *digest;
+        if !is_named && emit::digest_of_bytes(bytes) != *digest {
+            return Err("its content is not what its name says".to_owned());
+        }
+    }
+    let mut files = spliced.files;
+    emit::name_held(&mut files, &spliced.incomplete);
+    Ok(files)
 }

@@ -28,7 +28,7 @@ fn changed_hours(before: &Lake, after: &Lake) -> BTreeSet<i64> {
 
 /// A second lake with what the first holds now.
 fn copy(lake: &Lake) -> Lake {
-    let copy = Lake { tables: Default::default(), store: Default::default() };
+    let copy = Lake::default();
     for (path, bytes) in lake.store.objects() {
         copy.store.overwrite(&path, bytes);
     }

@@ -26,7 +26,7 @@ use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::converge::converged;
 use crate::shard::cursor::Recompute;
-use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
+use crate::shard::emit::{self, EncodedHour, FileForm, Job, LiveTables};
 use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
@@ -201,6 +201,7 @@ impl Folding<'_> {
             organizations,
             before: before(hour),
             snapshot: keeps(hour),
+            form: FileForm::of(&*self.ports.encoder, next),
             namer: namer.clone(),
             now: self.now,
         });

@@ -43,7 +43,7 @@ fn copy(world: &World) -> World {
     world.lake.store.objects().into_iter().for_each(|(path, bytes)| store.overwrite(&path, bytes));
     let tables = FakeTables::default().with_clock(world.clock.clone());
     tables.restore(world.lake.tables.tables());
-    let lake = Lake { store, tables };
+    let lake = Lake { store, tables, ..Lake::default() };
     let mut copied = world.clone();
     copied.lake = lake;
     copied

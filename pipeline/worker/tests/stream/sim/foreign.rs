@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
-use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
+use prorata_testkit::fakes::{FakeArchive, Faults};
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
@@ -119,7 +119,7 @@ pub async fn run(
             store: Arc::new(AuditedStore::new(world.lake.store.with_faults(faults.clone()), &world.audit)),
             tables: Arc::new(AuditedTables::new(world.lake.tables.with_faults(faults), &world.audit)),
             archive: Arc::new(FakeArchive),
-            encoder: Arc::new(FakeEncoder),
+            encoder: world.lake.encoder(),
             clock: Arc::new(world.clock.clone()),
         },
         input: Arc::new(InMemoryFiles::of(files)),

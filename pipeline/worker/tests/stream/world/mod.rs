@@ -18,8 +18,8 @@ use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{
-    FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeEncoder, FakeMessages, FakeRegistry, FakeSource,
-    Faults, ProcessClock, Record, Resume, SteppedClock,
+    FakeArchive, FakeBroker, FakeDeadLetterTopic, FakeMessages, FakeRegistry, FakeSource, Faults,
+    ProcessClock, Record, Resume, SteppedClock,
 };
 use prorata_worker::Ports;
 use prorata_worker::WorkerError;
@@ -242,7 +242,7 @@ impl World {
                     &self.audit,
                 )),
                 archive: Arc::new(FakeArchive),
-                encoder: Arc::new(FakeEncoder),
+                encoder: self.lake.encoder(),
                 clock: Arc::new(self.clock_of(name)),
             },
             decoder: Arc::new(self.registry.decoder()),
@@ -282,7 +282,7 @@ impl World {
                 store,
                 tables,
                 archive: Arc::new(FakeArchive),
-                encoder: Arc::new(FakeEncoder),
+                encoder: self.lake.encoder(),
                 clock: Arc::new(self.clock.clone()),
             },
             decoder: Arc::new(self.registry.decoder()),

@@ -1,0 +1,153 @@
+//! An hour's table in several files: a late event writes only those again that have rows of its organization,
+//! and what comes out is what a backfill of everything writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prorata_samples::trace::{START, node, pod, pod_stop};
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_testkit::fakes::{FakeBroker, Fault, Faults};
+use prorata_worker::names::TableFile;
+
+use crate::harness::*;
+use crate::world::World;
+use crate::world::member::Member;
+use crate::world::oracle::{self, Also};
+
+/// Rows with which a file ends. Each organization has one row of cost an hour, that of its pod.
+const FILE_ROWS: u64 = 5;
+
+const ORGANIZATIONS: usize = 24;
+const HOURS: i64 = 6;
+
+/// The hour that is late, and has five files of cost.
+const LATE: i64 = 2;
+
+fn world() -> World {
+    let mut world = World::on(FakeBroker::default(), 1);
+    world.lake.file_rows = Some(FILE_ROWS);
+    world.set_minutes(HOURS * 60 + 21);
+    world
+}
+
+fn history() -> Vec<EventRecord> {
+    let running = |n| {
+        let organization = format!("org-{n:02}");
+        [node(&organization, 0, 10), pod(&organization, 5, "first", 1)]
+    };
+    let mut events: Vec<EventRecord> = (0..ORGANIZATIONS).flat_map(running).collect();
+    events.push(pod("org-00", HOURS * 60 + 20, "now", 1));
+    events
+}
+
+/// Pods that run within the late hour alone.
+fn late(organization: &str, pods: std::ops::Range<usize>) -> Vec<EventRecord> {
+    let one = |n| {
+        let name = format!("late {n}");
+        [pod(organization, LATE * 60 + 5, &name, 1), pod_stop(organization, LATE * 60 + 35, &name)]
+    };
+    pods.flat_map(one).collect()
+}
+
+fn start(world: &World, name: &str, faults: Faults) -> Member {
+    world.start(name, faults, |options| options.restate_delay_max = Duration::ZERO)
+}
+
+async fn settle(world: &World, member: &mut Member) {
+    for _ in 0..4 {
+        member.settle(world).await.unwrap();
+        world.pass(Duration::from_secs(61));
+    }
+}
+
+fn check(world: &World, context: &str) {
+    oracle::check(world, &Also::default(), |_, hour| rules(hour), context);
+}
+
+/// Live files by table and hour.
+fn live(lake: &Lake) -> BTreeMap<(Table, Hour), BTreeSet<String>> {
+    let mut live: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for (table, paths) in lake.files() {
+        for path in paths {
+            live.entry((table, TableFile::parse(&path).unwrap().hour)).or_default().insert(path);
+        }
+    }
+    live
+}
+
+/// Files of the late hour's costs and totals that were replaced.
+fn replaced(before: &Lake, files: &BTreeMap<(Table, Hour), BTreeSet<String>>) -> [usize; 2] {
+    let after = live(before);
+    [Table::CostAllocation, Table::Hours].map(|table| {
+        let key = (table, Hour(START + LATE));
+        files[&key].difference(&after[&key]).count()
+    })
+}
+
+#[tokio::test]
+async fn a_late_event_writes_the_file_with_its_organization() {
+    let world = world();
+    world.produce(&history());
+    let mut member = start(&world, "a", Faults::default());
+    settle(&world, &mut member).await;
+    let before = live(&world.lake);
+    assert_eq!(before[&(Table::CostAllocation, Hour(START + LATE))].len(), 5);
+    assert_eq!(before[&(Table::Hours, Hour(START + LATE))].len(), 1);
+    let (mut all, mut files) = (history(), before);
+    // What is late, and how many files of cost are written again: the second moves the end of its file and so
+    // of those behind it; the third comes behind all others; the last comes before them, and moves the end of
+    // its file, but not of the next.
+    let cases = [("org-09", 0..1, 1), ("org-07", 1..3, 4), ("zebra", 3..4, 1), ("aaa", 4..5, 2)];
+    for (organization, pods, written) in cases {
+        let late = late(organization, pods);
+        world.produce(&late);
+        settle(&world, &mut member).await;
+        assert_eq!(member.status.lock().counts.restated_whole, 0, "{organization}");
+        check(&world, organization);
+        assert_eq!(replaced(&world.lake, &files), [written, 1], "{organization}: files of cost and of hours");
+        all.extend(late);
+        files = live(&world.lake);
+    }
+    member.drain().await;
+    let closed = world.audit.latest()[&0].closed_through;
+    let fresh = Lake { file_rows: Some(FILE_ROWS), ..Lake::default() };
+    let run = Run::new("fresh").with(|options| (options.shards, options.to) = (Some(1), closed));
+    fresh.run(&self::files(&[&all]), run).await.unwrap();
+    let digests = |lake: &Lake| -> BTreeMap<(Table, Hour), BTreeSet<String>> {
+        let digest = |path: &String| TableFile::parse(path).unwrap().digest;
+        let digests = live(lake).into_iter();
+        digests.map(|(key, paths)| (key, paths.iter().map(digest).collect())).collect()
+    };
+    assert_eq!(digests(&world.lake), digests(&fresh), "file for file");
+}
+
+#[tokio::test]
+async fn a_crash_at_any_effect_while_files_are_cut_loses_nothing() {
+    for effect in 0.. {
+        let context = format!("after effect {effect}");
+        let world = world();
+        world.produce(&history());
+        let mut first = start(&world, "a", Faults::default());
+        settle(&world, &mut first).await;
+        first.drain().await;
+        world.produce(&late("org-07", 0..3));
+        let mut dying = start(&world, "dying", Faults::with(Fault::CrashAfter(effect)));
+        for _ in 0..40 {
+            if !dying.is_gone() {
+                dying.step().await;
+            }
+            world.pass(Duration::from_secs(10));
+        }
+        let survived = !dying.is_gone();
+        world.broker.expire("dying");
+        let mut next = start(&world, "next", Faults::default());
+        settle(&world, &mut next).await;
+        check(&world, &context);
+        if survived {
+            assert!(effect > 10, "{effect} effects");
+            break;
+        }
+    }
+}
