@@ -44,7 +44,7 @@ impl<E: TableEncoder> TableEncoder for FileRows<E> {
         self.encoder.splice(table, splice)
     }
 
-    fn join(&self, table: Table, sources: &[RowSource]) -> Result<EncodedFile, FormatError> {
+    fn join(&self, table: Table, sources: &[RowSource<Bytes>]) -> Result<EncodedFile, FormatError> {
         self.encoder.join(table, sources)
     }
 
