@@ -177,8 +177,8 @@ impl Lake {
         }
     }
 
-    /// Paths of live files by table, shard and hour, and by what they hold: digests of their bytes, of `hours`
-    /// of the rows without the clock columns.
+    /// Paths of live files by table, shard and hour, and by what they hold: digests of their bytes, but of
+    /// `hours` of the rows without the clock columns.
     fn contents(&self, through: Hour) -> BTreeMap<(Table, Shard, Hour), Contents> {
         let content = |table: Table, file: &TableFile| {
             let path = format!("{}/{}", names::table(table), file.path());
