@@ -57,7 +57,7 @@ def read(session, duckdb, lake: Path) -> dict[tuple[str, str], list]:
 def old_lake(folder: Path) -> Path:
     """A lake whose first two days lie beyond the horizon."""
     events, lake = folder / "old-events", folder / "old"
-    load = ["--organizations", "2", "--pods", "3", "--seed", "7", "--hours", "48"]
+    load = ["--organizations", "1", "--pods", "3", "--seed", "7", "--hours", "48"]
     prorata("generate", *load, "--to", str(events))
     prorata("backfill", "--events", str(events), "--lake", str(lake))
     last = datetime.strptime(json.loads(prorata("check", "--json", "--lake", str(lake)))["to"][:13], HOUR)
