@@ -51,8 +51,8 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
-/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which in a root with a
-/// worker is no later.
+/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which is no later in a
+/// root with a worker.
 fn clock_limit(run: &Run) -> ClockLimit {
     let now = run.ports.shared.clock.now();
     let named = run.options.to.map_or(now, |to| WallTime(to.end().0));
