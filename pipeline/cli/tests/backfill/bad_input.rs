@@ -117,7 +117,7 @@ fn a_clock_years_ahead_is_a_dead_letter_and_closes_nothing() {
     let years = 30 * 365 * 24 * 60;
     room.put_events("ahead.avro", &[pod("acme", years, "z", 1)]);
     let output = room.run("lake", &[]);
-    assert_eq!(code(&output), 0, "{}", error(&output));
+    assert_eq!(code(&output), 3, "{}", error(&output));
     let summary = text(&output);
     assert!(summary.contains("in_the_future"), "{summary}");
     assert_eq!(room.content("lake"), tables_of_the_trace());

@@ -38,6 +38,9 @@ const LOOKED_BACK_HOURS: i64 = 24;
 /// Hours whose files are looked at for one checkpoint: a date or two are listed for them.
 const LOOKED_AT_HOURS: i64 = 24;
 
+/// Most listings for the sake of files that an owner before has deleted, until a checkpoint is decided.
+const LISTED_AGAIN_MAX: usize = 64;
+
 /// Bytes of an Avro sync marker.
 const SYNC_MARKER: usize = 16;
 
@@ -46,14 +49,14 @@ const SYNC_MARKER: usize = 16;
 pub(super) struct Merging {
     /// The last closed hour that was looked at.
     through: Option<Hour>,
-    /// Whether the archive was listed again since the last checkpoint.
-    listed_again: bool,
+    /// How often the archive was listed again since the last checkpoint.
+    listed_again: usize,
 }
 
 impl Merging {
     /// Notes that a checkpoint is decided.
     pub fn note_decided(&mut self) {
-        self.listed_again = false;
+        self.listed_again = 0;
     }
 }
 
@@ -67,17 +70,18 @@ impl LiveShard {
     }
 
     /// Forgets what was listed of the archive where it names a file that has gone since: an owner before may
-    /// have deleted what it had merged after this one listed it. Once until the next checkpoint is decided;
-    /// false when that cannot be what happened.
+    /// have deleted what it had merged after this one listed it, and may go on with that for a while. False
+    /// when that cannot be what happened, or has happened too often until the next checkpoint is decided.
     pub async fn list_archive_again(&mut self, store: &dyn ObjectStore, object: &str) -> bool {
         let Some(ArchivePath { hour, object_id, .. }) = ArchivePath::parse(object) else { return false };
         let merged = |file: &ArchiveFile| file.object_id.seq > object_id.seq && self.claim.is_earlier(file);
-        let may_be_merged = !self.merging.listed_again && self.archive.files(hour).iter().any(merged);
+        let may_be_merged =
+            self.merging.listed_again < LISTED_AGAIN_MAX && self.archive.files(hour).iter().any(merged);
         if !may_be_merged || !matches!(store.stat(object).await, Ok(None)) {
             return false;
         }
         self.archive.forget_all();
-        self.merging.listed_again = true;
+        self.merging.listed_again += 1;
         true
     }
 
