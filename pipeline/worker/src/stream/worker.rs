@@ -369,6 +369,11 @@ impl<S: Source> Worker<S> {
                             tracing::info!(shard, object, "an archive file was merged, listing again");
                             return Ok(());
                         }
+                        // Whoever has the shard by now may have merged it.
+                        if live.is_overtaken(store).await {
+                            self.conflict(shard).await;
+                            return Ok(());
+                        }
                         Err(WorkerError::Damaged { object, cause })
                     }
                     error => Err(error),

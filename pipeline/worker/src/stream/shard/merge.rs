@@ -13,7 +13,7 @@ use prorata_schemas::time::Hour;
 
 use super::LiveShard;
 use crate::error::{Result, WorkerError};
-use crate::names::ArchivePath;
+use crate::names::{self, ArchivePath};
 use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, ObjectStore};
 use crate::shard::archive::ArchiveFile;
@@ -83,6 +83,12 @@ impl LiveShard {
         self.archive.forget_all();
         self.merging.listed_again += 1;
         true
+    }
+
+    /// Whether another owner has decided since the last checkpoint of this one.
+    pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> bool {
+        let next = names::checkpoint(self.shard(), self.decided.next_seq());
+        !self.is_sealed() && matches!(store.stat(&next).await, Ok(Some(_)))
     }
 
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
