@@ -42,6 +42,10 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
         "hours": outcome.hours,
         "hours_restated": outcome.hours_restated,
         "totals": totals,
+        "organizations_folded_again": outcome.some_folded_all().map(|some| json!({
+            "folded": some.folded,
+            "of": some.all,
+        })),
         "files": { "read": outcome.files, "skipped": outcome.files_skipped },
         "events": { "read": outcome.events_read, "new": outcome.events_new, "known": outcome.events_known,
             "elsewhere": outcome.events_elsewhere },
@@ -75,6 +79,10 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
             writeln!(out, "Folded {first} to {last} ({} hours).", thousands(hours.unsigned_abs()))?;
         }
         None => writeln!(out, "Nothing changed: the tables hold these events already.")?,
+    }
+    if let Some(some) = outcome.some_folded_all() {
+        let (folded, all) = (thousands(some.folded), thousands(some.all));
+        writeln!(out, "{folded} of {all} organizations were folded again; totals are of those.")?;
     }
     for (currency, totals) in &outcome.totals {
         writeln!(out)?;
@@ -223,6 +231,8 @@ fn per_second(events: u64, elapsed: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use prorata_worker::backfill::SomeFolded;
+
     use super::*;
 
     #[test]
@@ -240,6 +250,22 @@ mod tests {
         for (exact, shown) in cases {
             assert_eq!(amount(exact.parse().unwrap()), shown, "{exact}");
         }
+    }
+
+    #[test]
+    fn totals_of_some_organizations_say_so() {
+        let some = |folded| SomeFolded { folded, all: 1_000 };
+        let outcome = Outcome { some_folded: [(0, some(1)), (3, some(2))].into(), ..Outcome::default() };
+        let said = text(&outcome, "lake", Duration::from_secs(1));
+        let sentence = "3 of 2,000 organizations were folded again; totals are of those.";
+        assert!(said.lines().any(|line| line == sentence), "{said}");
+        let said: Value = serde_json::from_str(&json(&outcome, Duration::from_secs(1)).unwrap()).unwrap();
+        assert_eq!(said["organizations_folded_again"], json!({ "folded": 3, "of": 2_000 }));
+        let whole = Outcome { some_folded: [(0, some(1_000))].into(), ..Outcome::default() };
+        assert!(!text(&whole, "lake", Duration::from_secs(1)).contains("organizations"));
+        assert!(
+            json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_folded_again\": null")
+        );
     }
 
     #[test]

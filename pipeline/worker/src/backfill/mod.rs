@@ -32,7 +32,7 @@ use crate::root::Root;
 use crate::shard::clock::WitnessedClock;
 use crate::shard::emit::LiveTables;
 
-pub use outcome::{Ahead, Outcome, Totals};
+pub use outcome::{Ahead, Outcome, SomeFolded, Totals};
 use shards::OwnedShards;
 
 /// What a backfill runs on.

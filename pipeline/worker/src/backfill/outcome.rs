@@ -9,6 +9,7 @@ use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
 use prorata_schemas::time::Hour;
 
 use crate::checkpoint::snapshot::{ShardState, hold_sentence};
+use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::shard::emit::EncodedHour;
 
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub hours: u64,
     /// Hours of organizations folded. After late events of a few, only theirs are.
     pub organization_hours: u64,
+    /// By shard with late events of few organizations, how many were folded again.
+    pub some_folded: BTreeMap<Shard, SomeFolded>,
     /// Table files written.
     pub files_written: u64,
     /// Hours whose rows had been published before and have changed, once per shard.
@@ -54,6 +57,15 @@ pub struct Outcome {
     pub ahead: Option<Ahead>,
     /// Sums over the hours folded, of the organizations folded, by currency.
     pub totals: BTreeMap<String, Totals>,
+}
+
+/// Organizations of a shard that were folded again in hours that were closed: the totals are of those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SomeFolded {
+    /// How many were.
+    pub folded: u64,
+    /// How many the shard has.
+    pub all: u64,
 }
 
 /// Sums over an hour's rows, by currency.
@@ -127,6 +139,17 @@ impl Outcome {
     /// Dead letters over all reasons.
     pub fn dead_letters_all(&self) -> u64 {
         self.dead_letters.values().sum()
+    }
+
+    /// Organizations folded again in hours that were closed, over the shards where that were not all; none:
+    /// there is no such shard.
+    pub fn some_folded_all(&self) -> Option<SomeFolded> {
+        let add = |sum: SomeFolded, of: &SomeFolded| SomeFolded {
+            folded: sum.folded + of.folded,
+            all: sum.all + of.all,
+        };
+        let sum = self.some_folded.values().fold(SomeFolded::default(), add);
+        (sum.folded < sum.all).then_some(sum)
     }
 
     /// Counts an encoded hour of a shard.

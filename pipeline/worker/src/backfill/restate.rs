@@ -8,7 +8,7 @@ use prorata_schemas::tables::{HourFile, Table};
 use prorata_schemas::time::Hour;
 
 use super::Run;
-use super::outcome::HourTotals;
+use super::outcome::{HourTotals, SomeFolded};
 use super::run::{limits, totals};
 use crate::checkpoint::days::LiveDay;
 use crate::checkpoint::snapshot::ShardState;
@@ -28,13 +28,14 @@ const ORGANIZATIONS_PART: usize = 2;
 pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
     let shards: Vec<Shard> = run.shards.iter().map(|(shard, _)| *shard).collect();
     for shard in shards {
-        if is_for_all(run, shard).await? {
+        let Some(some) = some_marked(run, shard).await? else {
             run.shards.get_mut(shard)?.draft.mark_all();
             continue;
-        }
+        };
         let (mut courses, mut through) = (Courses::new(), None);
         while let Some(mut slice) = slice(run, shard, (&courses, through)).await? {
             (courses, through) = (std::mem::take(&mut slice.courses), Some(slice.last));
+            run.outcome.some_folded.insert(shard, some);
             store(run, shard, slice).await?;
             if run.checkpointed.elapsed() >= run.options.checkpoint_every {
                 let now = run.checkpointed_by();
@@ -45,20 +46,24 @@ pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is all organizations of a shard that are to be folded: some hours are dirty for all, or the
-/// marked organizations are many.
-async fn is_for_all(run: &Run, shard: Shard) -> Result<bool> {
+/// How many organizations of a shard are to be folded again; none: all of them, for some hours are dirty for
+/// all, or the marked organizations are many.
+async fn some_marked(run: &Run, shard: Shard) -> Result<Option<SomeFolded>> {
     let draft = &run.shards.get(shard)?.draft;
-    let marked = draft.dirty.of_organizations().len();
-    if marked == 0 {
-        return Ok(false);
+    let marked = draft.dirty.of_organizations();
+    if marked.is_empty() {
+        return Ok(Some(SomeFolded::default()));
     }
     if !draft.dirty.of_all().is_empty() {
-        return Ok(true);
+        return Ok(None);
     }
-    let Some((_, newest)) = draft.kept_before(Hour(i64::MAX)).next() else { return Ok(true) };
-    let states = cursor::load_packed(&*run.ports.shared.store, newest).await?;
-    Ok(states.is_none_or(|states| marked > states.len() / ORGANIZATIONS_PART))
+    let Some((_, newest)) = draft.kept_before(Hour(i64::MAX)).next() else { return Ok(None) };
+    let Some(states) = cursor::load_packed(&*run.ports.shared.store, newest).await? else { return Ok(None) };
+    if marked.len() > states.len() / ORGANIZATIONS_PART {
+        return Ok(None);
+    }
+    let new = marked.keys().filter(|id| !states.contains_key(*id)).count();
+    Ok(Some(SomeFolded { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
 /// The next slice of a shard; none when all is done that can be done so.
@@ -83,6 +88,7 @@ async fn slice(
         CourseSlice::NeedsAll { cause, unusable } => {
             tracing::warn!(shard, cause, "all organizations are folded again");
             owned.draft.mark_all();
+            run.outcome.some_folded.remove(&shard);
             run.unusable.extend(unusable.map(|(hour, table)| (shard, hour, table)));
             Ok(None)
         }

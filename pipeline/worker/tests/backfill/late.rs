@@ -40,6 +40,9 @@ async fn late_events_of_one_organization_fold_that_one() {
         let outcome = lake.run(&files(&[&[late(40)]]), again).await.unwrap();
         assert_eq!((outcome.hours, outcome.hours_restated), (20, 20));
         assert_eq!(outcome.organization_hours, 20, "its hours from the late one on");
+        let some = outcome.some_folded_all().unwrap();
+        assert_eq!((some.folded, some.all), (1, ORGANIZATIONS.cast_unsigned()), "the totals are of one");
+        assert_eq!(first.some_folded_all(), None);
         let all = [history(), vec![late(40)]].concat();
         assert_content(&lake, &expected(&all, LAST, |_| 0, rules), "one late event");
         // One that is over ends with its hour, and one of an hour to come closes that, too.
