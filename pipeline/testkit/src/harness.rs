@@ -21,7 +21,9 @@ use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
-use prorata_worker::ports::{Archive, FILE_ROWS, ObjectStore, Silent, TableCommitter, TableEncoder};
+use prorata_worker::ports::{
+    Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder,
+};
 use prorata_worker::root::{KeyHash, Root};
 
 use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, FileRows, StoppedClock};
@@ -108,6 +110,20 @@ impl Lake {
         files: &Files,
         run: Run,
     ) -> Result<Outcome, WorkerError> {
+        self.run_with(store, tables, Arc::new(InMemoryFiles::of(files.clone())), run).await
+    }
+
+    /// Runs a backfill of any input on ports of its own.
+    ///
+    /// # Errors
+    /// Those of the backfill.
+    pub async fn run_with(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        tables: Arc<dyn TableCommitter>,
+        input: Arc<dyn Input>,
+        run: Run,
+    ) -> Result<Outcome, WorkerError> {
         let ports = BackfillPorts {
             shared: Ports {
                 store,
@@ -116,7 +132,7 @@ impl Lake {
                 encoder: self.encoder(),
                 clock: Arc::new(StoppedClock(run.now.unwrap_or(self.store.now()))),
             },
-            input: Arc::new(InMemoryFiles::of(files.clone())),
+            input,
             progress: Arc::new(Silent),
         };
         backfill::run(ports, run.options).await

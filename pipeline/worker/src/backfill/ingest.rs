@@ -22,7 +22,7 @@ use crate::checkpoint::ArchivedFile;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath, Shard};
 use crate::objects::{self, CONCURRENCY};
-use crate::ports::{Archive, DeadLetter, Input, InputFile, StoreError};
+use crate::ports::{Archive, DeadLetter, ErrorKind, Input, InputFile, StoreError};
 use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::ClockLimit;
 use crate::shard::dead_letters::DeadLetterFile;
@@ -51,6 +51,9 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     Ok((avro, others.len() as u64))
 }
 
+/// How often the input is listed again because files of it are gone: merging takes each hour once or twice.
+const LISTED_AGAIN_MAX: usize = 8;
+
 /// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which is no later in a
 /// root with a worker.
 fn clock_limit(run: &Run) -> ClockLimit {
@@ -59,10 +62,45 @@ fn clock_limit(run: &Run) -> ClockLimit {
     ClockLimit { now: now.max(named), max_clock_skew: run.options.max_clock_skew }
 }
 
-/// Reads all files and archives what is new.
+/// Reads all files and archives what is new. Where files of another root's archive are gone, its owner has
+/// merged them meanwhile: then their folders are listed again.
 pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
+    let mut letters = Letters::load(run).await?;
+    let input = Arc::clone(&run.ports.input);
+    for rejected in input.rejected().chunks(readers::LETTERS_MAX) {
+        letters.write(run, rejected).await?;
+    }
+    let mut listed: BTreeSet<String> = files.iter().map(|file| file.path.clone()).collect();
+    let (mut files, mut again) = (files, 0..LISTED_AGAIN_MAX);
+    while !files.is_empty() {
+        run.outcome.files += files.len() as u64;
+        let gone = ingest_files(run, files, &mut letters).await?;
+        run.outcome.files -= gone.len() as u64;
+        let Some(first) = gone.first() else { break };
+        files = instead_of(&gone, list_input(&*input).await?.0, &mut listed);
+        if files.is_empty() || again.next().is_none() {
+            let cause = "it was listed but is not there, and no later file of its folder can have its events";
+            let error = StoreError::new(ErrorKind::Missing, "read", &first.path, cause);
+            return Err(error.into());
+        }
+        tracing::info!(gone = gone.len(), instead = files.len(), "files of the input were merged meanwhile");
+    }
+    Ok(())
+}
+
+/// Files that have come to the folders of those that are gone since they were listed.
+fn instead_of(gone: &[InputFile], found: Vec<InputFile>, listed: &mut BTreeSet<String>) -> Vec<InputFile> {
+    let folders: BTreeSet<&str> =
+        gone.iter().filter_map(|file| readers::folder_of_archive(&file.path)).collect();
+    let is_wanted = |file: &InputFile| {
+        readers::folder_of_archive(&file.path).is_some_and(|folder| folders.contains(folder))
+    };
+    found.into_iter().filter(|file| is_wanted(file) && listed.insert(file.path.clone())).collect()
+}
+
+/// Reads these files, and returns those that are gone.
+async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letters) -> Result<Vec<InputFile>> {
     let files_all = files.len() as u64;
-    run.outcome.files = files_all;
     let default_rules = Arc::new(run.options.rules.clone());
     let reading = Reading {
         input: Arc::clone(&run.ports.input),
@@ -74,13 +112,9 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         default_rules,
         only: run.options.only_shards.clone(),
     };
-    let mut letters = Letters::load(run).await?;
-    let input = Arc::clone(&run.ports.input);
-    for rejected in input.rejected().chunks(readers::LETTERS_MAX) {
-        letters.write(run, rejected).await?;
-    }
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();
+    let mut gone = Vec::new();
     let mut files_done = 0;
     while let Some(read) = queue.recv().await {
         match read {
@@ -97,6 +131,10 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
             }
             Read::Letters(batch) => letters.write(run, &batch).await?,
             Read::Failed(error) => return Err(error.into()),
+            Read::Gone(file) => {
+                files_done += 1;
+                gone.push(file);
+            }
             Read::Done => {
                 files_done += 1;
                 run.ports.progress.reading(files_done, files_all, run.outcome.events_read);
@@ -111,7 +149,8 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
     if files_done != files_all {
         return Err(WorkerError::Internal("the readers ended before all files were read"));
     }
-    flush(run, buffer).await
+    flush(run, buffer).await?;
+    Ok(gone)
 }
 
 /// The rules that say each shard's currencies: the last listed, unless this run replaces them.

@@ -11,8 +11,10 @@ use prorata_schemas::time::Hour;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::names::Shard;
-use crate::ports::{Archive, DeadLetter, Input, InputFile, Origin, Position, Rejected, StoreError};
+use crate::names::{ObjectId, Shard};
+use crate::ports::{
+    Archive, DeadLetter, ErrorKind, Input, InputFile, Origin, Position, Rejected, StoreError,
+};
 use crate::root::Root;
 use crate::root::rules::RulesByHour;
 use crate::shard::clock_limit::ClockLimit;
@@ -45,6 +47,8 @@ pub(super) enum Read {
     Letters(Vec<DeadLetter>),
     /// A file is at its end.
     Done,
+    /// A file that was listed is not there any more.
+    Gone(InputFile),
     /// A file's bytes could not be had.
     Failed(StoreError),
 }
@@ -107,9 +111,15 @@ fn read_file(
             let read =
                 reading.archive.read(&mut *source, &mut |position, record| taker.take(position, record));
             if let Err(error) = read {
-                let failed = Read::Failed(StoreError::io("read", &file.path, error));
+                let failed = match StoreError::io("read", &file.path, error) {
+                    error if is_gone(&error, file) => Read::Gone(file.clone()),
+                    error => Read::Failed(error),
+                };
                 return sender.blocking_send(failed).map_err(|_| Stopped);
             }
+        }
+        Err(error) if is_gone(&error, file) => {
+            return sender.blocking_send(Read::Gone(file.clone())).map_err(|_| Stopped);
         }
         Err(error) => {
             let reject = Reject::malformed(format!("the file cannot be opened: {}", error.source));
@@ -120,6 +130,18 @@ fn read_file(
     taker.send_letters();
     taker.send(Read::Done);
     if taker.stopped { Err(Stopped) } else { Ok(()) }
+}
+
+/// Whether the file is one of an archive of ours, and its owner may have merged it meanwhile.
+fn is_gone(error: &StoreError, file: &InputFile) -> bool {
+    error.kind == ErrorKind::Missing && folder_of_archive(&file.path).is_some()
+}
+
+/// The folder of a path that ends as those of an archive do: its other files are of the same hour.
+pub(super) fn folder_of_archive(path: &str) -> Option<&str> {
+    let (folder, name) = path.rsplit_once('/')?;
+    ObjectId::parse(name.strip_suffix(".avro")?)?;
+    Some(folder)
 }
 
 struct Taker<'a> {

@@ -9,6 +9,7 @@ mod dead_letters;
 mod input;
 mod late;
 mod laws;
+mod merged_input;
 mod owners;
 
 use prorata_testkit::harness;
