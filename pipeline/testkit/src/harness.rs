@@ -21,9 +21,7 @@ use prorata_worker::WorkerError;
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
-use prorata_worker::ports::{
-    Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder,
-};
+use prorata_worker::ports::{Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder};
 use prorata_worker::root::{KeyHash, Root};
 
 use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, FileRows, StoppedClock};
