@@ -85,7 +85,9 @@ async fn simulate(seed: u64) -> Coverage {
     broker.set_poll_messages(plan.poll_messages);
     broker.set_ends(plan.ends);
     broker.set_eager(plan.eager);
-    let world = World::on(broker, plan.shards);
+    let mut world = World::on(broker, plan.shards);
+    // Files of an hour are cut early in some.
+    world.lake.file_rows = (seed % 3 == 0).then_some(3);
     if plan.old_root {
         world.make_root(1).await;
     }
