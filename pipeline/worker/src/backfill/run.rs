@@ -229,7 +229,7 @@ async fn ensure_live(run: &mut Run, windows: &[ShardWindow]) -> Result<()> {
     let mut wanted: Vec<(&Checkpoint, Hour)> = Vec::new();
     for window in windows {
         let draft = &run.shards.get(window.shard)?.draft;
-        let hours = window.hours.iter().map(|(hour, _)| *hour).filter(|hour| *hour >= window.emit_from);
+        let hours = window.hours.keys().copied().filter(|hour| *hour >= window.emit_from);
         wanted.extend(hours.map(|hour| (&**draft, hour)));
     }
     run.live.ensure(&run.ports.shared, &run.options.owner, wanted).await?;
