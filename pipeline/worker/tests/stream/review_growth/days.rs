@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prorata_samples::trace::{pod, pod_stop};
 use prorata_schemas::event::EventRecord;
@@ -104,7 +105,10 @@ async fn backfill(
     faults: Faults,
     change: impl FnOnce(&mut BackfillOptions),
 ) -> Result<Outcome, WorkerError> {
-    let run = Run::new("backfill").faults(faults).with(|options| options.shards = Some(1));
+    // No two runs have one id: it says whose objects count.
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let id = format!("backfill{}", RUNS.fetch_add(1, Ordering::Relaxed));
+    let run = Run::new(&id).faults(faults).with(|options| options.shards = Some(1));
     world.lake.run(&files(&[events]), run.with(change)).await
 }
 
