@@ -1,5 +1,7 @@
 //! Table files of hand-made rows, read back with the Parquet reader.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod cost;
 mod day;
 mod digest;
