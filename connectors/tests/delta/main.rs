@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod cut_hours;
 mod days;
 
 use std::sync::Arc;

@@ -231,7 +231,7 @@ fn per_second(events: u64, elapsed: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use prorata_worker::backfill::SomeFolded;
+    use prorata_worker::backfill::FoldedAgain;
 
     use super::*;
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn totals_of_some_organizations_say_so() {
-        let some = |folded| SomeFolded { folded, all: 1_000 };
+        let some = |folded| FoldedAgain { folded, all: 1_000 };
         let outcome = Outcome { some_folded: [(0, some(1)), (3, some(2))].into(), ..Outcome::default() };
         let said = text(&outcome, "lake", Duration::from_secs(1));
         let sentence = "3 of 2,000 organizations were folded again; totals are of those.";

@@ -54,8 +54,8 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
 /// How often the input is listed again because files of it are gone: merging takes each hour once or twice.
 const LISTED_AGAIN_MAX: usize = 8;
 
-/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which is no later in a
-/// root with a worker.
+/// How far ahead an event may lie: of the wall clock, or of the hour that `--to` names, which in a root with
+/// a worker is no later.
 fn clock_limit(run: &Run) -> ClockLimit {
     let now = run.ports.shared.clock.now();
     let named = run.options.to.map_or(now, |to| WallTime(to.end().0));

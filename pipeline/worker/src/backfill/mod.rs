@@ -32,7 +32,7 @@ use crate::root::Root;
 use crate::shard::clock::WitnessedClock;
 use crate::shard::emit::LiveTables;
 
-pub use outcome::{Ahead, Outcome, SomeFolded, Totals};
+pub use outcome::{Ahead, FoldedAgain, Outcome, Totals};
 use shards::OwnedShards;
 
 /// What a backfill runs on.

@@ -44,7 +44,7 @@ pub struct Outcome {
     /// Hours of organizations folded. After late events of a few, only theirs are.
     pub organization_hours: u64,
     /// By shard with late events of few organizations, how many were folded again.
-    pub some_folded: BTreeMap<Shard, SomeFolded>,
+    pub some_folded: BTreeMap<Shard, FoldedAgain>,
     /// Table files written.
     pub files_written: u64,
     /// Hours whose rows had been published before and have changed, once per shard.
@@ -61,7 +61,7 @@ pub struct Outcome {
 
 /// Organizations of a shard that were folded again in hours that were closed: the totals are of those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SomeFolded {
+pub struct FoldedAgain {
     /// How many were.
     pub folded: u64,
     /// How many the shard has.
@@ -143,12 +143,12 @@ impl Outcome {
 
     /// Organizations folded again in hours that were closed, over the shards where that were not all; none:
     /// there is no such shard.
-    pub fn some_folded_all(&self) -> Option<SomeFolded> {
-        let add = |sum: SomeFolded, of: &SomeFolded| SomeFolded {
+    pub fn some_folded_all(&self) -> Option<FoldedAgain> {
+        let add = |sum: FoldedAgain, of: &FoldedAgain| FoldedAgain {
             folded: sum.folded + of.folded,
             all: sum.all + of.all,
         };
-        let sum = self.some_folded.values().fold(SomeFolded::default(), add);
+        let sum = self.some_folded.values().fold(FoldedAgain::default(), add);
         (sum.folded < sum.all).then_some(sum)
     }
 

@@ -8,7 +8,7 @@ use prorata_schemas::tables::{HourFile, Table};
 use prorata_schemas::time::Hour;
 
 use super::Run;
-use super::outcome::{HourTotals, SomeFolded};
+use super::outcome::{FoldedAgain, HourTotals};
 use super::run::{limits, totals};
 use crate::checkpoint::days::LiveDay;
 use crate::checkpoint::snapshot::ShardState;
@@ -48,11 +48,11 @@ pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
 
 /// How many organizations of a shard are to be folded again; none: all of them, for some hours are dirty for
 /// all, or the marked organizations are many.
-async fn some_marked(run: &Run, shard: Shard) -> Result<Option<SomeFolded>> {
+async fn some_marked(run: &Run, shard: Shard) -> Result<Option<FoldedAgain>> {
     let draft = &run.shards.get(shard)?.draft;
     let marked = draft.dirty.of_organizations();
     if marked.is_empty() {
-        return Ok(Some(SomeFolded::default()));
+        return Ok(Some(FoldedAgain::default()));
     }
     if !draft.dirty.of_all().is_empty() {
         return Ok(None);
@@ -63,7 +63,7 @@ async fn some_marked(run: &Run, shard: Shard) -> Result<Option<SomeFolded>> {
         return Ok(None);
     }
     let new = marked.keys().filter(|id| !states.contains_key(*id)).count();
-    Ok(Some(SomeFolded { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
+    Ok(Some(FoldedAgain { folded: marked.len() as u64, all: (states.len() + new) as u64 }))
 }
 
 /// The next slice of a shard; none when all is done that can be done so.

@@ -369,7 +369,7 @@ impl<S: Source> Worker<S> {
                             tracing::info!(shard, object, "an archive file was merged, listing again");
                             return Ok(());
                         }
-                        // Whoever has the shard by now may have merged it.
+                        // The owner that has the shard by now may have merged it.
                         if live.is_overtaken(store).await {
                             self.conflict(shard).await;
                             return Ok(());

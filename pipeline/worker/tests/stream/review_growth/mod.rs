@@ -1,8 +1,7 @@
 //! Everything that grows has an end: what the review of the protocol found growing, asserted.
 
 mod claims;
-mod cut;
-mod days;
+mod files;
 mod late;
 mod leftovers;
 mod maintain;

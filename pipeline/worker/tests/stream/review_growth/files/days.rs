@@ -16,9 +16,9 @@ use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::TableEncoder;
 use prorata_worker::root::maintain::{Maintained, maintain};
 
-use super::leftovers::days;
-use super::maintain::ports;
 use crate::harness::{Lake, Run, assert_content, files};
+use crate::review_growth::leftovers::days;
+use crate::review_growth::maintain::ports;
 use crate::world::World;
 
 /// Days of the world: those of the horizon, and three before it.

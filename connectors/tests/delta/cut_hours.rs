@@ -1,8 +1,6 @@
 //! Hours in several Parquet files in Delta tables: what late events make of them is what a backfill of all
 //! events writes, byte for byte.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
