@@ -64,7 +64,7 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
         ("bytes of a checkpoint of format 1", economy.old_checkpoint_bytes, 40_000 + 800 * hours),
         ("snapshots and parts", economy.state_objects, 60 + hours + hours / 2),
         // An archive by date first is listed by its dates.
-        ("lists", economy.lists, 40 + 8 * claims + if was_old { 4 * shard_hours } else { shard_hours }),
+        ("lists", economy.lists, 100 + 16 * claims + if was_old { 4 * shard_hours } else { 2 * shard_hours }),
         // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
         // clock that is wrong, of one shard each round.
         (
