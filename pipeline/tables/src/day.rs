@@ -17,10 +17,9 @@ use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
-use crate::columns::cell_of;
 use crate::splice::organization_column;
-use crate::stats::{self, ColumnStats};
-use crate::{EncodeError, digest, file, schema, stats_columns};
+use crate::stats::Statistics;
+use crate::{EncodeError, digest, file, schema};
 
 /// Name of the entry of the footer that lists the parts: hour, digest and number of rows of each.
 const PARTS: &str = "prorata.hours";
@@ -87,11 +86,8 @@ pub fn split(table: Table, joined: &Bytes) -> Result<Vec<HourFile>, EncodeError>
         let batches: Vec<RecordBatch> = piece.batches(table)?.collect::<Result<_, _>>()?;
         let rows = concat_batches(&schema(table), &batches);
         let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
-        let mut stats = Statistics::of(table);
-        stats.add(&rows);
-        let bytes = file::write_columns(&rows).map_err(|source| EncodeError::Write { table, source })?;
-        let DayPart { hour, digest, rows } = piece.part;
-        Ok(HourFile { hour, file: EncodedFile { bytes, rows, stats: stats.into_json(rows), digest } })
+        let DayPart { hour, digest, .. } = piece.part;
+        Ok(HourFile { hour, file: file::of_columns(table, &rows, digest)? })
     });
     files.collect()
 }
@@ -209,27 +205,6 @@ fn check_hour(table: Table, rows: &RecordBatch, hour: Hour) -> Result<(), Encode
     match column {
         Some(micros) if micros.iter().all(is_of_hour) => Ok(()),
         _ => Err(EncodeError::Foreign { table, cause: "it has rows of another hour" }),
-    }
-}
-
-/// Statistics of rows that are columns.
-struct Statistics(Vec<(&'static str, ColumnStats)>);
-
-impl Statistics {
-    fn of(table: Table) -> Self {
-        Self(stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect())
-    }
-
-    fn add(&mut self, rows: &RecordBatch) {
-        for (name, stats) in &mut self.0 {
-            if let Some(column) = rows.column_by_name(name) {
-                (0..rows.num_rows()).for_each(|row| stats.add(cell_of(column, row)));
-            }
-        }
-    }
-
-    fn into_json(self, rows: u64) -> String {
-        stats::to_json(rows, &self.0)
     }
 }
 

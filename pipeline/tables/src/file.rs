@@ -22,7 +22,7 @@ use prorata_schemas::tables::{EncodedFile, Table};
 
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
-use crate::stats::{self, ColumnStats};
+use crate::stats::{self, ColumnStats, Statistics};
 use crate::{EncodeError, stats_columns};
 
 /// Most rows in a row group.
@@ -93,7 +93,7 @@ impl<R> FileWriter<R> {
 }
 
 /// Writes rows that are columns already, to the bytes that [`FileWriter::write`] makes of the same rows.
-pub fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
+fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let count = rows.num_rows();
     let constant = if count <= BATCH_ROWS { constant_columns(rows) } else { Vec::new() };
     let mut writer = open(rows.schema_ref(), &constant)?;
@@ -101,6 +101,18 @@ pub fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
         writer.write(&rows.slice(first, BATCH_ROWS.min(count - first)))?;
     }
     writer.into_inner()
+}
+
+/// The file of rows that are columns, with the digest of its content.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn of_columns(table: Table, rows: &RecordBatch, digest: String) -> Result<EncodedFile, EncodeError> {
+    let bytes = write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
+    let mut stats = Statistics::of(table);
+    stats.add(rows);
+    let count = rows.num_rows() as u64;
+    Ok(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest })
 }
 
 /// A file to be written, without compression of some columns.

@@ -10,12 +10,10 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::tables::{CutFile, EncodedFile, SplicedFiles, Table, TableSplice};
+use prorata_schemas::tables::{CutFile, SplicedFiles, Table, TableSplice};
 
-use crate::columns::cell_of;
 use crate::cut::Cutter;
-use crate::stats::{self, ColumnStats};
-use crate::{EncodeError, digest, encode, file, schema, stats_columns};
+use crate::{EncodeError, digest, encode, file, schema};
 
 /// Replaces the rows of some organizations in consecutive files of one hour.
 ///
@@ -46,7 +44,8 @@ fn write_files(table: Table, rows: &RecordBatch, file_rows: u64) -> Result<Vec<C
     for (index, run) in runs.iter().enumerate() {
         let end = run.first + run.rows;
         if cutter.ends_after(run.rows as u64) || index + 1 == runs.len() {
-            let file = write(table, &rows.slice(first, end - first))?;
+            let rows = rows.slice(first, end - first);
+            let file = file::of_columns(table, &rows, digest::of_columns(table, &rows))?;
             files.push(CutFile { file, last_organization: run.organization_id.into() });
             first = end;
         }
@@ -157,19 +156,4 @@ fn incomplete(rows: &RecordBatch) -> Vec<OrganizationId> {
     };
     let named = organizations.iter().flatten().zip(complete.iter());
     named.filter(|(_, complete)| *complete == Some(false)).map(|(id, _)| id.into()).collect()
-}
-
-fn write(table: Table, rows: &RecordBatch) -> Result<EncodedFile, EncodeError> {
-    let bytes = file::write_columns(rows).map_err(|source| EncodeError::Write { table, source })?;
-    let digest = digest::of_columns(table, rows);
-    let stats = stats_columns(table).iter().map(|name| {
-        let mut stats = ColumnStats::default();
-        if let Some(column) = rows.column_by_name(name) {
-            (0..rows.num_rows()).for_each(|row| stats.add(cell_of(column, row)));
-        }
-        (*name, stats)
-    });
-    let count = rows.num_rows() as u64;
-    let stats = stats::to_json(count, &stats.collect::<Vec<_>>());
-    Ok(EncodedFile { bytes, rows: count, stats, digest })
 }

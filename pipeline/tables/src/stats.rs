@@ -2,10 +2,13 @@
 
 use std::cmp::Ordering;
 
+use arrow_array::RecordBatch;
+use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 
-use crate::columns::Cell;
+use crate::columns::{Cell, cell_of};
 use crate::json::{Object, quoted};
+use crate::stats_columns;
 
 /// Statistics of one column.
 #[derive(Default)]
@@ -28,6 +31,30 @@ impl ColumnStats {
         if self.greatest.as_ref().is_none_or(|greatest| order(&cell, greatest).is_gt()) {
             self.greatest = Some(owned(&cell));
         }
+    }
+}
+
+/// Statistics of rows that are columns.
+pub struct Statistics(Vec<(&'static str, ColumnStats)>);
+
+impl Statistics {
+    /// Of no rows yet.
+    pub fn of(table: Table) -> Self {
+        Self(stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect())
+    }
+
+    /// Adds the rows of a batch.
+    pub fn add(&mut self, rows: &RecordBatch) {
+        for (name, stats) in &mut self.0 {
+            if let Some(column) = rows.column_by_name(name) {
+                (0..rows.num_rows()).for_each(|row| stats.add(cell_of(column, row)));
+            }
+        }
+    }
+
+    /// The Delta `stats` of a file of `rows` rows.
+    pub fn into_json(self, rows: u64) -> String {
+        to_json(rows, &self.0)
     }
 }
 

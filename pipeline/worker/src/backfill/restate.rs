@@ -10,7 +10,7 @@ use prorata_schemas::time::Hour;
 use super::Run;
 use super::outcome::{FoldedAgain, HourTotals};
 use super::run::{limits, totals};
-use crate::checkpoint::days::LiveDay;
+use crate::checkpoint::days::{LiveDay, read_day};
 use crate::checkpoint::snapshot::ShardState;
 use crate::error::{Result, WorkerError};
 use crate::names::{Shard, TableFile};
@@ -173,21 +173,15 @@ async fn look_at_day(
     table: Table,
     day: LiveDay,
 ) -> Result<Vec<((Shard, Hour, Table), String)>> {
-    let joined = ports.store.get(&format!("{}/{}", table.name(), day.path)).await?;
+    let shard = day.name.shard;
+    let hours = match read_day(&*ports.store, &ports.encoder, table, &day).await? {
+        Ok(hours) => hours,
+        Err(cause) => {
+            return Ok(day.name.hours().map(|hour| ((shard, hour, table), cause.clone())).collect());
+        }
+    };
     let encoder = Arc::clone(&ports.encoder);
     let look = move || {
-        let shard = day.name.shard;
-        let all = |cause: &str| -> Vec<_> {
-            day.name.hours().map(|hour| ((shard, hour, table), cause.to_owned())).collect()
-        };
-        let Some(joined) = joined else { return all("it is not there") };
-        let hours = match encoder.split(table, &joined) {
-            Ok(hours) => hours,
-            Err(error) => return all(&error.to_string()),
-        };
-        if !day.name.has_hours(hours.iter().map(|file| file.hour)) {
-            return all("it has other hours than its name says");
-        }
         let looked_at = hours.into_iter().filter_map(|HourFile { hour, file }| {
             let cause = restate::look_at(&*encoder, table, &file.bytes, &file.digest)?;
             Some(((shard, hour, table), cause))

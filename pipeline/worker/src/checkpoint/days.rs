@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prorata_schemas::tables::Table;
+use prorata_schemas::tables::{HourFile, Table};
 
 use crate::error::Result;
 use crate::names::{DayFile, ObjectId, Shard, TableFile};
@@ -59,6 +59,29 @@ pub struct Rearranged {
     pub adds: Vec<FileEntry>,
     /// The old ones.
     pub removes: Vec<String>,
+}
+
+/// The files of hours that a file of a day holds; why it cannot be used where it cannot.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn read_day(
+    store: &dyn ObjectStore,
+    encoder: &Arc<dyn TableEncoder>,
+    table: Table,
+    day: &LiveDay,
+) -> Result<Result<Vec<HourFile>, String>> {
+    let Some(joined) = store.get(&format!("{}/{}", table.name(), day.path)).await? else {
+        return Ok(Err("it is not there".to_owned()));
+    };
+    let encoder = Arc::clone(encoder);
+    let split = tokio::task::spawn_blocking(move || encoder.split(table, &joined)).await?;
+    Ok(split.map_err(|error| error.to_string()).and_then(|hours| {
+        match day.name.has_hours(hours.iter().map(|file| file.hour)) {
+            true => Ok(hours),
+            false => Err("it has other hours than its name says".to_owned()),
+        }
+    }))
 }
 
 impl Rearranger<'_> {
@@ -114,18 +137,10 @@ impl Rearranger<'_> {
         day: &LiveDay,
         seq: u64,
     ) -> Result<Result<Vec<FileEntry>, String>> {
-        let Some(joined) = self.store.get(&format!("{}/{}", table.name(), day.path)).await? else {
-            return Ok(Err("it is not there".to_owned()));
-        };
-        let encoder = Arc::clone(self.encoder);
-        let split = tokio::task::spawn_blocking(move || encoder.split(table, &joined)).await?;
-        let hours = match split {
+        let hours = match read_day(self.store, self.encoder, table, day).await? {
             Ok(hours) => hours,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(cause) => return Ok(Err(cause)),
         };
-        if !day.name.has_hours(hours.iter().map(|file| file.hour)) {
-            return Ok(Err("it has other hours than its name says".to_owned()));
-        }
         let (mut entries, mut objects) = (Vec::new(), Vec::new());
         for (n, hour) in hours.into_iter().enumerate() {
             let (shard, digest, object_id) = (day.name.shard, hour.file.digest, self.name(seq, base, n));
