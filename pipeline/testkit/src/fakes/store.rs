@@ -47,6 +47,18 @@ impl FakeStore {
         self.lock().iter().map(|(path, stored)| (path.clone(), stored.bytes.clone())).collect()
     }
 
+    /// One object, whatever faults there are.
+    pub fn object(&self, path: &str) -> Option<Bytes> {
+        self.lock().get(path).map(|stored| stored.bytes.clone())
+    }
+
+    /// Paths of the objects that begin with this, in order.
+    pub fn paths_under(&self, prefix: &str) -> Vec<String> {
+        let objects = self.lock();
+        let from = objects.range(prefix.to_owned()..).map(|(path, _)| path);
+        from.take_while(|path| path.starts_with(prefix)).cloned().collect()
+    }
+
     /// Replaces an object, as no writer of ours ever does.
     pub fn overwrite(&self, path: &str, bytes: Bytes) {
         let modified = self.now();

@@ -1,5 +1,6 @@
 //! The checkpoint log of a shard: reading the latest, deciding the next.
 
+mod known;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::Deserialize;
 
+pub use self::known::KnownDays;
 use self::parts::Split;
 use super::checksum;
 use super::draft::{Decided, Sealed};
@@ -110,6 +112,10 @@ pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision
     if found != bytes {
         return Ok(Decision::Anothers);
     }
-    let decided = Checkpoint { parts: stored.parts, ..Checkpoint::clone(&sealed.checkpoint) };
+    let decided = Checkpoint {
+        parts: stored.parts,
+        known_days: stored.known_days,
+        ..Checkpoint::clone(&sealed.checkpoint)
+    };
     Ok(Decision::Ours(Decided::new(decided)))
 }

@@ -12,6 +12,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use serde::{Deserialize, Serialize};
 
 use super::hours::{Dirty, hour_map, hour_option, hour_text};
+use super::log::KnownDays;
 use super::offsets::TopicOffsets;
 use crate::names::{ArchiveLayout, ObjectId, Shard};
 use crate::ports::FileEntry;
@@ -64,6 +65,9 @@ pub struct Checkpoint {
     /// Objects that hold the rest of what it says, as it was stored. From format 2 on.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<String>,
+    /// What is known of parts.
+    #[serde(skip)]
+    pub known_days: KnownDays,
 }
 
 /// Serde asks by reference.
@@ -194,6 +198,7 @@ impl Checkpoint {
             archive_from: None,
             dated_archive: false,
             parts: Vec::new(),
+            known_days: KnownDays::default(),
         }
     }
 

@@ -23,6 +23,7 @@ use prorata_schemas::time::{Date, Hour};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::known::KnownDays;
 use crate::checkpoint::hours::hour_map;
 use crate::checkpoint::snapshot::hex;
 use crate::checkpoint::{Checkpoint, HourEntry, Owner};
@@ -71,7 +72,7 @@ pub(super) struct Split {
 /// When a part cannot be encoded.
 pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     let mut stored = checkpoint.clone();
-    stored.parts = Vec::new();
+    (stored.parts, stored.known_days) = (Vec::new(), KnownDays::default());
     if checkpoint.format < 2 {
         return Ok(Split { stored, new_parts: Vec::new() });
     }
@@ -80,15 +81,23 @@ pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     let owner = checkpoint.owner().map(|owner| owner.owner.clone()).unwrap_or_default();
     let mut new_parts = Vec::new();
     for part in take_apart(&mut stored)? {
+        let same = checkpoint.known_days.path_of(&part.hours);
+        if let Some(path) = same.filter(|path| checkpoint.parts.contains(path)) {
+            stored.parts.push(path.clone());
+            stored.known_days.note(part.hours, path);
+            continue;
+        }
         let bytes = encode(&part)?;
         let digest = digest(&bytes);
         if let Some(path) = known.get(&digest) {
             stored.parts.push((*path).clone());
+            stored.known_days.note(part.hours, path);
             continue;
         }
         let object_id = ObjectId { seq: checkpoint.seq, owner: owner.clone(), n: new_parts.len() as u64 };
         let path = names::part(checkpoint.shard, &object_id, &digest);
         stored.parts.push(path.clone());
+        stored.known_days.note(part.hours, &path);
         new_parts.push((path, bytes.into()));
     }
     Ok(Split { stored, new_parts })
@@ -292,18 +301,24 @@ mod tests {
     fn parts_that_stay_the_same_are_named_again() {
         let first = grown(&Grown { claims: 300, restated_hours: 100, ..SMALL });
         let before = split(&first).unwrap();
-        let mut next = Checkpoint { parts: before.stored.parts.clone(), seq: first.seq + 1, ..first.clone() };
-        let same = split(&next).unwrap();
-        assert_eq!((same.stored.parts, same.new_parts), (before.stored.parts.clone(), Vec::new()));
-        // One late event of one hour writes the part of its day.
-        let hour = Hour(NOW.0 - 500);
-        Arc::make_mut(next.hours.get_mut(&hour).unwrap()).late_events.insert("acme".into(), 1);
-        let changed = split(&next).unwrap();
-        assert_eq!(changed.new_parts.len(), 1);
-        let (path, _) = &changed.new_parts[0];
-        assert_eq!(names::parse_part(path).unwrap().0.seq, next.seq);
-        let stays = |path: &&String| before.stored.parts.contains(path);
-        assert_eq!(changed.stored.parts.iter().filter(stays).count(), before.stored.parts.len() - 1);
+        for known_days in [KnownDays::default(), before.stored.known_days.clone()] {
+            let (parts, seq) = (before.stored.parts.clone(), first.seq + 1);
+            let mut next = Checkpoint { parts, known_days, seq, ..first.clone() };
+            let same = split(&next).unwrap();
+            assert_eq!((same.stored.parts, same.new_parts), (before.stored.parts.clone(), Vec::new()));
+            // One late event of one hour writes the part of its day.
+            let hour = Hour(NOW.0 - 500);
+            Arc::make_mut(next.hours.get_mut(&hour).unwrap()).late_events.insert("acme".into(), 1);
+            let changed = split(&next).unwrap();
+            assert_eq!(changed.new_parts.len(), 1);
+            let (path, _) = &changed.new_parts[0];
+            assert_eq!(names::parse_part(path).unwrap().0.seq, next.seq);
+            let stays = |path: &&String| before.stored.parts.contains(path);
+            assert_eq!(changed.stored.parts.iter().filter(stays).count(), before.stored.parts.len() - 1);
+            // What is known of a part counts only while the checkpoint names it.
+            let unnamed = Checkpoint { parts: Vec::new(), ..next };
+            assert_eq!(split(&unnamed).unwrap().new_parts.len(), before.stored.parts.len());
+        }
     }
 
     #[test]

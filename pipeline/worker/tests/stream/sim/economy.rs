@@ -1,8 +1,12 @@
 //! The economy law: what a run leaves and asks for stays under lines that depend on how much it did, not on
 //! what happened to it.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use bytes::Bytes;
 use prorata_schemas::tables::Table;
+use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::names;
 
 use super::plan::Plan;
@@ -18,7 +22,7 @@ struct Economy {
     claims: usize,
     checkpoints: usize,
     lists: usize,
-    /// Snapshots and parts of checkpoints.
+    /// Snapshots and parts of checkpoints, but for new ones that no sweep has looked at.
     state_objects: usize,
     /// Archive files that were written, also those that were merged since.
     archived: usize,
@@ -27,6 +31,12 @@ struct Economy {
     /// The largest of format 1, which has no parts: what it says of old hours stays in it.
     old_checkpoint_bytes: usize,
 }
+
+/// Dates up to that of the most wrong clock, and some.
+const DATES_AHEAD_MAX: usize = 42;
+
+/// A worker sweeps what lists show once an hour, and that again after it was claimed anew.
+const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
 /// What checkpoints of format 1 have in them.
 const OLD: &[u8] = br#""format":1,"#;
@@ -39,6 +49,7 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
     let checkpoints = objects.iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
     let (old, new): (Vec<_>, Vec<_>) =
         checkpoints.map(|(_, bytes)| bytes).partition(|bytes| bytes.windows(OLD.len()).any(|it| it == OLD));
+    let named: BTreeSet<&str> = latest.values().flat_map(|it| named(it)).collect();
     let largest = |checkpoints: &[&Bytes]| checkpoints.iter().map(|bytes| bytes.len()).max();
     let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
     let economy = Economy {
@@ -48,23 +59,30 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
         checkpoints: latest.values().map(|checkpoint| checkpoint.seq as usize).sum(),
         lists: world.audit.lists(),
         state_objects: count(&|path| {
-            names::parse_snapshot(path).is_some() || names::parse_part(path).is_some()
+            let is_state = names::parse_snapshot(path).is_some() || names::parse_part(path).is_some();
+            is_state && (named.contains(path) || !world.audit.is_younger(path, SWEPT))
         }),
         archived: world.audit.archived(),
         checkpoint_bytes: largest(&new).unwrap_or_default(),
         old_checkpoint_bytes: largest(&old).unwrap_or_default(),
     };
+    let Economy { hours, shard_hours, claims, .. } = economy;
     let is_doubtful = plan.chances.wrong_clock > 0 || plan.chances.clock_step > 0;
     let doubts = if is_doubtful { plan.members * plan.rounds.unsigned_abs() as usize } else { 0 };
+    // A process that starts with a clock weeks ahead lists the dates up to its own once, before the store's
+    // time is known.
+    let ahead = if plan.chances.wrong_clock > 0 { DATES_AHEAD_MAX * claims } else { 0 };
     let letters = world.letters.letters().len();
+    // Where storage takes hours, what is swept waits.
+    let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
+    // An archive that has files by date first is listed by both.
     let was_old = objects[names::ROOT].windows(OLD.len()).any(|it| it == OLD);
-    let Economy { hours, shard_hours, claims, .. } = economy;
+    let layouts = if was_old { 2 } else { 1 };
     let lines = [
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
         ("bytes of a checkpoint of format 1", economy.old_checkpoint_bytes, 40_000 + 800 * hours),
-        ("snapshots and parts", economy.state_objects, 60 + hours + hours / 2),
-        // An archive by date first is listed by its dates.
-        ("lists", economy.lists, 100 + 16 * claims + if was_old { 4 * shard_hours } else { 2 * shard_hours }),
+        ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
+        ("lists", economy.lists, 40 + 8 * claims + layouts * (layouts * shard_hours + ahead)),
         // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
         // clock that is wrong, of one shard each round.
         (
@@ -76,4 +94,10 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
     for (what, found, line) in lines {
         assert!(found <= line, "{context}: {what}: {found}, more than {line}: {economy:?}");
     }
+}
+
+/// The snapshots and parts that a checkpoint names.
+fn named(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
+    let snapshots = checkpoint.hours.values().flat_map(|entry| entry.snapshot_objects());
+    snapshots.chain(&checkpoint.parts).map(String::as_str)
 }

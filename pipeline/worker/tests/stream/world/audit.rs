@@ -98,6 +98,12 @@ impl Audit {
         self.seen.lock().unwrap().archived
     }
 
+    /// Whether an object was stored less than this ago.
+    pub fn is_younger(&self, path: &str, age: Duration) -> bool {
+        let stored_at = now(self.store.stat(path)).unwrap().map(|meta| meta.modified).unwrap_or_default();
+        self.store.now() < stored_at.after(age)
+    }
+
     fn reach(&self, object: &str) -> Result<(), StoreError> {
         if let Some(call) = &mut *self.on_call.lock().unwrap() {
             call();
@@ -146,7 +152,7 @@ impl Audit {
     /// Looks at whatever is new.
     pub fn look(&self) {
         let mut seen = self.seen.lock().unwrap();
-        for path in self.store.objects().into_keys() {
+        for path in self.store.paths_under(names::STATE) {
             self.look_at_object(&mut seen, &path);
         }
         for (table, log) in self.tables.tables() {
@@ -191,7 +197,7 @@ impl Audit {
         if ids(after).starts_with(&ids(before)) {
             return;
         }
-        for path in self.store.objects().into_keys() {
+        for path in self.store.paths_under("") {
             let archived = ArchivePath::parse(&path).map(|path| (path.shard, path.object_id));
             let letters = names::parse_dead_letter_shard(&path).zip(names::parse_dead_letters(&path));
             let Some((shard, object_id)) = archived.or(letters.map(|(shard, (id, _))| (shard, id))) else {

@@ -105,7 +105,7 @@ impl World {
 
     /// Whether the root says who reads for it.
     pub fn has_consumer(&self) -> bool {
-        self.lake.store.objects().contains_key(&names::consumer(1))
+        self.lake.store.object(&names::consumer(1)).is_some()
     }
 
     /// An empty world besides another, of the same time.
@@ -186,7 +186,7 @@ impl World {
 
     /// The meaning that the root gives a version of the rules.
     pub fn meaning_of(&self, version: &str) -> u32 {
-        let object = self.lake.store.objects().remove(&names::rules(version)).unwrap();
+        let object = self.lake.store.object(&names::rules(version)).unwrap();
         let json = &object[object.iter().position(|byte| *byte == b'{').unwrap()..];
         let stored: serde_json::Value = serde_json::from_slice(json).unwrap();
         u32::try_from(stored["meaning"].as_u64().unwrap()).unwrap()

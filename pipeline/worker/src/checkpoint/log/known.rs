@@ -1,0 +1,40 @@
+//! What is known of the parts of a checkpoint, so that the next one need not encode them again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prorata_schemas::time::{Date, Hour};
+
+use crate::checkpoint::HourEntry;
+
+/// Days that have a part, with the hours that it says and its path. While a day's hours are the very same,
+/// nothing of it is encoded again: else each checkpoint would encode 35 days.
+#[derive(Clone, Debug, Default)]
+pub struct KnownDays(BTreeMap<Date, (BTreeMap<Hour, Arc<HourEntry>>, String)>);
+
+impl KnownDays {
+    /// The part that says these hours of one day.
+    pub fn path_of(&self, hours: &BTreeMap<Hour, Arc<HourEntry>>) -> Option<&String> {
+        let (known, path) = self.0.get(&hours.keys().next()?.date())?;
+        let same = |(a, b): ((&Hour, &Arc<HourEntry>), (&Hour, &Arc<HourEntry>))| {
+            a.0 == b.0 && Arc::ptr_eq(a.1, b.1)
+        };
+        (known.len() == hours.len() && known.iter().zip(hours).all(same)).then_some(path)
+    }
+
+    /// Notes which part says these hours of one day.
+    pub fn note(&mut self, hours: BTreeMap<Hour, Arc<HourEntry>>, path: &str) {
+        if let Some(hour) = hours.keys().next() {
+            self.0.insert(hour.date(), (hours, path.to_owned()));
+        }
+    }
+}
+
+/// What is known saves work, and is no part of what a checkpoint says.
+impl PartialEq for KnownDays {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownDays {}
