@@ -17,7 +17,8 @@ use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
 use commands::{
-    agreements, backfill, check, dead_letters, diff, generate, maintain, prices, replay, schemas, work,
+    agreements, backfill, check, dead_letters, diff, explain, generate, maintain, prices, replay, schemas,
+    work,
 };
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
@@ -26,9 +27,9 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Turns Kubernetes and cloud events into the hourly cost of every pod.
 ///
-/// Exit codes: 0 done; 1 stopped for the reason printed, an internal error, or check and diff found errors or
-/// differences; 2 usage, configuration or permissions are wrong; 3 done, but some input was dead-lettered, or
-/// check found warnings; 4 storage, Kafka or the registry is unavailable.
+/// Exit codes: 0 done; 1 stopped for the reason printed, an internal error, or check, diff and explain found
+/// errors or differences; 2 usage, configuration or permissions are wrong; 3 done, but some input was
+/// dead-lettered, or check found warnings; 4 storage, Kafka or the registry is unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {
@@ -48,6 +49,8 @@ enum Command {
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Compares two lakes, or a lake now and then: which costs changed by how much
     Diff(diff::DiffArgs),
+    /// Shows how a pod's cost in an hour came about, step by step, from the events of the lake's archive
+    Explain(explain::ExplainArgs),
     /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
     /// Trims what only grows in a lake: replaced files of tables, expired versions, leftovers
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),

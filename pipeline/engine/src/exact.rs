@@ -65,6 +65,11 @@ impl Fraction {
         Self { numerator: &self.numerator * factor, denominator: self.denominator.clone() }
     }
 
+    /// As a reduced ratio.
+    pub(crate) fn reduced(&self) -> RBig {
+        ratio(self.numerator.clone(), self.denominator.clone())
+    }
+
     /// Rounds a number of atoms to a decimal.
     ///
     /// # Errors

@@ -32,16 +32,21 @@ mod rows;
 mod rules;
 mod tables;
 mod timeline;
+pub mod trace;
+
+use std::sync::Arc;
 
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 
 use crate::rows::draft::RoundedRows;
+use crate::trace::{Focus, Trace};
 
 pub use error::EngineError;
 pub use hour_events::HourEvents;
+pub use per_resource::PerResource;
 pub use timeline::order::OrderedEvents;
-pub use timeline::state::State;
+pub use timeline::state::{NodeKey, QuotaKey, State};
 
 /// Newest version of the meaning of these rules: hours folded under another must be folded again to compare.
 ///
@@ -72,14 +77,37 @@ pub fn close_hour(
     events: impl Into<OrderedEvents>,
     rules: &Rules,
 ) -> Result<(State, HourTables), EngineError> {
+    let (state, tables, _) = close(state, events.into(), rules, None)?;
+    Ok((state, tables))
+}
+
+/// The same, with the steps to the rows in focus.
+///
+/// # Errors
+/// Those of [`close_hour`].
+pub fn close_hour_traced(
+    state: State,
+    events: impl Into<OrderedEvents>,
+    rules: &Rules,
+    focus: Focus,
+) -> Result<(State, HourTables, Trace), EngineError> {
+    close(state, events.into(), rules, Some(&Arc::new(focus)))
+}
+
+fn close(
+    state: State,
+    events: OrderedEvents,
+    rules: &Rules,
+    focus: Option<&Arc<Focus>>,
+) -> Result<(State, HourTables, Trace), EngineError> {
     let organization_id = state.organization_id().clone();
     let currency = rules.currency_of(&organization_id).clone();
-    let OrderedEvents { hour, mut events, samples, counts } = events.into();
+    let OrderedEvents { hour, mut events, samples, counts } = events;
     let mut state = state;
     let has_other_currency = self::currency::mark(&mut state, &mut events, &currency);
-    let mut timeline = timeline::run(state, hour, events, samples, rules)?;
+    let mut timeline = timeline::run(state, hour, events, samples, (rules, focus))?;
     let mut spend = std::mem::take(&mut timeline.state.spend);
-    let (rounded, nodes) = rows::rows(&timeline, rules)?;
+    let (rounded, nodes, steps) = rows::rows(&timeline, rules, focus)?;
     let RoundedRows { rows: mut cost_allocation, node_cost, commitment_cost } = rounded;
 
     if has_other_currency {
@@ -100,9 +128,15 @@ pub fn close_hour(
         totals: tables::totals(&cost_allocation, [node_cost, commitment_cost], counts)?,
         cost_allocation,
     };
+    let mut trace = Trace { nodes: steps.nodes, rows: steps.rows, ..timeline.trace };
+    if let Some(focus) = focus {
+        trace.pods = trace::pods(slices, focus, rules);
+        trace.reservations = trace::reservations(slices, focus);
+        trace.commitments = trace::commitments(slices, focus);
+    }
     let mut state = State { spend, ..timeline.state };
     if has_other_currency {
         self::currency::unmark(&mut state);
     }
-    Ok((state, tables))
+    Ok((state, tables, trace))
 }

@@ -12,10 +12,13 @@ pub(crate) const PARTS_PER_UNIT: PerResource<u64> = PerResource { cpu: 1000, mem
 
 /// A value for each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct PerResource<T> {
-    pub(crate) cpu: T,
-    pub(crate) memory: T,
-    pub(crate) gpu: T,
+pub struct PerResource<T> {
+    /// Of CPU: thousandths of a vCPU, where it is an amount of the engine.
+    pub cpu: T,
+    /// Of memory: bytes.
+    pub memory: T,
+    /// Of GPUs: thousandths.
+    pub gpu: T,
 }
 
 impl<T> PerResource<T> {
@@ -28,7 +31,7 @@ impl<T> PerResource<T> {
     }
 
     /// Each value by reference.
-    pub(crate) const fn as_ref(&self) -> PerResource<&T> {
+    pub const fn as_ref(&self) -> PerResource<&T> {
         PerResource { cpu: &self.cpu, memory: &self.memory, gpu: &self.gpu }
     }
 
@@ -38,7 +41,7 @@ impl<T> PerResource<T> {
     }
 
     /// What `f` makes of each value.
-    pub(crate) fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerResource<U> {
+    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> PerResource<U> {
         PerResource { cpu: f(self.cpu), memory: f(self.memory), gpu: f(self.gpu) }
     }
 
@@ -48,7 +51,7 @@ impl<T> PerResource<T> {
     }
 
     /// Pairs of the values of one resource.
-    pub(crate) fn zip<U>(self, other: PerResource<U>) -> PerResource<(T, U)> {
+    pub fn zip<U>(self, other: PerResource<U>) -> PerResource<(T, U)> {
         PerResource {
             cpu: (self.cpu, other.cpu),
             memory: (self.memory, other.memory),
@@ -57,7 +60,7 @@ impl<T> PerResource<T> {
     }
 
     /// The values in the order cpu, memory, gpu.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         [&self.cpu, &self.memory, &self.gpu].into_iter()
     }
 

@@ -26,7 +26,11 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
     ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
     ("prorata-collector", "pipeline/collector", &["prorata-schemas"]),
-    ("prorata-inspect", "pipeline/inspect", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
+    (
+        "prorata-inspect",
+        "pipeline/inspect",
+        &["prorata-engine", "prorata-schemas", "prorata-tables", "prorata-worker"],
+    ),
     (
         "prorata",
         "pipeline/cli",

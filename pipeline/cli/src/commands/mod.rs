@@ -5,6 +5,7 @@ pub mod backfill;
 pub mod check;
 pub mod dead_letters;
 pub mod diff;
+pub mod explain;
 pub mod generate;
 pub mod maintain;
 pub mod prices;

@@ -55,13 +55,18 @@ pub fn store(lake: &str) -> Result<Store, Failure> {
 /// When the store is unavailable or lacks create-if-absent.
 pub async fn ports(store: Store) -> Result<Ports, WorkerError> {
     store.probe().await.map_err(WorkerError::Store)?;
-    Ok(Ports {
+    Ok(look_ports(store))
+}
+
+/// The same without the check, which writes: for those who only look.
+pub fn look_ports(store: Store) -> Ports {
+    Ports {
         store: Arc::new(store.clone()),
         tables: Arc::new(DeltaTables::new(store)),
         archive: Arc::new(AvroArchive),
         encoder: Arc::new(ParquetEncoder),
         clock: Arc::new(SystemClock),
-    })
+    }
 }
 
 /// A random id of this process, as owner of shards.

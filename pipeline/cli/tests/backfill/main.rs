@@ -6,6 +6,7 @@
 mod bad_input;
 mod check;
 mod diff;
+mod explain;
 mod harness;
 mod memory;
 mod runs;

@@ -8,6 +8,7 @@
 //! stays open until the hour is drafted: the charges of commitments, and those of pool pods.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dashu_ratio::RBig;
 use prorata_schemas::decimal::Decimal12;
@@ -17,6 +18,7 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use crate::error::EngineError;
 use crate::exact::{Fraction, largest_remainder, sum, total};
 use crate::per_resource::PerResource;
+use crate::trace::{Focus, Recorder, RowStep};
 
 /// Provider of rows without a price.
 pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
@@ -70,6 +72,7 @@ pub(crate) struct RowBook {
     /// Exact totals of the charges of commitments, in atoms.
     totals: BTreeMap<ChargeKey, RBig>,
     node_cost: Decimal12,
+    trace: Recorder<RowStep>,
 }
 
 #[derive(Debug)]
@@ -104,12 +107,30 @@ impl RowBook {
         Self { rows: Vec::with_capacity(rows), ..Self::default() }
     }
 
+    /// The same, that records the rows in focus.
+    #[must_use]
+    pub(crate) fn traced(self, focus: Option<&Arc<Focus>>) -> Self {
+        Self { trace: Recorder::new(focus), ..self }
+    }
+
+    /// What was recorded.
+    pub(crate) fn take_trace(&mut self) -> Vec<RowStep> {
+        std::mem::take(&mut self.trace).finish()
+    }
+
+    fn record(&mut self, draft: &Draft) {
+        if self.trace.wants(|focus| focus.has_row(&draft.row)) {
+            self.trace.push(RowStep::of(draft));
+        }
+    }
+
     /// Adds all rows of another book, behind those of this one. Its charges are none of this one's.
     ///
     /// # Errors
     /// When an amount passes its column.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), EngineError> {
-        let Self { rows, open, pool_charges, totals, node_cost } = other;
+        let Self { rows, open, pool_charges, totals, node_cost, trace } = other;
+        trace.finish().into_iter().for_each(|step| self.trace.push(step));
         let first = self.rows.len();
         self.rows.extend(rows);
         self.open.extend(open.into_iter().map(|open| OpenRow { row: first + open.row, ..open }));
@@ -142,6 +163,7 @@ impl RowBook {
 
     /// Adds a row that is a part of a commitment's charge.
     pub(crate) fn add_open(&mut self, charge: ChargeKey, draft: Draft) {
+        self.record(&draft);
         let Draft { row, cost, pool_charge, .. } = draft;
         self.open.push(OpenRow { row: self.rows.len(), charge, cost });
         self.note_pool_charge(pool_charge);
@@ -168,6 +190,7 @@ impl RowBook {
     }
 
     fn close(&mut self, draft: Draft, cost: Decimal12) -> Result<(), EngineError> {
+        self.record(&draft);
         let Draft { row, cost: parts, pool_charge, .. } = draft;
         self.note_pool_charge(pool_charge);
         self.rows.push(row);

@@ -4,11 +4,13 @@ pub(crate) mod commitment;
 pub(crate) mod draft;
 pub(crate) mod group;
 pub(crate) mod node;
+mod node_step;
 pub(crate) mod nodeless;
 pub(crate) mod reservation;
 pub(crate) mod unknown_node;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rules::Rules;
@@ -23,9 +25,17 @@ use crate::timeline::Timeline;
 use crate::timeline::slices::{NodeSlice, PodSlice};
 use crate::timeline::state::NodeKey;
 use crate::timeline::usage::Samples;
+use crate::trace::{Focus, NodeStep, RowStep};
 
 /// The nodes that ran, for the tables.
 pub(crate) type Nodes<'a> = BTreeMap<&'a NodeKey, NodeHour>;
+
+/// Steps to the rows in focus.
+#[derive(Debug, Default)]
+pub(crate) struct RowsTrace {
+    pub(crate) nodes: Vec<NodeStep>,
+    pub(crate) rows: Vec<RowStep>,
+}
 
 /// Nodes of one part of the work. Smaller organizations are drafted in one.
 const NODES_OF_A_PART: usize = 64;
@@ -57,7 +67,8 @@ fn in_order<T: Sync, U: Send>(
 pub(crate) fn rows<'a>(
     timeline: &'a Timeline,
     rules: &Rules,
-) -> Result<(RoundedRows, Nodes<'a>), EngineError> {
+    focus: Option<&Arc<Focus>>,
+) -> Result<(RoundedRows, Nodes<'a>, RowsTrace), EngineError> {
     let slices = &timeline.slices;
     let Placement { mut on_nodes, on_unknown_nodes, nodeless } = Placement::new(&slices.pods);
     let unmeasured = Samples::default();
@@ -69,7 +80,7 @@ pub(crate) fn rows<'a>(
         hours.collect()
     };
     // Most pods have one row, and some nodes an idle one.
-    let mut book = RowBook::with_capacity(slices.pods.len() + slices.nodes.len());
+    let mut book = RowBook::with_capacity(slices.pods.len() + slices.nodes.len()).traced(focus);
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
     let placed = slices.nodes.iter().map(|(key, node)| {
@@ -79,19 +90,23 @@ pub(crate) fn rows<'a>(
     let placed: Vec<PlacedNode<'_>> = placed.collect();
     // Nodes share nothing, so parts of them are drafted on all cores, and taken in their order.
     let part = |part: &[PlacedNode<'a>]| {
-        let (mut book, mut nodes) = (RowBook::default(), Vec::new());
+        let (mut book, mut nodes) = (RowBook::default().traced(focus), Vec::new());
+        let mut steps = Vec::new();
         for PlacedNode { key, slices, pods } in part {
             let Some(node) = NodeHour::new(slices, &scale) else { continue };
             let pods = gather(pods);
-            let rows = NodeRows { key, node: &node, pods: &pods, rules };
-            rows.draft(&mut book)?;
+            let trace = focus.filter(|focus| focus.nodes.contains(*key)).map(|_| *slices);
+            let rows = NodeRows { key, node: &node, pods: &pods, rules, trace };
+            steps.extend(rows.draft(&mut book)?);
             nodes.push((*key, node));
         }
-        Ok((book, nodes))
+        Ok((book, nodes, steps))
     };
-    for (part, drafted) in in_order(&placed, NODES_OF_A_PART, part)? {
+    let mut node_steps = Vec::new();
+    for (part, drafted, steps) in in_order(&placed, NODES_OF_A_PART, part)? {
         book.append(part)?;
         nodes.extend(drafted);
+        node_steps.extend(steps);
     }
     for (key, pods) in on_unknown_nodes {
         for (uid, pod) in gather(&pods) {
@@ -99,7 +114,7 @@ pub(crate) fn rows<'a>(
         }
     }
     let part = |pods: &[(&PodUid, Vec<&PodSlice>)]| {
-        let mut book = RowBook::default();
+        let mut book = RowBook::default().traced(focus);
         for (uid, slices) in pods {
             let drafts = nodeless::draft(uid, slices, samples(uid), rules)?;
             drafts.into_iter().try_for_each(|draft| book.add(draft))?;
@@ -113,5 +128,6 @@ pub(crate) fn rows<'a>(
     for hour in slices.commitments.values() {
         commitment::draft(hour, &mut book)?;
     }
-    Ok((book.finish()?, nodes))
+    let steps = RowsTrace { nodes: node_steps, rows: book.take_trace() };
+    Ok((book.finish()?, nodes, steps))
 }

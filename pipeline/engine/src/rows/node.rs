@@ -18,7 +18,9 @@ use crate::per_resource::PerResource;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
 use crate::rules::split::{Component, NodeHour, Shares};
+use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
+use crate::trace::NodeStep;
 
 /// A value by resource over one denominator.
 #[derive(Clone, Debug)]
@@ -108,18 +110,21 @@ pub(crate) struct NodeRows<'a> {
     pub(crate) node: &'a NodeHour,
     pub(crate) pods: &'a [(PodUid, PodHours)],
     pub(crate) rules: &'a Rules,
+    /// Its time, and whether its steps are wanted.
+    pub(crate) trace: Option<&'a [NodeSlice]>,
 }
 
 impl NodeRows<'_> {
-    /// Adds the rows of the node's pods and its idle rows to the book.
+    /// Adds the rows of the node's pods and its idle rows to the book. Returns its steps, if they are wanted.
     ///
     /// # Errors
     /// When an amount passes its column, or rows do not add up to what commitments leave of the node.
-    pub(crate) fn draft(&self, book: &mut RowBook) -> Result<(), EngineError> {
+    pub(crate) fn draft(&self, book: &mut RowBook) -> Result<Option<NodeStep>, EngineError> {
         let components = &self.node.components;
         let allocated: Vec<PerResource<UBig>> =
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
         let shares = Shares::new(&allocated, &self.node.available);
+        let trace = self.trace.map(|slices| self.step(slices, &allocated, &shares));
         let parts: Vec<ComponentParts> = components.iter().map(ComponentParts::new).collect();
         let mut by_component: Vec<Vec<Draft>> = components.iter().map(|_| Vec::new()).collect();
         for (((uid, pod), allocated), part) in self.pods.iter().zip(&allocated).zip(&shares.parts) {
@@ -139,7 +144,7 @@ impl NodeRows<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(trace)
     }
 
     fn draft_pod(

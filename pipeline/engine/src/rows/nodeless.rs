@@ -58,10 +58,10 @@ struct RowSum {
 }
 
 /// A span at one price.
-struct PricedSpan {
-    span: Span,
+pub(crate) struct PricedSpan {
+    pub(crate) span: Span,
     /// Cost per hour in atoms.
-    hourly: RBig,
+    pub(crate) hourly: RBig,
     by_resource: Option<PerResource<RBig>>,
     unpriced: Option<Unpriced>,
     rate: Option<Arc<RateSet>>,
@@ -80,12 +80,16 @@ pub(crate) fn draft(
 ) -> Result<Vec<Draft>, EngineError> {
     let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
     for slice in slices {
-        let spans = if slice.spec.is_serverless() { vec![serverless(slice)] } else { pool(slice, rules) };
-        for span in spans {
+        for span in priced_spans(slice, rules) {
             add(&mut sums, slice, span, samples)?;
         }
     }
     sums.into_iter().map(|(key, sum)| row(uid, key, sum)).collect()
+}
+
+/// A slice of a pod on no node, cut where its price changes.
+pub(crate) fn priced_spans(slice: &PodSlice, rules: &Rules) -> Vec<PricedSpan> {
+    if slice.spec.is_serverless() { vec![serverless(slice)] } else { pool(slice, rules) }
 }
 
 fn serverless(slice: &PodSlice) -> PricedSpan {
@@ -103,7 +107,8 @@ fn serverless(slice: &PodSlice) -> PricedSpan {
     }
 }
 
-fn hourly_cost(rate: &RateSet, requests: Amounts) -> PerResource<RBig> {
+/// What requests cost in an hour by a rate, in atoms.
+pub(crate) fn hourly_cost(rate: &RateSet, requests: Amounts) -> PerResource<RBig> {
     let prices = PerResource { cpu: rate.per_vcpu_hour, memory: rate.per_gib_hour, gpu: rate.per_gpu_hour };
     prices
         .zip(requests)

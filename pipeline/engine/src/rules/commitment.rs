@@ -30,6 +30,7 @@ use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
+use crate::trace::{Recorder, WalkStep, covered_units};
 
 /// Covered amounts are counted in this part of a thousandth or byte: 10^24, twice the decimals of an event.
 pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
@@ -58,12 +59,14 @@ pub(crate) struct Commitments {
     hour_start: Timestamp,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
+    pub(crate) trace: Recorder<WalkStep>,
 }
 
 impl Commitments {
     /// Starts from the commitments of a state at the hour's start.
     pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
-        let mut commitments = Self { hour_start, live: BTreeMap::new(), hours: BTreeMap::new() };
+        let (live, hours) = (BTreeMap::new(), BTreeMap::new());
+        let mut commitments = Self { hour_start, live, hours, trace: Recorder::default() };
         for description in states.into_values() {
             commitments.set(description, hour_start);
         }
@@ -130,7 +133,7 @@ impl Commitments {
         });
         let mut coverage: BTreeMap<NodeKey, Vec<Coverage>> = BTreeMap::new();
         let mut left: BTreeMap<&NodeKey, PerResource<UBig>> = BTreeMap::new();
-        for live in in_order {
+        for (commitment_place, live) in in_order.into_iter().enumerate() {
             let commitment = live.description.clone();
             live.effective = commitment.starts_at <= now && commitment.ends_at.is_none_or(|end| now < end);
             live.covered = PerResource::default();
@@ -139,14 +142,20 @@ impl Commitments {
                 continue;
             }
             let mut allowed = allowed_totals(&commitment);
-            for node in matching_nodes(nodes, &commitment) {
+            for (place, node) in matching_nodes(nodes, &commitment).into_iter().enumerate() {
                 let matching = matching_capacity(node.spec, &commitment);
                 live.provisioned += matching;
                 if !commitment.enabled {
                     continue;
                 }
                 let rest = left.entry(node.key).or_insert_with(|| scaled(node.spec.capacity));
+                let before = self.trace.wants(|focus| focus.has_walk(&commitment.commitment_id, node.key));
+                let before = before.then(|| [rest.clone(), allowed.clone()]);
                 let amounts = take(rest, &mut allowed, matching);
+                if let Some(before) = before {
+                    let places = [commitment_place + 1, place + 1];
+                    self.trace.push(walk_step(now, (&commitment, node), places, &before, &amounts));
+                }
                 if amounts.iter().any(|amount| !amount.is_zero()) {
                     live.covered += amounts.as_ref();
                     let part = Coverage { commitment: commitment.clone(), amounts };
@@ -185,6 +194,34 @@ impl Commitments {
             }
         }
         live.since = now;
+    }
+}
+
+fn walk_step(
+    at: Timestamp,
+    (commitment, node): (&CommitmentSet, &CandidateNode<'_>),
+    [commitment_place, place]: [usize; 2],
+    [rest, allowed]: &[PerResource<UBig>; 2],
+    taken: &PerResource<UBig>,
+) -> WalkStep {
+    let (cluster_id, node_id) = node.key.clone();
+    let rank = match rank(commitment, &cluster_id) {
+        ClusterRank::Priority(priority) => format!("assigned with priority {priority}"),
+        ClusterRank::Assigned => "assigned without priority".to_owned(),
+        ClusterRank::Other => "not assigned".to_owned(),
+    };
+    WalkStep {
+        at,
+        commitment_id: commitment.commitment_id.clone(),
+        commitment_place,
+        cluster_id,
+        node_id,
+        place,
+        rank,
+        node_start: node.start,
+        left_of_commitment: covered_units(allowed),
+        left_of_node: covered_units(rest),
+        covered: covered_units(taken),
     }
 }
 

@@ -63,6 +63,13 @@ pub(crate) struct PoolPrice {
     price: QosPrice,
 }
 
+impl PoolPrice {
+    /// The price of the quality of service.
+    pub(crate) const fn qos_price(&self) -> &QosPrice {
+        &self.price
+    }
+}
+
 /// What a pod asks of each of its GPUs, and how many it has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerGpu {

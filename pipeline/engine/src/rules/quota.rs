@@ -27,6 +27,7 @@ use crate::rules::quota_ledger::ClusterLedger;
 use crate::timeline::slices::Label;
 use crate::timeline::spec::PodSpec;
 use crate::timeline::state::{QuotaKey, SavedQuota};
+use crate::trace::{LabelStep, Recorder};
 
 /// The quotas of one cluster that count.
 #[derive(Debug, Default)]
@@ -51,6 +52,7 @@ pub(crate) struct Quotas {
     moved: BTreeSet<ClusterId>,
     /// Labels decided in this instant.
     labels: BTreeMap<PodUid, Option<Label>>,
+    pub(crate) trace: Recorder<LabelStep>,
 }
 
 impl Quotas {
@@ -133,6 +135,7 @@ impl Quotas {
         }
         for cluster in std::mem::take(&mut self.moved) {
             if let Some(cluster) = self.clusters.get_mut(&cluster) {
+                cluster.governing.values().for_each(|quota| record(&mut self.trace, quota, now));
                 let levels = cluster.governing.values().map(GoverningQuota::levels).collect();
                 cluster.ledger.record(now, levels);
             }
@@ -213,6 +216,24 @@ impl Quotas {
             }
         }
         (by_namespace, governing)
+    }
+}
+
+/// Records the order of a quota in focus, if that changes the label of a pod in focus.
+fn record(trace: &mut Recorder<LabelStep>, quota: &GoverningQuota, now: Timestamp) {
+    let Some(focus) = trace.focus().filter(|focus| focus.quotas.contains(quota.key())) else { return };
+    let labels = |step: &LabelStep| -> Vec<(PodUid, &'static str)> {
+        let pods = step.pods.iter().filter(|pod| focus.pods.contains(&pod.pod_uid));
+        pods.map(|pod| (pod.pod_uid.clone(), pod.state)).collect()
+    };
+    let step = quota.order(now);
+    let before = trace
+        .steps()
+        .iter()
+        .rev()
+        .find(|before| (&before.cluster_id, &before.quota_id) == (&step.cluster_id, &step.quota_id));
+    if before.map(labels).unwrap_or_default() != labels(&step) {
+        trace.push(step);
     }
 }
 

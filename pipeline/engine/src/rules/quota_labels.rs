@@ -16,14 +16,16 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::event::QuotaSet;
 use prorata_schemas::ids::PodUid;
-use prorata_schemas::quantity::{CPU, MEMORY, NVIDIA_GPU};
+use prorata_schemas::quantity::{AmountUnit, CPU, MEMORY, NVIDIA_GPU};
 use prorata_schemas::rows::QuotaState;
+use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::rules::quota_ledger::QuotaLevels;
 use crate::timeline::slices::Label;
 use crate::timeline::spec::PodSpec;
 use crate::timeline::state::QuotaKey;
+use crate::trace::{ExactNumber, LabelStep, RankedPod};
 
 /// Place of a pod in the order of its quota: its fields sort as they stand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,6 +184,35 @@ impl GoverningQuota {
         changed.iter().map(|rank| (rank.uid.clone(), Some(self.label(rank)))).collect()
     }
 
+    pub(crate) fn key(&self) -> &QuotaKey {
+        &self.key
+    }
+
+    /// Its pods in their order, with the running sum of what they request.
+    pub(crate) fn order(&self, at: Timestamp) -> LabelStep {
+        let named = |amounts: &[u128]| {
+            let pairs = self.min.iter().zip(amounts);
+            pairs.map(|((name, _), amount)| (name.clone(), in_own_unit(name, *amount))).collect()
+        };
+        let mut sums = vec![0; self.min.len()];
+        let pods = self.pods.iter().zip(1..).map(|((rank, amounts), place)| {
+            add(&mut sums, amounts);
+            RankedPod {
+                place,
+                pod_uid: rank.uid.clone(),
+                namespace: rank.namespace.clone(),
+                pod_name: rank.pod_name.clone(),
+                created_at: Timestamp(rank.created_at_second * 1_000_000),
+                requests: named(amounts),
+                sum: named(&sums),
+                state: self.label(rank).state.name(),
+            }
+        });
+        let min = self.min.iter().map(|(name, amount)| (name.clone(), in_own_unit(name, *amount)));
+        let (cluster_id, quota_id) = (*self.key).clone();
+        LabelStep { at, cluster_id, quota_id, min: min.collect(), pods: pods.collect() }
+    }
+
     pub(crate) fn levels(&self) -> QuotaLevels {
         QuotaLevels {
             key: self.key.clone(),
@@ -192,6 +223,11 @@ impl GoverningQuota {
             over_pods: self.over_pods,
         }
     }
+}
+
+/// An amount in what the resource is counted in.
+fn in_own_unit(resource: &str, amount: u128) -> ExactNumber {
+    ExactNumber::over(amount, u128::from(AmountUnit::of(resource).per_one()))
 }
 
 /// Adds to what the in-quota pods request: a part of what all request, so it stays below 128 bits.
@@ -213,7 +249,6 @@ mod tests {
     use super::*;
     use prorata_schemas::event::{PodStarted, QuotaKind};
     use prorata_schemas::quantity::{GPU_MEMORY, Quantity};
-    use prorata_schemas::time::Timestamp;
 
     use crate::per_resource::PerResource;
 

@@ -27,6 +27,7 @@ use crate::timeline::slices::ReservationSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, PodSpec, amounts};
 use crate::timeline::state::SavedReservation;
+use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
 
 /// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit
 /// that becomes free is offered to its own class, not to every waiting pod.
@@ -61,6 +62,7 @@ pub(crate) struct Reservations {
     changes: Vec<(PodUid, Option<ReservationId>)>,
     /// Slices of effective reservations so far in the hour.
     slices: BTreeMap<ReservationId, Vec<ReservationSlice>>,
+    pub(crate) trace: Recorder<MatchStep>,
 }
 
 impl LiveReservation {
@@ -75,14 +77,22 @@ impl LiveReservation {
 
     /// Whether a unit serves the pod; one may not be free.
     fn fits(&self, pod: &PodSpec) -> bool {
+        self.refuses(pod).is_none()
+    }
+
+    /// Why a unit does not serve the pod; none: it does.
+    fn refuses(&self, pod: &PodSpec) -> Option<&'static str> {
         let (unit, wanted) = (&self.description, &pod.description);
-        wanted.region.as_ref() == Some(&unit.region)
-            && unit.zone.as_ref().is_none_or(|zone| wanted.zone.as_ref() == Some(zone))
-            && wanted.gpu_model.as_ref() == Some(&unit.gpu_model)
-            && pod.requests.gpu == self.unit.gpu
-            && pod.requests.cpu <= self.unit.cpu
-            && pod.requests.memory <= self.unit.memory
-            && &*wanted.qos != "best-effort"
+        let conditions = [
+            (wanted.region.as_ref() == Some(&unit.region), "another region"),
+            (unit.zone.as_ref().is_none_or(|zone| wanted.zone.as_ref() == Some(zone)), "another zone"),
+            (wanted.gpu_model.as_ref() == Some(&unit.gpu_model), "another GPU model"),
+            (pod.requests.gpu == self.unit.gpu, "another number of GPUs"),
+            (pod.requests.cpu <= self.unit.cpu, "too few vCPUs"),
+            (pod.requests.memory <= self.unit.memory, "too little memory"),
+            (&*wanted.qos != "best-effort", "the pod is best-effort"),
+        ];
+        conditions.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }
 }
 
@@ -123,6 +133,12 @@ impl Reservations {
             return None;
         }
         let held = self.live.iter().find(|(_, live)| live.matched.contains_key(uid));
+        if let Some((id, live)) = &held
+            && self.trace.wants(|focus| focus.pods.contains(uid))
+        {
+            let at = live.matched.get(uid).copied().unwrap_or(start);
+            self.trace.push(match_step(at, uid, MatchOutcome::Held, Some((*id).clone())));
+        }
         let reservation = held.map(|(id, _)| id.clone());
         if reservation.is_none() {
             self.wait(uid, spec, start);
@@ -179,7 +195,7 @@ impl Reservations {
     pub(crate) fn release(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
         if let Some(live) = self.live.remove(id) {
-            let classes = self.lose(live.matched.into_keys().collect());
+            let classes = self.lose(id, live.matched.into_keys().collect(), now);
             self.offer(classes, now);
         }
     }
@@ -200,6 +216,7 @@ impl Reservations {
         if let Some(class) = self.wait(uid, spec, start) {
             self.offer(BTreeSet::from([class]), now);
         }
+        self.note_unmatched(uid, now);
     }
 
     /// A running pod is described again: a match that still satisfies the conditions stays.
@@ -226,6 +243,7 @@ impl Reservations {
             classes.extend(self.wait(uid, spec, start));
         }
         self.offer(classes, now);
+        self.note_unmatched(uid, now);
     }
 
     /// A pod ends.
@@ -268,19 +286,22 @@ impl Reservations {
             live.matched.remove(uid);
         }
         let class = live.class();
-        let mut classes = self.lose(lost);
+        let mut classes = self.lose(id, lost, now);
         classes.insert(class);
         self.offer(classes, now);
     }
 
     /// Pods whose match has ended wait again; the classes that they wait in.
-    fn lose(&mut self, uids: Vec<PodUid>) -> BTreeSet<UnitClass> {
+    fn lose(&mut self, id: &ReservationId, uids: Vec<PodUid>, now: Timestamp) -> BTreeSet<UnitClass> {
         let mut classes = BTreeSet::new();
         for uid in uids {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             pod.reservation = None;
             let (spec, start) = (pod.spec.clone(), pod.start);
             self.changes.push((uid.clone(), None));
+            if self.trace.wants(|focus| focus.pods.contains(&uid)) {
+                self.trace.push(match_step(now, &uid, MatchOutcome::Lost, Some(id.clone())));
+            }
             classes.extend(self.wait(&uid, &spec, start));
         }
         classes
@@ -331,6 +352,10 @@ impl Reservations {
                         (live.unit.cpu, live.unit.memory, live.description.created_at, *id)
                     });
                 let Some(id) = fitting.map(|(id, _)| id.clone()) else { continue };
+                if self.trace.wants(|focus| focus.pods.contains(&uid)) {
+                    let step = match_step(now, &uid, MatchOutcome::Taken, Some(id.clone()));
+                    self.trace.push(MatchStep { units: units(&self.live, &pod.spec, now), ..step });
+                }
                 pod.reservation = Some(id.clone());
                 self.changes.push((uid.clone(), Some(id.clone())));
                 self.close_slice(&id, now);
@@ -344,6 +369,15 @@ impl Reservations {
         }
     }
 
+    /// Records why a pod in focus has no unit.
+    fn note_unmatched(&mut self, uid: &PodUid, now: Timestamp) {
+        let Some(pod) = self.pods.get(uid).filter(|pod| pod.reservation.is_none()) else { return };
+        if self.trace.wants(|focus| focus.pods.contains(uid)) {
+            let step = match_step(now, uid, MatchOutcome::None, None);
+            self.trace.push(MatchStep { units: units(&self.live, &pod.spec, now), ..step });
+        }
+    }
+
     fn close_slice(&mut self, id: &ReservationId, now: Timestamp) {
         let Some(live) = self.live.get_mut(id) else { return };
         if let (true, Some(span)) = (live.active, Span::new(live.since, now)) {
@@ -353,6 +387,26 @@ impl Reservations {
         }
         live.since = now;
     }
+}
+
+fn match_step(
+    at: Timestamp,
+    uid: &PodUid,
+    outcome: MatchOutcome,
+    reservation_id: Option<ReservationId>,
+) -> MatchStep {
+    MatchStep { at, pod_uid: uid.clone(), outcome, reservation_id, units: Vec::new() }
+}
+
+/// What a pod finds: of every reservation one unit.
+fn units(live: &BTreeMap<ReservationId, LiveReservation>, pod: &PodSpec, now: Timestamp) -> Vec<UnitStep> {
+    let units = live.iter().map(|(id, live)| UnitStep {
+        reservation_id: id.clone(),
+        size: in_units(&live.unit),
+        created_at: live.description.created_at,
+        refused: live.refuses(pod).or_else(|| (!live.has_free_unit(now)).then_some("no unit is free")),
+    });
+    units.collect()
 }
 
 /// Units of a slice that no pod holds.

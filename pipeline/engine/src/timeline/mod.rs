@@ -14,6 +14,8 @@ pub(crate) mod state;
 mod steps;
 pub(crate) mod usage;
 
+use std::sync::Arc;
+
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rules::Rules;
@@ -25,6 +27,7 @@ use crate::timeline::running::Running;
 use crate::timeline::state::State;
 use crate::timeline::steps::NeverRan;
 use crate::timeline::usage::PackedSamples;
+use crate::trace::Focus;
 
 pub(crate) use running::Timeline;
 
@@ -38,11 +41,11 @@ pub(crate) fn run(
     hour: Hour,
     events: Vec<Event>,
     samples: Vec<(PodUid, PackedSamples)>,
-    rules: &Rules,
+    (rules, focus): (&Rules, Option<&Arc<Focus>>),
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);
-    let mut running = Running::restore(state, hour, rules)?;
+    let mut running = Running::restore(state, hour, rules, focus)?;
     running.end_instant()?;
     for (pod_uid, measured) in samples {
         running.samples.entry(pod_uid).or_default().measured = measured;

@@ -20,6 +20,7 @@ use crate::timeline::span::Span;
 use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
 use crate::timeline::usage::Samples;
+use crate::trace::{Focus, Recorder, Trace};
 
 /// An hour whose events have been applied.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Timeline {
     /// Measured use that may overlap the hour.
     pub(crate) samples: BTreeMap<PodUid, Samples>,
     pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
+    /// Decisions about what is in focus; the rest of a trace is read from the slices.
+    pub(crate) trace: Trace,
 }
 
 /// A running node since its last slice ended.
@@ -80,7 +83,12 @@ pub(super) struct Running<'a> {
 
 impl<'a> Running<'a> {
     /// Starts from a state at the hour's start.
-    pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules) -> Result<Self, EngineError> {
+    pub(super) fn restore(
+        state: State,
+        hour: Hour,
+        rules: &'a Rules,
+        focus: Option<&Arc<Focus>>,
+    ) -> Result<Self, EngineError> {
         let now = hour.start();
         let pools = state.pools.into_iter();
         let nodes = state.nodes.into_iter().map(|(key, SavedNode { description, start })| {
@@ -107,6 +115,9 @@ impl<'a> Running<'a> {
             coverage_is_stale: true,
             slices: Slices::default(),
         };
+        running.quotas.trace = Recorder::new(focus);
+        running.reservations.trace = Recorder::new(focus);
+        running.commitments.trace = Recorder::new(focus);
         for (uid, pod) in state.pods {
             running.restore_pod(uid, pod)?;
         }
@@ -282,6 +293,12 @@ impl<'a> Running<'a> {
         for id in self.pools.keys().cloned().collect::<Vec<_>>() {
             self.close_pool(&id);
         }
+        let trace = Trace {
+            walks: std::mem::take(&mut self.commitments.trace).finish(),
+            matches: std::mem::take(&mut self.reservations.trace).finish(),
+            labels: std::mem::take(&mut self.quotas.trace).finish(),
+            ..Trace::default()
+        };
         let (quotas, quota_ledgers) = self.quotas.finish(end);
         let (reservations, reservation_slices) = self.reservations.finish(end);
         let (commitments, commitment_hours) = self.commitments.finish(end);
@@ -305,7 +322,7 @@ impl<'a> Running<'a> {
         };
         let slices =
             Slices { reservations: reservation_slices, commitments: commitment_hours, ..self.slices };
-        Timeline { state, slices, samples: self.samples, quota_ledgers }
+        Timeline { state, slices, samples: self.samples, quota_ledgers, trace }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | 2 | archive files by shard first; checkpoints know where the archive begins |
 
 pub mod consumer;
+pub mod look;
 pub mod maintain;
 pub mod rules;
 

@@ -74,6 +74,13 @@ pub struct HourRules {
     pub meaning: u32,
 }
 
+impl HourRules {
+    /// Rules with their meaning.
+    pub fn new(rules: Rules, meaning: u32) -> Self {
+        Self { rules: Arc::new(rules), meaning }
+    }
+}
+
 impl Deref for HourRules {
     type Target = Rules;
 

@@ -1,0 +1,116 @@
+//! The steps of one node, as [`crate::trace`] tells them: read from what its rows are made from.
+
+use dashu_int::UBig;
+
+use crate::currency::counted;
+use crate::exact::{HOUR_MICROS, ratio};
+use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rows::group::PodHours;
+use crate::rows::node::NodeRows;
+use crate::rules::split::{Component, Shares};
+use crate::timeline::slices::NodeSlice;
+use crate::trace::{
+    ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeStep, NodeStretch, covered_units, exact, in_hours,
+    in_units, money,
+};
+
+impl NodeRows<'_> {
+    /// Its steps.
+    pub(super) fn step(
+        &self,
+        slices: &[NodeSlice],
+        allocated: &[PerResource<UBig>],
+        shares: &Shares,
+    ) -> NodeStep {
+        let mut sum = PerResource::<UBig>::default();
+        allocated.iter().for_each(|amounts| sum += amounts.as_ref());
+        let split_part = match &shares.split {
+            Some(split) => {
+                split.numerators.as_ref().map(|part| ratio(part.clone(), split.denominator.clone()))
+            }
+            None => PerResource::all(dashu_ratio::RBig::ONE),
+        };
+        let weights = &self.rules.weights;
+        let weights = PerResource { cpu: weights.cpu, memory: weights.memory, gpu: weights.gpu };
+        NodeStep {
+            cluster_id: self.key.0.clone(),
+            node_id: self.key.1.clone(),
+            description: self.node.description.clone(),
+            stretches: slices.iter().map(stretch).collect(),
+            weights: weights.map(ExactNumber::of_decimal),
+            components: self.node.components.iter().map(|one| component(one, &self.node.available)).collect(),
+            available: in_hours(&self.node.available),
+            allocated: in_hours(&sum),
+            split_part: exact(&split_part),
+            pods: self.pods(allocated, shares),
+        }
+    }
+
+    fn pods(&self, allocated: &[PerResource<UBig>], shares: &Shares) -> Vec<NodePod> {
+        let pods = self.pods.iter().zip(allocated).zip(&shares.parts);
+        let pods = pods.map(|(((uid, hours), allocated), part)| NodePod {
+            pod_uid: uid.clone(),
+            namespace: hours.description.namespace.clone(),
+            pod_name: hours.description.pod_name.clone(),
+            seconds: ExactNumber::over(hours.micros, 1_000_000),
+            requested: in_hours(&hours.requested),
+            used: hours.used.as_ref().map(in_hours),
+            allocated: in_hours(allocated),
+            labels: labels(hours),
+            part: exact(&part.as_ref().map(|part| ratio(part.clone(), shares.denominator.clone()))),
+        });
+        pods.collect()
+    }
+}
+
+fn stretch(slice: &NodeSlice) -> NodeStretch {
+    let node = &slice.spec.description;
+    let covered = slice.coverage.iter();
+    let covered = covered.map(|part| (part.commitment.commitment_id.clone(), covered_units(&part.amounts)));
+    NodeStretch {
+        from: slice.span.from,
+        to: slice.span.to,
+        hours: ExactNumber::over(slice.span.micros(), u128::from(HOUR_MICROS)),
+        capacity: in_units(&slice.spec.capacity),
+        hourly_cost: ExactNumber::of_decimal(counted(node.hourly_cost, &node.currency)),
+        covered: covered.collect(),
+    }
+}
+
+fn labels(hours: &PodHours) -> Vec<NodePodLabel> {
+    let labels = hours.labels.iter().map(|((quota_id, state, unpriced), time)| NodePodLabel {
+        quota_id: quota_id.clone(),
+        state: state.map(|state| state.name()),
+        unpriced: *unpriced,
+        seconds: ExactNumber::over(time.micros, 1_000_000),
+        part: ExactNumber::over(time.micros, hours.micros),
+        pool_charge: time.charge.clone().map(ExactNumber::of_atoms),
+    });
+    labels.collect()
+}
+
+fn component(component: &Component, available: &PerResource<UBig>) -> ComponentStep {
+    ComponentStep {
+        commitment_id: component.commitment.as_ref().map(|commitment| commitment.commitment_id.clone()),
+        unit_price: ExactNumber::of_decimal(component.unit_price),
+        unpriced: component.unpriced.map(|reason| reason.name()),
+        hours: exact(&component.quantity),
+        commitment_hours: exact(&component.commitment_hours),
+        cost: money(&component.cost),
+        unit_cost: unit_cost(component, available),
+        weightless_cost: ExactNumber::of_atoms(component.weightless_cost.clone()),
+        total: ExactNumber::of_atoms(component.total_cost()),
+    }
+}
+
+/// Cost by resource over the hours of capacity.
+fn unit_cost(component: &Component, available: &PerResource<UBig>) -> PerResource<ExactNumber> {
+    let hours = available.as_ref().zip(PARTS_PER_UNIT);
+    let hours =
+        hours.map(|(amount, parts)| ratio(amount.clone(), UBig::from(parts) * UBig::from(HOUR_MICROS)));
+    let pairs = component.cost.as_ref().zip(hours);
+    pairs.map(|(cost, hours)| match hours.is_zero() {
+        true => ExactNumber::default(),
+        false => ExactNumber::of_atoms(cost / hours),
+    })
+}

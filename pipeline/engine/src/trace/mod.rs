@@ -1,0 +1,127 @@
+//! What the engine did to come to some rows: every step that a person needs, in exact numbers.
+//!
+//! [`Focus`] says of what. The steps are recorded where they are taken, or read from what the rules were
+//! given and gave: nothing here computes a cost. Without a focus nothing is recorded.
+
+mod build;
+mod number;
+mod steps;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use prorata_schemas::ids::{CommitmentId, PodUid, ReservationId};
+use prorata_schemas::rows::{CostRow, RowKind};
+use serde::Serialize;
+
+use crate::timeline::state::{NodeKey, QuotaKey};
+
+pub use number::ExactNumber;
+pub use steps::{
+    CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeStep,
+    NodeStretch, PodSpan, PoolStep, PricedTime, RankedPod, RateStep, ReservationSpan, RowStep, UnitStep,
+    WalkStep,
+};
+
+pub(crate) use build::{commitments, pods, reservations};
+pub(crate) use number::{covered_units, exact, in_hours, in_units, money};
+
+/// What to trace.
+#[derive(Clone, Debug, Default)]
+pub struct Focus {
+    /// Pods: their time, their matches.
+    pub pods: BTreeSet<PodUid>,
+    /// Nodes: their costs, and all rows of them.
+    pub nodes: BTreeSet<NodeKey>,
+    /// Reservations.
+    pub reservations: BTreeSet<ReservationId>,
+    /// Commitments.
+    pub commitments: BTreeSet<CommitmentId>,
+    /// Quotas: the order of their pods, whenever the label of a pod in focus changes.
+    pub quotas: BTreeSet<QuotaKey>,
+}
+
+impl Focus {
+    /// Whether it wants to know how a commitment comes to a node.
+    pub(crate) fn has_walk(&self, id: &CommitmentId, node: &NodeKey) -> bool {
+        self.nodes.contains(node) || self.commitments.contains(id)
+    }
+
+    /// Whether a row is a part of it.
+    pub fn has_row(&self, row: &CostRow) -> bool {
+        let has_pod = row.pod_uid.as_ref().is_some_and(|uid| self.pods.contains(uid));
+        let has_node = || match (row.kind, &row.cluster_id) {
+            (RowKind::PodNode | RowKind::NodeIdle, Some(cluster_id)) => {
+                self.nodes.contains(&(cluster_id.clone(), row.resource_id.clone().into()))
+            }
+            _ => false,
+        };
+        let has_reservation = || match (row.kind, &row.reservation_id) {
+            (RowKind::ReservationUnused, Some(id)) => self.reservations.contains(id),
+            _ => false,
+        };
+        let has_commitment = || row.commitment_id.as_ref().is_some_and(|id| self.commitments.contains(id));
+        has_pod || has_node() || has_reservation() || has_commitment()
+    }
+}
+
+/// The steps to the rows in focus.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// Nodes, by key.
+    pub nodes: Vec<NodeStep>,
+    /// What commitments covered of nodes, in order of time and of the walk.
+    pub walks: Vec<WalkStep>,
+    /// Matches of pods with units of reservations, in order of time.
+    pub matches: Vec<MatchStep>,
+    /// How quotas sorted their pods, in order of time.
+    pub labels: Vec<LabelStep>,
+    /// Time of pods, by pod and time.
+    pub pods: Vec<PodSpan>,
+    /// Time of reservations, by reservation and time.
+    pub reservations: Vec<ReservationSpan>,
+    /// Time of commitments, by commitment and time.
+    pub commitments: Vec<CommitmentSpan>,
+    /// What every row in focus costs before rounding.
+    pub rows: Vec<RowStep>,
+}
+
+/// Records steps of one kind; without a focus, nothing.
+#[derive(Debug)]
+pub(crate) struct Recorder<T>(Option<(Arc<Focus>, Vec<T>)>);
+
+impl<T> Default for Recorder<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Recorder<T> {
+    pub(crate) fn new(focus: Option<&Arc<Focus>>) -> Self {
+        Self(focus.map(|focus| (Arc::clone(focus), Vec::new())))
+    }
+
+    /// The focus; none when nothing is recorded.
+    pub(crate) fn focus(&self) -> Option<&Focus> {
+        self.0.as_ref().map(|(focus, _)| &**focus)
+    }
+
+    /// The focus if something of it is wanted.
+    pub(crate) fn wants(&self, wanted: impl FnOnce(&Focus) -> bool) -> bool {
+        self.focus().is_some_and(wanted)
+    }
+
+    pub(crate) fn push(&mut self, step: T) {
+        if let Some((_, steps)) = &mut self.0 {
+            steps.push(step);
+        }
+    }
+
+    pub(crate) fn steps(&self) -> &[T] {
+        self.0.as_ref().map(|(_, steps)| steps.as_slice()).unwrap_or_default()
+    }
+
+    pub(crate) fn finish(self) -> Vec<T> {
+        self.0.map(|(_, steps)| steps).unwrap_or_default()
+    }
+}

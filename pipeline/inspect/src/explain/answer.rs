@@ -1,0 +1,240 @@
+//! The hour folded again, its steps, and how its rows compare with those of the table files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_engine::trace::{Focus, Trace};
+use prorata_engine::{close_hour, close_hour_traced};
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::PodStarted;
+use prorata_schemas::rows::{CostRow, HourTables, RowKind};
+use prorata_worker::Ports;
+use prorata_worker::root::Root;
+use prorata_worker::root::look::{HourInput, look};
+
+use super::events::{self, UsedEvent};
+use super::find::{self, FIGURES, Found, Grain};
+use super::{ExplainError, Question, Subject};
+use crate::Sum;
+
+/// A row, as the engine makes it and as the table file has it.
+#[derive(Clone, Debug)]
+pub struct ExplainedRow {
+    /// As the engine makes it.
+    pub row: CostRow,
+    /// Whether the table file has it, and the same numbers.
+    pub differences: Vec<Difference>,
+}
+
+/// A number that the table file has otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The column; none: the whole row.
+    pub column: Option<&'static str>,
+    /// What the engine makes of the hour.
+    pub computed: Option<Decimal12>,
+    /// What the file has.
+    pub found: Option<Decimal12>,
+}
+
+/// A charge with the rows that split it: they add up to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// What costs.
+    pub name: String,
+    /// What it costs, rounded.
+    pub total: Sum,
+    /// Who bears how much of it, the largest first.
+    pub parts: Vec<(String, Sum)>,
+}
+
+/// An explanation.
+#[derive(Debug)]
+pub struct Answer {
+    /// What was asked for.
+    pub subject: Subject,
+    /// What the hour was folded from.
+    pub input: HourInput,
+    /// The hour's tables, as the engine makes them now.
+    pub tables: HourTables,
+    /// The steps to the rows.
+    pub trace: Trace,
+    /// The events that matter to them.
+    pub events: Vec<UsedEvent>,
+    /// The rows.
+    pub rows: Vec<ExplainedRow>,
+    /// Rows that only the table files have.
+    pub only_in_table: Vec<Grain>,
+    /// Files of `cost_allocation` that have the rows.
+    pub table_files: Vec<String>,
+    /// The charges that they are parts of.
+    pub charges: Vec<Charge>,
+}
+
+impl Answer {
+    /// Whether the table files have the same rows.
+    pub fn is_same(&self) -> bool {
+        self.only_in_table.is_empty() && self.rows.iter().all(|row| row.differences.is_empty())
+    }
+
+    /// Archive files of the events that matter, ascending.
+    pub fn event_files(&self) -> BTreeSet<&str> {
+        self.events.iter().map(|event| event.file.as_str()).collect()
+    }
+
+    /// The number by which the lines for people name an archive file, from 1.
+    pub fn file_number(&self, file: &str) -> usize {
+        self.event_files().range(..=file).count()
+    }
+
+    /// What the rows cost together.
+    pub fn cost(&self) -> Sum {
+        let mut cost = Sum::default();
+        self.rows.iter().for_each(|row| cost.add(row.row.effective_cost));
+        cost
+    }
+}
+
+/// Folds the hour and compares.
+///
+/// # Errors
+/// When an object of the lake is missing or damaged, or the hour cannot be explained.
+pub async fn answer(ports: &Ports, question: &Question, found: Found) -> Result<Answer, ExplainError> {
+    let root = Root::find(&*ports.store, None).await?;
+    let root = root.ok_or_else(|| ExplainError::NotFound("the lake has no root.json".to_owned()))?;
+    let input = look(ports, &root, &found.organization, question.hour).await?;
+    from_input(question.subject.clone(), input, found)
+}
+
+/// Explains rows of an hour from what folding it takes.
+///
+/// # Errors
+/// When the organization is held, or the engine refuses the hour.
+pub fn from_input(subject: Subject, input: HourInput, found: Found) -> Result<Answer, ExplainError> {
+    let (organization, hour) = (&input.organization_id, input.hour);
+    if let Some(hold) = &input.hold {
+        return Err(ExplainError::NotFound(prorata_worker::checkpoint::snapshot::hold_sentence(
+            organization,
+            hold,
+        )));
+    }
+    let Some(rules) = input.rules.clone() else {
+        return Err(ExplainError::NotFound(format!("the checkpoint lists no rules for hour {hour}")));
+    };
+    let refused = |error: prorata_engine::EngineError| {
+        ExplainError::NotFound(format!("organization '{organization}', hour {hour}: {error}"))
+    };
+    let (_, tables) = close_hour(input.state(), input.events(), &rules).map_err(refused)?;
+    let focus = focus(&subject, &tables);
+    let (_, again, trace) =
+        close_hour_traced(input.state(), input.events(), &rules, focus.clone()).map_err(refused)?;
+    debug_assert!(tables == again, "a trace changes nothing");
+    let mut in_table = found.rows;
+    let rows = tables.cost_allocation.iter().filter(|row| is_of(&subject, row)).map(|row| {
+        let differences = differences(row, in_table.remove(&find::grain(row)).map(|row| row.figures));
+        ExplainedRow { row: row.clone(), differences }
+    });
+    let rows: Vec<ExplainedRow> = rows.collect();
+    Ok(Answer {
+        events: events::used(&input, &focus, &trace, &rows),
+        charges: charges(&subject, &tables, &rows),
+        only_in_table: in_table.into_keys().collect(),
+        table_files: found.files,
+        subject,
+        input,
+        tables,
+        trace,
+        rows,
+    })
+}
+
+/// Whether a row that the engine made is one of the subject's.
+fn is_of(subject: &Subject, row: &CostRow) -> bool {
+    let pod = row.pod.as_deref();
+    let named = |pod: Option<&PodStarted>| {
+        pod.map_or((String::new(), String::new()), |pod| {
+            (pod.namespace.to_string(), pod.pod_name.to_string())
+        })
+    };
+    let (namespace, name) = named(pod);
+    subject.has(&find::grain(row), (&namespace, &name))
+}
+
+/// What there is to trace of a subject.
+fn focus(subject: &Subject, tables: &HourTables) -> Focus {
+    let mut focus = Focus::default();
+    for row in tables.cost_allocation.iter().filter(|row| is_of(subject, row)) {
+        let cluster = row.cluster_id.clone();
+        let is_of_node = row.node.is_some() && matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
+        let wants_node = !matches!(subject, Subject::Commitment(_) | Subject::Namespace(_));
+        if let (true, true, Some(cluster_id)) = (is_of_node, wants_node, cluster.clone()) {
+            focus.nodes.insert((cluster_id, row.resource_id.clone().into()));
+        }
+        if !matches!(subject, Subject::Commitment(_) | Subject::Node(_)) {
+            focus.pods.extend(row.pod_uid.clone());
+            focus.reservations.extend(row.reservation_id.clone());
+            focus.quotas.extend(cluster.zip(row.quota_id.clone()));
+        }
+        if matches!(subject, Subject::Commitment(_)) {
+            focus.commitments.extend(row.commitment_id.clone());
+        }
+    }
+    focus
+}
+
+fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<Difference> {
+    let Some(found) = found else {
+        return vec![Difference { column: None, computed: Some(row.effective_cost), found: None }];
+    };
+    let pairs = FIGURES.iter().zip(found);
+    let pairs =
+        pairs.map(|((column, of), found)| Difference { column: Some(column), computed: of(row), found });
+    pairs.filter(|pair| pair.computed != pair.found).collect()
+}
+
+/// The charges that rows are parts of, with all their rows: own prices of nodes, and commitments.
+fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec<Charge> {
+    let mut charges: BTreeMap<String, BTreeMap<String, Sum>> = BTreeMap::new();
+    for explained in rows {
+        if !matches!(subject, Subject::Namespace(_))
+            && let Some(name) = charge_of(&explained.row)
+        {
+            charges.entry(name).or_default();
+        }
+    }
+    for row in &tables.cost_allocation {
+        if let Some(parts) = charge_of(row).and_then(|name| charges.get_mut(&name)) {
+            parts.entry(part_of(row)).or_default().add(row.effective_cost);
+        }
+    }
+    let charges = charges.into_iter().map(|(name, parts)| {
+        let mut total = Sum::default();
+        parts.values().for_each(|part| total.add(*part));
+        let mut parts: Vec<(String, Sum)> = parts.into_iter().collect();
+        parts.sort_by(|a, b| b.1.magnitude().cmp(&a.1.magnitude()).then_with(|| a.0.cmp(&b.0)));
+        Charge { name, total, parts }
+    });
+    charges.collect()
+}
+
+/// The charge that a row is a part of, where other rows may be parts of it.
+fn charge_of(row: &CostRow) -> Option<String> {
+    match (row.kind, &row.commitment_id, &row.cluster_id) {
+        (RowKind::CommitmentPurchase, ..) => None,
+        (_, Some(commitment), _) => Some(format!("commitment {commitment}")),
+        (RowKind::PodNode | RowKind::NodeIdle, None, Some(cluster)) if row.node.is_some() => {
+            Some(format!("node {cluster}/{} at {} an hour", row.resource_id, row.list_unit_price))
+        }
+        _ => None,
+    }
+}
+
+/// Who bears a row of a charge.
+fn part_of(row: &CostRow) -> String {
+    let cluster = row.cluster_id.as_deref().unwrap_or_default();
+    match (&row.commitment_id, &row.pod, row.kind) {
+        (Some(_), _, RowKind::CommitmentUnused) => "unused".to_owned(),
+        (Some(_), ..) => format!("node {cluster}/{}", row.resource_id),
+        (None, Some(pod), _) => format!("pod {}/{}", pod.namespace, pod.pod_name),
+        (None, None, _) => "idle".to_owned(),
+    }
+}

@@ -1,0 +1,152 @@
+//! The events of the hour that matter to the rows, with the archive file that holds each.
+
+use std::collections::BTreeSet;
+
+use prorata_engine::trace::{Focus, Trace};
+use prorata_schemas::event::{EventKind, Payload, PodStarted, Quantities, RateSet};
+use prorata_schemas::time::Timestamp;
+use prorata_worker::root::look::HourInput;
+
+use super::answer::ExplainedRow;
+
+/// An event that matters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsedEvent {
+    /// When it happened.
+    pub at: Timestamp,
+    /// What kind it is.
+    pub kind: EventKind,
+    /// What it says, as far as costs need it.
+    pub what: String,
+    /// The archive file that holds it.
+    pub file: String,
+}
+
+/// The objects whose events matter.
+struct Wanted<'a> {
+    focus: &'a Focus,
+    commitments: BTreeSet<&'a str>,
+    pods: Vec<&'a PodStarted>,
+}
+
+/// Events of what is in focus, and of the prices and agreements that its rows name; in order of time.
+pub fn used(input: &HourInput, focus: &Focus, trace: &Trace, rows: &[ExplainedRow]) -> Vec<UsedEvent> {
+    let spans = trace.commitments.iter().map(|span| &*span.commitment_id);
+    let named = rows.iter().filter_map(|row| row.row.commitment_id.as_deref());
+    let wanted = Wanted {
+        focus,
+        commitments: spans.chain(named).collect(),
+        pods: trace.pods.iter().map(|span| &*span.description).collect(),
+    };
+    let mut used = BTreeSet::new();
+    for file in &input.files {
+        for event in file.events.iter().filter(|event| wanted.has(&event.payload)) {
+            used.insert(UsedEvent {
+                at: event.event_time,
+                kind: event.payload.kind(),
+                what: what(&event.payload),
+                file: file.path.clone(),
+            });
+        }
+    }
+    used.into_iter().collect()
+}
+
+impl Wanted<'_> {
+    fn has(&self, payload: &Payload) -> bool {
+        let focus = self.focus;
+        match payload {
+            Payload::PodStarted(pod) => focus.pods.contains(&pod.pod_uid),
+            Payload::PodStopped(pod) => focus.pods.contains(&pod.pod_uid),
+            Payload::PodUsage(usage) => focus.pods.contains(&usage.pod_uid),
+            Payload::NodeStarted(node) => {
+                focus.nodes.contains(&(node.cluster_id.clone(), node.node_id.clone()))
+            }
+            Payload::NodeStopped(node) => {
+                focus.nodes.contains(&(node.cluster_id.clone(), node.node_id.clone()))
+            }
+            Payload::CommitmentSet(set) => self.commitments.contains(&*set.commitment_id),
+            Payload::CommitmentDeleted(set) => self.commitments.contains(&*set.commitment_id),
+            Payload::ReservationSet(set) => focus.reservations.contains(&set.reservation_id),
+            Payload::ReservationReleased(set) => focus.reservations.contains(&set.reservation_id),
+            Payload::QuotaSet(set) => focus.quotas.contains(&(set.cluster_id.clone(), set.quota_id.clone())),
+            Payload::QuotaDeleted(set) => {
+                focus.quotas.contains(&(set.cluster_id.clone(), set.quota_id.clone()))
+            }
+            Payload::PoolSet(set) => self.has_pool(&set.pool_id),
+            Payload::PoolDeleted(set) => self.has_pool(&set.pool_id),
+            Payload::RateSet(rate) => self.pods.iter().any(|pod| is_rate_of(rate, pod)),
+        }
+    }
+
+    fn has_pool(&self, id: &str) -> bool {
+        self.pods.iter().any(|pod| pod.pool_id.as_deref() == Some(id))
+    }
+}
+
+fn is_rate_of(rate: &RateSet, pod: &PodStarted) -> bool {
+    pod.node_id.is_none()
+        && pod.pool_id.is_none()
+        && pod.region.as_ref() == Some(&rate.region)
+        && pod.gpu_model == rate.gpu_model
+        && pod.qos == rate.qos
+}
+
+fn amounts(quantities: &Quantities) -> String {
+    let named: Vec<String> =
+        quantities.iter().map(|(name, quantity)| format!("{name} {}", quantity.text)).collect();
+    if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
+}
+
+/// What an event says.
+fn what(payload: &Payload) -> String {
+    match payload {
+        Payload::NodeStarted(node) => format!(
+            "node {}: {}, {} at {} {} an hour",
+            node.node_id,
+            node.instance_type,
+            amounts(&node.capacity),
+            node.hourly_cost,
+            node.currency
+        ),
+        Payload::NodeStopped(node) => format!("node {}", node.node_id),
+        Payload::PodStarted(pod) => {
+            let place = pod.node_id.as_ref().map_or("no node".to_owned(), |node| format!("node {node}"));
+            let of = amounts(&pod.requests);
+            format!("pod {}/{} on {place}, requests {of}", pod.namespace, pod.pod_name)
+        }
+        Payload::PodStopped(pod) => format!("pod {}", pod.pod_uid),
+        Payload::PodUsage(usage) => format!(
+            "until {}: {} thousandths of a vCPU, {} bytes, {} thousandths of a GPU",
+            usage.interval_end, usage.cpu_millis, usage.memory_bytes, usage.gpu_millis
+        ),
+        Payload::ReservationSet(set) => format!(
+            "reservation {}: {} units of {} at {} {} an hour",
+            set.reservation_id,
+            set.quantity,
+            amounts(&set.capacity),
+            set.unit_hourly_price,
+            set.currency
+        ),
+        Payload::ReservationReleased(set) => format!("reservation {}", set.reservation_id),
+        Payload::CommitmentSet(set) => format!(
+            "commitment {}: {} vCPU, {} GiB, {} GPUs of {} at {} {} an hour",
+            set.commitment_id,
+            set.vcpu,
+            set.memory_gib,
+            set.gpu,
+            set.instance_family,
+            set.hourly_cost,
+            set.currency
+        ),
+        Payload::CommitmentDeleted(set) => format!("commitment {}", set.commitment_id),
+        Payload::QuotaSet(set) => format!("quota {}: min {}", set.quota_id, amounts(&set.min)),
+        Payload::QuotaDeleted(set) => format!("quota {}", set.quota_id),
+        Payload::PoolSet(set) => format!("pool {}: {} prices", set.pool_id, set.qos_pricing.len()),
+        Payload::PoolDeleted(set) => format!("pool {}", set.pool_id),
+        Payload::RateSet(rate) => format!(
+            "{} a vCPU-hour, {} a GiB-hour, {} a GPU-hour, {}",
+            rate.per_vcpu_hour, rate.per_gib_hour, rate.per_gpu_hour, rate.currency
+        ),
+    }
+}

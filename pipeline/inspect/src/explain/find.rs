@@ -1,0 +1,326 @@
+//! Rows of an hour in the table files, and what is near where there are none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::{CostRow, ResourceHours, Unpriced};
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+
+use super::{ExplainError, Question, Subject};
+use crate::columns::{self, ReadError, Rows};
+use crate::lake::{FoundFile, HourRange, LakeTables};
+
+/// Most names that are told when nothing has the one that was asked for.
+const NEAR_MAX: usize = 5;
+
+const TEXTS: [&str; 11] = [
+    "BillingAccountId",
+    "x_RowKind",
+    "SubAccountId",
+    "ResourceId",
+    "x_PodUid",
+    "CommitmentDiscountId",
+    "CapacityReservationId",
+    "x_QuotaId",
+    "x_QuotaState",
+    "x_Unpriced",
+    "x_Namespace",
+];
+
+/// A column that is a number, and where a row of the engine has it.
+type Figure = (&'static str, fn(&CostRow) -> Option<Decimal12>);
+
+/// Columns of a row that are numbers.
+pub const FIGURES: [Figure; 21] = [
+    ("BilledCost", |row| Some(row.billed_cost)),
+    ("EffectiveCost", |row| Some(row.effective_cost)),
+    ("ListCost", |row| Some(row.list_cost)),
+    ("PricingQuantity", |row| Some(row.pricing_quantity)),
+    ("CommitmentDiscountQuantity", |row| row.commitment_quantity),
+    ("x_SplitCost", |row| row.split_cost),
+    ("x_UnusedCost", |row| row.unused_cost),
+    ("x_CpuCost", |row| row.cpu_cost),
+    ("x_MemoryCost", |row| row.memory_cost),
+    ("x_GpuCost", |row| row.gpu_cost),
+    ("x_PoolCharge", |row| row.pool_charge),
+    ("x_RunningSeconds", |row| row.running_seconds),
+    ("x_CpuCoreHours", |row| cpu(row.allocated)),
+    ("x_MemoryGibHours", |row| memory(row.allocated)),
+    ("x_GpuHours", |row| gpu(row.allocated)),
+    ("x_RequestedCpuCoreHours", |row| cpu(row.requested)),
+    ("x_RequestedMemoryGibHours", |row| memory(row.requested)),
+    ("x_RequestedGpuHours", |row| gpu(row.requested)),
+    ("x_UsedCpuCoreHours", |row| cpu(row.used)),
+    ("x_UsedMemoryGibHours", |row| memory(row.used)),
+    ("x_UsedGpuHours", |row| gpu(row.used)),
+];
+
+fn cpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
+    hours.map(|hours| hours.cpu_core_hours)
+}
+
+fn memory(hours: Option<ResourceHours>) -> Option<Decimal12> {
+    hours.map(|hours| hours.memory_gib_hours)
+}
+
+fn gpu(hours: Option<ResourceHours>) -> Option<Decimal12> {
+    hours.map(|hours| hours.gpu_hours)
+}
+
+/// What tells a row from all others of its organization and hour: kind, cluster, resource, pod, commitment,
+/// reservation, quota, label, reason for having no price, price.
+pub type Grain = ([String; 9], Option<Decimal12>);
+
+/// A row of a table file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRow {
+    /// The organization.
+    pub organization: String,
+    /// What tells it from all others.
+    pub grain: Grain,
+    /// Its pod's namespace and name; empty without a pod.
+    pub pod: (String, String),
+    /// Its numbers, in the order of [`FIGURES`].
+    pub figures: Vec<Option<Decimal12>>,
+}
+
+/// What the table files have of a subject.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// Files of the hour with rows of it.
+    pub files: Vec<String>,
+    /// Rows of the subject.
+    pub rows: BTreeMap<Grain, TableRow>,
+}
+
+impl Subject {
+    /// Whether a row is one of the subject's.
+    pub fn has(&self, grain: &Grain, (namespace, pod_name): (&str, &str)) -> bool {
+        let ([kind, cluster, resource, uid, commitment, reservation, _, _, unpriced], _) = grain;
+        let in_cluster = |name: &str, asked: &str| name == asked || format!("{cluster}/{name}") == asked;
+        match self {
+            Self::Pod(asked) => {
+                !uid.is_empty() && (uid == asked || format!("{namespace}/{pod_name}") == *asked)
+            }
+            Self::Node(asked) => {
+                let runs = unpriced != Unpriced::UnknownNode.name();
+                (kind == "pod_node" || kind == "node_idle") && runs && in_cluster(resource, asked)
+            }
+            Self::Reservation(asked) => reservation == asked,
+            Self::Commitment(asked) => commitment == asked,
+            Self::Namespace(asked) => !uid.is_empty() && in_cluster(namespace, asked),
+        }
+    }
+
+    /// What a row would have to be asked for by; none where the row is of another kind.
+    fn named(&self, row: &TableRow) -> Option<String> {
+        let ([kind, _, resource, uid, commitment, reservation, ..], _) = &row.grain;
+        let named = match self {
+            Self::Pod(_) if uid.is_empty() => String::new(),
+            Self::Pod(_) => format!("{}/{}", row.pod.0, row.pod.1),
+            Self::Node(_) if kind == "pod_node" || kind == "node_idle" => resource.clone(),
+            Self::Node(_) => String::new(),
+            Self::Reservation(_) => reservation.clone(),
+            Self::Commitment(_) => commitment.clone(),
+            Self::Namespace(_) => row.pod.0.clone(),
+        };
+        (!named.is_empty()).then_some(named)
+    }
+}
+
+/// The grain of a row that the engine made.
+pub fn grain(row: &CostRow) -> Grain {
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let texts = [
+        row.kind.name().to_owned(),
+        text(row.cluster_id.as_deref()),
+        row.resource_id.to_string(),
+        text(row.pod_uid.as_deref()),
+        text(row.commitment_id.as_deref()),
+        text(row.reservation_id.as_deref()),
+        text(row.quota_id.as_deref()),
+        text(row.quota_state.map(|state| state.name())),
+        text(row.unpriced.map(|reason| reason.name())),
+    ];
+    (texts, Some(row.list_unit_price))
+}
+
+/// The numbers of a row that the engine made, as a [`TableRow`] has them.
+pub fn figures(row: &CostRow) -> Vec<Option<Decimal12>> {
+    FIGURES.iter().map(|(_, of)| of(row)).collect()
+}
+
+/// Finds the rows of a question in the table files.
+///
+/// # Errors
+/// When there are none, or those of several organizations, or a file cannot be read.
+pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, ExplainError> {
+    let Question { subject, hour, organization } = question;
+    let rows = rows_of(lake, &[*hour], organization.as_ref()).await?;
+    let is_it = |row: &TableRow| subject.has(&row.grain, (&row.pod.0, &row.pod.1));
+    let organizations: BTreeSet<&str> =
+        rows.iter().filter(|(_, row)| is_it(row)).map(|(_, row)| row.organization.as_str()).collect();
+    let (what, name) = subject.name();
+    match organizations.len() {
+        0 => Err(ExplainError::NotFound(nothing(lake, question, &rows).await?)),
+        1 => {
+            let organization = organizations.first().copied().unwrap_or_default().into();
+            let (mut files, mut found) = (BTreeSet::new(), BTreeMap::new());
+            for (file, row) in rows.into_iter().filter(|(_, row)| is_it(row)) {
+                files.insert(file);
+                found.insert(row.grain.clone(), row);
+            }
+            Ok(Found { organization, files: files.into_iter().collect(), rows: found })
+        }
+        _ => {
+            let all: Vec<&str> = organizations.into_iter().collect();
+            Err(ExplainError::NotFound(format!(
+                "{} organizations have a {what} '{name}' in hour {hour}: {}; name one by --organization",
+                all.len(),
+                all.join(", ")
+            )))
+        }
+    }
+}
+
+/// Why nothing was found, and what is near.
+async fn nothing(
+    lake: &LakeTables<'_>,
+    question: &Question,
+    rows: &[(String, TableRow)],
+) -> Result<String, ExplainError> {
+    let Question { subject, hour, organization } = question;
+    let (what, name) = subject.name();
+    let of = organization.as_ref().map_or(String::new(), |id| format!(" of organization '{id}'"));
+    if rows.is_empty() {
+        let hours = lake.files().filter(|file| file.table == Table::Hours).flat_map(|file| file.hours());
+        let hours: BTreeSet<Hour> = hours.collect();
+        return Ok(match (hours.first(), hours.last()) {
+            (Some(first), Some(last)) if hours.contains(hour) => {
+                let all = rows_of(lake, &[*hour], None).await?;
+                let all: BTreeSet<&str> = all.iter().map(|(_, row)| row.organization.as_str()).collect();
+                let near = near(organization.as_deref().unwrap_or_default(), all.into_iter());
+                format!("hour {hour} has no rows{of}; the lake has hours {first} to {last}{near}")
+            }
+            (Some(first), Some(last)) => {
+                format!(
+                    "the lake has no hour {hour}: it has {first} to {last}; name an hour of these by --hour"
+                )
+            }
+            _ => "the lake has no hours yet: nothing has been closed".to_owned(),
+        });
+    }
+    let day = hour.date().days() * 24;
+    let day: Vec<Hour> = (day..day + 24).map(Hour).collect();
+    let elsewhere = rows_with_hours(lake, &day, organization.as_ref()).await?;
+    let is_it = |row: &TableRow| subject.has(&row.grain, (&row.pod.0, &row.pod.1));
+    let hours: BTreeSet<String> =
+        elsewhere.iter().filter(|(_, row)| is_it(row)).map(|(hour, _)| hour.to_string()).collect();
+    if !hours.is_empty() {
+        let hours: Vec<String> = hours.into_iter().collect();
+        return Ok(format!(
+            "{what} '{name}'{of} has no row in hour {hour}; it has rows in {}",
+            hours.join(", ")
+        ));
+    }
+    let names: BTreeSet<String> = rows.iter().filter_map(|(_, row)| subject.named(row)).collect();
+    let near = near(name, names.iter().map(String::as_str));
+    Ok(format!("hour {hour} has no {what} '{name}'{of}{near}"))
+}
+
+/// The names that are most like one.
+fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<(u64, &str)> = names
+        .map(|name| {
+            let likeness = strsim::normalized_damerau_levenshtein(asked, name);
+            // Whole thousandths sort exactly.
+            ((likeness * 1000.0).round() as u64, name)
+        })
+        .collect();
+    names.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    names.truncate(NEAR_MAX);
+    let names: Vec<String> = names.into_iter().map(|(_, name)| format!("'{name}'")).collect();
+    if names.is_empty() { String::new() } else { format!("; the nearest that it has: {}", names.join(", ")) }
+}
+
+async fn rows_of(
+    lake: &LakeTables<'_>,
+    hours: &[Hour],
+    organization: Option<&OrganizationId>,
+) -> Result<Vec<(String, TableRow)>, ExplainError> {
+    let mut rows = Vec::new();
+    scan(lake, hours, organization, |file, _, row| rows.push((file.to_string(), row))).await?;
+    Ok(rows)
+}
+
+async fn rows_with_hours(
+    lake: &LakeTables<'_>,
+    hours: &[Hour],
+    organization: Option<&OrganizationId>,
+) -> Result<Vec<(Hour, TableRow)>, ExplainError> {
+    let mut rows = Vec::new();
+    scan(lake, hours, organization, |_, hour, row| rows.push((hour, row))).await?;
+    Ok(rows)
+}
+
+/// Reads the rows of some hours of one date.
+async fn scan(
+    lake: &LakeTables<'_>,
+    hours: &[Hour],
+    organization: Option<&OrganizationId>,
+    mut each: impl FnMut(&FoundFile, Hour, TableRow),
+) -> Result<(), ExplainError> {
+    let range = HourRange { from: hours.first().copied(), to: hours.last().copied() };
+    let days = lake.days(range);
+    let files = days.values().flatten().filter(|file| {
+        file.table == Table::CostAllocation && file.hours().iter().any(|hour| range.holds(*hour))
+    });
+    let mut damaged = None;
+    lake.read_each(files, |file, bytes| {
+        let read = match bytes {
+            Some(bytes) => read(bytes, |hour, row| {
+                let is_wanted = organization.is_none_or(|wanted| **wanted == *row.organization);
+                if is_wanted && range.holds(hour) {
+                    each(file, hour, row);
+                }
+            })
+            .map_err(|error| error.to_string()),
+            None => Err("the object is gone; ask again".to_owned()),
+        };
+        if let Err(why) = read {
+            damaged.get_or_insert_with(|| format!("'{file}' cannot be read: {why}"));
+        }
+    })
+    .await?;
+    damaged.map_or(Ok(()), |why| Err(ExplainError::NotFound(why)))
+}
+
+fn read(bytes: Bytes, mut each: impl FnMut(Hour, TableRow)) -> Result<(), ReadError> {
+    let figures = FIGURES.iter().map(|(name, _)| *name);
+    let others = ["x_PodName", "ChargePeriodStart", "ListUnitPrice"];
+    let wanted: Vec<&str> = TEXTS.into_iter().chain(figures).chain(others).collect();
+    columns::read(bytes, &wanted, |rows| {
+        let texts = TEXTS.iter().map(|name| rows.texts(name)).collect::<Result<Vec<_>, _>>()?;
+        let names = rows.texts("x_PodName")?;
+        let hours = rows.hours("ChargePeriodStart")?;
+        let prices = rows.amounts("ListUnitPrice")?;
+        let figures = FIGURES.iter().map(|(name, _)| rows.amounts(name)).collect::<Result<Vec<_>, _>>()?;
+        for row in 0..Rows::len(rows) {
+            let text = |column: usize| {
+                let found = texts.get(column).and_then(|column| column.get(row)).copied().flatten();
+                found.unwrap_or_default().to_owned()
+            };
+            let grain = ([1, 2, 3, 4, 5, 6, 7, 8, 9].map(text), prices.get(row).copied().flatten());
+            let pod = (text(10), names.get(row).copied().flatten().unwrap_or_default().to_owned());
+            let figures = figures.iter().map(|column| column.get(row).copied().flatten()).collect();
+            let hour = hours.get(row).copied().flatten().unwrap_or_default();
+            each(hour, TableRow { organization: text(0), grain, pod, figures });
+        }
+        Ok(())
+    })
+}

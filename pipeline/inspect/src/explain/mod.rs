@@ -1,0 +1,86 @@
+//! How costs of one hour came about: the hour is folded again, by the engine itself, from its archived events
+//! and the state before it, and the steps are told.
+//!
+//! Reading order: [`Subject`] says of what; `find` looks it up in the table files; `answer` folds and
+//! compares; `events` picks the events that matter; the rest says it, for people and as JSON.
+
+mod answer;
+mod events;
+mod find;
+mod nodes;
+mod rows;
+mod spans;
+mod text;
+
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::Hour;
+use prorata_worker::{Ports, WorkerError};
+
+use crate::lake::LakeTables;
+
+pub use answer::{Answer, Charge, Difference, ExplainedRow, from_input};
+pub use events::UsedEvent;
+pub use find::{Found, Grain, TableRow, figures, grain};
+
+/// What is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A pod, by uid or `NAMESPACE/NAME`.
+    Pod(String),
+    /// A node with its pods and its idle rows, by id or `CLUSTER/ID`.
+    Node(String),
+    /// A reservation.
+    Reservation(String),
+    /// A commitment.
+    Commitment(String),
+    /// A namespace, by name or `CLUSTER/NAME`.
+    Namespace(String),
+}
+
+impl Subject {
+    /// What it is, and its name.
+    pub fn name(&self) -> (&'static str, &str) {
+        match self {
+            Self::Pod(name) => ("pod", name),
+            Self::Node(name) => ("node", name),
+            Self::Reservation(name) => ("reservation", name),
+            Self::Commitment(name) => ("commitment", name),
+            Self::Namespace(name) => ("namespace", name),
+        }
+    }
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What is to be explained.
+    pub subject: Subject,
+    /// The hour.
+    pub hour: Hour,
+    /// The organization, where it is known.
+    pub organization: Option<OrganizationId>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The lake has nothing of the kind; the sentence says what it has that is near.
+    #[error("{0}")]
+    NotFound(String),
+    /// The lake cannot be read.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+/// Explains rows of an hour.
+///
+/// # Errors
+/// When the lake has no such rows, an object is missing or damaged, or storage is unavailable.
+pub async fn explain(
+    lake: &LakeTables<'_>,
+    ports: &Ports,
+    question: &Question,
+) -> Result<Answer, ExplainError> {
+    let found = find::find(lake, question).await?;
+    answer::answer(ports, question, found).await
+}

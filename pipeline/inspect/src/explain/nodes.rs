@@ -1,0 +1,137 @@
+//! Nodes in words, in the manner of AWS's worked example: capacity and price, what commitments cover, unit
+//! costs, what pods were allocated.
+
+use std::collections::BTreeMap;
+
+use prorata_engine::PerResource;
+use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
+
+use super::Subject;
+use super::text::{Lines, amounts, instant, span};
+
+/// Most stretches, walks and pods of one node.
+const TOLD_MAX: usize = 24;
+
+/// Tells the steps of the nodes in focus.
+pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
+    for node in &trace.nodes {
+        tell_node(lines, node);
+        tell_walks(lines, node, trace);
+        tell_components(lines, node);
+        tell_pods(lines, node, trace, subject);
+    }
+}
+
+fn tell_node(lines: &mut Lines, node: &NodeStep) {
+    let described = &node.description;
+    lines.head(&format!("Node {} ({}, cluster {})", node.node_id, described.instance_type, node.cluster_id));
+    for stretch in node.stretches.iter().take(TOLD_MAX) {
+        lines.add(format!(
+            "  {}: {} h at {} an hour, {}",
+            span(stretch.from, stretch.to),
+            stretch.hours,
+            stretch.hourly_cost,
+            amounts(&stretch.capacity)
+        ));
+        for (commitment, covered) in &stretch.covered {
+            lines.add(format!("    of which commitment {commitment} covers {}", amounts(covered)));
+        }
+    }
+    if node.stretches.len() > TOLD_MAX {
+        lines.add("  and so on: --json has all");
+    }
+}
+
+fn tell_walks(lines: &mut Lines, node: &NodeStep, trace: &Trace) {
+    let walks = trace.walks.iter();
+    let mine = walks.filter(|walk| (&walk.cluster_id, &walk.node_id) == (&node.cluster_id, &node.node_id));
+    // Coverage is decided whenever anything changes: what covers as before is not told again.
+    let mut before: BTreeMap<&str, &PerResource<ExactNumber>> = BTreeMap::new();
+    let changed: Vec<&WalkStep> = mine
+        .filter(|walk| before.insert(&*walk.commitment_id, &walk.covered) != Some(&walk.covered))
+        .collect();
+    if changed.is_empty() {
+        return;
+    }
+    lines.add("  Walk of the commitments, by (starts_at, id); nodes by rank of cluster, start, id:");
+    for walk in changed.into_iter().take(TOLD_MAX) {
+        lines.add(format!(
+            "    {}: commitment {} (place {}) comes to the node as its place {}: its cluster is {}, it runs \
+             since {}",
+            instant(walk.at),
+            walk.commitment_id,
+            walk.commitment_place,
+            walk.place,
+            walk.rank,
+            walk.node_start
+        ));
+        lines.add(format!("      left of the commitment {}", amounts(&walk.left_of_commitment)));
+        lines.add(format!("      left of the node       {}", amounts(&walk.left_of_node)));
+        lines.add(format!("      it covers              {}", amounts(&walk.covered)));
+    }
+}
+
+fn tell_components(lines: &mut Lines, node: &NodeStep) {
+    let weights = &node.weights;
+    lines.add(format!(
+        "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource has its part of the node by weight x capacity.",
+        weights.gpu, weights.cpu, weights.memory
+    ));
+    for component in &node.components {
+        lines.head(&format!("  {}", component_name(component)));
+        lines.resource_names("");
+        lines.exact("hours of the node", &component.hours);
+        if component.commitment_id.is_some() {
+            lines.exact("hours of the commitment", &component.commitment_hours);
+        }
+        lines.exact("cost", &component.cost);
+        lines.exact("hours of capacity", &node.available);
+        lines.exact("unit cost (cost / capacity)", &component.unit_cost);
+        if !component.weightless_cost.is_zero() {
+            lines.add(format!(
+                "  {} is the cost of time in which nothing of the node had any weight: all idle",
+                component.weightless_cost
+            ));
+        }
+        if let Some(reason) = component.unpriced {
+            lines.add(format!("  it had no price at some time: {reason}"));
+        }
+        lines.add(format!("  together {}", component.total));
+    }
+}
+
+/// Who pays.
+fn component_name(component: &ComponentStep) -> String {
+    match &component.commitment_id {
+        Some(commitment) => format!("Paid by commitment {commitment}"),
+        None => format!("At its own price of {} an hour", component.unit_price),
+    }
+}
+
+fn tell_pods(lines: &mut Lines, node: &NodeStep, trace: &Trace, subject: &Subject) {
+    let all = matches!(subject, Subject::Node(_));
+    let is_asked = |pod: &&NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
+    for pod in node.pods.iter().filter(is_asked).take(TOLD_MAX) {
+        lines.head(&format!("  Pod {}/{} there, {} s", pod.namespace, pod.pod_name, pod.seconds));
+        lines.resource_names("hours");
+        lines.exact("requested", &pod.requested);
+        match &pod.used {
+            Some(used) => lines.exact("used", used),
+            None => lines.add("  used: no sample"),
+        }
+        lines.exact("allocated (the larger)", &pod.allocated);
+        lines.exact("allocated to all pods (S)", &node.allocated);
+        lines.exact("capacity (A)", &node.available);
+        lines.exact("its part (allocated / S)", &pod.part);
+        lines.exact("of that split (S / A, at most all)", &node.split_part);
+        if pod.labels.len() > 1 {
+            for label in &pod.labels {
+                let name = match (&label.quota_id, label.state) {
+                    (Some(quota), Some(state)) => format!("{state} of quota {quota}"),
+                    _ => "under no quota".to_owned(),
+                };
+                lines.add(format!("  {name}: {} s, {} of its time", label.seconds, label.part));
+            }
+        }
+    }
+}

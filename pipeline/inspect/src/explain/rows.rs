@@ -1,0 +1,194 @@
+//! The rows in words: from exact costs to rounded ones, the charges they add up to, the table file.
+
+use prorata_engine::trace::RowStep;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::rows::{CostRow, RowKind};
+use serde_json::{Map, Value, json};
+
+use super::answer::{Charge, ExplainedRow};
+use super::find::{self, FIGURES};
+use super::text::{Lines, instant};
+use super::{Answer, Subject};
+
+/// Most rows and parts of a charge that are told.
+const TOLD_MAX: usize = 24;
+
+/// Tells the rows and their charges.
+pub fn tell(lines: &mut Lines, answer: &Answer) {
+    let by_pod = matches!(answer.subject, Subject::Namespace(_) | Subject::Commitment(_));
+    lines.head("Rows of cost_allocation");
+    for explained in answer.rows.iter().take(TOLD_MAX) {
+        tell_row(lines, &explained.row, if by_pod { None } else { step_of(answer, &explained.row) });
+    }
+    if answer.rows.len() > TOLD_MAX {
+        lines.add("  and so on: --json has all");
+    }
+    lines.add(format!("  together {}", answer.cost()));
+    if !answer.charges.is_empty() {
+        lines.head("Charges, rounded once; their rows split them by largest remainder and add up to them");
+    }
+    for charge in &answer.charges {
+        lines.add(format!("  {}: {}", charge.name, charge.total));
+        for (who, cost) in charge.parts.iter().take(TOLD_MAX) {
+            lines.add(format!("    {cost:>22}  {who}"));
+        }
+        if charge.parts.len() > TOLD_MAX {
+            lines.add("    and so on: --json has all");
+        }
+    }
+}
+
+/// The exact step to a row.
+fn step_of<'a>(answer: &'a Answer, row: &CostRow) -> Option<&'a RowStep> {
+    let wanted = find::grain(row);
+    answer.trace.rows.iter().find(|step| step_grain(step) == wanted)
+}
+
+fn step_grain(step: &RowStep) -> find::Grain {
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let texts = [
+        step.kind.to_owned(),
+        text(step.cluster_id.as_deref()),
+        step.resource_id.to_string(),
+        text(step.pod_uid.as_deref()),
+        text(step.commitment_id.as_deref()),
+        text(step.reservation_id.as_deref()),
+        text(step.quota_id.as_deref()),
+        text(step.quota_state),
+        text(step.unpriced),
+    ];
+    (texts, Some(step.list_unit_price))
+}
+
+fn tell_row(lines: &mut Lines, row: &CostRow, step: Option<&RowStep>) {
+    let mut name = row.kind.name().to_owned();
+    let mut add = |what: &str, id: Option<&str>| {
+        if let Some(id) = id {
+            name.push_str(&format!(", {what} {id}"));
+        }
+    };
+    if row.kind != RowKind::PodServerless && row.kind != RowKind::PodPool {
+        add("of", Some(&*row.resource_id));
+    }
+    add("pod", row.pod.as_ref().map(|pod| &*pod.pod_name));
+    add("commitment", row.commitment_id.as_deref());
+    add("reservation", row.reservation_id.as_deref());
+    add("quota", row.quota_id.as_deref());
+    add("label", row.quota_state.map(|state| state.name()));
+    add("no price:", row.unpriced.map(|reason| reason.name()));
+    lines.add(format!("  {name}"));
+    let (cost, billed) = (row.effective_cost, row.billed_cost);
+    match step {
+        Some(step) => lines.add(format!("    EffectiveCost {cost}, from {}; BilledCost {billed}", step.cost)),
+        None => lines.add(format!("    EffectiveCost {cost}; BilledCost {billed}")),
+    }
+    let parts = |parts: &[Option<Decimal12>]| -> Option<String> {
+        let parts: Option<Vec<String>> = parts.iter().map(|part| part.map(|part| part.to_string())).collect();
+        parts.map(|parts| parts.join(" + "))
+    };
+    if let Some(sum) = parts(&[row.split_cost, row.unused_cost]) {
+        lines.add(format!("    split + unused = {sum} = {cost}"));
+    }
+    if let Some(sum) = parts(&[row.cpu_cost, row.memory_cost, row.gpu_cost]) {
+        lines.add(format!("    CPU + memory + GPU = {sum} = {cost}"));
+    }
+    if let Some(by_resource) = step.and_then(|step| step.by_resource.as_ref())
+        && row.kind == RowKind::PodNode
+    {
+        lines.exact("  its part x the cost", by_resource);
+    }
+    if let Some(charge) = row.pool_charge.filter(|_| row.kind == RowKind::PodNode) {
+        lines.add(format!("    x_PoolCharge {charge}"));
+    }
+}
+
+/// Says whether the table files have the same.
+pub fn compare(lines: &mut Lines, answer: &Answer) {
+    if answer.is_same() {
+        lines.add(format!("The same rows stand in {}.", answer.table_files.join(", ")));
+        return;
+    }
+    lines.add(format!("The rows in {} DIFFER:", answer.table_files.join(", ")));
+    if answer.input.is_dirty {
+        lines.add("  the hour waits to be folded again: late events, or other rules, have come since");
+    }
+    for explained in answer.rows.iter().filter(|row| !row.differences.is_empty()).take(TOLD_MAX) {
+        for difference in &explained.differences {
+            let column = difference.column.unwrap_or("the row");
+            let said =
+                |value: Option<Decimal12>| value.map_or("nothing".to_owned(), |value| value.to_string());
+            lines.add(format!(
+                "  {} {}: {column} is {} in the table, {} when it is folded again",
+                explained.row.kind.name(),
+                explained.row.resource_id,
+                said(difference.found),
+                said(difference.computed)
+            ));
+        }
+    }
+    for (texts, _) in answer.only_in_table.iter().take(TOLD_MAX) {
+        let [kind, _, resource, ..] = texts;
+        lines.add(format!("  {kind} {resource}: the row is only in the table"));
+    }
+}
+
+impl Answer {
+    /// One JSON document. Money and quantities are text; what twelve decimals do not say exactly comes with
+    /// its fraction.
+    ///
+    /// # Errors
+    /// When a step cannot be serialized, which is a defect.
+    pub fn json(&self) -> Result<Value, serde_json::Error> {
+        let (what, name) = self.subject.name();
+        let input = &self.input;
+        let events = self.events.iter().map(|event| {
+            json!({ "time": event.at.to_string(), "clock": instant(event.at), "kind": event.kind.name(),
+                "what": event.what, "file": event.file, "file_number": self.file_number(&event.file) })
+        });
+        Ok(json!({
+            "subject": { "kind": what, "name": name },
+            "organization": &*input.organization_id,
+            "hour": input.hour.to_string(),
+            "currency": &*self.tables.currency,
+            "rules_version": &*self.tables.rules_version,
+            "cost": self.cost().to_string(),
+            "snapshot": { "hour": input.base.map(|base| base.to_string()), "objects": input.snapshot },
+            "waits_to_be_folded": input.is_dirty,
+            "events": events.collect::<Vec<_>>(),
+            "trace": serde_json::to_value(&self.trace)?,
+            "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),
+            "only_in_table": self.only_in_table.iter().map(|(texts, _)| texts).collect::<Vec<_>>(),
+            "charges": self.charges.iter().map(charge_json).collect::<Vec<_>>(),
+            "table_files": self.table_files,
+            "is_same_as_table": self.is_same(),
+        }))
+    }
+}
+
+fn row_json(explained: &ExplainedRow) -> Value {
+    let row = &explained.row;
+    let ([kind, cluster, resource, uid, commitment, reservation, quota, state, unpriced], price) =
+        find::grain(row);
+    let figures: Map<String, Value> = FIGURES
+        .iter()
+        .filter_map(|(name, of)| Some(((*name).to_owned(), json!(of(row)?.to_string()))))
+        .collect();
+    let differences = explained.differences.iter().map(|difference| {
+        let text = |value: Option<Decimal12>| value.map(|value| value.to_string());
+        json!({ "column": difference.column, "table": text(difference.found),
+            "computed": text(difference.computed) })
+    });
+    json!({
+        "kind": kind, "cluster": cluster, "resource": resource, "pod_uid": uid, "commitment": commitment,
+        "reservation": reservation, "quota": quota, "quota_state": state, "unpriced": unpriced,
+        "unit_price": price.map(|price| price.to_string()),
+        "pod": row.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.pod_name)),
+        "figures": figures, "differences": differences.collect::<Vec<_>>(),
+    })
+}
+
+fn charge_json(charge: &Charge) -> Value {
+    let parts: Vec<Value> =
+        charge.parts.iter().map(|(who, cost)| json!({ "who": who, "cost": cost.to_string() })).collect();
+    json!({ "charge": charge.name, "total": charge.total.to_string(), "parts": parts })
+}

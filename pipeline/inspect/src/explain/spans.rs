@@ -1,0 +1,176 @@
+//! Time of pods, reservations and commitments in words: what they were, what they matched, what they cost.
+
+use prorata_engine::trace::{
+    CommitmentSpan, LabelStep, MatchOutcome, MatchStep, PodSpan, PoolStep, RankedPod, ReservationSpan, Trace,
+};
+
+use super::Subject;
+use super::text::{Lines, amounts, instant, span};
+
+/// Pods of a quota that are told around the ones that matter.
+const RANKED_TOLD_MAX: usize = 12;
+
+/// Most spans of one kind.
+const SPANS_TOLD_MAX: usize = 40;
+
+/// Tells the time of everything in focus.
+pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
+    if !trace.pods.is_empty() && !matches!(subject, Subject::Namespace(_)) {
+        lines.head("Time");
+        for pod in &trace.pods {
+            tell_pod(lines, pod);
+        }
+    }
+    if !trace.matches.is_empty() {
+        lines.head("Reservations: which unit serves the pod");
+        lines.add("  A pod takes the smallest unit that is free and fits: by CPU, memory, creation, id.");
+        trace.matches.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_match(lines, step));
+    }
+    if matches!(subject, Subject::Reservation(_)) && !trace.reservations.is_empty() {
+        lines.head("Reservations: units that no pod holds");
+        trace.reservations.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_reservation(lines, step));
+    }
+    if !trace.labels.is_empty() && !matches!(subject, Subject::Namespace(_)) {
+        lines.head("Quotas: pods in order of creation, priority, size, name");
+        lines.add("  Requests add up; from the first pod that passes min on, all are over quota.");
+        trace.labels.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_label(lines, step, trace));
+    }
+    if !trace.commitments.is_empty() {
+        lines.head("Commitments: what they cover, and what is left unused");
+        trace.commitments.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_commitment(lines, step));
+    }
+}
+
+fn tell_pod(lines: &mut Lines, pod: &PodSpan) {
+    let place = match &pod.node {
+        Some((node, true)) => format!("on node {node}"),
+        Some((node, false)) => format!("on node {node}, which is not running"),
+        None => "on no node".to_owned(),
+    };
+    let label = match &pod.label {
+        Some((quota, state)) => format!(", {state} of quota {quota}"),
+        None => String::new(),
+    };
+    let unit = match &pod.reservation_id {
+        Some(id) => format!(", with a unit of reservation {id}"),
+        None => String::new(),
+    };
+    let time = span(pod.from, pod.to);
+    lines.add(format!("  {time}: {} h {place}{unit}{label}, requests {}", pod.hours, amounts(&pod.requests)));
+    if let Some(reason) = pod.unpriced {
+        lines.add(format!("    it has no price: {reason}"));
+    }
+    if let Some(rate) = &pod.rate {
+        let pairs = pod.requests.as_ref().zip(rate.prices.as_ref()).zip(rate.hourly.as_ref());
+        let named = pairs.into_iter().zip(["vCPU", "GiB", "GPU"]);
+        for (((amount, price), hourly), name) in named {
+            lines.add(format!("    {amount} {name} x {price} = {hourly} an hour"));
+        }
+    }
+    if let Some(pool) = &pod.pool {
+        tell_pool(lines, pool);
+    }
+    for priced in &pod.priced {
+        lines.add(format!("    {} h x {} an hour = {}", priced.hours, priced.hourly, priced.cost));
+    }
+}
+
+fn tell_pool(lines: &mut Lines, pool: &PoolStep) {
+    let [tflops, vram] = &pool.requests;
+    let [tflops_limit, vram_limit] = &pool.limits;
+    lines.add(format!(
+        "    pool {} at the price of qos {}: {} a TFLOP-hour, {} a GiB-hour of VRAM, limits above requests \
+         at {} of that",
+        pool.pool_id, pool.qos, pool.per_tflop_hour, pool.per_vram_gib_hour, pool.limits_over_requests
+    ));
+    lines.add(format!(
+        "    {} GPU x ({tflops} TFLOPs and {vram} GiB requested, limits {tflops_limit} and {vram_limit}); \
+         under eviction protection x {}",
+        pool.count, pool.protection
+    ));
+}
+
+fn tell_match(lines: &mut Lines, step: &MatchStep) {
+    let at = instant(step.at);
+    let (pod, id) = (&step.pod_uid, step.reservation_id.as_deref().unwrap_or("none"));
+    lines.add(match step.outcome {
+        MatchOutcome::Held => format!("  {at}: pod {pod} took a unit of {id}, and still holds it"),
+        MatchOutcome::Taken => format!("  {at}: pod {pod} takes a unit of {id}"),
+        MatchOutcome::None => format!("  {at}: pod {pod} finds no unit"),
+        MatchOutcome::Lost => format!("  {at}: pod {pod} loses its unit of {id}"),
+    });
+    for unit in step.units.iter().take(SPANS_TOLD_MAX) {
+        let why = match (unit.refused, step.reservation_id.as_ref() == Some(&unit.reservation_id)) {
+            (Some(why), _) => why,
+            (None, true) => "fits, and is the smallest",
+            (None, false) => "fits, and is larger or newer",
+        };
+        let size = amounts(&unit.size);
+        let created = unit.created_at;
+        lines.add(format!("    {}: {size}, created {created}: {why}", unit.reservation_id));
+    }
+}
+
+fn tell_reservation(lines: &mut Lines, step: &ReservationSpan) {
+    lines.add(format!(
+        "  {} {}: {} h with {} units, {} of them held: {} unit-hours unused x {} = {}",
+        step.reservation_id,
+        span(step.from, step.to),
+        step.hours,
+        step.units,
+        step.used_units,
+        step.unused_hours,
+        step.unit_hourly_price,
+        step.cost
+    ));
+}
+
+fn tell_commitment(lines: &mut Lines, step: &CommitmentSpan) {
+    let disabled = if step.enabled { "" } else { " (disabled: it covers nothing)" };
+    lines.add(format!(
+        "  {} {}: {} h at {} an hour{disabled}",
+        step.commitment_id,
+        span(step.from, step.to),
+        step.hours,
+        step.hourly_cost
+    ));
+    lines.add(format!("    committed to {}", amounts(&step.committed)));
+    lines.add(format!("    covers {}", amounts(&step.covered)));
+    lines.add(format!(
+        "    used part {} (half by vCPU, half by memory, or one alone); unused cost {}",
+        step.utilization, step.unused_cost
+    ));
+}
+
+fn tell_label(lines: &mut Lines, step: &LabelStep, trace: &Trace) {
+    let named = |amounts: &std::collections::BTreeMap<_, _>| -> String {
+        let named: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+        named.join(", ")
+    };
+    lines.add(format!("  {}: quota {}, min {}", instant(step.at), step.quota_id, named(&step.min)));
+    let is_asked = |pod: &RankedPod| trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
+    let crossing = step.pods.iter().position(|pod| pod.state == "over-quota");
+    for (at, pod) in step.pods.iter().enumerate() {
+        let crosses = crossing == Some(at);
+        let near_crossing = crossing.is_some_and(|crossing| at + 1 == crossing);
+        if !(crosses || near_crossing || is_asked(pod) || step.pods.len() <= RANKED_TOLD_MAX) {
+            continue;
+        }
+        let note = match (crosses, is_asked(pod)) {
+            (true, true) => ": it passes min, and is the pod",
+            (true, false) => ": it passes min",
+            (false, true) => ": the pod",
+            (false, false) => "",
+        };
+        lines.add(format!(
+            "    {}. {}/{}, created {}: requests {}; sum {}; {}{note}",
+            pod.place,
+            pod.namespace,
+            pod.pod_name,
+            pod.created_at,
+            named(&pod.requests),
+            named(&pod.sum),
+            pod.state
+        ));
+    }
+}

@@ -1,0 +1,142 @@
+//! An explanation as lines for people. Every number in it stands in the JSON document, too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prorata_engine::PerResource;
+use prorata_engine::trace::ExactNumber;
+use prorata_schemas::event::EventKind;
+use prorata_schemas::time::Timestamp;
+
+use super::{Answer, Subject, nodes, rows, spans};
+
+/// Most usage events of one explanation that are told one by one.
+const USAGE_TOLD_MAX: usize = 6;
+
+/// Most other events that are.
+const EVENTS_TOLD_MAX: usize = 60;
+
+/// Lines under headings.
+#[derive(Debug, Default)]
+pub struct Lines(Vec<String>);
+
+impl Lines {
+    /// A line.
+    pub fn add(&mut self, line: impl Into<String>) {
+        self.0.push(line.into());
+    }
+
+    /// A heading.
+    pub fn head(&mut self, heading: &str) {
+        self.0.push(String::new());
+        self.0.push(heading.to_owned());
+    }
+
+    /// A line of a table with a column for each resource.
+    pub fn resources(&mut self, name: &str, values: PerResource<String>) {
+        let PerResource { cpu, memory, gpu } = values;
+        self.0.push(format!("  {name:<32} {cpu:>19} {memory:>19} {gpu:>19}"));
+    }
+
+    /// The same of exact numbers.
+    pub fn exact(&mut self, name: &str, values: &PerResource<ExactNumber>) {
+        self.resources(name, values.as_ref().map(ToString::to_string));
+    }
+
+    /// The names of the columns.
+    pub fn resource_names(&mut self, name: &str) {
+        self.resources(name, PerResource { cpu: "CPU".into(), memory: "memory".into(), gpu: "GPU".into() });
+    }
+}
+
+/// An instant within the hour that is explained.
+pub fn instant(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.strip_suffix(".000000Z").map(|text| format!("{text}Z")).unwrap_or(text);
+    text.split_once('T').map_or(text.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
+}
+
+/// From one instant to another, within an hour.
+pub fn span(from: Timestamp, to: Timestamp) -> String {
+    format!("{} to {}", instant(from), instant(to))
+}
+
+/// Amounts of the resources in words.
+pub fn amounts(amounts: &PerResource<ExactNumber>) -> String {
+    format!("{} vCPU, {} GiB, {} GPU", amounts.cpu, amounts.memory, amounts.gpu)
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = Lines::default();
+        self.begin(&mut lines);
+        self.events(&mut lines);
+        spans::tell(&mut lines, &self.trace, &self.subject);
+        nodes::tell(&mut lines, &self.trace, &self.subject);
+        rows::tell(&mut lines, self);
+        f.write_str(&lines.0.join("\n"))
+    }
+}
+
+impl Answer {
+    fn begin(&self, lines: &mut Lines) {
+        let (what, name) = self.subject.name();
+        let (input, tables) = (&self.input, &self.tables);
+        lines.add(format!(
+            "{what} {name} of organization {}, hour {}: {} {}",
+            input.organization_id,
+            input.hour,
+            self.cost(),
+            tables.currency
+        ));
+        if let Subject::Pod(_) = self.subject {
+            let pods: BTreeMap<_, _> = self
+                .rows
+                .iter()
+                .filter_map(|row| Some((row.row.pod_uid.clone()?, row.row.pod.clone()?)))
+                .collect();
+            for (uid, pod) in pods {
+                lines.add(format!(
+                    "  uid {uid}, {}/{} in cluster {}",
+                    pod.namespace, pod.pod_name, pod.cluster_id
+                ));
+            }
+        }
+        let from = match input.base {
+            Some(base) => format!("the state at the end of hour {base}"),
+            None => "the first event".to_owned(),
+        };
+        lines.add(format!(
+            "Folded again by rules {} from {from} and the events of the hour. Money is in {}.",
+            tables.rules_version, tables.currency
+        ));
+        for object in &input.snapshot {
+            lines.add(format!("  state: {object}"));
+        }
+        rows::compare(lines, self);
+    }
+
+    fn events(&self, lines: &mut Lines) {
+        lines.head("Events of the hour that matter");
+        let (usage, others): (Vec<_>, Vec<_>) =
+            self.events.iter().partition(|event| event.kind == EventKind::PodUsage);
+        for (list, most, name) in
+            [(others, EVENTS_TOLD_MAX, "events"), (usage, USAGE_TOLD_MAX, "samples of use")]
+        {
+            for event in list.iter().take(most) {
+                let (at, kind) = (instant(event.at), event.kind.name());
+                let file = self.file_number(&event.file);
+                lines.add(format!("  {at}  {kind} {}  [{file}]", event.what));
+            }
+            if list.len() > most {
+                lines.add(format!("  and more {name}: --json has all"));
+            }
+        }
+        if self.events.is_empty() {
+            lines.add("  none: all of it was set before the hour");
+        }
+        for file in self.event_files() {
+            lines.add(format!("  [{}] {file}", self.file_number(file)));
+        }
+    }
+}

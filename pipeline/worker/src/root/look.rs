@@ -1,0 +1,195 @@
+//! One hour of one organization as a root has it: everything that folding it takes. For those who look at a
+//! root: nothing is claimed and nothing is written.
+//!
+//! A worker may go on meanwhile: it merges archive files, and removes snapshots that it needs no more. So a
+//! look at objects that are gone begins again from the newest checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prorata_engine::{HourEvents, State};
+use prorata_schemas::event::Event;
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::Hour;
+
+use super::Root;
+use super::rules::{HourRules, RuleBook};
+use crate::checkpoint::snapshot::{self, Hold, OrganizationState};
+use crate::checkpoint::{ArchiveBegin, Checkpoint, log};
+use crate::error::{Result, WorkerError};
+use crate::names::Shard;
+use crate::ports::{ObjectStore, Ports};
+use crate::shard::archive::ArchiveIndex;
+use crate::shard::cursor;
+use crate::shard::fold::{self, SomeHour};
+
+/// How often a look begins, before objects that are gone are an error.
+const ATTEMPTS: usize = 5;
+
+/// Events of one archive file.
+#[derive(Clone, Debug)]
+pub struct ArchivedEvents {
+    /// The file's path under the root.
+    pub path: String,
+    /// Those of the organization.
+    pub events: Vec<Event>,
+}
+
+/// Everything that folding an hour of an organization takes.
+#[derive(Clone, Debug)]
+pub struct HourInput {
+    /// The organization.
+    pub organization_id: OrganizationId,
+    /// Its shard.
+    pub shard: Shard,
+    /// The hour.
+    pub hour: Hour,
+    /// The shard's last closed hour; none while none is.
+    pub closed_through: Option<Hour>,
+    /// Whether the hour, or one before it, is yet to be folded again.
+    pub is_dirty: bool,
+    /// Rules of the hour; none where the shard lists none.
+    pub rules: Option<HourRules>,
+    /// State at its start; none where the organization begins with it.
+    pub before: Option<State>,
+    /// Why the organization is held, if it is.
+    pub hold: Option<Hold>,
+    /// The hour at whose end the snapshot stands that this was folded from; none: from the first event.
+    pub base: Option<Hour>,
+    /// Objects of that snapshot.
+    pub snapshot: Vec<String>,
+    /// Events of the hour, by archive file.
+    pub files: Vec<ArchivedEvents>,
+}
+
+impl HourInput {
+    /// All events of the hour, to be folded.
+    pub fn events(&self) -> HourEvents {
+        let events = self.files.iter().flat_map(|file| file.events.iter().cloned());
+        HourEvents::of(self.hour, events)
+    }
+
+    /// State at the hour's start, the empty one where the organization begins with it.
+    pub fn state(&self) -> State {
+        self.before.clone().unwrap_or_else(|| State::new(self.organization_id.clone()))
+    }
+}
+
+/// Reads what folding an hour takes: the state before from the nearest snapshot, folded on to the hour, and
+/// the hour's events.
+///
+/// # Errors
+/// When an object of the root is missing or damaged, or storage is unavailable.
+pub async fn look(
+    ports: &Ports,
+    root: &Root,
+    organization_id: &OrganizationId,
+    hour: Hour,
+) -> Result<HourInput> {
+    let shard = root.shard_of(organization_id);
+    let mut attempts = 1;
+    loop {
+        let checkpoint = log::latest(&*ports.store, shard).await?;
+        let found = Look { ports, root, checkpoint: &checkpoint, organization_id }.hour(hour).await;
+        let is_over = attempts == ATTEMPTS || !matches!(found, Err(WorkerError::Damaged { .. }));
+        if is_over || log::latest(&*ports.store, shard).await?.seq == checkpoint.seq {
+            return found;
+        }
+        attempts += 1;
+    }
+}
+
+/// A look at one organization, as of one checkpoint.
+struct Look<'a> {
+    ports: &'a Ports,
+    root: &'a Root,
+    checkpoint: &'a Checkpoint,
+    organization_id: &'a OrganizationId,
+}
+
+/// Where folding begins.
+struct Begin {
+    base: Option<Hour>,
+    snapshot: Vec<String>,
+    next: Hour,
+    state: Option<Arc<OrganizationState>>,
+}
+
+impl Look<'_> {
+    async fn hour(&self, hour: Hour) -> Result<HourInput> {
+        let checkpoint = self.checkpoint;
+        let store = &*self.ports.store;
+        let mut rules = RuleBook::new(self.root.format);
+        rules.load(store, &checkpoint.rules).await?;
+        let mut archive = ArchiveIndex::default();
+        let Begin { base, snapshot, next, mut state } = self.begin(&mut archive, hour).await?;
+        for before in (next.0..hour.0).map(Hour) {
+            archive.ensure(store, checkpoint, (before, before)).await?;
+            let files = archive.to_read(checkpoint.shard, before);
+            if state.is_none() && files.is_empty() {
+                continue;
+            }
+            let states = BTreeMap::from([(self.organization_id.clone(), state.take())]);
+            let rules = rules.of(checkpoint, before)?;
+            let some = SomeHour { shard: checkpoint.shard, hour: before, rules, files, states };
+            let mut folded = fold::fold_some(self.ports, some).await?;
+            state = folded.remove(self.organization_id).map(|(state, _)| state);
+        }
+        archive.ensure(store, checkpoint, (hour, hour)).await?;
+        let files = self.events(&archive, hour).await?;
+        let has_rules = !checkpoint.rules.is_empty();
+        Ok(HourInput {
+            organization_id: self.organization_id.clone(),
+            shard: checkpoint.shard,
+            hour,
+            closed_through: checkpoint.closed_through,
+            is_dirty: checkpoint.dirty.first().is_some_and(|dirty| dirty <= hour),
+            rules: if has_rules { Some(rules.of(checkpoint, hour)?) } else { None },
+            hold: state.as_ref().and_then(|state| state.hold.clone()),
+            before: state.map(|state| state.state.clone()),
+            base,
+            snapshot,
+            files,
+        })
+    }
+
+    async fn begin(&self, archive: &mut ArchiveIndex, hour: Hour) -> Result<Begin> {
+        let (checkpoint, store): (_, &dyn ObjectStore) = (self.checkpoint, &*self.ports.store);
+        for (base, entry) in checkpoint.snapshots_before(hour) {
+            let Some(packed) = cursor::load_packed(store, entry).await? else { continue };
+            let unpacked = packed.get(self.organization_id).map(snapshot::unpack).transpose();
+            let Ok(unpacked) = unpacked else { continue };
+            let snapshot = entry.snapshot_objects().cloned().collect();
+            let state = unpacked.map(|(_, state)| state);
+            return Ok(Begin { base: Some(base), snapshot, next: base.next(), state });
+        }
+        let first = match checkpoint.archive_begin() {
+            ArchiveBegin::At(first) => first,
+            ArchiveBegin::Empty => hour,
+            ArchiveBegin::Unknown => {
+                archive.ensure_all(store, checkpoint).await?;
+                archive.hours().next().unwrap_or(hour)
+            }
+        };
+        Ok(Begin { base: None, snapshot: Vec::new(), next: first.min(hour), state: None })
+    }
+
+    /// Events of an hour by archive file; files without any are left out.
+    async fn events(&self, archive: &ArchiveIndex, hour: Hour) -> Result<Vec<ArchivedEvents>> {
+        let wanted = BTreeSet::from([self.organization_id.clone()]);
+        let mut files = Vec::new();
+        for file in archive.to_read(self.checkpoint.shard, hour) {
+            let path = file.path;
+            let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
+            let bytes = self.ports.store.get(&path).await?;
+            let bytes = bytes.ok_or_else(|| damaged("it was listed but is not there".to_owned()))?;
+            let mut events = Vec::new();
+            let read = self.ports.archive.read_own(&bytes, Some(&wanted), &mut |event| events.push(event));
+            read.map_err(|error| damaged(error.to_string()))?;
+            if !events.is_empty() {
+                files.push(ArchivedEvents { path, events });
+            }
+        }
+        Ok(files)
+    }
+}
