@@ -7,6 +7,7 @@
 //! - [`avro`]: one record of any writer's schema; [`archive`]: files of them; [`registry`] and [`messages`]:
 //!   messages whose schema has a number or a fingerprint.
 //! - [`kafka`]: the source of events, the producer, and the topic of dead letters.
+//! - [`kubernetes`]: a cluster's objects, listed and watched, for the collector.
 //! - [`SystemClock`]: the system's clock.
 
 pub mod archive;
@@ -15,6 +16,7 @@ mod clock;
 mod delta;
 mod encoder;
 pub mod kafka;
+pub mod kubernetes;
 pub mod messages;
 pub mod registry;
 mod secret;

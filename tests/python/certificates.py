@@ -15,8 +15,9 @@ LIFE = timedelta(days=2)
 class Certificates(NamedTuple):
     """PEM files."""
 
-    # The authority that clients trust.
+    # The authority that clients trust, and what it signs with.
     authority: Path
+    authority_key: Path
     # What servers show, what they prove it with, and both in one file.
     server: Path
     key: Path
@@ -25,7 +26,7 @@ class Certificates(NamedTuple):
 
 def make(folder: Path) -> Certificates:
     """Writes a fresh authority, and a certificate for 127.0.0.1 and localhost."""
-    found = Certificates(*(folder / f"{name}.pem" for name in ("authority", "server", "key", "both")))
+    found = Certificates(*(folder / f"{name}.pem" for name in ("authority", "authority_key", "server", "key", "both")))
     if found.both.exists():
         return found
     signer, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -37,6 +38,7 @@ def make(folder: Path) -> Certificates:
     found.server.write_bytes(sign("server", key, signer, {names: False}))
     # Quarkus and Kafka read keys of this form alone.
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    found.authority_key.write_bytes(signer.private_bytes(*form))
     found.key.write_bytes(key.private_bytes(*form))
     found.both.write_bytes(found.key.read_bytes() + found.server.read_bytes())
     return found

@@ -44,9 +44,8 @@ def lake_argument() -> Path:
 def installed(name: str) -> Path:
     """The folder that tests/servers/install made for `name`; without it, ends the program with advice."""
     folder = HERE.parent / "servers" / name
-    pinned = folder / "pom.xml"
-    if not pinned.exists():
-        pinned = folder / "package-lock.json"
+    files = [folder / file for file in ("pom.xml", "package-lock.json", "build")]
+    pinned = next(file for file in files if file.exists())
     digest = hashlib.sha256(pinned.read_bytes()).hexdigest()[:12]
     found = CACHE / f"{name}-{digest}"
     if not found.is_dir():

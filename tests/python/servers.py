@@ -2,7 +2,7 @@
 """Runs a command next to real servers on free loopback ports, in a temporary folder that goes away with them.
 
 usage: servers.py [--kafka N] [--kafka-sasl] [--kafka-tls] [--registry] [--registry-auth] [--s3] [--azure]
-       [--] COMMAND [ARGUMENT..]
+       [--kubernetes] [--] COMMAND [ARGUMENT..]
 
 The command's exit code is passed on. When it ends, the servers end, and so does everything it left running.
 It finds them in its environment:
@@ -18,6 +18,9 @@ It finds them in its environment:
 --registry-auth  it asks for a password: PRORATA_TEST_REGISTRY_USER, PRORATA_TEST_REGISTRY_PASSWORD
 --s3             S3 that checks signatures: PRORATA_TEST_BUCKET, an empty bucket, and AWS_*
 --azure          Azure Blob Storage: PRORATA_TEST_AZURE, an empty container, and AZURE_*
+--kubernetes     Kubernetes without containers: PRORATA_TEST_KUBERNETES, its kubeconfig, and
+                 PRORATA_TEST_KUBERNETES_SERVERS, a JSON file with the name, pid, command and log of each
+                 server, for tests that kill and restart one
 """
 
 import argparse
@@ -34,6 +37,7 @@ environment.enter("servers")
 
 import processes
 from kafka_brokers import Brokers
+from kubernetes import Kubernetes
 from web_servers import S3, Azure, Registry
 
 # Seconds that an interrupted command has to end by itself.
@@ -41,7 +45,7 @@ GRACE_SECONDS = 5
 
 # What a developer's shell knows of real clouds and of other runs, and how this script came to its
 # interpreter.
-FOREIGN = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "PRORATA_TEST_", environment.ENTERED)
+FOREIGN = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "KUBECONFIG", "PRORATA_TEST_", environment.ENTERED)
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +53,8 @@ def arguments() -> argparse.Namespace:
         usage=__doc__.split("\n\n")[1].removeprefix("usage: "), add_help=False, allow_abbrev=False
     )
     parser.add_argument("--kafka", type=int, default=0, choices=range(1, 6))
-    for option in ("--kafka-sasl", "--kafka-tls", "--registry", "--registry-auth", "--s3", "--azure"):
+    options = ("--kafka-sasl", "--kafka-tls", "--registry", "--registry-auth", "--s3", "--azure")
+    for option in (*options, "--kubernetes"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     found = parser.parse_args()
@@ -68,6 +73,8 @@ def start(wanted: argparse.Namespace, folder: Path) -> list:
     """Starts what is wanted, the slowest first, and waits till all is ready."""
     ports = processes.free_ports()
     started = []
+    if wanted.kubernetes:
+        started.append(Kubernetes(folder, ports))
     if wanted.registry:
         started.append(Registry(folder, ports, wanted.registry_auth))
     if wanted.kafka:

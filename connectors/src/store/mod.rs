@@ -108,6 +108,15 @@ impl Store {
         Err(StoreError::new(ErrorKind::Invalid, "probe", self.url.as_str(), cause))
     }
 
+    /// Writes an object, whether it is there or not. Readers see the old one or the new one.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn replace(&self, path: &str, bytes: Bytes) -> Result<(), StoreError> {
+        let written = self.root.put(&self.path(path), PutPayload::from_bytes(bytes)).await;
+        written.map(drop).map_err(|error| failure("write", path, error))
+    }
+
     /// The path of any writer's object, as listed.
     ///
     /// # Errors

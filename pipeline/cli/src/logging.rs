@@ -8,7 +8,7 @@ use crate::config::{LogConfig, LogFormat};
 use crate::failure::Failure;
 
 /// Libraries that log errors which the worker handles itself: a lost commit race is not an error.
-const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off";
+const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off,kube_client=off";
 
 /// Starts logging.
 ///

@@ -16,10 +16,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-use commands::{
-    agreements, backfill, check, dead_letters, diff, explain, generate, maintain, prices, replay, schemas,
-    work,
-};
+use commands::feed::{agreements, collect, prices};
+use commands::{backfill, check, dead_letters, diff, explain, generate, maintain, replay, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -45,6 +43,8 @@ enum Command {
     Backfill(backfill::BackfillArgs),
     /// Checks a lake: whether it is whole and its money adds up; or what a configuration needs at a start
     Check(check::CheckArgs),
+    /// Watches a Kubernetes cluster, and writes its events to files or Kafka, until it is stopped
+    Collect(collect::CollectArgs),
     /// Lists dead letters, and replays them once their cause is fixed
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Compares two lakes, or a lake now and then: which costs changed by how much
@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         Command::Agreements(args) => agreements::run(&args),
         Command::Backfill(args) => backfill::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Collect(args) => collect::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Explain(args) => explain::run(&args),

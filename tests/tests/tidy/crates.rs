@@ -23,7 +23,11 @@ const CRATES: &[(&str, &str, &[&str])] = &[
         "pipeline/testkit",
         &["prorata-schemas", "prorata-samples", "prorata-engine", "prorata-worker"],
     ),
-    ("prorata-connectors", "connectors", &["prorata-schemas", "prorata-tables", "prorata-worker"]),
+    (
+        "prorata-connectors",
+        "connectors",
+        &["prorata-schemas", "prorata-tables", "prorata-worker", "prorata-collector"],
+    ),
     ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
     ("prorata-collector", "pipeline/collector", &["prorata-schemas"]),
     (

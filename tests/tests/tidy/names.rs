@@ -21,7 +21,10 @@ const SOURCES: &[(&str, &[&str])] = &[
         "pipeline/testkit/src/",
         &["schemas/src/", "schemas/samples/src/", "pipeline/engine/src/", "pipeline/worker/src/"],
     ),
-    ("connectors/src/", &["schemas/src/", "pipeline/tables/src/", "pipeline/worker/src/"]),
+    (
+        "connectors/src/",
+        &["schemas/src/", "pipeline/tables/src/", "pipeline/worker/src/", "pipeline/collector/src/"],
+    ),
     (
         "pipeline/cli/src/",
         &[

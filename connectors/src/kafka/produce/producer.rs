@@ -56,10 +56,21 @@ impl KafkaProducer {
         value: &[u8],
         headers: &[Header],
     ) -> Result<(), SourceError> {
-        let record = Record { topic, key: Some(key), value: Some(value), headers };
+        self.send_record(&Record { topic, key: Some(key), value: Some(value), headers })
+    }
+
+    /// Removes a key from a compacted topic.
+    ///
+    /// # Errors
+    /// The first failure of any message so far.
+    pub fn remove(&self, topic: &str, key: &[u8]) -> Result<(), SourceError> {
+        self.send_record(&Record { topic, key: Some(key), value: None, headers: &[] })
+    }
+
+    fn send_record(&self, record: &Record<'_>) -> Result<(), SourceError> {
         loop {
             self.check()?;
-            if self.sender.offer(&record, &self.delivery)? {
+            if self.sender.offer(record, &self.delivery)? {
                 self.delivery.count_sent();
                 return Ok(());
             }

@@ -1,14 +1,13 @@
 //! The commands of the program: arguments, the work itself, and what is printed at the end.
 
-pub mod agreements;
 pub mod backfill;
 pub mod check;
 pub mod dead_letters;
 pub mod diff;
 pub mod explain;
+pub mod feed;
 pub mod generate;
 pub mod maintain;
-pub mod prices;
 pub mod replay;
 pub mod schemas;
 pub mod work;

@@ -164,7 +164,10 @@ fn resident() -> u64 {
 }
 
 /// The first SIGTERM or SIGINT asks for a clean stop, the second ends the process.
-fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When signals cannot be received.
+pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = Arc::clone(stop);
     tokio::spawn(async move {

@@ -3,6 +3,7 @@
 //! `deploy/prorata.yaml` documents every key. Defaults are those of the crates that use the values. Unknown
 //! keys are errors, with the key that was probably meant.
 
+mod collect;
 mod duration;
 mod environment;
 mod kafka;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
 use environment::Environment;
 use yaml::Yaml;
 
+pub use collect::CollectConfig;
 pub use kafka::{KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol};
 pub use secrets::read as read_secret;
 pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig, WorkConfig};
@@ -44,6 +46,8 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// How the stream worker runs.
     pub work: WorkConfig,
+    /// What the collector watches, and what it makes of it.
+    pub collect: CollectConfig,
     /// Where the stream worker serves probes, metrics and status.
     pub http: HttpConfig,
     /// Logs.

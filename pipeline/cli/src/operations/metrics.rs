@@ -18,9 +18,10 @@ use prorata_worker::status::{DURATION_BOUNDS, Dependency, Durations, ShardStatus
 use super::view::Snapshot;
 
 /// Prefix of every name.
-const PREFIX: &str = "prorata";
+pub(super) const PREFIX: &str = "prorata";
 
-type Labels = Vec<(&'static str, String)>;
+/// Labels of a sample.
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// All metrics as text.
 pub(super) fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
@@ -229,10 +230,10 @@ impl Snapshot {
 }
 
 /// Writes whole metrics.
-struct Out<'a>(DescriptorEncoder<'a>);
+pub(super) struct Out<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Out<'_> {
-    fn gauge(
+    pub(super) fn gauge(
         &mut self,
         name: &str,
         help: &str,
@@ -246,7 +247,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    fn counter(
+    pub(super) fn counter(
         &mut self,
         name: &str,
         help: &str,

@@ -3,6 +3,7 @@
 //! Every response is made from a copy of [`Status`]. Nothing here waits for storage, Kafka or the worker, so
 //! a dependency that is down never makes the worker look dead.
 
+pub mod collector;
 mod metrics;
 mod page;
 mod server;
@@ -80,10 +81,21 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Serving, Failure> {
+    serve_router(listen, router(status, limits, Arc::new(SystemClock)), stop).await
+}
+
+/// Listens at `listen`, and serves these paths until `stop` resolves.
+///
+/// # Errors
+/// See [`serve`].
+pub async fn serve_router(
+    listen: &str,
+    router: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<Serving, Failure> {
     let failure = |error: &std::io::Error| Failure::usage(cannot_listen(listen, error));
     let listener = TcpListener::bind(listen).await.map_err(|error| failure(&error))?;
     let address = listener.local_addr().map_err(|error| failure(&error))?;
-    let router = router(status, limits, Arc::new(SystemClock));
     let task = tokio::spawn(server::run(listener, router, server::Bounds::default(), stop));
     Ok(Serving { address, task })
 }

@@ -221,9 +221,16 @@ impl Collector {
         &self.state
     }
 
-    /// Nodes that are held back because they have no price.
-    pub fn held_nodes(&self) -> usize {
-        self.nodes.values().filter(|node| node.is_held()).count()
+    /// Nodes that are held back because they have no price: their names, and what a price list would have to
+    /// have.
+    pub fn held_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
+        self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
+    }
+
+    /// Announced objects of a kind that run, as far as is known.
+    pub fn running(&self, kind: ObjectKind) -> usize {
+        let of_kind = self.state.announced.iter().filter(|(key, _)| key.kind == kind);
+        of_kind.filter(|(_, known)| known.phase.is_running()).count()
     }
 
     /// Pods that wait for their node or their claims.

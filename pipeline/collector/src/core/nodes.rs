@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{NodeStarted, NodeStopped, Payload};
+use prorata_schemas::event::{CapacityType, NodeStarted, NodeStopped, Payload};
 use prorata_schemas::ids::NodeId;
 use prorata_schemas::time::Timestamp;
 
@@ -32,6 +32,23 @@ impl KnownNode {
     /// Whether only a price is missing.
     pub const fn is_held(&self) -> bool {
         !self.is_announced && self.facts.is_initialized && !self.facts.is_virtual
+    }
+
+    /// What a price list would have to have: provider, region, instance type, operating system and capacity
+    /// type.
+    pub fn wanted(&self) -> String {
+        let description = &self.facts.description;
+        let (provider, region) = (&description.provider, &description.region);
+        let (instance_type, capacity_type) = (&description.instance_type, description.capacity_type);
+        format!("{provider},{region},{instance_type},{},{}", self.facts.os, shown(capacity_type))
+    }
+}
+
+/// As price lists write it.
+const fn shown(capacity_type: CapacityType) -> &'static str {
+    match capacity_type {
+        CapacityType::OnDemand => "ON_DEMAND",
+        CapacityType::Spot => "SPOT",
     }
 }
 
@@ -210,15 +227,7 @@ impl Collector {
     fn hold(&mut self, name: &Text) {
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_told) else { return };
         node.is_told = true;
-        let description = &node.facts.description;
-        let wanted = format!(
-            "{},{},{},{},{:?}",
-            description.provider,
-            description.region,
-            description.instance_type,
-            node.facts.os,
-            description.capacity_type
-        );
+        let wanted = node.wanted();
         self.notices.push(Notice::NodeHeld { name: name.clone(), wanted });
     }
 

@@ -14,8 +14,8 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Clock, ObjectStore, PutOutcome};
 use sha2::{Digest, Sha256};
 
-use super::generate::kafka as sending;
-use super::generate::kafka::KafkaArgs;
+use crate::commands::generate::kafka as sending;
+use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka};

@@ -1,0 +1,202 @@
+//! Connecting, and what is asked once: the cluster's id, and whether a kind is served.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::header::DATE;
+use http::{Request, StatusCode};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::params::ListParams;
+use kube::{Client, Config};
+use prorata_collector::object::ObjectKind;
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::time::ServerClock;
+use super::{KubeFault, kinds};
+use crate::store::causes;
+
+/// A connection that is silent for longer is dead: a watch ends after less.
+const SILENCE: Duration = Duration::from_secs(90);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How to reach a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct KubeSettings {
+    /// The kubeconfig; none: `KUBECONFIG` or `~/.kube/config` if it is there, else as a pod of the cluster.
+    pub kubeconfig: Option<PathBuf>,
+    /// Its context; none: the current one.
+    pub context: Option<String>,
+}
+
+/// Whether a kind can be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It can.
+    Yes,
+    /// The server has no such kind.
+    Absent,
+    /// It may not be listed. The sentence says which permission is missing.
+    Refused(String),
+}
+
+/// A client of one cluster.
+#[derive(Clone)]
+pub struct KubeCluster {
+    client: Client,
+    clock: Arc<ServerClock>,
+    url: String,
+}
+
+/// What every object and list has.
+#[derive(Debug, Deserialize)]
+struct Named {
+    metadata: Uid,
+}
+
+#[derive(Debug, Deserialize)]
+struct Uid {
+    #[serde(default)]
+    uid: String,
+}
+
+impl KubeCluster {
+    /// Makes the client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`KubeFault::Configuration`] when there is no kubeconfig, or it is wrong.
+    pub async fn open(settings: &KubeSettings) -> Result<Self, KubeFault> {
+        let wrong = |why: String| KubeFault::Configuration(why);
+        let options = KubeConfigOptions { context: settings.context.clone(), ..KubeConfigOptions::default() };
+        let config = match &settings.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).map_err(|error| wrong(causes(&error)))?;
+                Config::from_custom_kubeconfig(file, &options).await
+            }
+            None => Config::from_kubeconfig(&options).await,
+        };
+        let mut config = match config {
+            Ok(config) => config,
+            Err(error) if settings.kubeconfig.is_none() && settings.context.is_none() => Config::incluster()
+                .map_err(|inside| {
+                    let (kubeconfig, inside) = (causes(&error), causes(&inside));
+                    wrong(format!(
+                        "no cluster is named: name a kubeconfig (its error: {kubeconfig}), or run in the \
+                         cluster ({inside})"
+                    ))
+                })?,
+            Err(error) => return Err(wrong(causes(&error))),
+        };
+        config.connect_timeout = Some(CONNECT);
+        config.read_timeout = Some(SILENCE);
+        let url = config.cluster_url.to_string();
+        let client = Client::try_from(config).map_err(|error| wrong(causes(&error)))?;
+        Ok(Self { client, clock: Arc::default(), url })
+    }
+
+    /// Where the API server is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The API server's time now, at most a second late.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Asks for nothing but the time.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses the credentials.
+    pub async fn learn_time(&self) -> Result<(), KubeFault> {
+        self.get("/version").await.map(drop)
+    }
+
+    /// The uid of the namespace `kube-system`, by which a cluster is usually named.
+    ///
+    /// # Errors
+    /// When the server does not answer, or the namespace may not be read.
+    pub async fn cluster_id(&self) -> Result<Text, KubeFault> {
+        let path = "/api/v1/namespaces/kube-system";
+        let body = self.get(path).await?;
+        let named: Named = serde_json::from_slice(&body).map_err(|error| unreadable(path, &error))?;
+        Ok(Text::from(named.metadata.uid.as_str()))
+    }
+
+    /// Whether a kind can be listed.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses the credentials.
+    pub async fn served(&self, kind: ObjectKind) -> Result<Served, KubeFault> {
+        let request = kube::core::Request::new(kinds::path(kind)).list(&ListParams::default().limit(1));
+        let request = request.map_err(|error| KubeFault::Configuration(causes(&error)))?;
+        match self.client.request::<Value>(request).await {
+            Ok(_) => Ok(Served::Yes),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Served::Absent),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Served::Refused(missing(kind))),
+            Err(error) => Err(fault(&error)),
+        }
+    }
+
+    /// The body of a resource, and the server's time by the way.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses.
+    pub async fn get(&self, path: &str) -> Result<Vec<u8>, KubeFault> {
+        let request = Request::get(path)
+            .body(Body::empty())
+            .map_err(|error| KubeFault::Configuration(format!("{path}: {error}")))?;
+        let sent = SystemTime::now();
+        let response = self.client.send(request).await.map_err(|error| fault(&error))?;
+        let received = SystemTime::now();
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+        if let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) {
+            self.clock.responded(date, sent, received);
+        }
+        let status = response.status();
+        let body = response.into_body().collect_bytes().await.map_err(|error| fault(&error))?;
+        match status {
+            StatusCode::UNAUTHORIZED => Err(KubeFault::Permission(refused())),
+            StatusCode::FORBIDDEN => Err(KubeFault::Permission(format!("get of {path} is forbidden"))),
+            status if status.is_success() => Ok(body.to_vec()),
+            status => Err(KubeFault::Unavailable(format!("{path}: {status}"))),
+        }
+    }
+}
+
+fn unreadable(path: &str, error: &serde_json::Error) -> KubeFault {
+    KubeFault::Unavailable(format!("{path} cannot be read: {error}"))
+}
+
+fn refused() -> String {
+    "it refuses the credentials; renew those of the kubeconfig, or the service account's token".to_owned()
+}
+
+/// The sentence for a kind that may not be listed.
+pub(super) fn missing(kind: ObjectKind) -> String {
+    let (resource, group) = kinds::resource(kind);
+    format!(
+        "list and watch of {resource} are forbidden: grant both in a ClusterRole (apiGroups: [\"{group}\"], \
+         resources: [\"{resource}\"])"
+    )
+}
+
+/// What an error of the client means.
+pub(super) fn fault(error: &kube::Error) -> KubeFault {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => KubeFault::Permission(refused()),
+        kube::Error::Api(status) if status.code == 403 => KubeFault::Permission(status.message.clone()),
+        kube::Error::Api(status) => KubeFault::Unavailable(format!("{} {}", status.code, status.message)),
+        kube::Error::Auth(error) => KubeFault::Permission(causes(error)),
+        error => KubeFault::Unavailable(causes(error)),
+    }
+}

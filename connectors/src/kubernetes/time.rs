@@ -1,0 +1,95 @@
+//! The API server's clock, as the `Date` of its responses tells it.
+//!
+//! `Date` is in whole seconds, so a response says: the server's time lies in that second. With each response
+//! the bounds close in on the difference between the two clocks. The later bound is taken: times of objects,
+//! which are the server's, are then never in the future.
+
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prorata_schemas::time::Timestamp;
+
+const SECOND_MICROS: i64 = 1_000_000;
+
+/// The server's time minus ours lies between these, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bounds {
+    least: i64,
+    most: i64,
+}
+
+/// The API server's clock. It never goes back.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock(Mutex<(Option<Bounds>, Timestamp)>);
+
+impl ServerClock {
+    /// The server's time now; before its first response, ours.
+    pub(super) fn now(&self) -> Timestamp {
+        self.at(system_micros())
+    }
+
+    fn at(&self, ours: i64) -> Timestamp {
+        let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let difference = held.0.map_or(0, |bounds| bounds.most);
+        held.1 = held.1.max(Timestamp(ours.saturating_add(difference)));
+        held.1
+    }
+
+    /// A response that was asked for at `sent` and came at `received`, our times, has this `Date`.
+    pub(super) fn responded(&self, date: SystemTime, sent: SystemTime, received: SystemTime) {
+        self.learn(micros(date), micros(sent), micros(received));
+    }
+
+    fn learn(&self, date: i64, sent: i64, received: i64) {
+        let seen = Bounds { least: date - received, most: date + SECOND_MICROS - sent };
+        let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let closer = held
+            .0
+            .map(|known| Bounds { least: known.least.max(seen.least), most: known.most.min(seen.most) });
+        // One of the clocks was set: what was known before says nothing.
+        held.0 = Some(closer.filter(|closer| closer.least <= closer.most).unwrap_or(seen));
+    }
+}
+
+fn system_micros() -> i64 {
+    micros(SystemTime::now())
+}
+
+fn micros(time: SystemTime) -> i64 {
+    let since: Duration = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that is ahead of us by 7.3 s.
+    const AHEAD: i64 = 7_300_000;
+
+    fn date_at(ours: i64) -> i64 {
+        (ours + AHEAD) / SECOND_MICROS * SECOND_MICROS
+    }
+
+    #[test]
+    fn the_bounds_close_in_and_the_later_one_is_taken() {
+        let clock = ServerClock::default();
+        for step in 0..200 {
+            let ours = 1_000_000_000 + step * 137_000;
+            clock.learn(date_at(ours), ours - 5_000, ours + 5_000);
+            let now = clock.at(ours).0;
+            assert!(now >= ours + AHEAD, "never behind the server");
+            assert!(step < 20 || now <= ours + AHEAD + 60_000, "{}", now - ours - AHEAD);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_learned_anew_and_time_does_not_go_back() {
+        let clock = ServerClock::default();
+        clock.learn(100 * SECOND_MICROS, 40 * SECOND_MICROS, 40 * SECOND_MICROS);
+        assert_eq!(clock.at(40 * SECOND_MICROS).0, 101 * SECOND_MICROS);
+        clock.learn(50 * SECOND_MICROS, 41 * SECOND_MICROS, 41 * SECOND_MICROS);
+        assert_eq!(clock.at(41 * SECOND_MICROS).0, 101 * SECOND_MICROS);
+        assert_eq!(clock.at(100 * SECOND_MICROS).0, 110 * SECOND_MICROS);
+    }
+}

@@ -1,0 +1,366 @@
+//! One kind: listed, then watched from the list's version, and listed again when the server no longer has
+//! what came since, when somebody asks, and every few hours. It never gives up: a fault is told and tried
+//! again.
+//!
+//! A list that breaks off begins again; the collector takes only complete ones as complete. Pods wait until
+//! every other kind was listed, because they name nodes and claims.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::core::WatchEvent;
+use kube::core::params::{ListParams, WatchParams};
+use prorata_collector::Change;
+use prorata_collector::object::{NodeObject, ObjectKind, PodObject};
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::KubeFault;
+use super::client::{KubeCluster, fault, missing};
+use super::kinds::{self, WireObject};
+
+/// Objects in a page of a list: a pod may have 13 kB of JSON.
+const PAGE_OBJECTS: u32 = 200;
+/// Seconds after which the server ends a watch, which goes on with another.
+const WATCH_SECONDS: u32 = 60;
+/// Waits between attempts. The server forgets what came after little more than a minute.
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long a kind that the server does not have, or that may not be listed, is left alone.
+const ABSENT_WAIT: Duration = Duration::from_secs(600);
+
+/// A change, and the API server's time at which it came.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// The change.
+    pub change: Change,
+    /// When it came.
+    pub at: Timestamp,
+}
+
+/// How a kind is followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KindStatus {
+    /// Complete lists.
+    pub lists: u64,
+    /// Changes that a watch told.
+    pub changes: u64,
+    /// When the server last told anything.
+    pub heard: Option<Timestamp>,
+    /// The server does not have it, or it may not be listed.
+    pub is_absent: bool,
+    /// What is wrong now.
+    pub problem: Option<String>,
+}
+
+/// Tasks that follow the kinds of a cluster. Dropping it ends them.
+pub struct Watches {
+    tasks: JoinSet<()>,
+    relists: BTreeMap<ObjectKind, Arc<Notify>>,
+    status: Arc<Mutex<BTreeMap<ObjectKind, KindStatus>>>,
+}
+
+impl Watches {
+    /// Begins to follow these kinds. Pods go on from `pods_version`, if that is known. Changes go to `queue`;
+    /// while it is full, nothing is read. Complete lists follow each other after `list_every` at the latest.
+    pub fn start(
+        cluster: &KubeCluster,
+        watched: &[ObjectKind],
+        pods_version: Option<Text>,
+        queue: &mpsc::Sender<Observation>,
+        list_every: Duration,
+    ) -> Self {
+        let mut tasks = JoinSet::new();
+        let mut relists = BTreeMap::new();
+        let status = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        // Each kind but pods holds a sender until it was listed.
+        let (held, mut all_listed) = watch::channel(());
+        let held = Arc::new(held);
+        for kind in watched.iter().copied() {
+            let relist = Arc::new(Notify::new());
+            relists.insert(kind, Arc::clone(&relist));
+            let mut follower = Follower {
+                cluster: cluster.clone(),
+                kind,
+                queue: queue.clone(),
+                relist,
+                list_every,
+                list_due: Instant::now() + list_every,
+                version: None,
+                status: Arc::clone(&status),
+                unlisted: (kind != ObjectKind::Pod).then(|| Arc::clone(&held)),
+            };
+            match kind {
+                ObjectKind::Pod => {
+                    follower.version = pods_version.as_ref().map(ToString::to_string);
+                    let mut others = all_listed.clone();
+                    tasks.spawn(async move {
+                        // An error says that nobody holds a sender any more.
+                        while others.changed().await.is_ok() {}
+                        follower.follow::<PodObject>().await;
+                    })
+                }
+                ObjectKind::Node => tasks.spawn(async move { follower.follow::<NodeObject>().await }),
+                _ => tasks.spawn(async move { follower.follow::<Value>().await }),
+            };
+        }
+        drop(held);
+        all_listed.mark_unchanged();
+        Self { tasks, relists, status }
+    }
+
+    /// Lists a kind again, after a wait.
+    pub fn list_again(&mut self, kind: ObjectKind, after: Duration) {
+        if let Some(relist) = self.relists.get(&kind).cloned() {
+            self.tasks.spawn(async move {
+                sleep(after).await;
+                relist.notify_one();
+            });
+        }
+        // What has waited is done with; followers never end by themselves.
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// How each kind is followed.
+    pub fn status(&self) -> BTreeMap<ObjectKind, KindStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The wait, which is twice as long the next time.
+fn longer(wait: &mut Duration) -> Duration {
+    let now = *wait;
+    *wait = (2 * now).min(RETRY_MAX);
+    now
+}
+
+/// Why following pauses.
+enum Pause {
+    /// The server no longer has what came since the version.
+    Expired,
+    /// The server has no such kind.
+    Absent,
+    /// It may not be listed.
+    Refused,
+    /// Anything else.
+    Fault(KubeFault),
+    /// Nobody takes changes any more.
+    Ended,
+}
+
+impl From<kube::Error> for Pause {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 410 => Self::Expired,
+            kube::Error::Api(status) if status.code == 404 => Self::Absent,
+            kube::Error::Api(status) if status.code == 403 => Self::Refused,
+            error => Self::Fault(fault(error)),
+        }
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(bound = "T: WireObject")]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    // Go writes null for an empty list.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMeta {
+    resource_version: String,
+    r#continue: Option<String>,
+}
+
+/// Follows one kind.
+struct Follower {
+    cluster: KubeCluster,
+    kind: ObjectKind,
+    queue: mpsc::Sender<Observation>,
+    relist: Arc<Notify>,
+    list_every: Duration,
+    list_due: Instant,
+    /// From where a watch goes on; none: list first.
+    version: Option<String>,
+    status: Arc<Mutex<BTreeMap<ObjectKind, KindStatus>>>,
+    /// Held until the kind was listed, or cannot be.
+    unlisted: Option<Arc<watch::Sender<()>>>,
+}
+
+impl Follower {
+    async fn follow<T: WireObject>(mut self) {
+        let mut wait = RETRY_FIRST;
+        loop {
+            let (began, had_version) = (Instant::now(), self.version.is_some());
+            let outcome = match self.version.clone() {
+                None => self.list::<T>().await,
+                Some(version) => self.watch::<T>(&version).await,
+            };
+            let pause = match outcome {
+                Ok(()) => {
+                    self.note(|status| status.problem = None);
+                    wait = RETRY_FIRST;
+                    // A server that ends each watch at once must not be asked without a pause.
+                    if began.elapsed() < RETRY_FIRST && had_version { RETRY_FIRST } else { Duration::ZERO }
+                }
+                Err(Pause::Ended) => return,
+                // A list at once, unless versions expire as soon as they are given.
+                Err(Pause::Expired) => {
+                    tracing::info!(kind = ?self.kind, "the API server's changes are newer; listing");
+                    self.version = None;
+                    if began.elapsed() > RETRY_FIRST { Duration::ZERO } else { longer(&mut wait) }
+                }
+                Err(Pause::Absent) => self.leave_alone("the server has no such kind".to_owned()),
+                Err(Pause::Refused) => self.leave_alone(missing(self.kind)),
+                Err(Pause::Fault(fault)) => {
+                    tracing::warn!(kind = ?self.kind, %fault, "trying again in {wait:?}");
+                    self.note(|status| status.problem = Some(fault.to_string()));
+                    longer(&mut wait)
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut KindStatus)) {
+        change(self.status.lock().unwrap_or_else(PoisonError::into_inner).entry(self.kind).or_default());
+    }
+
+    /// Nodes and pods are needed: they are asked for again soon.
+    fn leave_alone(&mut self, problem: String) -> Duration {
+        self.version = None;
+        let is_needed = matches!(self.kind, ObjectKind::Node | ObjectKind::Pod);
+        if is_needed {
+            tracing::warn!(kind = ?self.kind, problem, "trying again");
+            self.note(|status| status.problem = Some(problem));
+            return RETRY_MAX;
+        }
+        tracing::info!(kind = ?self.kind, problem, "it is left out, and asked for again later");
+        self.note(|status| status.is_absent = true);
+        self.unlisted = None;
+        ABSENT_WAIT
+    }
+
+    async fn tell(&self, change: Change) -> Result<(), Pause> {
+        let at = self.cluster.now();
+        self.queue.send(Observation { change, at }).await.map_err(|_| Pause::Ended)
+    }
+
+    async fn tell_object<T: WireObject>(&self, object: T, is_gone: bool) -> Result<Option<String>, Pause> {
+        match object.object(self.kind) {
+            Ok(object) => {
+                let version = object.metadata().resource_version.clone();
+                self.tell(if is_gone { Change::Gone(object) } else { Change::Seen(object) }).await?;
+                Ok(Some(version))
+            }
+            Err(fault) => {
+                tracing::warn!(kind = ?self.kind, fault, "an object cannot be read; it is left out");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Lists all, page by page.
+    async fn list<T: WireObject>(&mut self) -> Result<(), Pause> {
+        let mut params = ListParams::default().limit(PAGE_OBJECTS);
+        params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
+        // The time at which the list begins must not be later than what it shows.
+        self.cluster.learn_time().await.map_err(Pause::Fault)?;
+        let mut is_begun = false;
+        loop {
+            let request = kube::core::Request::new(kinds::path(self.kind)).list(&params);
+            let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
+            let began = Change::ListBegins(self.kind);
+            let at = self.cluster.now();
+            let page: Page<T> = self.cluster.client().request(request).await?;
+            // A kind that is not there has no list.
+            if !is_begun {
+                is_begun = true;
+                let observation = Observation { change: began, at };
+                self.queue.send(observation).await.map_err(|_| Pause::Ended)?;
+            }
+            for object in page.items.unwrap_or_default() {
+                self.tell_object(object, false).await?;
+            }
+            params.continue_token = page.metadata.r#continue.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version;
+                self.tell(Change::ListEnds(self.kind, Text::from(version.as_str()))).await?;
+                self.version = Some(version);
+                break;
+            }
+        }
+        self.list_due = Instant::now() + self.list_every;
+        self.unlisted = None;
+        let heard = self.cluster.now();
+        self.note(|status| {
+            status.lists += 1;
+            status.heard = Some(heard);
+            status.is_absent = false;
+            status.problem = None;
+        });
+        Ok(())
+    }
+
+    /// Watches until the server ends the watch, or a list is due.
+    async fn watch<T: WireObject>(&mut self, version: &str) -> Result<(), Pause> {
+        let mut params = WatchParams::default().timeout(WATCH_SECONDS);
+        params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
+        let request = kube::core::Request::new(kinds::path(self.kind)).watch(&params, version);
+        let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
+        let client = self.cluster.client().clone();
+        let mut events = std::pin::pin!(client.request_events::<T>(request).await?);
+        self.note(|status| status.problem = None);
+        let (relist, list_due) = (Arc::clone(&self.relist), self.list_due);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = relist.notified() => None,
+                () = sleep_until(list_due) => None,
+                event = events.try_next() => match event {
+                    Ok(None) => return Ok(()),
+                    Ok(event) => event,
+                    // One object of a strange shape must not hold up all others.
+                    Err(kube::Error::SerdeError(fault)) => {
+                        tracing::warn!(kind = ?self.kind, %fault, "a change cannot be read; it is left out");
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+            };
+            let Some(event) = event else {
+                self.version = None;
+                return Ok(());
+            };
+            let version = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.tell_object(object, false).await?
+                }
+                WatchEvent::Deleted(object) => self.tell_object(object, true).await?,
+                WatchEvent::Bookmark(bookmark) => {
+                    let version = bookmark.metadata.resource_version;
+                    self.tell(Change::Bookmark(self.kind, Text::from(version.as_str()))).await?;
+                    Some(version)
+                }
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+            };
+            let heard = self.cluster.now();
+            self.note(|status| {
+                status.heard = Some(heard);
+                status.changes += 1;
+            });
+            self.version = version.or_else(|| self.version.take());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The loop: changes in, batches to the journal. While a batch is being stored nothing is read, the queue
+//! fills, and the watches wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use prorata_collector::object::ObjectKind;
+use prorata_collector::prices::PriceBook;
+use prorata_collector::{Batch, Change, Collector, CollectorOptions, CollectorState, Notice};
+use prorata_connectors::kubernetes::{KubeCluster, Observation, Watches};
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval, sleep};
+
+use super::KINDS;
+use super::journal::Journal;
+use super::options;
+use crate::config::CollectConfig;
+use crate::failure::Failure;
+use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
+
+/// Changes that may wait: a pod has about a kilobyte.
+const QUEUE: usize = 1_024;
+/// Changes after which a batch is stored early.
+const BATCH_CHANGES: usize = 20_000;
+/// How often time passes for the collector, and the price list is looked at.
+const TICK: Duration = Duration::from_secs(10);
+/// How often a stop is looked for, and the report is made.
+const ROUND: Duration = Duration::from_millis(250);
+/// Waits between attempts to store a batch.
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(15);
+/// How long a stop waits for a journal that fails. What is not stored is watched or listed again.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+/// When a list that was not believed is asked for again.
+const DOUBTED_AFTER: Duration = Duration::from_secs(60);
+
+/// How often things happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Between two batches.
+    pub store_every: Duration,
+    /// Between two complete lists of a kind, at most.
+    pub list_every: Duration,
+}
+
+/// A cluster that is followed.
+pub struct Following {
+    cluster: KubeCluster,
+    journal: Box<dyn Journal>,
+    report: SharedReport,
+    config: CollectConfig,
+    pace: Pace,
+}
+
+/// What one run knows.
+struct Progress {
+    collector: Collector,
+    watches: Watches,
+    currency: Text,
+    prices: PriceBook,
+    /// Time of the last change: time never goes back.
+    now: Timestamp,
+    /// Changes since the last batch.
+    changes: usize,
+    stored: Instant,
+    events: u64,
+}
+
+impl Following {
+    /// A cluster, and where its events go.
+    pub fn new(
+        cluster: KubeCluster,
+        journal: Box<dyn Journal>,
+        report: SharedReport,
+        config: CollectConfig,
+        pace: Pace,
+    ) -> Self {
+        Self { cluster, journal, report, config, pace }
+    }
+
+    /// Follows until a stop is asked for. Returns how many events were stored.
+    ///
+    /// # Errors
+    /// When the journal refuses, or fails during a stop.
+    pub async fn run(
+        &mut self,
+        options: CollectorOptions,
+        prices: PriceBook,
+        state: CollectorState,
+        stop: &AtomicBool,
+    ) -> Result<u64, Failure> {
+        let (sender, mut queue) = mpsc::channel(QUEUE);
+        let version = state.pods_version.clone();
+        let watches = Watches::start(&self.cluster, &KINDS, version, &sender, self.pace.list_every);
+        let mut run = Progress {
+            currency: options.currency.clone(),
+            collector: Collector::new(options, Arc::new(prices.clone()), state),
+            watches,
+            prices,
+            now: Timestamp(0),
+            changes: 0,
+            stored: Instant::now(),
+            events: 0,
+        };
+        let (mut rounds, mut ticked) = (interval(ROUND), Instant::now());
+        while !stop.load(Ordering::Relaxed) {
+            tokio::select! {
+                Some(observation) = queue.recv() => {
+                    run.take(observation);
+                    // The sender is held here: the queue never closes.
+                    while run.changes < BATCH_CHANGES && let Ok(observation) = queue.try_recv() {
+                        run.take(observation);
+                    }
+                }
+                _ = rounds.tick() => self.show(&run, &queue),
+            }
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                self.tick(&mut run);
+            }
+            let is_due = run.changes > 0 && run.stored.elapsed() >= self.pace.store_every;
+            if is_due || run.changes >= BATCH_CHANGES {
+                self.store(&mut run, stop).await?;
+            }
+        }
+        self.note(|report| report.stopping = true);
+        self.store(&mut run, stop).await?;
+        Ok(run.events)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut CollectorReport)) {
+        change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Time passes, and prices may be others.
+    fn tick(&self, run: &mut Progress) {
+        match options::prices(&self.config, &run.currency) {
+            Ok(prices) => {
+                if prices != run.prices {
+                    tracing::info!(prices = prices.list.len(), "the price list has changed");
+                    run.apply(Change::Prices(Arc::new(prices.clone())), self.cluster.now());
+                    run.prices = prices;
+                }
+                self.note(|report| report.price_problem = None);
+            }
+            // The prices that are known stay in force.
+            Err(failure) => {
+                tracing::warn!(%failure, "the price list was not read again");
+                self.note(|report| report.price_problem = Some(failure.to_string()));
+            }
+        }
+        run.apply(Change::Tick, self.cluster.now());
+    }
+
+    /// Stores what has come up, however long that takes.
+    async fn store(&mut self, run: &mut Progress, stop: &AtomicBool) -> Result<(), Failure> {
+        let batch = run.collector.take_batch();
+        self.tell(run, &batch);
+        let (mut wait, mut stopping) = (RETRY_FIRST, None);
+        while let Err(failure) = self.journal.store(&batch).await {
+            if failure.code() == Failure::usage("").code() {
+                return Err(failure);
+            }
+            tracing::warn!(%failure, "trying again in {wait:?}");
+            self.note(|report| {
+                report.storing_problem = Some(failure.to_string());
+                report.ticked = Some(std::time::Instant::now());
+            });
+            if stop.load(Ordering::Relaxed)
+                && stopping.get_or_insert_with(Instant::now).elapsed() > STOP_PATIENCE
+            {
+                return Err(failure);
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(RETRY_MAX);
+        }
+        run.events += batch.events.len() as u64;
+        run.stored = Instant::now();
+        run.changes = 0;
+        let caught_up = batch.caught_up.get(&ObjectKind::Pod).copied();
+        let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
+        let (events, now) = (run.events, self.cluster.now());
+        self.note(|report| {
+            report.storing_problem = None;
+            report.events = events;
+            report.ready = is_ready;
+            report.stored = Some(now.to_string());
+            let behind = caught_up.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
+            report.behind_seconds = Duration::from_micros(behind.unsigned_abs()).as_secs_f64();
+        });
+        Ok(())
+    }
+
+    /// What people should know.
+    fn tell(&self, run: &mut Progress, batch: &Batch) {
+        let (mut lost_stops, mut held_lists, mut unreadable) = (0, 0, 0);
+        for notice in &batch.notices {
+            match notice {
+                Notice::Unreadable { kind, name, fault } => {
+                    unreadable += 1;
+                    tracing::warn!(?kind, name, fault, "a part of an object cannot be read; it is left out");
+                }
+                Notice::NodeHeld { name, wanted } => {
+                    tracing::warn!(
+                        node = &**name,
+                        wanted,
+                        "a node has no price and is held back; add it to the price list"
+                    );
+                }
+                Notice::UnmappedDevices { pod, devices } => {
+                    let devices = devices.join(", ");
+                    tracing::warn!(pod, devices, "devices have no resource name; set collect.device_classes");
+                }
+                Notice::LostStop { kind, id, earliest, latest } => {
+                    lost_stops += 1;
+                    tracing::info!(?kind, id = &**id, %earliest, %latest, "an end was not seen");
+                }
+                Notice::ListHeld { kind, stops, running } => {
+                    held_lists += 1;
+                    tracing::warn!(?kind, stops, running, "a list would end too much; it is asked for again");
+                    run.watches.list_again(*kind, DOUBTED_AFTER);
+                }
+                Notice::Relist(kind) => run.watches.list_again(*kind, Duration::ZERO),
+            }
+        }
+        self.note(|report| {
+            report.lost_stops += lost_stops;
+            report.held_lists += held_lists;
+            report.unreadable += unreadable;
+        });
+    }
+
+    /// Makes the report.
+    fn show(&self, run: &Progress, queue: &mpsc::Receiver<Observation>) {
+        let kinds = run.watches.status().into_iter().map(|(kind, status)| {
+            let report = KindReport {
+                lists: status.lists,
+                changes: status.changes,
+                heard: status.heard.map(|at| at.to_string()),
+                absent: status.is_absent,
+                problem: status.problem,
+            };
+            (format!("{kind:?}"), report)
+        });
+        let held = run.collector.held_nodes().map(|(name, wanted)| (name.to_string(), wanted));
+        let (kinds, held_nodes) = (kinds.collect(), held.collect());
+        let running = |kind| run.collector.running(kind);
+        let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
+        self.note(|report| {
+            report.ticked = Some(std::time::Instant::now());
+            report.kinds = kinds;
+            report.held_nodes = held_nodes;
+            report.queue = queue.len();
+            report.pods = pods;
+            report.nodes = nodes;
+            report.waiting_pods = run.collector.waiting_pods();
+        });
+    }
+}
+
+impl Progress {
+    fn take(&mut self, observation: Observation) {
+        self.changes += 1;
+        self.apply(observation.change, observation.at);
+    }
+
+    fn apply(&mut self, change: Change, at: Timestamp) {
+        self.now = self.now.max(at);
+        self.collector.apply(change, self.now);
+    }
+}

@@ -1,0 +1,261 @@
+//! `prorata collect`: a Kubernetes cluster's changes as events, to files that `prorata backfill` folds, or to
+//! Kafka.
+//!
+//! `options` reads the configuration; `journal` says what is stored in which order, `files` and `topics`
+//! where; `follow` is the loop.
+
+mod files;
+mod follow;
+mod journal;
+mod options;
+mod topics;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use prorata_collector::object::ObjectKind;
+use prorata_connectors::kubernetes::{KubeCluster, KubeFault, KubeSettings, Served};
+use prorata_schemas::Text;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::commands::generate::kafka as sending;
+use crate::commands::work::stop_on_signals;
+use crate::config::{self, Config};
+use crate::failure::Failure;
+use crate::operations::collector::{self, CollectorReport, SharedReport};
+use crate::wiring::{self, kafka};
+use crate::{logging, operations};
+use files::FileJournal;
+use follow::{Following, Pace};
+use journal::Journal;
+use topics::TopicJournal;
+
+/// How long the API server may be silent at a start.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the last response of the probes may take at a clean stop.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// How often messages are sent.
+const SEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Kinds that are followed: those that a cluster does not have are asked for now and then.
+const KINDS: [ObjectKind; 9] = [
+    ObjectKind::Node,
+    ObjectKind::Pod,
+    ObjectKind::ElasticQuota,
+    ObjectKind::CompositeElasticQuota,
+    ObjectKind::GpuPool,
+    ObjectKind::GpuNode,
+    ObjectKind::ResourceClaim,
+    ObjectKind::ResourceSlice,
+    ObjectKind::DeviceClass,
+];
+
+/// Arguments of `prorata collect`.
+#[derive(Clone, Debug, Args)]
+pub struct CollectArgs {
+    /// Folder or URL for files of events, which `prorata backfill` folds. Without it, events go to Kafka
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub to: Option<String>,
+    /// Configuration file: its section `collect`, and for Kafka `kafka` and `registry`
+    ///
+    /// With it, probes, metrics and status are served at http.listen.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Organization whose cluster it is; by default collect.organization_id
+    #[arg(long, value_name = "ID")]
+    pub organization: Option<String>,
+    /// Id of the cluster in events; by default collect.cluster_id, else the uid of namespace kube-system
+    #[arg(long, value_name = "ID")]
+    pub cluster: Option<String>,
+    /// Kubeconfig; by default collect.kubeconfig, else as kubectl finds it, else as a pod of the cluster
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<String>,
+    /// Context of the kubeconfig; by default collect.context, else the current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Price list, as `prorata prices import` makes it; by default collect.price_list
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<String>,
+}
+
+/// Follows a cluster until it is told to stop.
+///
+/// # Errors
+/// When the configuration or a permission is wrong, or the cluster does not answer at the start.
+pub fn run(args: &CollectArgs) -> anyhow::Result<ExitCode> {
+    let config = load(args)?;
+    logging::start(&config.log)?;
+    // The registry is asked, and Kafka's topics are checked, outside of asynchronous code.
+    let kafka = if args.to.is_none() { Some(kafka_parts(&config)?) } else { None };
+    let (runtime, _threads) = wiring::runtime(0)?;
+    let outcome = runtime.block_on(collect(args, &config, kafka));
+    runtime.shutdown_background();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn load(args: &CollectArgs) -> Result<Config, Failure> {
+    let mut config = config::load(args.config.as_deref())?.config;
+    let collect = &mut config.collect;
+    for (key, given) in [
+        (&mut collect.organization_id, &args.organization),
+        (&mut collect.cluster_id, &args.cluster),
+        (&mut collect.kubeconfig, &args.kubeconfig),
+        (&mut collect.context, &args.context),
+        (&mut collect.price_list, &args.prices),
+    ] {
+        if let Some(given) = given {
+            key.clone_from(given);
+        }
+    }
+    if config.collect.organization_id.is_empty() {
+        let message = "no organization: name it with --organization, or as collect.organization_id";
+        return Err(Failure::usage(message));
+    }
+    Ok(config)
+}
+
+/// What a journal on Kafka is made of.
+type KafkaParts =
+    (prorata_connectors::kafka::Connection, prorata_connectors::messages::MessageEncoder, String);
+
+fn kafka_parts(config: &Config) -> anyhow::Result<KafkaParts> {
+    let needed = [
+        ("kafka.bootstrap_servers", config.kafka.bootstrap_servers.is_empty()),
+        ("kafka.topics", config.kafka.topics.is_empty()),
+        ("collect.state_topic", config.collect.state_topic.is_empty()),
+    ];
+    if let Some((key, _)) = needed.iter().find(|(_, is_missing)| *is_missing) {
+        let message = format!("{key} is not set: name a folder with --to, or set it in --config for Kafka");
+        return Err(Failure::usage(message).into());
+    }
+    let connection = kafka::connection(&config.kafka)?;
+    let encoder = sending::encoder(config)?;
+    let topic = config.kafka.topics.first().cloned().unwrap_or_default();
+    sending::check_topics(&connection, std::slice::from_ref(&topic))?;
+    Ok((connection, encoder, topic))
+}
+
+async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = watch::Sender::new(false);
+    let report = SharedReport::default();
+    let serving = match (config.http.listen.as_str(), &args.config) {
+        ("", _) | (_, None) => None,
+        (listen, Some(_)) => {
+            let mut watch = ended.subscribe();
+            let ended = async move { while !*watch.borrow_and_update() && watch.changed().await.is_ok() {} };
+            Some(operations::serve_router(listen, collector::router(&report), ended).await?)
+        }
+    };
+    if let Some(serving) = &serving {
+        tracing::info!(address = %serving.address, "probes, metrics and status");
+    }
+    stop_on_signals(&stop)?;
+    let outcome = follow(args, config, kafka, &report, &stop).await;
+    let _nobody_listens = ended.send(true);
+    if let Some(serving) = serving {
+        serving.finish(LAST_ANSWER).await;
+    }
+    outcome
+}
+
+async fn follow(
+    args: &CollectArgs,
+    config: &Config,
+    kafka: Option<KafkaParts>,
+    report: &SharedReport,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let collect = &config.collect;
+    let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+    let context = (!collect.context.is_empty()).then(|| collect.context.clone());
+    let settings = KubeSettings { kubeconfig: path(&collect.kubeconfig), context };
+    let cluster = KubeCluster::open(&settings).await.map_err(failure)?;
+    reached(&cluster).await?;
+    let cluster_id = cluster_id(&cluster, &collect.cluster_id).await?;
+    let watched = watched(&cluster).await?;
+    let options = options::options(config, &cluster_id, watched)?;
+    let prices = options::prices(collect, &options.currency)?;
+    let organization_id = collect.organization_id.as_str();
+    let (mut journal, to): (Box<dyn Journal>, String) = match (kafka, &args.to) {
+        (Some((connection, encoder, topic)), _) => {
+            let topics = (topic.clone(), collect.state_topic.clone());
+            let journal = TopicJournal::new(connection, encoder, topics, organization_id, cluster_id.clone());
+            (Box::new(journal), format!("topic {topic}"))
+        }
+        (None, to) => {
+            let to = to.as_deref().unwrap_or_default();
+            (Box::new(FileJournal::new(wiring::store(to)?, organization_id, &cluster_id)), to.to_owned())
+        }
+    };
+    let every = if args.to.is_some() { collect.file_every } else { SEND_EVERY };
+    let state = journal.load().await?;
+    *report.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = CollectorReport {
+        cluster_id: cluster_id.to_string(),
+        api_server: cluster.url().to_owned(),
+        ..CollectorReport::default()
+    };
+    println!("following cluster {cluster_id} of {organization_id}, to {to}");
+    let pace = Pace { store_every: every, list_every: collect.list_every };
+    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), pace);
+    let events = following.run(options, prices, state, stop).await?;
+    println!("{events} events, to {to}");
+    Ok(())
+}
+
+/// Waits until the API server answers.
+async fn reached(cluster: &KubeCluster) -> Result<(), Failure> {
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        match cluster.learn_time().await {
+            Err(KubeFault::Unavailable(reason)) if Instant::now() < deadline => {
+                tracing::warn!(reason, "the API server does not answer yet");
+                sleep(Duration::from_secs(1)).await;
+            }
+            outcome => return outcome.map_err(failure),
+        }
+    }
+}
+
+async fn cluster_id(cluster: &KubeCluster, configured: &str) -> Result<Text, Failure> {
+    if !configured.is_empty() {
+        return Ok(configured.into());
+    }
+    cluster.cluster_id().await.map_err(|fault| match fault {
+        KubeFault::Permission(reason) => Failure::usage(format!(
+            "the cluster has no id: set collect.cluster_id or --cluster, or grant get of the namespace \
+             kube-system ({reason})"
+        )),
+        fault => failure(fault),
+    })
+}
+
+/// The kinds that can be listed now. Nodes and pods must be.
+async fn watched(cluster: &KubeCluster) -> Result<BTreeSet<ObjectKind>, Failure> {
+    let mut watched = BTreeSet::new();
+    for kind in KINDS {
+        match cluster.served(kind).await.map_err(failure)? {
+            Served::Yes => drop(watched.insert(kind)),
+            Served::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
+                return Err(failure(KubeFault::Permission(missing)));
+            }
+            Served::Refused(missing) => tracing::info!(missing, "not followed"),
+            Served::Absent => tracing::debug!(?kind, "the server has no such kind"),
+        }
+    }
+    Ok(watched)
+}
+
+/// The message of a cluster's fault, with its exit code.
+fn failure(fault: KubeFault) -> Failure {
+    match fault {
+        KubeFault::Unavailable(_) => Failure::storage(fault),
+        KubeFault::Permission(_) | KubeFault::Configuration(_) => Failure::usage(fault),
+    }
+}

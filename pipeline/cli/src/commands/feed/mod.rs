@@ -1,0 +1,5 @@
+//! What feeds prorata: a cluster's events, price lists, agreements.
+
+pub mod agreements;
+pub mod collect;
+pub mod prices;

@@ -1,0 +1,171 @@
+//! What a collector serves: the same four paths as a worker, made from a copy of [`CollectorReport`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
+
+use super::metrics::{Labels, Out, PREFIX};
+use super::{JSON, LIVE_WITHIN, OPEN_METRICS, TEXT, answer, elsewhere, probe};
+
+/// How one kind is followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KindReport {
+    /// Complete lists.
+    pub lists: u64,
+    /// Changes that a watch told.
+    pub changes: u64,
+    /// When the API server last told anything.
+    pub heard: Option<String>,
+    /// The server does not have it, or it may not be listed.
+    pub absent: bool,
+    /// What is wrong now.
+    pub problem: Option<String>,
+}
+
+/// What a collector reports: for probes, metrics and people.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CollectorReport {
+    /// The cluster's id in events.
+    pub cluster_id: String,
+    /// Where its API server is.
+    pub api_server: String,
+    /// When the loop last made a round.
+    #[serde(skip)]
+    pub ticked: Option<Instant>,
+    /// Nodes and pods are known, and what they became is stored.
+    pub ready: bool,
+    /// A stop was asked for.
+    pub stopping: bool,
+    /// By kind.
+    pub kinds: BTreeMap<String, KindReport>,
+    /// Changes that wait to be looked at.
+    pub queue: usize,
+    /// Pods that run, as events say.
+    pub pods: usize,
+    /// Nodes that run, as events say.
+    pub nodes: usize,
+    /// Pods that wait for their node or their claims.
+    pub waiting_pods: usize,
+    /// Nodes without a price, with what a price list would have to have.
+    pub held_nodes: BTreeMap<String, String>,
+    /// Events that were stored.
+    pub events: u64,
+    /// When anything was last stored.
+    pub stored: Option<String>,
+    /// How far behind the API server what is stored is, in seconds.
+    pub behind_seconds: f64,
+    /// Why nothing can be stored now.
+    pub storing_problem: Option<String>,
+    /// Objects whose end nobody saw: a list lacked them.
+    pub lost_stops: u64,
+    /// Lists that were not believed.
+    pub held_lists: u64,
+    /// Parts of objects that could not be read.
+    pub unreadable: u64,
+    /// Why the price list was not read again.
+    pub price_problem: Option<String>,
+}
+
+/// The report, as it is shared.
+pub type SharedReport = Arc<Mutex<CollectorReport>>;
+
+/// The four paths.
+pub fn router(report: &SharedReport) -> Router {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/status", get(status))
+        .fallback(elsewhere)
+        .with_state((Arc::clone(report), Instant::now()))
+}
+
+type Shared = State<(SharedReport, Instant)>;
+
+fn copy(report: &SharedReport) -> CollectorReport {
+    report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+async fn livez(State((report, started)): Shared) -> Response {
+    let age = copy(&report).ticked.unwrap_or(started).elapsed();
+    let since = format!("the collector's loop iterated {} s ago", age.as_secs());
+    probe(if age <= LIVE_WITHIN { Ok(format!("live: {since}")) } else { Err(format!("not live: {since}")) })
+}
+
+async fn readyz(State((report, _)): Shared) -> Response {
+    let report = copy(&report);
+    probe(match (&report.storing_problem, report.stopping, report.ready) {
+        (_, true, _) => Err("not ready: the collector is stopping".to_owned()),
+        (Some(problem), ..) => Err(format!("not ready: {problem}")),
+        (None, _, false) => Err("not ready: nodes and pods are not listed yet".to_owned()),
+        (None, _, true) => Ok(format!("ready: {} pods on {} nodes run", report.pods, report.nodes)),
+    })
+}
+
+async fn status(State((report, _)): Shared) -> Response {
+    match serde_json::to_string_pretty(&copy(&report)) {
+        Ok(text) => answer(StatusCode::OK, JSON, format!("{text}\n")),
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("no status: {error}\n")),
+    }
+}
+
+async fn metrics(State((report, _)): Shared) -> Response {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(copy(&report)));
+    let mut text = String::new();
+    match encode(&mut text, &registry) {
+        Ok(()) => answer(StatusCode::OK, OPEN_METRICS, text),
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("no metrics: {error}\n")),
+    }
+}
+
+impl Collector for CollectorReport {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Out(encoder);
+        let plain = |value: f64| [(Labels::new(), value)];
+        let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
+        out.gauge("collector_ready", "1 when nodes and pods are known", None, flag(self.ready))?;
+        let help = "1 while nothing can be stored; /status says why";
+        out.gauge("collector_storing_fails", help, None, flag(self.storing_problem.is_some()))?;
+        let help = "How far behind the API server what is stored is";
+        out.gauge("collector_behind", help, Some(Unit::Seconds), plain(self.behind_seconds))?;
+        let help = "Changes that wait to be looked at";
+        out.gauge("collector_queue", help, None, plain(self.queue as f64))?;
+        out.gauge("collector_pods", "Pods that run", None, plain(self.pods as f64))?;
+        out.gauge("collector_nodes", "Nodes that run", None, plain(self.nodes as f64))?;
+        let help = "Pods that wait for their node or their claims";
+        out.gauge("collector_waiting_pods", help, None, plain(self.waiting_pods as f64))?;
+        let help = "Nodes that are held back because they have no price";
+        out.gauge("collector_held_nodes", help, None, plain(self.held_nodes.len() as f64))?;
+        let problems = self.kinds.iter().map(|(kind, report)| {
+            (vec![("kind", kind.clone())], f64::from(u8::from(report.problem.is_some())))
+        });
+        out.gauge("collector_watch_fails", "1 while this kind cannot be followed", None, problems)?;
+        let lists = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.lists));
+        out.counter("collector_lists", "Complete lists", lists)?;
+        let changes = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.changes));
+        out.counter("collector_changes", "Changes that a watch told", changes)?;
+        let counters = [
+            ("collector_events", "Events that were stored", self.events),
+            ("collector_lost_stops", "Objects whose end nobody saw", self.lost_stops),
+            ("collector_held_lists", "Lists that were not believed at once", self.held_lists),
+            ("collector_unreadable", "Parts of objects that could not be read", self.unreadable),
+        ];
+        for (name, help, count) in counters {
+            out.counter(name, help, [(Labels::new(), count)])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The cluster that tests act on: objects made, changed and removed, servers killed and started again.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use prorata_testkit::wait::eventually;
+use prorata_tests::program::send;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// The kubeconfig of the cluster, from `servers.py --kubernetes`.
+pub fn kubeconfig() -> PathBuf {
+    std::env::var_os("PRORATA_TEST_KUBERNETES").expect("run by servers.py --kubernetes").into()
+}
+
+/// A client of the cluster, with all permissions.
+#[derive(Clone)]
+pub struct Cluster {
+    runtime: Arc<Runtime>,
+    pub client: Client,
+}
+
+/// What a request is answered with: the object, or the status code of a refusal.
+pub type Answer = Result<Value, u16>;
+
+impl Cluster {
+    pub fn open() -> Self {
+        Self::as_user("token")
+    }
+
+    /// With the permissions of a context's user.
+    pub fn as_user(context: &str) -> Self {
+        let runtime = Arc::new(Runtime::new().unwrap());
+        let client = runtime.block_on(async {
+            let options =
+                KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+            let file = Kubeconfig::read_from(kubeconfig()).unwrap();
+            Client::try_from(Config::from_custom_kubeconfig(file, &options).await.unwrap()).unwrap()
+        });
+        Self { runtime, client }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    async fn ask(client: Client, method: &str, path: String, body: Value) -> Answer {
+        let kind =
+            if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        match client.request::<Value>(request.body(bytes).unwrap()).await {
+            Ok(answer) => Ok(answer),
+            Err(kube::Error::Api(status)) => Err(status.code),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn request(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.runtime.block_on(Self::ask(self.client.clone(), method, path.to_owned(), body))
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, Value::Null)
+    }
+
+    pub fn create(&self, path: &str, object: Value) -> Value {
+        self.request("POST", path, object).unwrap_or_else(|code| panic!("{path}: {code}"))
+    }
+
+    /// Creates many at once, a few at a time.
+    pub fn create_all(&self, path: &str, objects: Vec<Value>) {
+        use futures::StreamExt;
+        let one = |object| Self::ask(self.client.clone(), "POST", path.to_owned(), object);
+        let all = futures::stream::iter(objects).map(one).buffer_unordered(8);
+        let answers = self.runtime.block_on(all.collect::<Vec<_>>());
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    }
+
+    pub fn patch(&self, path: &str, change: Value) -> Value {
+        self.request("PATCH", path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
+    }
+
+    /// Deletes an object, unless it is gone, with this grace in seconds if one is named.
+    pub fn delete(&self, path: &str, grace: Option<u32>) {
+        let options = json!({ "gracePeriodSeconds": grace, "propagationPolicy": "Background" });
+        if let Err(code) = self.request("DELETE", path, options) {
+            assert_eq!(code, 404, "{path}");
+        }
+    }
+
+    /// Gives a user of the kubeconfig what a ClusterRole allows.
+    pub fn bind(&self, user: &str, role: &str) {
+        let binding = json!({
+            "metadata": { "generateName": "test-" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "User", "name": user }],
+        });
+        self.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding);
+    }
+
+    /// An object, while the server may be down.
+    pub fn try_get(&self, path: &str) -> Result<String, String> {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let asked = self.client.request_text(request);
+        self.runtime.block_on(asked).map_err(|error| error.to_string())
+    }
+
+    pub fn list(&self, path: &str) -> Vec<Value> {
+        self.get(path).unwrap()["items"].as_array().unwrap().clone()
+    }
+
+    /// A namespace with the name, which pods can be made in.
+    pub fn namespace(&self, name: &str) -> String {
+        self.create("/api/v1/namespaces", json!({ "metadata": { "name": name } }));
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        eventually("a service account", || self.get(&account).map_err(|code| code.to_string()));
+        format!("/api/v1/namespaces/{name}/pods")
+    }
+
+    /// A ready node of 64 cores and eight GPUs that only pods of `group` go to.
+    pub fn node(&self, name: &str, group: &str) {
+        self.create("/api/v1/nodes", node(name, group));
+        let path = format!("/api/v1/nodes/{name}");
+        eventually("a ready node", || {
+            let node = self.get(&path).unwrap();
+            let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+            let taints = node["spec"]["taints"].as_array().map_or(0, Vec::len);
+            if ready && taints == 0 { Ok(()) } else { Err(node["status"].to_string()) }
+        });
+    }
+
+    /// Waits until no pod of the path is left.
+    pub fn emptied(&self, pods: &str) {
+        eventually("no pod", || match self.list(pods).len() {
+            0 => Ok(()),
+            left => Err(format!("{left} pods are left")),
+        });
+    }
+}
+
+fn node(name: &str, group: &str) -> Value {
+    let capacity = json!({
+        "cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "2000", "nvidia.com/gpu": "8",
+    });
+    json!({
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": "p5.48xlarge",
+                "topology.kubernetes.io/region": "us-east-1",
+                "topology.kubernetes.io/zone": "us-east-1a",
+                "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+                "group": group,
+            },
+        },
+        "spec": { "providerID": format!("aws:///us-east-1a/{name}") },
+        "status": { "capacity": capacity, "allocatable": capacity },
+    })
+}
+
+/// A pod for the nodes of a group.
+pub fn pod(name: &str, group: &str) -> Value {
+    json!({ "metadata": { "name": name, "labels": { "app": group } }, "spec": pod_spec(group) })
+}
+
+/// What a pod for the nodes of a group is.
+pub fn pod_spec(group: &str) -> Value {
+    json!({
+        "nodeSelector": { "group": group },
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{
+            "name": "main",
+            "image": "none",
+            "resources": { "requests": { "cpu": "50m", "memory": "64Mi" } },
+        }],
+    })
+}
+
+/// A server of the cluster, killed and started again.
+pub struct Restarted(Child);
+
+impl Restarted {
+    /// Kills the server, which `earlier` may have started, and starts it again with the same arguments.
+    pub fn server(name: &str, earlier: Option<Self>) -> Self {
+        let listing = std::env::var_os("PRORATA_TEST_KUBERNETES_SERVERS").unwrap();
+        let servers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
+        let server = servers.into_iter().find(|server| server["name"] == name).unwrap();
+        let process = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
+        match earlier {
+            Some(earlier) => drop(earlier),
+            None => send("KILL", process),
+        }
+        // Its port is free when it is gone.
+        let gone = || {
+            if Path::new(&format!("/proc/{process}")).exists() { Err(process.to_string()) } else { Ok(()) }
+        };
+        eventually("the server is gone", gone);
+        let log = File::options().append(true).open(server["log"].as_str().unwrap()).unwrap();
+        let arguments: Vec<&str> =
+            server["command"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+        let mut command = Command::new(arguments[0]);
+        command.args(&arguments[1..]).current_dir(kubeconfig().parent().unwrap());
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Restarted {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}

@@ -1,0 +1,187 @@
+//! What pods did, by three accounts: an undisturbed watch of the API server, the collected events, and the
+//! table that they fold into.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use futures::TryStreamExt;
+use kube::core::WatchEvent;
+use kube::core::params::WatchParams;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use prorata_connectors::archive::read_events;
+use prorata_schemas::event::{Event, Payload};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::cluster::Cluster;
+
+/// Seconds of the day's clock, as Kubernetes writes them, for a pod's start and end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    pub start: String,
+    pub end: Option<String>,
+}
+
+/// Lives of pods, by uid.
+pub type Lives = BTreeMap<String, Life>;
+
+/// A watch of all pods in a namespace, from now on, that nothing disturbs.
+pub struct Watcher {
+    lives: Arc<Mutex<Lives>>,
+    task: JoinHandle<()>,
+}
+
+impl Watcher {
+    pub fn start(cluster: &Cluster, pods: &str) -> Self {
+        let version = cluster.get(pods).unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        let (client, pods) = (cluster.client.clone(), pods.to_owned());
+        let lives = Arc::<Mutex<Lives>>::default();
+        let seen = Arc::clone(&lives);
+        let task = cluster.runtime().spawn(async move {
+            let params = WatchParams::default().timeout(290);
+            let mut version = version;
+            loop {
+                let request = kube::core::Request::new(pods.as_str()).watch(&params, &version).unwrap();
+                let mut events = std::pin::pin!(client.request_events::<Value>(request).await.unwrap());
+                while let Some(event) = events.try_next().await.unwrap() {
+                    let (pod, is_gone) = match event {
+                        WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, false),
+                        WatchEvent::Deleted(pod) => (pod, true),
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(status) => panic!("{status}"),
+                    };
+                    version = text(&pod["metadata"]["resourceVersion"]).unwrap();
+                    note(&mut seen.lock().unwrap(), &pod, is_gone);
+                }
+            }
+        });
+        Self { lives, task }
+    }
+
+    pub fn lives(&self) -> Lives {
+        assert!(!self.task.is_finished(), "the watcher has ended");
+        self.lives.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn note(lives: &mut Lives, pod: &Value, is_gone: bool) {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled" && one["status"] == "True");
+    let Some(start) = scheduled.and_then(|scheduled| text(&scheduled["lastTransitionTime"])) else { return };
+    let uid = text(&pod["metadata"]["uid"]).unwrap();
+    let life = lives.entry(uid).or_insert(Life { start, end: None });
+    if life.end.is_some() {
+        return;
+    }
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    let containers = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+    let finished = containers.iter().filter_map(|one| text(&one["state"]["terminated"]["finishedAt"])).max();
+    if ["Succeeded", "Failed"].contains(&phase) {
+        life.end = finished;
+    } else if is_gone {
+        life.end = text(&pod["metadata"]["deletionTimestamp"]);
+    }
+}
+
+/// All events of a folder, each as often as it was written.
+pub fn events(folder: &Path) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|name| name == "avro") {
+                let file = std::fs::File::open(&path).unwrap();
+                read_events(file, &mut |_, record| events.push(record.unwrap().event)).unwrap();
+            }
+        }
+    }
+    events
+}
+
+/// What events say of pods of a namespace. Each start and each stop of a pod has one time, however often it
+/// was sent.
+pub fn said(events: &[Event], namespace: &str) -> Lives {
+    let mut starts = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut stops = BTreeMap::<String, BTreeSet<String>>::new();
+    let seconds = |event: &Event| format!("{}Z", &event.event_time.to_string()[..19]);
+    for event in events {
+        match &event.payload {
+            Payload::PodStarted(pod) if *pod.namespace == *namespace => {
+                starts.entry(pod.pod_uid.to_string()).or_default().insert(seconds(event));
+            }
+            Payload::PodStopped(pod) if *pod.namespace == *namespace => {
+                stops.entry(pod.pod_uid.to_string()).or_default().insert(seconds(event));
+            }
+            _ => {}
+        }
+    }
+    let mut lives = Lives::new();
+    for (uid, starts) in starts {
+        let stops = stops.remove(&uid).unwrap_or_default();
+        assert!(stops.len() <= 1, "{uid} stops at {stops:?}");
+        let start = starts.first().unwrap().clone();
+        lives.insert(uid, Life { start, end: stops.first().cloned() });
+    }
+    assert!(stops.is_empty(), "stops without a start: {stops:?}");
+    lives
+}
+
+/// Seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
+pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
+    let mut seconds = BTreeMap::new();
+    let mut folders = vec![lake.join("cost_allocation")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("_delta_log") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|name| name == "parquet") {
+                add(&mut seconds, &path, namespace);
+            }
+        }
+    }
+    seconds
+}
+
+fn add(seconds: &mut BTreeMap<String, u64>, path: &Path, namespace: &str) {
+    let options = FormatOptions::new().with_null("");
+    let file = std::fs::File::open(path).unwrap();
+    for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+        let batch = batch.unwrap();
+        let column = |name: &str| {
+            let column = batch.column_by_name(name).unwrap_or_else(|| panic!("no column {name}"));
+            ArrayFormatter::try_new(column, &options).unwrap()
+        };
+        let (uids, namespaces) = (column("x_PodUid"), column("x_Namespace"));
+        let running = column("x_RunningSeconds");
+        for row in 0..batch.num_rows() {
+            let (uid, text) = (uids.value(row).to_string(), running.value(row).to_string());
+            if uid.is_empty() || text.is_empty() || namespaces.value(row).to_string() != namespace {
+                continue;
+            }
+            let whole = text.split('.').next().unwrap();
+            *seconds.entry(uid).or_insert(0) += whole.parse::<u64>().unwrap();
+        }
+    }
+}
+
+/// Seconds between two of Kubernetes' times.
+pub fn seconds_of(life: &Life) -> Option<u64> {
+    let at = |text: &str| prorata_collector::parse_instant(text).unwrap().0 / 1_000_000;
+    Some(u64::try_from(at(life.end.as_ref()?) - at(&life.start)).unwrap())
+}
