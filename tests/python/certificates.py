@@ -26,7 +26,7 @@ class Certificates(NamedTuple):
 
 def make(folder: Path) -> Certificates:
     """Writes a fresh authority, and a certificate for 127.0.0.1 and localhost."""
-    found = Certificates(*(folder / f"{name}.pem" for name in ("authority", "authority_key", "server", "key", "both")))
+    found = Certificates(*(folder / f"{name}.pem" for name in Certificates._fields))
     if found.both.exists():
         return found
     signer, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))

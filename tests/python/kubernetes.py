@@ -140,11 +140,11 @@ class Kubernetes:
 
     def environment(self) -> dict[str, str]:
         listing = self.folder / "servers.json"
-        servers = [
-            {"name": server.name, "pid": server.process.pid, "command": server.command, "log": str(server.log)}
-            for server in self.servers
-        ]
-        listing.write_text(json.dumps(servers, indent=1))
+        told = []
+        for server in self.servers:
+            process = {"pid": server.process.pid, "command": server.command}
+            told.append({"name": server.name, "log": str(server.log), **process})
+        listing.write_text(json.dumps(told, indent=1))
         return {
             "PRORATA_TEST_KUBERNETES": str(self.folder / "kubeconfig"),
             "PRORATA_TEST_KUBERNETES_SERVERS": str(listing),

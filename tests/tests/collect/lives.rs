@@ -81,7 +81,8 @@ fn note(lives: &mut Lives, pod: &Value, is_gone: bool) {
     let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled" && one["status"] == "True");
     let Some(start) = scheduled.and_then(|scheduled| text(&scheduled["lastTransitionTime"])) else { return };
     let uid = text(&pod["metadata"]["uid"]).unwrap();
-    let life = lives.entry(uid).or_insert(Life { start, end: None });
+    let life = lives.entry(uid).or_insert_with(|| Life { start: start.clone(), end: None });
+    assert_eq!(life.start, start, "the time of a binding stays");
     if life.end.is_some() {
         return;
     }

@@ -1,8 +1,8 @@
-//! `prorata collect` on a real Kubernetes API server: what pods did, by an undisturbed watch, by the collected
-//! events and by the table that they fold into, is the same to the second.
+//! `prorata collect` on a real Kubernetes API server: what pods did, by an undisturbed watch, by the
+//! collected events and by the table that they fold into, is the same to the second.
 //!
-//! The servers are started by `tests/python/servers.py --kubernetes --kafka 1`, so these tests stand behind the feature
-//! `servers`. `PRORATA_COLLECT_PODS` makes the crowd larger.
+//! The servers are started by `tests/python/servers.py --kubernetes --kafka 1`, so these tests stand behind
+//! the feature `servers`. `PRORATA_COLLECT_PODS` makes the crowd larger.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
@@ -33,7 +33,13 @@ static CALM: RwLock<()> = RwLock::new(());
 fn assert_accounts_agree(room: &Room, watcher: &Watcher, namespace: &str) -> Lives {
     let lives = watcher.lives();
     assert!(lives.values().all(|life| life.end.is_some()), "{lives:?}");
-    assert_eq!(said(&events(&room.events()), namespace), lives, "events, and what pods did");
+    let all = events(&room.events());
+    let told = said(&all, namespace);
+    for (uid, life) in &lives {
+        let of_pod: Vec<_> = all.iter().filter(|event| format!("{event:?}").contains(uid)).collect();
+        assert_eq!(told.get(uid), Some(life), "events, and what {uid} did: {of_pod:#?}");
+    }
+    assert_eq!(told.len(), lives.len(), "pods that nobody saw");
     let lake = room.fold();
     let ran: BTreeMap<String, u64> =
         lives.iter().map(|(uid, life)| (uid.clone(), seconds_of(life).unwrap())).collect();

@@ -92,19 +92,19 @@ pub fn router(report: &SharedReport) -> Router {
         .with_state((Arc::clone(report), Instant::now()))
 }
 
-type Shared = State<(SharedReport, Instant)>;
+type ReportState = State<(SharedReport, Instant)>;
 
 fn copy(report: &SharedReport) -> CollectorReport {
     report.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-async fn livez(State((report, started)): Shared) -> Response {
+async fn livez(State((report, started)): ReportState) -> Response {
     let age = copy(&report).ticked.unwrap_or(started).elapsed();
     let since = format!("the collector's loop iterated {} s ago", age.as_secs());
     probe(if age <= LIVE_WITHIN { Ok(format!("live: {since}")) } else { Err(format!("not live: {since}")) })
 }
 
-async fn readyz(State((report, _)): Shared) -> Response {
+async fn readyz(State((report, _)): ReportState) -> Response {
     let report = copy(&report);
     probe(match (&report.storing_problem, report.stopping, report.ready) {
         (_, true, _) => Err("not ready: the collector is stopping".to_owned()),
@@ -114,14 +114,14 @@ async fn readyz(State((report, _)): Shared) -> Response {
     })
 }
 
-async fn status(State((report, _)): Shared) -> Response {
+async fn status(State((report, _)): ReportState) -> Response {
     match serde_json::to_string_pretty(&copy(&report)) {
         Ok(text) => answer(StatusCode::OK, JSON, format!("{text}\n")),
         Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("no status: {error}\n")),
     }
 }
 
-async fn metrics(State((report, _)): Shared) -> Response {
+async fn metrics(State((report, _)): ReportState) -> Response {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(copy(&report)));
     let mut text = String::new();

@@ -55,7 +55,8 @@ impl Journal for FileJournal {
         };
         self.stored = serde_json::from_slice(&text).map_err(|error| {
             Failure::usage(format!(
-                "the collector's state {path} cannot be read: {error}; restore it, or remove it to begin anew"
+                "the collector's state {path} cannot be read: {error}; restore it, or remove it to start \
+                 from nothing"
             ))
         })?;
         Ok(self.stored.clone())

@@ -39,7 +39,7 @@ const DOUBTED_AFTER: Duration = Duration::from_secs(60);
 
 /// How often things happen.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct Periods {
     /// Between two batches.
     pub store_every: Duration,
     /// Between two complete lists of a kind, at most.
@@ -52,7 +52,7 @@ pub struct Following {
     journal: Box<dyn Journal>,
     report: SharedReport,
     config: CollectConfig,
-    pace: Pace,
+    periods: Periods,
 }
 
 /// What one run knows.
@@ -76,9 +76,9 @@ impl Following {
         journal: Box<dyn Journal>,
         report: SharedReport,
         config: CollectConfig,
-        pace: Pace,
+        periods: Periods,
     ) -> Self {
-        Self { cluster, journal, report, config, pace }
+        Self { cluster, journal, report, config, periods }
     }
 
     /// Follows until a stop is asked for. Returns how many events were stored.
@@ -94,7 +94,7 @@ impl Following {
     ) -> Result<u64, Failure> {
         let (sender, mut queue) = mpsc::channel(QUEUE);
         let version = state.pods_version.clone();
-        let watches = Watches::start(&self.cluster, &KINDS, version, &sender, self.pace.list_every);
+        let watches = Watches::start(&self.cluster, &KINDS, version, &sender, self.periods.list_every);
         let mut run = Progress {
             currency: options.currency.clone(),
             collector: Collector::new(options, Arc::new(prices.clone()), state),
@@ -121,7 +121,7 @@ impl Following {
                 ticked = Instant::now();
                 self.tick(&mut run);
             }
-            let is_due = run.changes > 0 && run.stored.elapsed() >= self.pace.store_every;
+            let is_due = run.changes > 0 && run.stored.elapsed() >= self.periods.store_every;
             if is_due || run.changes >= BATCH_CHANGES {
                 self.store(&mut run, stop).await?;
             }

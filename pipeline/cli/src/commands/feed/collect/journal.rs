@@ -1,4 +1,4 @@
-//! Where events go, with the collector's state beside them.
+//! Where events and the collector's state go.
 //!
 //! Each batch is stored in three steps: intents, events, changes. A step that failed may be done again, and
 //! so may the whole batch: state is replaced, and events that come twice count once.

@@ -32,7 +32,7 @@ use crate::operations::collector::{self, CollectorReport, SharedReport};
 use crate::wiring::{self, kafka};
 use crate::{logging, operations};
 use files::FileJournal;
-use follow::{Following, Pace};
+use follow::{Following, Periods};
 use journal::Journal;
 use topics::TopicJournal;
 
@@ -202,8 +202,8 @@ async fn follow(
         ..CollectorReport::default()
     };
     println!("following cluster {cluster_id} of {organization_id}, to {to}");
-    let pace = Pace { store_every: every, list_every: collect.list_every };
-    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), pace);
+    let periods = Periods { store_every: every, list_every: collect.list_every };
+    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods);
     let events = following.run(options, prices, state, stop).await?;
     println!("{events} events, to {to}");
     Ok(())
