@@ -59,6 +59,8 @@ enum Command {
     Prices(prices::PricesArgs),
     /// Folds what retired Kafka topics still hold, on whatever partition it lies
     Replay(replay::ReplayArgs),
+    /// Writes a lake as one HTML page: cost over time, idle and unused money, who bears it
+    Report(commands::report::ReportArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
     /// Builds hourly tables from Kafka, until it is stopped
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

@@ -5,13 +5,15 @@
 //! 2. `columns` and `sum`: how a file becomes values, and how values add up, exactly.
 //! 3. [`check`]: whether a lake is whole, and whether its money adds up.
 //! 4. [`diff`]: what differs between two lakes, or between a lake now and then.
-//! 5. [`explain`]: how the cost of a pod, a node, an agreement or a namespace in an hour came about.
+//! 5. [`page`]: a lake as one HTML page.
+//! 6. [`explain`]: how the cost of a pod, a node, an agreement or a namespace in an hour came about.
 
 pub mod check;
 mod columns;
 pub mod diff;
 pub mod explain;
 pub mod lake;
+pub mod page;
 mod sum;
 
 pub use lake::{HourRange, LakeTables, TableLog};

@@ -9,5 +9,6 @@ pub mod feed;
 pub mod generate;
 pub mod maintain;
 pub mod replay;
+pub mod report;
 pub mod schemas;
 pub mod work;

@@ -9,5 +9,6 @@ mod diff;
 mod explain;
 mod harness;
 mod memory;
+mod report;
 mod runs;
 mod usage;

@@ -1,0 +1,150 @@
+//! `prorata report`: the numbers on the page are those of the tables, and the page holds all that it needs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use prorata_schemas::decimal::Decimal12;
+use serde_json::Value;
+
+use crate::harness::*;
+
+fn sample(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day").join(file)
+}
+
+/// A room with the sample day in a lake.
+fn sample_day() -> Room {
+    let room = Room::new();
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(sample("events")).arg("--lake").arg(room.path("lake"));
+    assert!(backfill.output().unwrap().status.success());
+    room
+}
+
+fn report(room: &Room, args: &[&str]) -> Output {
+    let (lake, page) = (room.path("lake"), room.path("report.html"));
+    program().args(["report", "--lake"]).arg(lake).arg("--out").arg(page).args(args).output().unwrap()
+}
+
+/// The page and its data.
+fn page(room: &Room, args: &[&str]) -> (String, Value) {
+    let output = report(room, args);
+    assert_eq!(code(&output), 0, "{}", error(&output));
+    let page = std::fs::read_to_string(room.path("report.html")).unwrap();
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    let (data, _) = rest.split_once("</script>").unwrap();
+    let data = serde_json::from_str(data).unwrap();
+    (page, data)
+}
+
+fn atoms(value: &Value) -> i128 {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+/// Sums of a column of facts by a column of bearers.
+fn sums(data: &Value, fact: &str, column: &str) -> BTreeMap<String, i128> {
+    let mut sums = BTreeMap::new();
+    let facts = &data["facts"];
+    for (value, bearer) in facts[fact].as_array().unwrap().iter().zip(facts["bearer"].as_array().unwrap()) {
+        let at = bearer.as_u64().unwrap() as usize;
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        let name = data["texts"][text].as_str().unwrap().to_owned();
+        *sums.entry(name).or_default() += atoms(value);
+    }
+    sums
+}
+
+/// Sums of a column of an expected table, by another.
+fn expected(table: &str, by: &str, column: &str) -> BTreeMap<String, i128> {
+    let text = std::fs::read_to_string(sample("expected").join(format!("{table}.tsv"))).unwrap();
+    let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let (by, column) = (at(by), at(column));
+    let mut sums = BTreeMap::new();
+    for line in lines {
+        let amount: Decimal12 = line[column].parse().unwrap();
+        *sums.entry(line[by].to_owned()).or_default() += amount.atoms();
+    }
+    sums
+}
+
+#[test]
+fn numbers_on_the_page_are_those_of_the_tables() {
+    let room = sample_day();
+    let (_, data) = page(&room, &[]);
+    let by_organization = sums(&data, "cost", "organization");
+    assert_eq!(by_organization, expected("hours", "organization_id", "allocated_cost"));
+    let kinds = sums(&data, "cost", "kind");
+    let table = expected("cost_allocation", "x_RowKind", "EffectiveCost");
+    assert_eq!(kinds["idle"], table["node_idle"]);
+    assert_eq!(kinds["reservation"], table["reservation_unused"]);
+    assert_eq!(kinds["commitment"], table["commitment_unused"]);
+    assert_eq!(kinds["pod"], table["pod_node"] + table["pod_serverless"] + table["pod_pool"]);
+    let states = expected("cost_allocation", "x_QuotaState", "EffectiveCost");
+    let over: i128 = sums(&data, "over_quota", "kind").into_values().sum();
+    assert_eq!(over, states["over-quota"]);
+    for (list, table, id) in [
+        ("reservations", "reservation_usage", "reservation_id"),
+        ("commitments", "commitment_utilization", "commitment_id"),
+    ] {
+        let mut found: BTreeMap<String, i128> = BTreeMap::new();
+        for of in data["agreements"][list].as_array().unwrap() {
+            *found.entry(of["id"].as_str().unwrap().to_owned()).or_default() += atoms(&of["unused_cost"]);
+        }
+        assert_eq!(found, expected(table, id, "unused_cost"), "{list}");
+    }
+    assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["mend"].as_str().unwrap().len() > 10));
+}
+
+#[test]
+fn every_grouping_adds_up_to_the_same_and_hours_can_be_chosen() {
+    let room = sample_day();
+    let total = |data: &Value| sums(data, "cost", "kind").into_values().sum::<i128>();
+    let all = total(&page(&room, &[]).1);
+    for group in ["cluster", "gpu_model", "label:app"] {
+        let (_, data) = page(&room, &["--group-by", group]);
+        assert_eq!(total(&data), all, "{group}");
+        assert!(sums(&data, "cost", "group").len() > 1, "{group}");
+    }
+    let (_, late) = page(&room, &["--from", "2026-11-01T12"]);
+    let (_, early) = page(&room, &["--to", "2026-11-01T11"]);
+    assert_eq!(total(&late) + total(&early), all);
+    let before: i128 = late["before"].as_array().unwrap().iter().map(|row| atoms(&row[3])).sum();
+    assert_eq!(before, total(&early), "the period before");
+}
+
+#[test]
+fn the_page_asks_nobody_and_no_name_can_be_markup() {
+    let room = Room::new();
+    let mut events = trace();
+    events.push(prorata_samples::trace::pod("acme", 40, "</script><script>alert(1)</script>", 1));
+    room.put_events("good.avro", &events);
+    room.run("lake", &[]);
+    let (page, data) = page(&room, &[]);
+    assert!(!page.contains("<script>alert"), "a name became markup");
+    assert!(data["texts"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains("alert(1)")));
+    assert!(page.contains("default-src 'none'"));
+    let with_scheme = page.matches("http://").count() + page.matches("https://").count();
+    assert_eq!(with_scheme, page.matches("http://www.w3.org/2000/svg").count(), "only the name of SVG");
+}
+
+#[test]
+fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_sentence() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    let (_, data) = page(&room, &["--from", "2027-01-01T00"]);
+    assert_eq!((&data["hours"], &data["times"]), (&Value::Null, &serde_json::json!([])));
+    let other = report(&room, &["--group-by", "colour"]);
+    assert_eq!(code(&other), 2);
+    assert!(error(&other).contains("it is none of namespace, cluster, gpu_model and label:KEY"));
+    let order = report(&room, &["--from", "2026-11-02T00", "--to", "2026-11-01T00"]);
+    assert_eq!(code(&order), 2);
+    let mut nowhere = program();
+    nowhere.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "/no/such/folder/page.html"]);
+    let nowhere = nowhere.output().unwrap();
+    assert_eq!(code(&nowhere), 2);
+    assert!(sentence(&nowhere).contains("cannot be written"));
+}

@@ -1,0 +1,233 @@
+//! Reservations, commitments, quotas and pools, from their tables.
+
+use bytes::Bytes;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::WorkerError;
+
+use super::Report;
+use crate::Sum;
+use crate::columns::{self, ReadError, Rows};
+use crate::lake::{HourRange, LakeTables};
+
+/// Use of a reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservationUse {
+    /// Its name.
+    pub name: String,
+    /// Its GPU model.
+    pub gpu_model: String,
+    /// Unit-seconds that pods held.
+    pub used_seconds: Sum,
+    /// Unit-seconds that none did.
+    pub unused_seconds: Sum,
+    /// What those cost.
+    pub unused_cost: Sum,
+}
+
+/// Use of a commitment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitmentUse {
+    /// Its name.
+    pub name: String,
+    /// Cost that nodes received.
+    pub used_cost: Sum,
+    /// Cost that none did.
+    pub unused_cost: Sum,
+    /// What the covered capacity would have cost at list prices.
+    pub list_cost_avoided: Sum,
+}
+
+/// Use of one resource of a quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// Cost of its pods while over quota; the same on each of its resources.
+    pub over_quota_cost: Sum,
+    /// Part of that while it borrowed more than is guaranteed.
+    pub preemptible_cost: Sum,
+    /// Amount-hours that it borrowed.
+    pub borrowed_hours: Sum,
+    /// Amount-hours that it lent.
+    pub lent_hours: Sum,
+}
+
+/// Money of a GPU pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpend {
+    /// What its pods were charged.
+    pub charges: Sum,
+    /// What its nodes cost.
+    pub node_cost: Sum,
+    /// The last hour that has it.
+    pub last: Hour,
+    /// Spend since the start of that hour's month.
+    pub spend_month: Sum,
+    /// Budgets that were exceeded then.
+    pub exceeded: String,
+}
+
+/// Reads the tables of agreements into the report.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn read(
+    lake: &LakeTables<'_>,
+    (first, last): (Hour, Hour),
+    report: &mut Report,
+) -> Result<(), WorkerError> {
+    let range = HourRange { from: Some(first), to: Some(last) };
+    for files in lake.days(range).into_values() {
+        let in_range = files.iter().filter(|file| file.hours().iter().any(|hour| range.holds(*hour)));
+        let wanted = in_range.filter(|file| !matches!(file.table, Table::CostAllocation | Table::Hours));
+        lake.read_each(wanted, |file, bytes| {
+            let read = match bytes {
+                Some(bytes) => read_file(file.table, bytes, range, report).map_err(|error| error.to_string()),
+                None => Err("the object is gone".to_owned()),
+            };
+            report.unreadable.extend(read.err().map(|why| (file.to_string(), why)));
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Rows of one batch, by organization and hour.
+struct Batch<'a> {
+    rows: &'a Rows,
+    organizations: Vec<Option<&'a str>>,
+    hours: Vec<Option<Hour>>,
+    range: HourRange,
+}
+
+impl<'a> Batch<'a> {
+    fn new(rows: &'a Rows, range: HourRange) -> Result<Self, ReadError> {
+        let organizations = rows.texts("organization_id")?;
+        Ok(Self { rows, organizations, hours: rows.hours("hour")?, range })
+    }
+
+    /// Rows in range, with organization and hour.
+    fn in_range(&self) -> impl Iterator<Item = (usize, String, Hour)> {
+        let rows = (0..self.rows.len()).map(|row| {
+            let organization = self.organizations.get(row).copied().flatten().unwrap_or_default();
+            (row, organization.to_owned(), self.hours.get(row).copied().flatten().unwrap_or_default())
+        });
+        rows.filter(|(_, _, hour)| self.range.holds(*hour))
+    }
+}
+
+fn text(column: &[Option<&str>], row: usize) -> String {
+    column.get(row).copied().flatten().unwrap_or_default().to_owned()
+}
+
+fn amount(column: &[Option<Decimal12>], row: usize) -> Decimal12 {
+    column.get(row).copied().flatten().unwrap_or_default()
+}
+
+fn read_file(table: Table, bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), ReadError> {
+    match table {
+        Table::ReservationUsage => reservations(bytes, range, report),
+        Table::CommitmentUtilization => commitments(bytes, range, report),
+        Table::QuotaUsage => quotas(bytes, range, report),
+        Table::PoolUsage => pools(bytes, range, report),
+        Table::CostAllocation | Table::Hours => Ok(()),
+    }
+}
+
+fn reservations(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), ReadError> {
+    let wanted = [
+        "organization_id",
+        "hour",
+        "reservation_id",
+        "name",
+        "gpu_model",
+        "used_unit_seconds",
+        "unused_unit_seconds",
+        "unused_cost",
+    ];
+    columns::read(bytes, &wanted, |rows| {
+        let batch = Batch::new(rows, range)?;
+        let (ids, names) = (rows.texts("reservation_id")?, rows.texts("name")?);
+        let (models, used) = (rows.texts("gpu_model")?, rows.amounts("used_unit_seconds")?);
+        let (unused, costs) = (rows.amounts("unused_unit_seconds")?, rows.amounts("unused_cost")?);
+        for (row, organization, _) in batch.in_range() {
+            let of = report.reservations.entry((organization, text(&ids, row))).or_default();
+            (of.name, of.gpu_model) = (text(&names, row), text(&models, row));
+            of.used_seconds.add(amount(&used, row));
+            of.unused_seconds.add(amount(&unused, row));
+            of.unused_cost.add(amount(&costs, row));
+        }
+        Ok(())
+    })
+}
+
+fn commitments(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), ReadError> {
+    let wanted =
+        ["organization_id", "hour", "commitment_id", "name", "used_cost", "unused_cost", "list_cost_avoided"];
+    columns::read(bytes, &wanted, |rows| {
+        let batch = Batch::new(rows, range)?;
+        let (ids, names) = (rows.texts("commitment_id")?, rows.texts("name")?);
+        let (used, unused) = (rows.amounts("used_cost")?, rows.amounts("unused_cost")?);
+        let avoided = rows.amounts("list_cost_avoided")?;
+        for (row, organization, _) in batch.in_range() {
+            let of = report.commitments.entry((organization, text(&ids, row))).or_default();
+            of.name = text(&names, row);
+            of.used_cost.add(amount(&used, row));
+            of.unused_cost.add(amount(&unused, row));
+            of.list_cost_avoided.add(amount(&avoided, row));
+        }
+        Ok(())
+    })
+}
+
+fn quotas(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), ReadError> {
+    let wanted = [
+        "organization_id",
+        "hour",
+        "cluster_id",
+        "quota_id",
+        "resource",
+        "over_quota_cost",
+        "preemptible_cost",
+        "borrowed_hours",
+        "lent_hours",
+    ];
+    columns::read(bytes, &wanted, |rows| {
+        let batch = Batch::new(rows, range)?;
+        let (clusters, ids) = (rows.texts("cluster_id")?, rows.texts("quota_id")?);
+        let (resources, over) = (rows.texts("resource")?, rows.amounts("over_quota_cost")?);
+        let (preemptible, borrowed) = (rows.amounts("preemptible_cost")?, rows.amounts("borrowed_hours")?);
+        let lent = rows.amounts("lent_hours")?;
+        for (row, organization, _) in batch.in_range() {
+            let key = (organization, text(&clusters, row), text(&ids, row), text(&resources, row));
+            let of = report.quotas.entry(key).or_default();
+            of.over_quota_cost.add(amount(&over, row));
+            of.preemptible_cost.add(amount(&preemptible, row));
+            of.borrowed_hours.add(amount(&borrowed, row));
+            of.lent_hours.add(amount(&lent, row));
+        }
+        Ok(())
+    })
+}
+
+fn pools(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), ReadError> {
+    let wanted =
+        ["organization_id", "hour", "pool_id", "charges", "node_cost", "spend_month", "budget_exceeded"];
+    columns::read(bytes, &wanted, |rows| {
+        let batch = Batch::new(rows, range)?;
+        let (ids, exceeded) = (rows.texts("pool_id")?, rows.texts("budget_exceeded")?);
+        let (charges, costs) = (rows.amounts("charges")?, rows.amounts("node_cost")?);
+        let months = rows.amounts("spend_month")?;
+        for (row, organization, hour) in batch.in_range() {
+            let of = report.pools.entry((organization, text(&ids, row))).or_default();
+            of.charges.add(amount(&charges, row));
+            of.node_cost.add(amount(&costs, row));
+            if hour >= of.last {
+                of.last = hour;
+                of.spend_month = amount(&months, row).into();
+                of.exceeded = text(&exceeded, row);
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,212 @@
+//! Costs from `cost_allocation`, by time and bearer.
+
+use bytes::Bytes;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::WorkerError;
+use serde_json::Value;
+
+use super::{BearerAmounts, CostBearer, GroupBy, Report};
+use crate::columns::{self, ReadError, Rows};
+use crate::lake::{HourRange, LakeTables};
+
+const COLUMNS: [&str; 18] = [
+    "BillingAccountId",
+    "BillingCurrency",
+    "x_RowKind",
+    "SubAccountId",
+    "x_Namespace",
+    "x_PodName",
+    "x_PodUid",
+    "x_GpuModel",
+    "ResourceId",
+    "x_QuotaState",
+    "x_Unpriced",
+    "ChargePeriodStart",
+    "EffectiveCost",
+    "x_UnusedCost",
+    "x_GpuCost",
+    "x_GpuHours",
+    "x_RunningSeconds",
+    "AllocatedTags",
+];
+
+/// Hours that a lake has, as the names of its files say.
+pub fn hours(lake: &LakeTables<'_>) -> impl Iterator<Item = Hour> {
+    lake.files().filter(|file| file.table == Table::Hours).flat_map(|file| file.hours())
+}
+
+/// A row, as far as the page needs it.
+struct CostLine {
+    hour: Hour,
+    bearer: CostBearer,
+    amounts: BearerAmounts,
+    unpriced: String,
+    seconds: Decimal12,
+}
+
+/// Reads the rows of some hours into the report.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn costs(
+    lake: &LakeTables<'_>,
+    (first, last): (Hour, Hour),
+    report: &mut Report,
+) -> Result<(), WorkerError> {
+    scan(lake, (first, last), report, |report, line| {
+        let day = line.hour.date().days() * 24;
+        let time = if report.by_day { Hour(day) } else { line.hour };
+        if !line.unpriced.is_empty() && !line.bearer.uid.is_empty() {
+            let key = (line.bearer.organization.clone(), line.unpriced);
+            let unpriced = report.unpriced.entry(key).or_default();
+            unpriced.pods.insert(line.bearer.uid.clone());
+            unpriced.seconds.add(line.seconds);
+        }
+        let sums = report.amounts.entry((time, line.bearer)).or_default();
+        sums.cost.add(line.amounts.cost);
+        sums.unused.add(line.amounts.unused);
+        sums.over_quota.add(line.amounts.over_quota);
+        sums.gpu_cost.add(line.amounts.gpu_cost);
+        sums.gpu_hours.add(line.amounts.gpu_hours);
+    })
+    .await
+}
+
+/// Reads what groups cost in the period before, of the same length.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn before(
+    lake: &LakeTables<'_>,
+    (first, last): (Hour, Hour),
+    report: &mut Report,
+) -> Result<(), WorkerError> {
+    let (from, to) = (Hour(first.0 - (last.0 - first.0 + 1)), first.previous());
+    if !hours(lake).any(|hour| from <= hour && hour <= to) {
+        return Ok(());
+    }
+    report.before_hours = Some((from, to));
+    scan(lake, (from, to), report, |report, line| {
+        let CostBearer { organization, currency, group, .. } = line.bearer;
+        report.before.entry((organization, currency, group)).or_default().add(line.amounts.cost);
+    })
+    .await
+}
+
+async fn scan(
+    lake: &LakeTables<'_>,
+    (first, last): (Hour, Hour),
+    report: &mut Report,
+    each: impl Fn(&mut Report, CostLine),
+) -> Result<(), WorkerError> {
+    let range = HourRange { from: Some(first), to: Some(last) };
+    for files in lake.days(range).into_values() {
+        let costs = files.iter().filter(|file| file.table == Table::CostAllocation);
+        let in_range = costs.filter(|file| file.hours().iter().any(|hour| range.holds(*hour)));
+        lake.read_each(in_range, |file, bytes| {
+            let read = match bytes {
+                Some(bytes) => read(bytes, range, report, &each).map_err(|error| error.to_string()),
+                None => Err("the object is gone".to_owned()),
+            };
+            report.unreadable.extend(read.err().map(|why| (file.to_string(), why)));
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+fn read(
+    bytes: Bytes,
+    range: HourRange,
+    report: &mut Report,
+    each: &impl Fn(&mut Report, CostLine),
+) -> Result<(), ReadError> {
+    let group_by = report.group_by.clone();
+    let with_tags: Vec<&str> = COLUMNS.iter().copied().chain(["Tags"]).collect();
+    columns::read(bytes, &with_tags, |rows| {
+        let organizations = rows.texts("BillingAccountId")?;
+        let (currencies, kinds) = (rows.texts("BillingCurrency")?, rows.texts("x_RowKind")?);
+        let (clusters, namespaces) = (rows.texts("SubAccountId")?, rows.texts("x_Namespace")?);
+        let (names, uids) = (rows.texts("x_PodName")?, rows.texts("x_PodUid")?);
+        let (models, resources) = (rows.texts("x_GpuModel")?, rows.texts("ResourceId")?);
+        let (states, unpriced) = (rows.texts("x_QuotaState")?, rows.texts("x_Unpriced")?);
+        let (tags, own_tags) = (rows.texts("AllocatedTags")?, rows.texts("Tags")?);
+        let (hours, costs) = (rows.hours("ChargePeriodStart")?, rows.amounts("EffectiveCost")?);
+        let (unused, gpu_costs) = (rows.amounts("x_UnusedCost")?, rows.amounts("x_GpuCost")?);
+        let (gpu_hours, seconds) = (rows.amounts("x_GpuHours")?, rows.amounts("x_RunningSeconds")?);
+        for row in 0..Rows::len(rows) {
+            let text = |column: &[Option<&str>]| at(column, row).unwrap_or_default().to_owned();
+            let amount = |column: &[Option<Decimal12>]| at(column, row).unwrap_or_default();
+            let hour = at(&hours, row).unwrap_or_default();
+            let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.holds(hour)) else { continue };
+            let labels = at(&tags, row).or(at(&own_tags, row)).unwrap_or_default();
+            let is_pod = kind == "pod";
+            let mut bearer = CostBearer {
+                organization: text(&organizations),
+                currency: text(&currencies),
+                kind,
+                group: String::new(),
+                cluster: text(&clusters),
+                namespace: text(&namespaces),
+                name: if is_pod { text(&names) } else { String::new() },
+                uid: text(&uids),
+                gpu_model: text(&models),
+            };
+            if kind == "reservation" || kind == "commitment" {
+                bearer.name = text(&resources);
+            }
+            bearer.group = group(&group_by, &bearer, labels);
+            let cost = amount(&costs);
+            let is_over = at(&states, row) == Some("over-quota");
+            let amounts = BearerAmounts {
+                cost: cost.into(),
+                unused: amount(&unused).into(),
+                over_quota: if is_over { cost } else { Decimal12::ZERO }.into(),
+                gpu_cost: if is_pod { amount(&gpu_costs) } else { Decimal12::ZERO }.into(),
+                gpu_hours: amount(&gpu_hours).into(),
+            };
+            let (unpriced, seconds) = (text(&unpriced), amount(&seconds));
+            each(report, CostLine { hour, bearer, amounts, unpriced, seconds });
+        }
+        Ok(())
+    })
+}
+
+fn at<T: Copy>(column: &[Option<T>], row: usize) -> Option<T> {
+    column.get(row).copied().flatten()
+}
+
+/// Who bears rows of a kind; none for purchases, which cost nothing in EffectiveCost.
+fn bearer_kind(row_kind: &str) -> Option<&'static str> {
+    match row_kind {
+        "node_idle" => Some("idle"),
+        "reservation_unused" => Some("reservation"),
+        "commitment_unused" => Some("commitment"),
+        "commitment_purchase" => None,
+        _ => Some("pod"),
+    }
+}
+
+fn group(group_by: &GroupBy, bearer: &CostBearer, labels: &str) -> String {
+    let found = match group_by {
+        GroupBy::Namespace => bearer.namespace.clone(),
+        GroupBy::Cluster => bearer.cluster.clone(),
+        GroupBy::GpuModel => bearer.gpu_model.clone(),
+        GroupBy::Label(key) if bearer.kind == "pod" => {
+            let labels = serde_json::from_str::<Value>(labels).unwrap_or_default();
+            labels.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+        GroupBy::Label(_) => String::new(),
+    };
+    match (found.is_empty(), bearer.kind, group_by) {
+        (false, ..) => found,
+        (_, "idle", _) => "(idle)".to_owned(),
+        (_, "reservation", _) => "(unused reservations)".to_owned(),
+        (_, "commitment", _) => "(unused commitments)".to_owned(),
+        (_, _, GroupBy::GpuModel) => "(no GPU)".to_owned(),
+        (_, _, GroupBy::Label(_)) => "(no label)".to_owned(),
+        _ => "(none)".to_owned(),
+    }
+}

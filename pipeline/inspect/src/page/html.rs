@@ -1,0 +1,158 @@
+//! The page: a frame, styles, a script, and the data as compact columns. Money and quantities are whole
+//! numbers of 10^-12, as text: the script adds them up without rounding.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{BearerAmounts, CostBearer, Report};
+use crate::Sum;
+
+const FRAME: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/page.css");
+const SCRIPT: &str = include_str!("assets/page.js");
+
+/// How a missing price is mended.
+fn mend(reason: &str) -> &'static str {
+    match reason {
+        "unknown_node" => "send the node that the pods name: a late NodeStarted mends the hours",
+        "unknown_pool" => "send the pool that the pods name: a late PoolSet mends the hours",
+        "no_qos_price" => "send the pool with a price for their quality of service",
+        "no_rate" => "send the rate of their region, GPU model and quality of service",
+        "other_currency" => "send the price in the currency of the organization, or change that in the rules",
+        _ => "see RULES.md, section 11",
+    }
+}
+
+/// A sum in atoms; one that has too many digits says so.
+fn atoms(sum: Sum) -> String {
+    sum.amount().map_or("more than 38 digits".to_owned(), |amount| amount.atoms().to_string())
+}
+
+/// Texts by number: each is written once.
+#[derive(Default)]
+struct Texts {
+    numbers: BTreeMap<String, usize>,
+    list: Vec<String>,
+}
+
+impl Texts {
+    fn number(&mut self, text: &str) -> usize {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        self.numbers.insert(text.to_owned(), self.list.len());
+        self.list.push(text.to_owned());
+        self.list.len() - 1
+    }
+}
+
+impl Report {
+    /// What the page's script reads.
+    pub fn data(&self) -> Value {
+        let mut texts = Texts::default();
+        let mut bearers: BTreeMap<&CostBearer, usize> = BTreeMap::new();
+        let mut times = BTreeMap::new();
+        for (time, bearer) in self.amounts.keys() {
+            let next = bearers.len();
+            bearers.entry(bearer).or_insert(next);
+            let next = times.len();
+            times.entry(*time).or_insert(next);
+        }
+        let mut in_order: Vec<(&CostBearer, usize)> =
+            bearers.iter().map(|(bearer, number)| (*bearer, *number)).collect();
+        in_order.sort_by_key(|(_, number)| *number);
+        let mut column = |of: fn(&CostBearer) -> &str| -> Vec<usize> {
+            in_order.iter().map(|(bearer, _)| texts.number(of(bearer))).collect()
+        };
+        let bearer_columns = json!({
+            "organization": column(|bearer| &bearer.organization),
+            "currency": column(|bearer| &bearer.currency),
+            "kind": column(|bearer| bearer.kind),
+            "group": column(|bearer| &bearer.group),
+            "cluster": column(|bearer| &bearer.cluster),
+            "namespace": column(|bearer| &bearer.namespace),
+            "name": column(|bearer| &bearer.name),
+            "uid": column(|bearer| &bearer.uid),
+            "gpu_model": column(|bearer| &bearer.gpu_model),
+        });
+        let facts = |of: fn(&BearerAmounts) -> Sum| -> Vec<String> {
+            self.amounts.values().map(|amounts| atoms(of(amounts))).collect()
+        };
+        let time_of: Vec<usize> =
+            self.amounts.keys().filter_map(|(time, _)| times.get(time).copied()).collect();
+        let bearer_of: Vec<usize> =
+            self.amounts.keys().filter_map(|(_, bearer)| bearers.get(bearer).copied()).collect();
+        let hours = |hours: Option<(prorata_schemas::time::Hour, prorata_schemas::time::Hour)>| {
+            hours.map(|(first, last)| [first.to_string(), last.to_string()])
+        };
+        let time_name = |hour: &prorata_schemas::time::Hour| {
+            if self.by_day { hour.date().to_string() } else { hour.to_string() }
+        };
+        json!({
+            "lake": self.lake,
+            "group_by": self.group_by.to_string(),
+            "hours": hours(self.hours),
+            "before_hours": hours(self.before_hours),
+            "by_day": self.by_day,
+            "times": times.keys().map(time_name).collect::<Vec<_>>(),
+            "bearers": bearer_columns,
+            "texts": texts.list,
+            "facts": {
+                "time": time_of,
+                "bearer": bearer_of,
+                "cost": facts(|amounts| amounts.cost),
+                "unused": facts(|amounts| amounts.unused),
+                "over_quota": facts(|amounts| amounts.over_quota),
+                "gpu_cost": facts(|amounts| amounts.gpu_cost),
+                "gpu_hours": facts(|amounts| amounts.gpu_hours),
+            },
+            "before": self.before.iter().map(|((organization, currency, group), cost)| {
+                json!([organization, currency, group, atoms(*cost)])
+            }).collect::<Vec<_>>(),
+            "unpriced": self.unpriced.iter().map(|((organization, reason), of)| {
+                json!({ "organization": organization, "reason": reason, "mend": mend(reason),
+                    "pods": of.pods.len(), "seconds": atoms(of.seconds) })
+            }).collect::<Vec<_>>(),
+            "agreements": self.agreements(),
+            "unreadable": self.unreadable,
+        })
+    }
+
+    fn agreements(&self) -> Value {
+        let reservations = self.reservations.iter().map(|((organization, id), of)| {
+            json!({ "organization": organization, "id": id, "name": of.name, "gpu_model": of.gpu_model,
+                "used_seconds": atoms(of.used_seconds), "unused_seconds": atoms(of.unused_seconds),
+                "unused_cost": atoms(of.unused_cost) })
+        });
+        let commitments = self.commitments.iter().map(|((organization, id), of)| {
+            json!({ "organization": organization, "id": id, "name": of.name,
+                "used_cost": atoms(of.used_cost), "unused_cost": atoms(of.unused_cost),
+                "list_cost_avoided": atoms(of.list_cost_avoided) })
+        });
+        let quotas = self.quotas.iter().map(|((organization, cluster, id, resource), of)| {
+            json!({ "organization": organization, "cluster": cluster, "id": id, "resource": resource,
+                "over_quota_cost": atoms(of.over_quota_cost),
+                "preemptible_cost": atoms(of.preemptible_cost),
+                "borrowed_hours": atoms(of.borrowed_hours), "lent_hours": atoms(of.lent_hours) })
+        });
+        let pools = self.pools.iter().map(|((organization, id), of)| {
+            json!({ "organization": organization, "id": id, "charges": atoms(of.charges),
+                "node_cost": atoms(of.node_cost), "spend_month": atoms(of.spend_month),
+                "exceeded": of.exceeded, "last": of.last.to_string() })
+        });
+        json!({
+            "reservations": reservations.collect::<Vec<_>>(),
+            "commitments": commitments.collect::<Vec<_>>(),
+            "quotas": quotas.collect::<Vec<_>>(),
+            "pools": pools.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        // Nothing in the data can end its element: every '<' is escaped.
+        let data = self.data().to_string().replace('<', "\\u003c");
+        FRAME.replace("{{style}}", STYLE).replace("{{script}}", SCRIPT).replacen("{{data}}", &data, 1)
+    }
+}
