@@ -7,7 +7,18 @@ const COLORS = 8;
 const ROWS_SHOWN = 100;
 const COST = "cost";
 
-const whole = (text) => (/^-?\d+$/.test(text) ? BigInt(text) : 0n);
+/** Whether a sum had more than 38 digits, and so is missing. */
+let isCut = false;
+
+function whole(text) {
+  if (text === "0") return 0n;
+  if (text.startsWith("more")) {
+    isCut = true;
+    return 0n;
+  }
+  return BigInt(text);
+}
+
 const FACTS = {};
 for (const name of ["cost", "unused", "over_quota", "gpu_cost", "gpu_hours"]) {
   FACTS[name] = DATA.facts[name].map(whole);
@@ -106,39 +117,47 @@ function stackOf(at) {
   }[bearer(at, "kind")];
 }
 
+/** What every bearer had in all: added up once, as choices are of bearers. */
+const SUMS = Array.from(DATA.bearers.kind, () => {
+  return { cost: 0n, unused: 0n, over_quota: 0n, gpu_cost: 0n, gpu_hours: 0n };
+});
+for (const name of Object.keys(FACTS)) {
+  const values = FACTS[name];
+  DATA.facts.bearer.forEach((who, at) => {
+    if (values[at] !== 0n) SUMS[who][name] += values[at];
+  });
+}
+
 /** Adds up everything that is shown. */
 function addUp() {
   const sums = { total: 0n, idle: 0n, unused: 0n, reservation: 0n, commitment: 0n, over: 0n };
-  const groups = new Map(),
-    stacks = new Map(),
-    cells = new Map(),
-    bearers = new Map(),
-    models = new Map();
-  const facts = DATA.facts;
-  for (let at = 0; at < facts.bearer.length; at++) {
-    const who = facts.bearer[at];
-    if (!isShown(who)) continue;
-    const cost = FACTS.cost[at],
-      kind = bearer(who, "kind");
-    sums.total += cost;
-    sums.unused += FACTS.unused[at];
-    sums.over += FACTS.over_quota[at];
-    if (kind !== "pod") sums[kind] += cost;
-    add(groups, bearer(who, "group"), cost);
-    const stack = stackOf(who);
-    add(stacks, stack, cost);
-    add(cells, facts.time[at] + "\n" + stack, cost);
-    const sum = bearers.get(who) ?? { cost: 0n, unused: 0n, over_quota: 0n, gpu_hours: 0n };
-    for (const name of Object.keys(sum)) sum[name] += FACTS[name][at];
+  const groups = new Map();
+  const stacks = new Map();
+  const cells = new Map();
+  const bearers = new Map();
+  const models = new Map();
+  const cellsOf = SUMS.map((sum, who) => {
+    if (!isShown(who)) return null;
+    const kind = bearer(who, "kind");
+    sums.total += sum.cost;
+    sums.unused += sum.unused;
+    sums.over += sum.over_quota;
+    if (kind !== "pod") sums[kind] += sum.cost;
+    add(groups, bearer(who, "group"), sum.cost);
     bearers.set(who, sum);
-    const model = bearer(who, "gpu_model");
-    if (kind === "pod" && FACTS.gpu_hours[at] > 0n) {
+    if (kind === "pod" && sum.gpu_hours > 0n) {
+      const model = bearer(who, "gpu_model");
       const of = models.get(model) ?? { hours: 0n, cost: 0n };
-      of.hours += FACTS.gpu_hours[at];
-      of.cost += FACTS.gpu_cost[at];
-      models.set(model, of);
+      models.set(model, { hours: of.hours + sum.gpu_hours, cost: of.cost + sum.gpu_cost });
     }
-  }
+    const stack = stackOf(who);
+    add(stacks, stack, sum.cost);
+    if (!cells.has(stack)) cells.set(stack, new Array(DATA.times.length).fill(0n));
+    return cells.get(stack);
+  });
+  DATA.facts.bearer.forEach((who, at) => {
+    if (cellsOf[who]) cellsOf[who][DATA.facts.time[at]] += FACTS.cost[at];
+  });
   return { sums, groups, stacks, cells, bearers, models };
 }
 
@@ -621,8 +640,8 @@ function draw() {
   if (rest.length) names.push("(others)");
   const value = (time, name) =>
     name === "(others)" && rest.length
-      ? rest.reduce((sum, other) => sum + (added.cells.get(time + "\n" + other) ?? 0n), 0n)
-      : (added.cells.get(time + "\n" + name) ?? 0n);
+      ? rest.reduce((sum, other) => sum + added.cells.get(other)[time], 0n)
+      : (added.cells.get(name)?.[time] ?? 0n);
   const by = state.stack === "group" ? DATA.group_by : "kind";
   const label = `Cost over time in ${state.currency}, stacked by ${by}`;
   document
@@ -656,6 +675,9 @@ function start() {
     notices.append(
       element("p", { class: "bad" }, `${file} cannot be read: ${why}. Its rows are missing here.`),
     );
+  }
+  if (isCut) {
+    notices.append(element("p", { class: "bad" }, "Sums of more than 38 digits are missing here."));
   }
   if (!DATA.hours) {
     period.textContent = DATA.lake;
