@@ -63,8 +63,8 @@ fn expected(table: &str, by: &str, column: &str) -> BTreeMap<String, i128> {
     let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
     let (by, column) = (at(by), at(column));
     let mut sums = BTreeMap::new();
-    // Behind the rows there may be another list.
-    for line in lines.take_while(|line| line.len() == head.len()) {
+    // Shorter lines have digests.
+    for line in lines.filter(|line| line.len() == head.len()) {
         let amount: Decimal12 = line[column].parse().unwrap();
         *sums.entry(line[by].to_owned()).or_default() += amount.atoms();
     }
