@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
 use commands::feed::{agreements, collect, prices};
-use commands::{backfill, check, dead_letters, diff, explain, generate, maintain, replay, schemas, work};
+use commands::{backfill, check, dead_letters, generate, look, maintain, replay, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -48,9 +48,9 @@ enum Command {
     /// Lists dead letters, and replays them once their cause is fixed
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Compares two lakes, or a lake now and then: which costs changed by how much
-    Diff(diff::DiffArgs),
+    Diff(look::diff::DiffArgs),
     /// Shows how a pod's cost in an hour came about, step by step, from the events of the lake's archive
-    Explain(explain::ExplainArgs),
+    Explain(look::explain::ExplainArgs),
     /// Generates synthetic events, to files or Kafka; the same seed gives the same events
     Generate(generate::GenerateArgs),
     /// Trims what only grows in a lake: replaced files of tables, expired versions, leftovers
@@ -60,7 +60,7 @@ enum Command {
     /// Folds what retired Kafka topics still hold, on whatever partition it lies
     Replay(replay::ReplayArgs),
     /// Writes a lake as one HTML page: cost over time, idle and unused money, who bears it
-    Report(commands::report::ReportArgs),
+    Report(look::report::ReportArgs),
     /// Prints or registers the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
     /// Builds hourly tables from Kafka, until it is stopped
@@ -76,13 +76,13 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Collect(args) => collect::run(&args),
         Command::DeadLetters(args) => dead_letters::run(&args),
-        Command::Diff(args) => diff::run(&args),
-        Command::Explain(args) => explain::run(&args),
+        Command::Diff(args) => look::diff::run(&args),
+        Command::Explain(args) => look::explain::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Replay(args) => replay::run(&args),
-        Command::Report(args) => commands::report::run(&args),
+        Command::Report(args) => look::report::run(&args),
         Command::Schemas(args) => schemas::run(&args),
         Command::Work(args) => work::run(&args),
     };

@@ -3,12 +3,10 @@
 pub mod backfill;
 pub mod check;
 pub mod dead_letters;
-pub mod diff;
-pub mod explain;
 pub mod feed;
 pub mod generate;
+pub mod look;
 pub mod maintain;
 pub mod replay;
-pub mod report;
 pub mod schemas;
 pub mod work;

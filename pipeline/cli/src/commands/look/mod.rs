@@ -1,0 +1,5 @@
+//! Commands that look at a lake and say what it holds; they write nothing into it.
+
+pub mod diff;
+pub mod explain;
+pub mod report;
