@@ -109,6 +109,11 @@ impl KubeCluster {
         self.clock.now()
     }
 
+    /// The earliest that the API server's time may be now.
+    pub fn earliest_now(&self) -> Timestamp {
+        self.clock.earliest()
+    }
+
     pub(super) const fn client(&self) -> &Client {
         &self.client
     }

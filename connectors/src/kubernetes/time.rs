@@ -28,6 +28,12 @@ impl ServerClock {
         self.at(system_micros())
     }
 
+    /// The earliest that the server's time may be now; before its first response, ours.
+    pub(super) fn earliest(&self) -> Timestamp {
+        let held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Timestamp(system_micros().saturating_add(held.0.map_or(0, |bounds| bounds.least)))
+    }
+
     fn at(&self, ours: i64) -> Timestamp {
         let mut held = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let difference = held.0.map_or(0, |bounds| bounds.most);

@@ -184,7 +184,8 @@ pub fn pod_spec(group: &str) -> Value {
     })
 }
 
-/// A server of the cluster, killed and started again.
+/// A server of the cluster, killed and started again. It goes on for the tests that follow; `servers.py` ends
+/// it.
 pub struct Restarted(Child);
 
 impl Restarted {
@@ -195,7 +196,10 @@ impl Restarted {
         let server = servers.into_iter().find(|server| server["name"] == name).unwrap();
         let process = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
         match earlier {
-            Some(earlier) => drop(earlier),
+            Some(Self(mut earlier)) => {
+                earlier.kill().unwrap();
+                earlier.wait().unwrap();
+            }
             None => send("KILL", process),
         }
         // Its port is free when it is gone.
@@ -210,12 +214,5 @@ impl Restarted {
         command.args(&arguments[1..]).current_dir(kubeconfig().parent().unwrap());
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Restarted {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _gone = self.0.wait();
     }
 }

@@ -155,7 +155,7 @@ fn the_api_server_is_restarted() {
     let five = |name: &str| (0..5).map(|number| pod(&format!("{name}-{number}"), "restart")).collect();
     cluster.create_all(&pods, five("before"));
     room.follows(5);
-    let mut server = Restarted::server("kube-apiserver", None);
+    let server = Restarted::server("kube-apiserver", None);
     eventually("the API server is back", || cluster.try_get("/readyz"));
     cluster.create_all(&pods, five("between"));
     room.follows(10);
@@ -178,7 +178,7 @@ fn the_api_server_is_restarted() {
     let mut hidden = watcher.lives();
     hidden.retain(|_, life| life.end.is_some());
     drop(watcher);
-    server = Restarted::server("kube-apiserver", Some(server));
+    Restarted::server("kube-apiserver", Some(server));
     eventually("the API server is back", || cluster.try_get("/readyz"));
     let watcher = Watcher::start(&cluster, &pods);
     let program = room.collect();
@@ -197,5 +197,4 @@ fn the_api_server_is_restarted() {
     // The end that nobody saw is not later than it was; what came and went unseen is not told.
     let [(uid, life)] = &lost[..] else { panic!("{lost:?}") };
     assert!(life.end <= hidden[uid].end, "{life:?}, and it was {:?}", hidden[uid]);
-    drop(server);
 }

@@ -53,6 +53,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "prorata.podSpec" -}}
 serviceAccountName: {{ include "prorata.serviceAccountName" . }}
 automountServiceAccountToken: false
+{{ include "prorata.podPlacement" . }}
+{{- end }}
+
+{{/* What they have in common with the collector's pod: no service links, users, and where they run. */}}
+{{- define "prorata.podPlacement" -}}
 # Services of the namespace would otherwise appear in the environment, where PRORATA_… is configuration.
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}

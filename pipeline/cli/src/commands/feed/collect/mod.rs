@@ -21,6 +21,7 @@ use clap::Args;
 use prorata_collector::object::ObjectKind;
 use prorata_connectors::kubernetes::{KubeCluster, KubeFault, KubeSettings, Served};
 use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -142,6 +143,7 @@ fn kafka_parts(config: &Config) -> anyhow::Result<KafkaParts> {
 }
 
 async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>) -> anyhow::Result<()> {
+    let cluster = open(config).await?;
     let stop = Arc::new(AtomicBool::new(false));
     let ended = watch::Sender::new(false);
     let report = SharedReport::default();
@@ -157,7 +159,7 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
         tracing::info!(address = %serving.address, "probes, metrics and status");
     }
     stop_on_signals(&stop)?;
-    let outcome = follow(args, config, kafka, &report, &stop).await;
+    let outcome = follow(args, config, cluster, kafka, &report, &stop).await;
     let _nobody_listens = ended.send(true);
     if let Some(serving) = serving {
         serving.finish(LAST_ANSWER).await;
@@ -165,22 +167,28 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
     outcome
 }
 
+/// The cluster, of which nothing was asked yet.
+async fn open(config: &Config) -> Result<KubeCluster, Failure> {
+    let collect = &config.collect;
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let kubeconfig = text(&collect.kubeconfig).map(PathBuf::from);
+    let settings = KubeSettings { kubeconfig, context: text(&collect.context) };
+    KubeCluster::open(&settings).await.map_err(failure)
+}
+
 async fn follow(
     args: &CollectArgs,
     config: &Config,
+    cluster: KubeCluster,
     kafka: Option<KafkaParts>,
     report: &SharedReport,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let collect = &config.collect;
-    let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-    let context = (!collect.context.is_empty()).then(|| collect.context.clone());
-    let settings = KubeSettings { kubeconfig: path(&collect.kubeconfig), context };
-    let cluster = KubeCluster::open(&settings).await.map_err(failure)?;
     reached(&cluster).await?;
     let cluster_id = cluster_id(&cluster, &collect.cluster_id).await?;
     let watched = watched(&cluster).await?;
-    let options = options::options(config, &cluster_id, watched)?;
+    let mut options = options::options(config, &cluster_id, watched)?;
     let prices = options::prices(collect, &options.currency)?;
     let organization_id = collect.organization_id.as_str();
     let (mut journal, to): (Box<dyn Journal>, String) = match (kafka, &args.to) {
@@ -196,6 +204,11 @@ async fn follow(
     };
     let every = if args.to.is_some() { collect.file_every } else { SEND_EVERY };
     let state = journal.load().await?;
+    // What begins from now on must not be cut off because the server's time is not known to the second.
+    options.since = options.since.or(state.since).or_else(|| {
+        let now = cluster.earliest_now();
+        Some(Timestamp(now.seconds() * 1_000_000))
+    });
     *report.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = CollectorReport {
         cluster_id: cluster_id.to_string(),
         api_server: cluster.url().to_owned(),
@@ -218,9 +231,12 @@ async fn reached(cluster: &KubeCluster) -> Result<(), Failure> {
                 tracing::warn!(reason, "the API server does not answer yet");
                 sleep(Duration::from_secs(1)).await;
             }
+            Ok(()) => break,
             outcome => return outcome.map_err(failure),
         }
     }
+    // The first answer was slow: a connection was made. Its time is known better from another one.
+    cluster.learn_time().await.map_err(failure)
 }
 
 async fn cluster_id(cluster: &KubeCluster, configured: &str) -> Result<Text, Failure> {

@@ -1,0 +1,100 @@
+"""The collector: valid, hardened, one at a time, with its own account and no more rights than it needs."""
+
+import unittest
+
+import yaml
+from chart import CHART, KUBERNETES, kinds, one, render, template
+from test_objects import faults
+from test_program import run
+
+SET = {
+    "config": {"kafka": {"bootstrap_servers": "kafka:9092", "topics": ["events"]}},
+    "collector": {
+        "enabled": True,
+        "config": {"organization_id": "acme", "state_topic": "collector-state"},
+        "priceList": "provider,region\n",
+    },
+}
+
+
+def objects(override: dict | None = None, **options: str) -> list[dict]:
+    values = SET | {"collector": SET["collector"] | (override or {})}
+    return render(override=values, **options)
+
+
+class Collector(unittest.TestCase):
+    def pod(self) -> dict:
+        return template(one(objects(), "Deployment"))["spec"]
+
+    def test_it_is_there_only_when_it_is_wanted(self):
+        added = kinds(objects())
+        for kind in kinds(render()):
+            added.remove(kind)
+        self.assertEqual(
+            added, ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "ServiceAccount"]
+        )
+
+    def test_every_object_is_valid_in_old_and_new_kubernetes(self):
+        for version in KUBERNETES:
+            found = objects(kubernetes=version)
+            self.assertEqual([fault for document in found for fault in faults(document, version)], [])
+
+    def test_one_follows_the_cluster_at_a_time(self):
+        spec = one(objects(), "Deployment")["spec"]
+        self.assertEqual((spec["replicas"], spec["strategy"]), (1, {"type": "Recreate"}))
+        labels = spec["template"]["metadata"]["labels"]
+        self.assertLessEqual(spec["selector"]["matchLabels"].items(), labels.items())
+
+    def test_its_container_is_hardened(self):
+        pod = self.pod()
+        self.assertIs(pod["enableServiceLinks"], False)
+        self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+        (container,) = pod["containers"]
+        self.assertEqual(
+            container["securityContext"],
+            {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "privileged": False,
+                "readOnlyRootFilesystem": True,
+                "runAsNonRoot": True,
+            },
+        )
+        self.assertLessEqual({"requests", "limits"}, container["resources"].keys())
+
+    def test_its_account_alone_may_ask_the_api_server(self):
+        found = objects()
+        account = one(found, "ServiceAccount", "collector")["metadata"]
+        pod = self.pod()
+        self.assertEqual(pod["serviceAccountName"], account["name"])
+        self.assertIs(pod["automountServiceAccountToken"], True)
+        self.assertIs(template(one(found, "StatefulSet"))["spec"]["automountServiceAccountToken"], False)
+        binding, role = one(found, "ClusterRoleBinding"), one(found, "ClusterRole")
+        self.assertEqual(binding["roleRef"]["name"], role["metadata"]["name"])
+        subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+        self.assertEqual(binding["subjects"], [subject])
+        # Tests on a real API server read the same file.
+        self.assertEqual(role["rules"], yaml.safe_load((CHART / "collector-rules.yaml").read_text()))
+        verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
+        self.assertEqual(verbs, {"list", "watch", "get"})
+        kinds_read = {kind for rule in role["rules"] for kind in rule["resources"]}
+        self.assertTrue(kinds_read.isdisjoint({"secrets", "configmaps", "*"}))
+
+    def test_the_price_list_and_the_section_are_in_its_file(self):
+        data = one(objects(), "ConfigMap", "collector")["data"]
+        section = yaml.safe_load(data["prorata.yaml"])["collect"]
+        self.assertEqual(section["price_list"], "/etc/prorata/prices.csv")
+        self.assertEqual(section["organization_id"], "acme")
+        self.assertEqual(data["prices.csv"], "provider,region\n")
+        data = one(objects({"priceList": ""}), "ConfigMap", "collector")["data"]
+        self.assertEqual(list(data), ["prorata.yaml"])
+        self.assertNotIn("price_list", yaml.safe_load(data["prorata.yaml"])["collect"])
+
+    def test_the_program_takes_its_file(self):
+        # It looks for a cluster once its configuration is good.
+        found = objects({"priceList": "", "to": "events"})
+        config = one(found, "ConfigMap", "collector")
+        (container,) = template(one(found, "Deployment"))["spec"]["containers"]
+        code, sentence = run([config], container, {})
+        self.assertEqual(code, 2, sentence)
+        self.assertIn("no cluster is named", sentence)
