@@ -9,8 +9,9 @@ use std::time::Duration;
 use prorata_connectors::archive::write_events;
 use prorata_connectors::kafka::{Connection, KafkaProducer};
 use prorata_connectors::messages::MessageEncoder;
+use prorata_samples::trace;
 use prorata_schemas::body::encode;
-use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
+use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload, PodUsage};
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::wait::eventually;
 use prorata_tests::proxy::{Proxy, Weather};
@@ -126,4 +127,79 @@ fn a_burst_before_a_slow_storage_stays_within_the_configured_memory() {
     worker.stop();
     let expected = world.backfill(folder.to_str().unwrap(), "expected");
     world.lake().assert_holds(&expected, world.through());
+}
+
+const PODS_OF_A_NODE: u64 = 50;
+
+/// Pods of one organization that a worker of 512 MiB has room for, each with a sample a minute.
+const PODS_ALL: u64 = 62_500;
+const LIMIT: u64 = 512 * MIB;
+
+fn pod_uid(pod: u64) -> String {
+    format!("01234567-89ab-cdef-0123-{pod:012}")
+}
+
+/// An hour of one organization: nodes, pods on them, and a sample of each pod every minute.
+fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
+    let (start, node_of) = (first.start().0, |pod: u64| format!("node-{:05}", pod / PODS_OF_A_NODE));
+    let at = move |mut event: EventRecord, node: Option<String>| {
+        event.event.event_time = Timestamp(start);
+        if let (Payload::NodeStarted(started), Some(node)) = (&mut event.event.payload, node) {
+            started.node_id = node.into();
+        }
+        event.event
+    };
+    let nodes = (0..pods).step_by(PODS_OF_A_NODE as usize);
+    let nodes = nodes.map(move |pod| at(trace::node("acme", 0, 10), Some(node_of(pod))));
+    let started = move |pod| trace::pod_on(&node_of(pod), "acme", 0, &pod_uid(pod), 1);
+    let starts = (0..pods).map(move |pod| at(started(pod), None));
+    let samples = (0..60).flat_map(move |minute| (0..pods).map(move |pod| (minute, pod)));
+    let samples = samples.map(move |(minute, pod)| {
+        let event_time = Timestamp(start + minute * 60_000_000);
+        let usage = PodUsage {
+            pod_uid: pod_uid(pod).into(),
+            interval_end: Timestamp(event_time.0 + 60_000_000),
+            cpu_millis: 500 + minute,
+            memory_bytes: (1 << 30) + minute * 4_096,
+            gpu_millis: 0,
+        };
+        Event { organization_id: "acme".into(), event_time, payload: Payload::PodUsage(usage) }
+    });
+    nodes.chain(starts).chain(samples)
+}
+
+/// `PRORATA_HOUR_PODS=62500` is the full shape. What one shard's open hour holds is in storage, not in memory.
+#[test]
+fn an_hour_of_many_pods_on_one_shard_stays_within_512_mib() {
+    let mut world = World::new("pods");
+    let pods = tuned("PRORATA_HOUR_PODS", PODS_ALL / 16);
+    for (key, value) in [
+        ("registry.url", json!("")),
+        ("kafka.queue_bytes", json!(LIMIT / 32)),
+        ("work.memory_limit", json!(LIMIT / 4)),
+        ("work.checkpoint_bytes", json!(LIMIT / 32)),
+        ("work.checkpoint_every", json!("10s")),
+    ] {
+        world.set(key, value);
+    }
+    let encoder = MessageEncoder::single_object();
+    let connection = Connection::plaintext(variable("PRORATA_TEST_KAFKA"));
+    let producer = KafkaProducer::new(&connection, Duration::from_secs(60)).unwrap();
+    let mut worker = world.worker();
+    let stop = Arc::new(AtomicBool::new(false));
+    let watched = watch(worker.program.id(), Arc::clone(&stop));
+    worker.ready();
+    let mut sent = 0;
+    for event in hour_of_pods(pods, Hour(world.now.0 - 2)) {
+        let value = encoder.encode(event.payload.kind(), &encode(&event));
+        producer.send(&world.topics[0], event.organization_id.as_bytes(), &value).unwrap();
+        sent += 1;
+    }
+    assert_eq!(producer.flush().unwrap(), sent);
+    world.drained(std::slice::from_mut(&mut worker), i64::try_from(sent).unwrap());
+    stop.store(true, Ordering::Relaxed);
+    let (peak, bound) = (watched.join().unwrap(), BASE + (LIMIT - BASE) * pods / PODS_ALL);
+    println!("{pods} pods, {sent} events, at most {} MiB", peak / MIB);
+    assert!(peak <= bound, "{} MiB, more than {} MiB", peak / MIB, bound / MIB);
+    worker.stop();
 }
