@@ -1,6 +1,7 @@
 //! Failures: one message and one exit code, never a stack trace.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use prorata_worker::WorkerError;
@@ -52,10 +53,9 @@ impl std::error::Error for Failure {}
 /// Prints what went wrong and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let worker = error.downcast_ref::<WorkerError>();
-    match worker.and_then(WorkerError::remedy) {
-        Some(remedy) => eprintln!("prorata: {error}; {remedy}"),
-        None => eprintln!("prorata: {error}"),
-    }
+    let remedy = worker.and_then(WorkerError::remedy).map(|remedy| format!("; {remedy}"));
+    // Where it cannot be written, the exit code still tells.
+    let _ = writeln!(io::stderr(), "prorata: {error}{}", remedy.unwrap_or_default());
     let code = match (error.downcast_ref::<Failure>(), worker) {
         (Some(failure), _) => failure.code,
         (None, Some(worker)) => worker.exit_code(),

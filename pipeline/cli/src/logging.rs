@@ -22,8 +22,13 @@ pub fn start(log: &LogConfig) -> Result<(), Failure> {
     })?;
     // Colours are for terminals only: in files and container logs they are noise.
     let colours = std::io::stderr().is_terminal();
-    let logs =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colours)
+        .with_writer(std::io::stderr)
+        // A line that cannot be written, as on a full disk, is lost. Told on standard error, which fails too,
+        // it would be a panic wherever that line stands.
+        .log_internal_errors(false);
     let started = match log.format {
         LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().try_init(),

@@ -40,6 +40,20 @@ fn the_summary_is_for_people_or_one_json_document() {
     assert_eq!(json["to"], "2026-11-01T02");
 }
 
+/// A panic where a line is logged would hold the organization that is folded there.
+#[test]
+fn logs_that_cannot_be_written_change_nothing() {
+    let room = Room::new();
+    room.generate(3);
+    let config = room.path("prorata.yaml");
+    std::fs::write(&config, "log: {level: debug}\n").unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let done = room.backfill("lake").arg("--config").arg(config).stderr(full).output().unwrap();
+    assert_eq!(code(&done), 0, "{}", text(&done));
+    assert_eq!(code(&room.run("told", &[])), 0);
+    assert!(room.content("lake") == room.content("told"));
+}
+
 #[test]
 fn running_again_writes_no_new_version_of_any_table() {
     let room = Room::new();

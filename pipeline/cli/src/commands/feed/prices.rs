@@ -73,7 +73,8 @@ pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
             .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
     }
-    eprintln!("{}", summary(&list, &imported));
+    // The list is written; what is said about it may get lost.
+    let _ = writeln!(io::stderr(), "{}", summary(&list, &imported));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,12 +10,18 @@ use crate::checkpoint::HourEntry;
 /// Days that have a part, with the hours that it says and its path. While a day's hours are the very same,
 /// nothing of it is encoded again: else each checkpoint would encode 35 days.
 #[derive(Clone, Debug, Default)]
-pub struct KnownDays(BTreeMap<Date, (BTreeMap<Hour, Arc<HourEntry>>, String)>);
+pub struct KnownDays(BTreeMap<Date, KnownDay>);
+
+#[derive(Clone, Debug)]
+struct KnownDay {
+    hours: BTreeMap<Hour, Arc<HourEntry>>,
+    path: String,
+}
 
 impl KnownDays {
     /// The part that says these hours of one day.
     pub fn path_of(&self, hours: &BTreeMap<Hour, Arc<HourEntry>>) -> Option<&String> {
-        let (known, path) = self.0.get(&hours.keys().next()?.date())?;
+        let KnownDay { hours: known, path } = self.0.get(&hours.keys().next()?.date())?;
         let same = |(a, b): ((&Hour, &Arc<HourEntry>), (&Hour, &Arc<HourEntry>))| {
             a.0 == b.0 && Arc::ptr_eq(a.1, b.1)
         };
@@ -25,7 +31,7 @@ impl KnownDays {
     /// Notes which part says these hours of one day.
     pub fn note(&mut self, hours: BTreeMap<Hour, Arc<HourEntry>>, path: &str) {
         if let Some(hour) = hours.keys().next() {
-            self.0.insert(hour.date(), (hours, path.to_owned()));
+            self.0.insert(hour.date(), KnownDay { hours, path: path.to_owned() });
         }
     }
 }

@@ -35,7 +35,7 @@ struct Economy {
 /// Dates up to that of the most wrong clock, and some.
 const DATES_AHEAD_MAX: usize = 42;
 
-/// A worker sweeps what lists show once an hour, and that again after it was claimed anew.
+/// A worker sweeps what lists show once an hour, counted from its claim.
 const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
 /// What checkpoints of format 1 have in them.
