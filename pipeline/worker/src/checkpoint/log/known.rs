@@ -22,10 +22,8 @@ impl KnownDays {
     /// The part that says these hours of one day.
     pub fn path_of(&self, hours: &BTreeMap<Hour, Arc<HourEntry>>) -> Option<&String> {
         let KnownDay { hours: known, path } = self.0.get(&hours.keys().next()?.date())?;
-        let same = |(a, b): ((&Hour, &Arc<HourEntry>), (&Hour, &Arc<HourEntry>))| {
-            a.0 == b.0 && Arc::ptr_eq(a.1, b.1)
-        };
-        (known.len() == hours.len() && known.iter().zip(hours).all(same)).then_some(path)
+        let same = known.iter().zip(hours).all(|((a, old), (b, new))| a == b && Arc::ptr_eq(old, new));
+        (known.len() == hours.len() && same).then_some(path)
     }
 
     /// Notes which part says these hours of one day.
