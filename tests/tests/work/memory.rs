@@ -168,7 +168,7 @@ fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
     nodes.chain(starts).chain(samples)
 }
 
-/// `PRORATA_HOUR_PODS=62500` is the full shape. What one shard's open hour holds is in storage, not in memory.
+/// `PRORATA_HOUR_PODS=62500` is the full shape. What a shard's open hour holds is in storage, not in memory.
 #[test]
 fn an_hour_of_many_pods_on_one_shard_stays_within_512_mib() {
     let mut world = World::new("pods");
