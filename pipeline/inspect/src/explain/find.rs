@@ -83,7 +83,7 @@ pub struct TableRow {
     pub grain: Grain,
     /// Its pod's namespace and name; empty without a pod.
     pub pod: (String, String),
-    /// Its numbers, in the order of [`FIGURES`].
+    /// Its numbers, in the order of `FIGURES`.
     pub figures: Vec<Option<Decimal12>>,
 }
 
