@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_connectors::SystemClock;
-use prorata_connectors::archive::write_events;
 use prorata_connectors::kafka::KafkaProducer;
 use prorata_schemas::body;
-use prorata_schemas::event::{Event, EventKind};
+use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{Clock, ObjectStore, PutOutcome};
-use sha2::{Digest, Sha256};
 
+use crate::commands::feed::archive_file::archive_file;
 use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
@@ -76,13 +75,7 @@ fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<
     if events.is_empty() {
         return Ok("nothing to write yet".to_owned());
     }
-    let bodies: Vec<(EventKind, Vec<u8>)> =
-        events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();
-    let records: Vec<(EventKind, &[u8])> =
-        bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect();
-    let file = write_events(&records)?;
-    let digest = Sha256::digest(&file);
-    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let (name, file) = archive_file(events)?;
     let path = format!("{}/agreements-{name}.avro", agreements.organization_id);
     let store = wiring::store(to)?;
     let outcome = wiring::small_runtime()?.block_on(store.put_if_absent(&path, file.into()));

@@ -1,5 +1,6 @@
 //! What feeds prorata: a cluster's events, price lists, agreements.
 
 pub mod agreements;
+pub mod archive_file;
 pub mod collect;
 pub mod prices;

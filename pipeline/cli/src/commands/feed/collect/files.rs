@@ -7,7 +7,8 @@ use prorata_connectors::store::Store;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{ObjectStore, StoreError};
 
-use super::journal::{Journal, archive_file, put_changes, put_intents};
+use super::journal::{Journal, put_changes, put_intents};
+use crate::commands::feed::archive_file::archive_file;
 use crate::failure::Failure;
 
 /// Files in a folder.

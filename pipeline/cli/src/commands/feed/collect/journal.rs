@@ -3,14 +3,8 @@
 //! Each batch is stored in three steps: intents, events, changes. A step that failed may be done again, and
 //! so may the whole batch: state is replaced, and events that come twice count once.
 
-use std::io;
-
 use async_trait::async_trait;
 use prorata_collector::{Batch, CollectorState};
-use prorata_connectors::archive::write_events;
-use prorata_schemas::body;
-use prorata_schemas::event::{Event, EventKind};
-use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
@@ -43,18 +37,4 @@ pub fn put_changes(state: &mut CollectorState, batch: &Batch) {
     }
     state.caught_up.clone_from(&batch.caught_up);
     state.pods_version.clone_from(&batch.pods_version);
-}
-
-/// An archive file of these events, and a name that equal events share.
-///
-/// # Errors
-/// When memory ran out.
-pub fn archive_file(events: &[Event]) -> io::Result<(String, Vec<u8>)> {
-    let bodies: Vec<(EventKind, Vec<u8>)> =
-        events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();
-    let records: Vec<(EventKind, &[u8])> =
-        bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect();
-    let file = write_events(&records)?;
-    let digest = Sha256::digest(&file);
-    Ok((digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect(), file))
 }

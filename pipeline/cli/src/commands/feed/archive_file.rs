@@ -1,0 +1,22 @@
+//! Files of events that are named by their content: the same events are the same file.
+
+use std::io;
+
+use prorata_connectors::archive::write_events;
+use prorata_schemas::body;
+use prorata_schemas::event::{Event, EventKind};
+use sha2::{Digest, Sha256};
+
+/// An archive file of these events, and a name that equal events share: 16 hexadecimal digits.
+///
+/// # Errors
+/// When memory ran out.
+pub fn archive_file(events: &[Event]) -> io::Result<(String, Vec<u8>)> {
+    let bodies: Vec<(EventKind, Vec<u8>)> =
+        events.iter().map(|event| (event.payload.kind(), body::encode(event))).collect();
+    let records: Vec<(EventKind, &[u8])> =
+        bodies.iter().map(|(kind, body)| (*kind, body.as_slice())).collect();
+    let file = write_events(&records)?;
+    let digest = Sha256::digest(&file);
+    Ok((digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect(), file))
+}
