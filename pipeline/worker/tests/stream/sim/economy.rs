@@ -38,9 +38,6 @@ const DATES_AHEAD_MAX: usize = 42;
 /// A worker sweeps what lists show once an hour, counted from its claim.
 const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
-/// The same where a call of storage takes up to five hours: a sweep is a list and deletes.
-const SWEPT_SLOWLY: Duration = Duration::from_secs((2 + 2 * 5) * 3_600);
-
 /// What checkpoints of format 1 have in them.
 const OLD: &[u8] = br#""format":1,"#;
 
@@ -55,7 +52,6 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
     let named: BTreeSet<&str> = latest.values().flat_map(|it| named(it)).collect();
     let largest = |checkpoints: &[&Bytes]| checkpoints.iter().map(|bytes| bytes.len()).max();
     let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
-    let swept = if plan.slow > 0 { SWEPT_SLOWLY } else { SWEPT };
     let economy = Economy {
         hours: world.lake.files().get(&Table::Hours).map_or(0, Vec::len),
         shard_hours: usize::try_from(simulated).unwrap() * usize::from(world.shards),
@@ -64,7 +60,7 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
         lists: world.audit.lists(),
         state_objects: count(&|path| {
             let is_state = names::parse_snapshot(path).is_some() || names::parse_part(path).is_some();
-            is_state && (named.contains(path) || !world.audit.is_younger(path, swept))
+            is_state && (named.contains(path) || !world.audit.is_younger(path, SWEPT))
         }),
         archived: world.audit.archived(),
         checkpoint_bytes: largest(&new).unwrap_or_default(),
