@@ -24,6 +24,15 @@ CASES = {"defaults": None} | {
     path.stem.removeprefix("values-"): path for path in sorted(HERE.glob("values-*.yaml"))
 }
 
+# The security context that every container has.
+HARDENED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "privileged": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+}
+
 
 class Refused(Exception):
     """Helm refused the values; the text is its reason."""

@@ -3,7 +3,7 @@
 import unittest
 
 import yaml
-from chart import CHART, KUBERNETES, kinds, one, render, template
+from chart import CHART, HARDENED, KUBERNETES, kinds, one, render, template
 from test_objects import faults
 from test_program import run
 
@@ -50,16 +50,7 @@ class Collector(unittest.TestCase):
         self.assertIs(pod["enableServiceLinks"], False)
         self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
         (container,) = pod["containers"]
-        self.assertEqual(
-            container["securityContext"],
-            {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-                "privileged": False,
-                "readOnlyRootFilesystem": True,
-                "runAsNonRoot": True,
-            },
-        )
+        self.assertEqual(container["securityContext"], HARDENED)
         self.assertLessEqual({"requests", "limits"}, container["resources"].keys())
 
     def test_its_account_alone_may_ask_the_api_server(self):

@@ -11,7 +11,7 @@ import kubernetes_validate
 import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
-from chart import CASES, CHART, KUBERNETES, helm, kinds, one, pods, render, template, text
+from chart import CASES, CHART, HARDENED, KUBERNETES, helm, kinds, one, pods, render, template, text
 
 # No schemas of these come with Kubernetes.
 FOREIGN = ("ServiceMonitor", "PrometheusRule", "ScaledObject")
@@ -104,16 +104,7 @@ class Security(unittest.TestCase):
             self.assertEqual(pod["securityContext"]["runAsNonRoot"], True)
             self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
             for container in pod["containers"] + pod.get("initContainers", []):
-                self.assertEqual(
-                    container["securityContext"],
-                    {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                        "privileged": False,
-                        "readOnlyRootFilesystem": True,
-                        "runAsNonRoot": True,
-                    },
-                )
+                self.assertEqual(container["securityContext"], HARDENED)
             for shared in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"]:
                 self.assertFalse(pod.get(shared))
 

@@ -272,114 +272,65 @@ function bar(part, all) {
   return element("span", {}, element("meter", { min: 0, max: 1, value, "aria-label": text }), " " + text);
 }
 
+/** A section with one table; none without rows. A column: its heading, whether it is a number, its cell. */
+function listed(title, caption, rows, columns) {
+  if (!rows.length) return [];
+  const headings = columns.map(([heading, isNumber]) => [heading, isNumber]);
+  const cells = rows.map((of) => columns.map(([, , cell]) => cell(of)));
+  return [section(title, table(caption, headings, cells))];
+}
+
+const figure = (key) => (of) => number(whole(of[key]));
+const used = (part, rest) => (of) => bar(whole(of[part]), whole(of[part]) + whole(of[rest]));
+const organization = ["organization", false, (of) => of.organization];
+const named = (of) => `${of.name} (${of.id})`;
+
 function agreements() {
   const { reservations, commitments, quotas, pools } = DATA.agreements;
-  const parts = [];
-  if (mine(reservations).length) {
-    parts.push(
-      section(
-        "Reservations",
-        table(
-          "Unit-hours that pods held, and money for those that none did",
-          [
-            ["organization", false],
-            ["reservation", false],
-            ["GPU model", false],
-            ["utilization", false],
-            ["unused cost", true],
-          ],
-          mine(reservations).map((of) => [
-            of.organization,
-            `${of.name} (${of.id})`,
-            of.gpu_model,
-            bar(whole(of.used_seconds), whole(of.used_seconds) + whole(of.unused_seconds)),
-            number(whole(of.unused_cost)),
-          ]),
-        ),
-      ),
-    );
-  }
-  if (mine(commitments).length) {
-    parts.push(
-      section(
-        "Commitments",
-        table(
-          "Money that nodes received, and money that none did",
-          [
-            ["organization", false],
-            ["commitment", false],
-            ["utilization", false],
-            ["used cost", true],
-            ["unused cost", true],
-            ["list cost avoided", true],
-          ],
-          mine(commitments).map((of) => [
-            of.organization,
-            `${of.name} (${of.id})`,
-            bar(whole(of.used_cost), whole(of.used_cost) + whole(of.unused_cost)),
-            number(whole(of.used_cost)),
-            number(whole(of.unused_cost)),
-            number(whole(of.list_cost_avoided)),
-          ]),
-        ),
-      ),
-    );
-  }
-  if (mine(quotas).length) {
-    parts.push(
-      section(
-        "Quotas",
-        table(
-          "Cost over quota (the same for every resource of a quota), and who lent",
-          [
-            ["organization", false],
-            ["quota", false],
-            ["resource", false],
-            ["over-quota cost", true],
-            ["of that preemptible", true],
-            ["borrowed amount-hours", true],
-            ["lent amount-hours", true],
-          ],
-          mine(quotas).map((of) => [
-            of.organization,
-            `${of.cluster}/${of.id}`,
-            of.resource,
-            number(whole(of.over_quota_cost)),
-            number(whole(of.preemptible_cost)),
-            number(whole(of.borrowed_hours)),
-            number(whole(of.lent_hours)),
-          ]),
-        ),
-      ),
-    );
-  }
-  if (mine(pools).length) {
-    parts.push(
-      section(
-        "GPU pools",
-        table(
-          "Charges against what the nodes cost, and budgets",
-          [
-            ["organization", false],
-            ["pool", false],
-            ["charges", true],
-            ["node cost", true],
-            ["spend of the month", true],
-            ["budget exceeded", false],
-          ],
-          mine(pools).map((of) => [
-            of.organization,
-            of.id,
-            number(whole(of.charges)),
-            number(whole(of.node_cost)),
-            number(whole(of.spend_month)),
-            of.exceeded || "none",
-          ]),
-        ),
-      ),
-    );
-  }
-  return parts;
+  return [
+    ...listed(
+      "Reservations",
+      "Unit-hours that pods held, and money for those that none did",
+      mine(reservations),
+      [
+        organization,
+        ["reservation", false, named],
+        ["GPU model", false, (of) => of.gpu_model],
+        ["utilization", false, used("used_seconds", "unused_seconds")],
+        ["unused cost", true, figure("unused_cost")],
+      ],
+    ),
+    ...listed("Commitments", "Money that nodes received, and money that none did", mine(commitments), [
+      organization,
+      ["commitment", false, named],
+      ["utilization", false, used("used_cost", "unused_cost")],
+      ["used cost", true, figure("used_cost")],
+      ["unused cost", true, figure("unused_cost")],
+      ["list cost avoided", true, figure("list_cost_avoided")],
+    ]),
+    ...listed(
+      "Quotas",
+      "Cost over quota (the same for every resource of a quota), and who lent",
+      mine(quotas),
+      [
+        organization,
+        ["quota", false, (of) => `${of.cluster}/${of.id}`],
+        ["resource", false, (of) => of.resource],
+        ["over-quota cost", true, figure("over_quota_cost")],
+        ["of that preemptible", true, figure("preemptible_cost")],
+        ["borrowed amount-hours", true, figure("borrowed_hours")],
+        ["lent amount-hours", true, figure("lent_hours")],
+      ],
+    ),
+    ...listed("GPU pools", "Charges against what the nodes cost, and budgets", mine(pools), [
+      organization,
+      ["pool", false, (of) => of.id],
+      ["charges", true, figure("charges")],
+      ["node cost", true, figure("node_cost")],
+      ["spend of the month", true, figure("spend_month")],
+      ["budget exceeded", false, (of) => of.exceeded || "none"],
+    ]),
+  ];
 }
 
 function gpus({ models }) {
