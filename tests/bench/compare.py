@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import duckdb
+from deltalake import DeltaTable
 
 # A peer computes in floats, and its thousands of additions lose some of their 15 digits.
 TOLERANCE = 1e-9
@@ -51,3 +52,56 @@ def tables(ours: Path, theirs: Path) -> str | None:
         if database.execute(missing).fetchone() != (0,):
             return f"rows of {path} differ"
     return None
+
+
+def files_and_rows(lake: Path, table: str) -> tuple[int, int]:
+    """Files that a table's log names, and their rows."""
+    files = live(lake, table)
+    return len(files), duckdb.sql(f"SELECT count(*) FROM read_parquet({files})").fetchone()[0]
+
+
+def live(lake: Path, table: str) -> list[str]:
+    """The files that a table's log names."""
+    return DeltaTable(str(lake / table)).file_uris()
+
+
+def allocations(ours: Path, theirs: Path, last_hour: str) -> str | None:
+    """Compares all rows of cost_allocation of two lakes, up to an hour such as 2026-11-20T22."""
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    for name, lake in (("ours", ours), ("theirs", theirs)):
+        database.execute(
+            f"""
+            CREATE TABLE {name} AS SELECT * FROM read_parquet({live(lake, "cost_allocation")})
+            WHERE ChargePeriodStart <= TIMESTAMPTZ '{last_hour}:00:00Z'
+            """
+        )
+    everything, missing, more = database.execute(
+        """
+        SELECT (SELECT count(*) FROM theirs),
+            (SELECT count(*) FROM (FROM theirs EXCEPT ALL FROM ours)),
+            (SELECT count(*) FROM (FROM ours EXCEPT ALL FROM theirs))
+        """
+    ).fetchone()
+    if everything and not missing and not more:
+        return None
+    return f"of {everything} rows {missing} are not ours, and {more} of ours are not theirs"
+
+
+def hourly_sums(events: Path, sums: Path) -> str | None:
+    """Compares sums of each pod's use, by the hour in which samples begin, with the events themselves."""
+    database = duckdb.connect()
+    everything, different = database.execute(
+        f"""
+        SELECT count(*), count(*) FILTER (WHERE ours.amount IS DISTINCT FROM theirs.amount)
+        FROM (
+            SELECT pod, time // 3600000000 AS hour, sum(cpu * (interval_end - time)) AS amount
+            FROM read_parquet('{events}') WHERE kind = 4 GROUP BY ALL
+        ) AS ours FULL JOIN read_csv('{sums}.*', header = false,
+            columns = {{'pod': 'VARCHAR', 'hour': 'BIGINT', 'amount': 'HUGEINT'}}) AS theirs
+            USING (pod, hour)
+        """
+    ).fetchone()
+    if everything and not different:
+        return None
+    return f"of {everything} hourly sums {different} differ"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -30,6 +31,8 @@ class Figure(NamedTuple):
     pairs: list[tuple[Cost, Cost]]
     # How the outputs differ; none when they are the same.
     problem: str | None
+    # Events that each side takes, where a figure is of a stream.
+    events: int = 0
 
     def ratio(self) -> float:
         """The median over pairs of our processor time over the peer's."""
@@ -37,18 +40,98 @@ class Figure(NamedTuple):
 
     def medians(self) -> list[Cost]:
         """Medians of each side by itself."""
-        sides = zip(*self.pairs)
-        return [Cost(*map(statistics.median, zip(*side))) for side in sides]
+        return [median(list(side)) for side in zip(*self.pairs)]
+
+    def line(self) -> tuple:
+        """Its cells in the table for people."""
+        ours, theirs = self.medians()
+        rate = f"; {self.events / ours.seconds:,.0f} events a CPU s" if self.events else ""
+        costs = f"{ours.seconds:.2f} s{rate}", f"{theirs.seconds:.2f} s"
+        memory = f"{ours.peak_mb:.0f}", f"{theirs.peak_mb:.0f}"
+        return self.name, self.peer, *costs, f"{self.ratio():.2f}", f"{self.target:g}", *memory
+
+    def described(self) -> dict:
+        """All of it, for machines."""
+        ours, theirs = self.medians()
+        told = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
+        told |= {"events": self.events} if self.events else {}
+        return told | {"ours": ours._asdict(), "theirs": theirs._asdict()}
 
 
-def check(command: list[str]) -> None:
-    """Runs a command that is not measured and must succeed; a script finds its own environment."""
+class Growth(NamedTuple):
+    """One line of the table: what more of something costs, as an exponent; 1 is a straight line."""
+
+    name: str
+    target: float
+    # By how much of it there is.
+    costs: dict[int, Cost]
+    problem: None = None
+
+    def exponents(self) -> tuple[float, float]:
+        """Of time and of memory: the slopes of lines through the upper half of the sizes, where what a run
+        costs anyway shows less, both axes in logarithms."""
+        points = sorted(self.costs.items())
+        upper = points[(len(points) - 1) // 2 :]
+        sizes = [math.log(size) for size, _ in upper]
+        sides = zip(*((math.log(cost.seconds), math.log(cost.peak_mb)) for _, cost in upper))
+        seconds, memory = (statistics.linear_regression(sizes, list(side)).slope for side in sides)
+        return seconds, memory
+
+    def line(self) -> tuple:
+        """Its cells in the table for people."""
+        least, most = min(self.costs), max(self.costs)
+        ends = f"{self.costs[least].seconds:.2f} s at {least:,}; {self.costs[most].seconds:.2f} s at {most:,}"
+        seconds, memory = self.exponents()
+        peaks = f"{self.costs[least].peak_mb:.0f} to {self.costs[most].peak_mb:.0f}; exponent {memory:.2f}"
+        return self.name, "a straight line", ends, "", f"{seconds:.2f}", f"{self.target:g}", peaks, ""
+
+    def described(self) -> dict:
+        """All of it, for machines."""
+        seconds, memory = self.exponents()
+        costs = {size: cost._asdict() for size, cost in self.costs.items()}
+        return {"exponent": round(seconds, 3), "memory_exponent": round(memory, 3), "costs": costs}
+
+
+class Bytes(NamedTuple):
+    """One line of the table: bytes of something of ours, next to what they stand for."""
+
+    name: str
+    peer: str
+    target: float
+    ours: float
+    theirs: float
+    problem: str | None = None
+
+    def line(self) -> tuple:
+        """Its cells in the table for people."""
+        sides = f"{self.ours:,.0f} B", f"{self.theirs:,.0f} B"
+        return self.name, self.peer, *sides, f"{self.ours / self.theirs:.2f}", f"{self.target:g}", "", ""
+
+    def described(self) -> dict:
+        """All of it, for machines."""
+        ratio = round(self.ours / self.theirs, 3)
+        return {"peer": self.peer, "ratio": ratio, "ours": self.ours, "theirs": self.theirs}
+
+
+# A line of the table.
+Line = Figure | Growth | Bytes
+
+
+def median(costs: list[Cost]) -> Cost:
+    """The medians of time and of memory, each by itself."""
+    return Cost(*map(statistics.median, zip(*costs)))
+
+
+def check(command: list[str]) -> str:
+    """Runs a command that is not measured and must succeed, and returns what it printed; a script finds its
+    own environment."""
     import environment
 
     settings = {name: value for name, value in os.environ.items() if name != environment.ENTERED}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def run(command: list[str], threads: int) -> tuple[Cost, str]:
@@ -108,38 +191,29 @@ def pairs(
     return measured
 
 
-def as_json(figures: list[Figure]) -> str:
-    """All figures, those without a ratio with the reason."""
-    return json.dumps([described(figure) for figure in figures], indent=2)
+def as_json(lines: list[Line]) -> str:
+    """All lines, those without a figure with the reason."""
+    return json.dumps([described(line) for line in lines], indent=2)
 
 
-def described(figure: Figure) -> dict:
-    """One figure in full."""
-    told = {"figure": figure.name, "peer": figure.peer, "target": figure.target}
-    if figure.problem:
-        return told | {"differs": figure.problem}
-    ours, theirs = figure.medians()
-    told |= {"ratio": round(figure.ratio(), 3), "pairs": len(figure.pairs)}
-    return told | {"ours": ours._asdict(), "theirs": theirs._asdict()}
+def described(line: Line) -> dict:
+    """One line in full."""
+    told = {"figure": line.name, "target": line.target}
+    return told | ({"differs": line.problem} if line.problem else line.described())
 
 
-def as_table(figures: list[Figure], processor: str) -> str:
+def as_table(lines: list[Line], processor: str) -> str:
     """The table for people, in Markdown."""
-    lines = [
+    table = [
         f"{os.cpu_count()} x {processor or 'unknown processor'}",
         "",
-        "| figure | peer | ours, CPU s | theirs, CPU s | ratio | target | ours, MB | theirs, MB |",
+        "| figure | next to | ours, CPU | theirs, CPU | ratio | target, at most | ours, MB | theirs, MB |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for figure in figures:
-        if figure.problem:
-            lines.append(f"| {figure.name} | {figure.peer} | outputs differ: {figure.problem} | | | | | |")
-            continue
-        ours, theirs = figure.medians()
-        costs = f"{ours.seconds:.2f} | {theirs.seconds:.2f} | {figure.ratio():.2f} | {figure.target:g}"
-        memory = f"{ours.peak_mb:.0f} | {theirs.peak_mb:.0f}"
-        lines.append(f"| {figure.name} | {figure.peer} | {costs} | {memory} |")
-    return "\n".join(lines)
+    for line in lines:
+        cells = (line.name, f"outputs differ: {line.problem}", *[""] * 6) if line.problem else line.line()
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
 if __name__ == "__main__":

@@ -97,19 +97,22 @@ def kinds(objects: list[dict]) -> list[str]:
 
 
 def template(document: dict) -> dict:
-    """The pod template of a StatefulSet or CronJob."""
+    """The pod template of a StatefulSet or CronJob; a Pod is its own."""
+    if document["kind"] == "Pod":
+        return document
     spec = document["spec"]
     return (spec["jobTemplate"]["spec"] if document["kind"] == "CronJob" else spec)["template"]
 
 
 def pods(objects: list[dict]) -> dict[str, dict]:
-    """Every pod template, by what it is part of."""
+    """Every pod template, by what it is part of; the pod of `helm test` is none."""
     return {
         component(d): template(d)
         for d in objects
         if d["kind"]
         not in (
             "ConfigMap",
+            "Pod",
             "Service",
             "ServiceAccount",
             "PodDisruptionBudget",
@@ -139,6 +142,11 @@ def replay(objects: list[dict]) -> dict:
 def maintain(objects: list[dict]) -> dict:
     """The container of the upkeep of the root."""
     return template(one(objects, "CronJob", "maintain"))["spec"]["containers"][0]
+
+
+def of_job(objects: list[dict], component: str) -> dict:
+    """The container of a CronJob."""
+    return template(one(objects, "CronJob", component))["spec"]["containers"][0]
 
 
 def variables(container: dict) -> dict[str, dict]:

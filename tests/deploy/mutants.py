@@ -28,6 +28,7 @@ WORKER, BACKFILL, REPLAY, MAINTAIN, JOB, HELPERS, CHECKS = (
         "_checks.tpl",
     )
 )
+LOOK, TEST, ALERTS = (TEMPLATES + name for name in ("look.yaml", "test.yaml", "prometheusrule.yaml"))
 SCHEMA, VALUES = CHART + "values.schema.json", CHART + "values.yaml"
 
 MUTANTS = [
@@ -130,13 +131,13 @@ MUTANTS = [
     ),
     (
         JOB,
-        'securityContext:\n            {{- include "prorata.securityContext" .root | nindent 12 }}',
+        'securityContext:\n            {{- include "prorata.securityContext" $root | nindent 12 }}',
         "securityContext: {}",
     ),
     (
         JOB,
-        "{{- with .root.Values.objectStore.existingSecret }}",
-        "{{- with .root.Values.kafka.sasl.existingSecret }}",
+        '{{- with include "prorata.envFrom" $root | trim }}',
+        "{{- with $root.Values.kafka.sasl.existingSecret }}",
     ),
     (JOB, "{{- toYaml .resources", "{{- toYaml .root.Values.resources"),
     (JOB, "{{- with .env | trim }}", '{{- with .environment | default "" | trim }}'),
@@ -199,9 +200,24 @@ MUTANTS = [
     (TEMPLATES + "servicemonitor.yaml", "path: /metrics", "path: /status"),
     (
         TEMPLATES + "servicemonitor.yaml",
-        "      app.kubernetes.io/component: worker\n",
-        "      app.kubernetes.io/component: workers\n",
+        "      app.kubernetes.io/component: {{ $component }}\n  endpoints",
+        "      app.kubernetes.io/component: worker\n  endpoints",
     ),
+    (LOOK, '"--allow-warnings"', '"--json"'),
+    (LOOK, "schedule: {{ .schedule | quote }}", 'schedule: "0 0 * * *"'),
+    (LOOK, "suspend: {{ .suspend }}", "suspend: true"),
+    (LOOK, '"placement" .placement', '"placement" dict'),
+    (TEST, "- ready\n", "- work\n"),
+    (TEST, "helm.sh/hook: test", "helm.sh/hook: post-install"),
+    (TEST, "app.kubernetes.io/component: test", "app.kubernetes.io/component: worker"),
+    (ALERTS, "prorata_organizations_held{%s}) > 0", "prorata_organizations_held{%s}) > 2"),
+    (ALERTS, "prorata_collector_queue{%s}) > 900", "prorata_collector_queue{%s}) > 1100"),
+    (ALERTS, 'printf "%s-collector"', 'printf "%s-collect"'),
+    (ALERTS, "min by (pod) (prorata_checkpoint_age", "max by (pod) (prorata_checkpoint_age"),
+    (TEMPLATES + "service.yaml", "app.kubernetes.io/component: collector\n{{- end }}", "app: x\n{{- end }}"),
+    (CHART + "examples/aws.yaml", "shards: 16", "shards: 2"),
+    (CHART + "README.md", "`replicas` | `2`", "`replicas` | `3`"),
+    ("compose/compose.yaml", "- ./prometheus.yaml", "- ./prometheus.yml"),
     (TEMPLATES + "NOTES.txt", 'dig "root" "url"', 'dig "work" "lake"'),
     (
         CHECKS,
@@ -236,7 +252,11 @@ MUTANTS = [
         '"then": {}',
     ),
     (SCHEMA, "^(0\\\\.0\\\\.0\\\\.0|", "^([0-9.]+|"),
-    (SCHEMA, '"replicas": {"type": "integer", "minimum": 0}', '"replicas": {"type": ["integer", "string"]}'),
+    (
+        SCHEMA,
+        '"replicas": {"type": ["integer", "null"], "minimum": 0}',
+        '"replicas": {"type": ["integer", "string"]}',
+    ),
     (SCHEMA, '"then": {"properties": {"events": {"minLength": 1}, "lake": {"minLength": 1}}}', '"then": {}'),
     (
         SCHEMA,

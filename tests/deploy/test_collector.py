@@ -31,7 +31,8 @@ class Collector(unittest.TestCase):
         for kind in kinds(render()):
             added.remove(kind)
         self.assertEqual(
-            added, ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "ServiceAccount"]
+            added,
+            ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "Service", "ServiceAccount"],
         )
 
     def test_every_object_is_valid_in_old_and_new_kubernetes(self):
@@ -70,6 +71,28 @@ class Collector(unittest.TestCase):
         self.assertEqual(verbs, {"list", "watch", "get"})
         kinds_read = {kind for rule in role["rules"] for kind in rule["resources"]}
         self.assertTrue(kinds_read.isdisjoint({"secrets", "configmaps", "*"}))
+
+    def test_prometheus_finds_it_by_a_service_of_its_own(self):
+        found = render(override=SET | {"serviceMonitor": {"enabled": True}})
+        services = {d["metadata"]["name"]: d for d in found if d["kind"] == "Service"}
+        monitors = {d["metadata"]["name"]: d["spec"] for d in found if d["kind"] == "ServiceMonitor"}
+        # Alerts and dashboard choose by the names of Services.
+        self.assertEqual(set(services), {"prorata", "prorata-collector"})
+        self.assertEqual(set(monitors), set(services))
+        pods = template(one(found, "Deployment"))["metadata"]["labels"]
+        self.assertLessEqual(services["prorata-collector"]["spec"]["selector"].items(), pods.items())
+        for name, monitor in monitors.items():
+            chosen = monitor["selector"]["matchLabels"].items()
+            by = [of for of, service in services.items() if chosen <= service["metadata"]["labels"].items()]
+            self.assertEqual(by, [name])
+
+    def test_measured_use_adds_what_its_source_needs(self):
+        base = yaml.safe_load((CHART / "collector-rules.yaml").read_text())
+        for source, resource in (("metrics_api", "pods"), ("kubelet", "nodes/proxy"), ("none", None)):
+            found = objects({"config": SET["collector"]["config"] | {"usage_source": source}})
+            added = one(found, "ClusterRole")["rules"][len(base) :]
+            resources = [kind for rule in added for kind in rule["resources"]]
+            self.assertEqual(resources, [resource] if resource else [])
 
     def test_the_price_list_and_the_section_are_in_its_file(self):
         data = one(objects(), "ConfigMap", "collector")["data"]

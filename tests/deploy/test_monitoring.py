@@ -4,6 +4,7 @@ import json
 import re
 import unittest
 
+from alerts import groups, rules
 from chart import DEPLOY, REPOSITORY, Refused, config_map, one, render
 
 METRICS = REPOSITORY / "pipeline" / "cli" / "src" / "operations" / "README.md"
@@ -15,7 +16,8 @@ SCALED = {
 
 
 def documented_metrics() -> dict[str, set[str]]:
-    """Every metric of a worker with its labels; a test of the program compares this list with its output."""
+    """Every metric of a worker or collector with its labels; a test of the program compares this list with
+    its output."""
     found = {}
     for line in METRICS.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -25,12 +27,6 @@ def documented_metrics() -> dict[str, set[str]]:
                 names = [f"{names[0]}_{part}" for part in ("bucket", "sum", "count")]
             found |= {name: set(re.findall(r"`(\w+)`", cells[2])) for name in names}
     return found
-
-
-def rules(override: dict | None = None) -> list[dict]:
-    """The alerts of a release with everything on."""
-    rule = one(render("everything", override), "PrometheusRule")
-    return [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
 
 
 def board() -> dict:
@@ -63,10 +59,17 @@ class Alerts(unittest.TestCase):
                 self.assertIn(label, left, alert["alert"])
 
     def test_alerts_are_of_this_release_alone(self):
-        for alert in rules():
-            selectors = re.findall(r"prorata_\w+(\{[^}]*\})?", alert["expr"])
-            own = '{namespace="finops",service="cost-allocation"}'
-            self.assertEqual(set(selectors), {own}, alert["alert"])
+        services = {"prorata": "cost-allocation", "prorata-collector": "cost-allocation-collector"}
+        self.assertEqual({group["name"] for group in groups()}, set(services))
+        for group in groups():
+            own = f'{{namespace="finops",service="{services[group["name"]]}"}}'
+            for alert in group["rules"]:
+                selectors = re.findall(r"prorata_\w+(\{[^}]*\})?", alert["expr"])
+                self.assertEqual(set(selectors), {own}, alert["alert"])
+
+    def test_a_release_without_a_collector_has_no_alerts_of_one(self):
+        found = groups({"collector": {"enabled": False}})
+        self.assertEqual([group["name"] for group in found], ["prorata"])
 
     def test_each_alert_has_a_section_in_the_runbook_and_each_section_an_alert(self):
         text = (DEPLOY / "RUNBOOK.md").read_text()

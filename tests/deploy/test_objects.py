@@ -77,19 +77,20 @@ class Validity(unittest.TestCase):
         for case in CASES:
             with self.subTest(case=case):
                 # What Prometheus and Grafana fill in stays.
-                left = re.sub(r"\{\{ ?(\$(labels|value)|\w+)[\w.| ]*\}\}", "", text(case))
+                left = re.sub(r"\{\{ ?(\$(labels|value)|\w+)[\w.|% `]*\}\}", "", text(case))
                 self.assertIsNone(re.search(r"<nil>|map\[|%!|\{\{|e\+\d\d", left))
                 self.assertIsNone(re.search(r"[ \t]$", text(case), re.MULTILINE))
 
     def test_what_is_switched_on_is_there_and_nothing_else(self):
-        least = ["ConfigMap", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"]
+        least = ["ConfigMap", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"]
         self.assertEqual(kinds(render()), least)
         self.assertEqual(kinds(render("secrets")), least)
         self.assertEqual(kinds(render("backfill")), sorted([*least, "CronJob"]))
-        most = [*least, "ConfigMap", "CronJob", "CronJob", "CronJob", "NetworkPolicy"]
+        most = [*least, "ConfigMap", "ConfigMap", *["CronJob"] * 5, "NetworkPolicy"]
         most += ["PrometheusRule", "ServiceMonitor"]
         self.assertEqual(kinds(render("everything")), sorted(most))
-        self.assertEqual(kinds(render("bare")), ["ConfigMap", "NetworkPolicy", "Service", "StatefulSet"])
+        bare = ["ConfigMap", "NetworkPolicy", "Pod", "Service", "StatefulSet"]
+        self.assertEqual(kinds(render("bare")), bare)
 
 
 class Security(unittest.TestCase):
@@ -107,6 +108,20 @@ class Security(unittest.TestCase):
                 self.assertEqual(container["securityContext"], HARDENED)
             for shared in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"]:
                 self.assertFalse(pod.get(shared))
+
+    def test_the_pod_of_helm_test_is_hardened_and_no_worker(self):
+        for case in CASES:
+            objects = render(case)
+            pod, workers = one(objects, "Pod"), template(one(objects, "StatefulSet"))
+            (container,) = pod["spec"]["containers"]
+            self.assertEqual(container["securityContext"], HARDENED)
+            self.assertEqual(container["image"], workers["spec"]["containers"][0]["image"])
+            for key in ["securityContext", "automountServiceAccountToken", "enableServiceLinks"]:
+                self.assertEqual(pod["spec"][key], workers["spec"][key])
+            self.assertNotIn("volumes", pod["spec"])
+            selector = one(objects, "Service")["spec"]["selector"].items()
+            self.assertFalse(selector <= pod["metadata"]["labels"].items())
+            self.assertEqual(pod["metadata"]["annotations"]["helm.sh/hook"], "test")
 
     def test_users_are_as_the_values_say_or_left_to_the_cluster(self):
         expected = {"everything": (2000, 3000, 4000), "bare": (None, None, None)}
@@ -214,6 +229,22 @@ class Connections(unittest.TestCase):
             monitor["spec"]["endpoints"], [{"port": "http", "path": "/metrics", "interval": "15s"}]
         )
         self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["http"])
+
+    def test_what_users_add_is_there(self):
+        more = {"name": "proxy", "image": "proxy:1"}
+        objects = render("everything", {"initContainers": [more], "extraContainers": [more]})
+        pod = template(one(objects, "StatefulSet"))["spec"]
+        self.assertEqual(pod["initContainers"], [more])
+        self.assertEqual([container["name"] for container in pod["containers"]], ["worker", "proxy"])
+        for part, job in pods(objects).items():
+            sources = [next(iter(source)) for source in job["spec"]["containers"][0]["envFrom"]]
+            self.assertEqual(sources, ["secretRef", "configMapRef"], part)
+            self.assertEqual(len(job["spec"]["containers"]), 2 if part == "worker" else 1)
+        (added,) = [document for document in objects if document["metadata"]["name"] == "proxies"]
+        self.assertEqual(added["metadata"]["labels"]["app.kubernetes.io/instance"], "prorata")
+        for document in objects:
+            if document is not added:
+                self.assertEqual(document["metadata"]["labels"]["cost-center"], "finops")
 
     def test_names_stay_within_what_kubernetes_appends_to(self):
         long = render("backfill", {"replay": {"enabled": True}}, release="a" * 53)

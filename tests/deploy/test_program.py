@@ -6,7 +6,19 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from chart import CASES, backfill, config_map, maintain, one, render, replay, variables, worker
+from chart import (
+    CASES,
+    backfill,
+    config_map,
+    maintain,
+    of_job,
+    one,
+    render,
+    replay,
+    template,
+    variables,
+    worker,
+)
 
 PROGRAM = Path(os.environ["PRORATA_BINARY"])
 FOLDER = "/etc/prorata"
@@ -90,3 +102,22 @@ class Program(unittest.TestCase):
             code, sentence = run(objects, maintain(objects), {})
             self.assertEqual(code, 2, sentence)
             self.assertIn("'nowhere' holds no root.json", sentence, case)
+
+    def test_check_and_report_take_their_arguments(self):
+        for component in ["check", "report"]:
+            values = {component: {"enabled": True, "lake": "nowhere", "out": "s3://bucket/page.html"}}
+            if component == "check":
+                del values[component]["out"]
+            objects = render(override=values)
+            code, sentence = run(objects, of_job(objects, component), {})
+            self.assertEqual(code, 2, sentence)
+            self.assertIn("'nowhere' holds no root.json", sentence)
+
+    def test_the_test_of_a_release_asks_its_service(self):
+        objects = render(override={"replicas": 3, "test": {"waitSeconds": 0}})
+        (container,) = template(one(objects, "Pod"))["spec"]["containers"]
+        service, port = one(objects, "Service")["metadata"]["name"], "8080"
+        self.assertEqual(container["args"][:4], ["ready", f"{service}.finops:{port}", "--least", "3"])
+        code, sentence = run(objects, container, {container["args"][1]: "127.0.0.1:1"})
+        self.assertEqual(code, 4, sentence)
+        self.assertIn("0 of 1 are ready, of 3 at least", sentence)

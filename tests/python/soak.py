@@ -72,12 +72,12 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def create_topic(name: str) -> None:
+def create_topic(name: str, shards: int = SHARDS) -> None:
     """Asks the brokers with Kafka's own client, from the classes that they run on."""
     broker = json.loads(Path(os.environ["PRORATA_TEST_KAFKA_BROKERS"]).read_text())[0]
     classes = broker["command"][broker["command"].index("-cp") + 1]
     program = str(Path(__file__).parent.parent / "java" / "CreateTopic.java")
-    command = ["java", "-cp", classes, program, os.environ["PRORATA_TEST_KAFKA"], name, str(SHARDS)]
+    command = ["java", "-cp", classes, program, os.environ["PRORATA_TEST_KAFKA"], name, str(shards)]
     subprocess.run(command, check=True)
 
 
@@ -90,18 +90,24 @@ def feed(config: Path, day: datetime.date) -> None:
 class Worker:
     """A worker, and the page on which it says how far it has come."""
 
-    def __init__(self, config: Path, folder: Path) -> None:
+    def __init__(self, config: Path, folder: Path, shards: int = SHARDS) -> None:
+        self.shards = shards
         self.log = folder / "worker.log"
         with self.log.open("w") as log:
             command = [os.environ["PRORATA_BINARY"], "work", "--config", str(config)]
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
 
-    def status(self) -> dict:
+    def address(self) -> str:
         for line in self.log.read_text().splitlines():
             address = json.loads(line).get("fields", {}).get("address") if line.startswith("{") else None
             if address:
-                with urllib.request.urlopen(f"http://{address}/status?format=json", timeout=30) as answer:
-                    return json.load(answer)
+                return address
+        return ""
+
+    def status(self) -> dict:
+        if address := self.address():
+            with urllib.request.urlopen(f"http://{address}/status?format=json", timeout=30) as answer:
+                return json.load(answer)
         return {}
 
     def has_closed(self, hour: str) -> bool:
@@ -109,7 +115,7 @@ class Worker:
         values = shards.values() if isinstance(shards, dict) else shards
         clean = [shard for shard in values if not shard.get("dirty_from")]
         done = [(shard.get("closed_through") or "") >= hour for shard in clean]
-        return len(done) == SHARDS and all(done)
+        return len(done) == self.shards and all(done)
 
     def wait(self, hour: str) -> None:
         until = time.monotonic() + PATIENCE

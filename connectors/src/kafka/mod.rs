@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::Text;
 use prorata_worker::source::SourceError;
 
+pub use admin::topic_setting;
 pub use client::settings::{Connection, KafkaSettings, Login, Security};
 pub use member::KafkaSource;
 pub use produce::{KafkaDeadLetters, KafkaProducer};

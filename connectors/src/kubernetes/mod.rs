@@ -2,15 +2,18 @@
 //! watched, every change with the API server's time.
 //!
 //! Reading order: [`KubeCluster`] connects; `kinds` says where each kind is; `watch` lists and watches one
-//! kind and never gives up; `time` is the API server's clock. Only fields that decide are ever decoded, pages
-//! of lists are small, and the queue of changes is bounded: while it is full, nothing is read.
+//! kind and never gives up; `usage` reads what pods use; `time` is the API server's clock. Only fields that
+//! decide are ever decoded, pages of lists are small, and the queue of changes is bounded: while it is full,
+//! nothing is read.
 
 mod client;
 mod kinds;
 mod time;
+mod usage;
 mod watch;
 
 pub use client::{KubeCluster, KubeSettings, Served};
+pub use usage::{GpuExporters, UsageRead, UsageReader, UsageSource};
 pub use watch::{KindStatus, Observation, Watches};
 
 /// Why a cluster did not do what was asked; variants by what helps.

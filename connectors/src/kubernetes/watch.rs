@@ -176,11 +176,13 @@ struct Page<T> {
     items: Option<Vec<T>>,
 }
 
+/// What a page says of its list.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PageMeta {
+pub(super) struct PageMeta {
     resource_version: String,
-    r#continue: Option<String>,
+    /// Where the next page begins; none or empty: there is none.
+    pub(super) r#continue: Option<String>,
 }
 
 /// Follows one kind.

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
 use commands::feed::{agreements, collect, prices};
-use commands::{backfill, check, dead_letters, generate, look, maintain, replay, schemas, work};
+use commands::{backfill, check, dead_letters, generate, look, maintain, ready, replay, schemas, work};
 
 /// Jemalloc returns freed memory to the system, which a worker with a memory limit needs.
 #[global_allocator]
@@ -57,6 +57,8 @@ enum Command {
     Maintain(maintain::MaintainArgs),
     /// Makes a price list of providers' price documents
     Prices(prices::PricesArgs),
+    /// Asks workers, over the network, whether they are ready
+    Ready(ready::ReadyArgs),
     /// Folds what retired Kafka topics still hold, on whatever partition it lies
     Replay(replay::ReplayArgs),
     /// Writes a lake as one HTML page: cost over time, idle and unused money, who bears it
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Maintain(args) => maintain::run(&args),
         Command::Prices(args) => prices::run(&args),
+        Command::Ready(args) => ready::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => look::report::run(&args),
         Command::Schemas(args) => schemas::run(&args),

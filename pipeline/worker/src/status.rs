@@ -195,6 +195,8 @@ pub struct Counts {
     pub late_duplicates: u64,
     /// Hours closed, once per shard.
     pub closed_hours: u64,
+    /// Pod-hours without a price in hours as they closed.
+    pub unpriced_pod_hours: u64,
     /// Hours whose rows changed when they were recomputed, once per shard.
     pub restated_hours: u64,
     /// Hours of organizations that were folded, for the first time or again.
@@ -231,6 +233,7 @@ impl Counts {
         self.late_events += other.late_events;
         self.late_duplicates += other.late_duplicates;
         self.closed_hours += other.closed_hours;
+        self.unpriced_pod_hours += other.unpriced_pod_hours;
         self.restated_hours += other.restated_hours;
         self.folded_organization_hours += other.folded_organization_hours;
         self.restated_whole += other.restated_whole;

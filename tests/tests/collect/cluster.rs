@@ -49,8 +49,12 @@ impl Cluster {
     }
 
     async fn ask(client: Client, method: &str, path: String, body: Value) -> Answer {
-        let kind =
-            if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
+        let (method, kind) = match method {
+            "PATCH" => (method, "application/strategic-merge-patch+json"),
+            // Custom resources know no strategy.
+            "MERGE" => ("PATCH", "application/merge-patch+json"),
+            _ => (method, "application/json"),
+        };
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         match client.request::<Value>(request.body(bytes).unwrap()).await {
@@ -83,6 +87,11 @@ impl Cluster {
 
     pub fn patch(&self, path: &str, change: Value) -> Value {
         self.request("PATCH", path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
+    }
+
+    /// Changes a custom resource.
+    pub fn merge(&self, path: &str, change: Value) -> Value {
+        self.request("MERGE", path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
     }
 
     /// Deletes an object, unless it is gone, with this grace in seconds if one is named.

@@ -18,6 +18,7 @@ pub struct Room {
     pub folder: TempDir,
     port: u16,
     context: String,
+    kubeconfig: PathBuf,
 }
 
 impl Room {
@@ -30,9 +31,14 @@ impl Room {
             "collect:\n  organization_id: acme\n  file_every: 500ms\n  price_per_vcpu_hour: \"0.03\"\n{lines}\
              http:\n  listen: 127.0.0.1:{port}\nlog:\n  level: info\n"
         );
-        let room = Self { folder, port, context: context.to_owned() };
+        let room = Self { folder, port, context: context.to_owned(), kubeconfig: kubeconfig() };
         std::fs::write(room.path("prorata.yaml"), text).unwrap();
         room
+    }
+
+    /// The cluster by another kubeconfig.
+    pub fn use_kubeconfig(&mut self, file: PathBuf) {
+        self.kubeconfig = file;
     }
 
     /// Adds sections to the configuration.
@@ -52,7 +58,7 @@ impl Room {
     fn command(&self) -> Command {
         let mut command = prorata();
         command.arg("collect").arg("--config").arg(self.path("prorata.yaml"));
-        command.arg("--kubeconfig").arg(kubeconfig()).args(["--context", &self.context]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--context", &self.context]);
         command
     }
 
@@ -83,7 +89,12 @@ impl Room {
         program.wait()
     }
 
-    fn ask(&self, path: &str) -> Option<String> {
+    /// Where it serves its status.
+    pub fn listen(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn ask(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

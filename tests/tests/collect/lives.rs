@@ -144,7 +144,26 @@ pub fn said(events: &[Event], namespace: &str) -> Lives {
 
 /// Seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
 pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
+    let whole = |text: &str| text.split('.').next().unwrap().parse::<u64>().unwrap();
     let mut seconds = BTreeMap::new();
+    for (uid, text) in column(lake, namespace, "x_RunningSeconds") {
+        *seconds.entry(uid).or_insert(0) += whole(&text);
+    }
+    seconds
+}
+
+/// Sums of a column of `cost_allocation`, by pod of a namespace.
+pub fn column_sums(lake: &Path, namespace: &str, name: &str) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for (uid, text) in column(lake, namespace, name) {
+        *sums.entry(uid).or_insert(0.0) += text.parse::<f64>().unwrap();
+    }
+    sums
+}
+
+/// Values of a column of `cost_allocation` that are there, with the uids of pods of a namespace.
+fn column(lake: &Path, namespace: &str, name: &str) -> Vec<(String, String)> {
+    let mut values = Vec::new();
     let mut folders = vec![lake.join("cost_allocation")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -152,14 +171,14 @@ pub fn running_seconds(lake: &Path, namespace: &str) -> BTreeMap<String, u64> {
             if path.is_dir() && !path.ends_with("_delta_log") {
                 folders.push(path);
             } else if path.extension().is_some_and(|name| name == "parquet") {
-                add(&mut seconds, &path, namespace);
+                add(&mut values, &path, (namespace, name));
             }
         }
     }
-    seconds
+    values
 }
 
-fn add(seconds: &mut BTreeMap<String, u64>, path: &Path, namespace: &str) {
+fn add(values: &mut Vec<(String, String)>, path: &Path, (namespace, name): (&str, &str)) {
     let options = FormatOptions::new().with_null("");
     let file = std::fs::File::open(path).unwrap();
     for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
@@ -168,15 +187,12 @@ fn add(seconds: &mut BTreeMap<String, u64>, path: &Path, namespace: &str) {
             let column = batch.column_by_name(name).unwrap_or_else(|| panic!("no column {name}"));
             ArrayFormatter::try_new(column, &options).unwrap()
         };
-        let (uids, namespaces) = (column("x_PodUid"), column("x_Namespace"));
-        let running = column("x_RunningSeconds");
+        let (uids, namespaces, wanted) = (column("x_PodUid"), column("x_Namespace"), column(name));
         for row in 0..batch.num_rows() {
-            let (uid, text) = (uids.value(row).to_string(), running.value(row).to_string());
-            if uid.is_empty() || text.is_empty() || namespaces.value(row).to_string() != namespace {
-                continue;
+            let (uid, text) = (uids.value(row).to_string(), wanted.value(row).to_string());
+            if !uid.is_empty() && !text.is_empty() && namespaces.value(row).to_string() == namespace {
+                values.push((uid, text));
             }
-            let whole = text.split('.').next().unwrap();
-            *seconds.entry(uid).or_insert(0) += whole.parse::<u64>().unwrap();
         }
     }
 }

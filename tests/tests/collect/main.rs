@@ -1,16 +1,20 @@
 //! `prorata collect` on a real Kubernetes API server: what pods did, by an undisturbed watch, by the
 //! collected events and by the table that they fold into, is the same to the second.
 //!
-//! The servers are started by `tests/python/servers.py --kubernetes --kafka 1`, so these tests stand behind
-//! the feature `servers`. `PRORATA_COLLECT_PODS` makes the crowd larger.
+//! The servers are started by `tests/python/servers.py --kubernetes --kafka 1 --registry`, so these tests
+//! stand behind the feature `servers`. `PRORATA_COLLECT_PODS` makes the crowd larger.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod cluster;
 mod collector;
+mod faults;
+mod kinds;
 mod lives;
+mod meters;
 mod refusals;
 mod topics;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -49,6 +53,16 @@ fn assert_accounts_agree(room: &Room, watcher: &Watcher, namespace: &str) -> Liv
     let costed: BTreeMap<_, _> = costed.into_iter().filter(|(_, seconds)| *seconds > 0).collect();
     assert_eq!(costed, ran, "seconds in the table, and what pods did");
     lives
+}
+
+/// Waits until the events tell what the watcher saw: a collector that starts again reads what came since.
+fn all_told(room: &Room, watcher: &Watcher, namespace: &str) {
+    let lives = watcher.lives();
+    eventually("all is told", || {
+        let told = said(&events(&room.events()), namespace);
+        let same = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
+        if same == lives.len() { Ok(()) } else { Err(format!("{same} of {} are", lives.len())) }
+    });
 }
 
 /// Deployments, a job, a stateful set, a resize, evictions and forced deletes.
@@ -136,6 +150,7 @@ fn killed_at_random_nothing_is_lost() {
     }
     crowd.join().unwrap();
     room.ready(&mut program);
+    all_told(&room, &watcher, "crowd");
     Room::stop(program).succeeded();
     assert!(kills > 3, "killed {kills} times");
     let lives = assert_accounts_agree(&room, &watcher, "crowd");

@@ -9,9 +9,9 @@ use super::CALM;
 use super::cluster::Cluster;
 use super::collector::Room;
 
-/// The rules of the chart's ClusterRole.
-fn rules() -> Value {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/prorata/collector-rules.yaml");
+/// Rules of the chart's ClusterRole, by their file.
+pub fn rules(file: &str) -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/prorata").join(file);
     serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
@@ -26,7 +26,7 @@ pub fn allow(cluster: &Cluster, user: &str, name: &str, rules: &Value) {
 fn the_charts_role_is_enough_and_no_more() {
     let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
     let cluster = Cluster::open();
-    allow(&cluster, "certificate", "prorata-collector", &rules());
+    allow(&cluster, "certificate", "prorata-collector", &rules("collector-rules.yaml"));
     let limited = Cluster::as_user("certificate");
     let pods = cluster.namespace("limits");
     cluster.create(&pods, super::pod("one", "nowhere"));

@@ -85,6 +85,16 @@
 {{- if ge $memory $limit -}}
 {{- fail (printf "resources.limits.memory: %d bytes leave nothing besides config.work.memory_limit (%d bytes): a worker would be killed for its memory" $limit $memory) -}}
 {{- end -}}
+{{- range $component := list "check" "report" -}}
+{{- with index $.Values $component -}}
+{{- if and .enabled (not (or .lake (dig "root" "url" "" $.Values.config))) -}}
+{{- fail (printf "%s.lake: name the lake here, or set config.root.url" $component) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.report.enabled (not .Values.report.out) -}}
+{{- fail "report.out: name the page, such as s3://bucket/reports/costs.html" -}}
+{{- end -}}
 {{- with .Values.backfill -}}
 {{- if and .keepRules (hasKey .config "rules") -}}
 {{- fail "backfill.keepRules: hours cannot keep their rules and be given those of backfill.config.rules; leave out one of the two" -}}

@@ -32,6 +32,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "prorata.image" -}}
@@ -117,9 +120,15 @@ runAsNonRoot: true
 {{- end }}
 {{- end }}
 
+{{/* Where all take environment variables from. */}}
 {{- define "prorata.envFrom" -}}
+{{- with .Values.objectStore.existingSecret }}
 - secretRef:
     name: {{ . }}
+{{- end }}
+{{- with .Values.extraEnvFrom }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* One variable from a key of a Secret: (list name secret key). */}}

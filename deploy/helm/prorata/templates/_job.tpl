@@ -63,9 +63,9 @@ spec:
           env:
             {{- . | nindent 12 }}
           {{- end }}
-          {{- with $root.Values.objectStore.existingSecret }}
+          {{- with include "prorata.envFrom" $root | trim }}
           envFrom:
-            {{- include "prorata.envFrom" . | nindent 12 }}
+            {{- . | nindent 12 }}
           {{- end }}
           resources:
             {{- toYaml .resources | nindent 12 }}

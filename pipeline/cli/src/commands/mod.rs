@@ -7,6 +7,7 @@ pub mod feed;
 pub mod generate;
 pub mod look;
 pub mod maintain;
+pub mod ready;
 pub mod replay;
 pub mod schemas;
 pub mod work;

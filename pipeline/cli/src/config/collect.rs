@@ -67,12 +67,35 @@ pub struct CollectConfig {
     pub mass_stop_percent: u32,
     /// Lists that must agree before more is believed.
     pub confirmations: u32,
+    /// Where measured use is read.
+    pub usage_source: MeasuredBy,
+    /// How often it is read.
+    #[serde(with = "duration")]
+    pub usage_every: Duration,
+    /// Selector of DCGM exporter's pods. Empty: GPUs are not measured.
+    pub dcgm_selector: String,
+    /// Namespace of these pods. Empty: any.
+    pub dcgm_namespace: String,
+    /// Port of these pods that serves `/metrics`.
+    pub dcgm_port: u16,
     /// Most time between two lists of a kind.
     #[serde(with = "duration")]
     pub list_every: Duration,
     /// How long a file is written to.
     #[serde(with = "duration")]
     pub file_every: Duration,
+}
+
+/// Where measured use is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasuredBy {
+    /// Nowhere.
+    None,
+    /// From `metrics.k8s.io`.
+    MetricsApi,
+    /// From each node's kubelet, through the API server.
+    Kubelet,
 }
 
 /// From when on a pod counts.
@@ -148,6 +171,11 @@ impl Default for CollectConfig {
             device_classes: options.device_classes,
             mass_stop_percent: options.mass_stop_percent,
             confirmations: options.confirmations,
+            usage_source: MeasuredBy::None,
+            usage_every: Duration::from_secs(60),
+            dcgm_selector: String::new(),
+            dcgm_namespace: String::new(),
+            dcgm_port: 9400,
             list_every: Duration::from_secs(6 * 3_600),
             file_every: Duration::from_secs(60),
         }

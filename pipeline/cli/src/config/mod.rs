@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use environment::Environment;
 use yaml::Yaml;
 
-pub use collect::CollectConfig;
+pub use collect::{CollectConfig, MeasuredBy};
 pub use kafka::{KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol};
 pub use secrets::read as read_secret;
 pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig, WorkConfig};

@@ -34,6 +34,29 @@ pub struct KindReport {
     pub problem: Option<String>,
 }
 
+/// How measured use is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UsageReport {
+    /// Rounds that were read.
+    pub rounds: u64,
+    /// End of the last one.
+    pub round_end: Option<String>,
+    /// Answers that were read.
+    pub answers: u64,
+    /// Reads that failed: their pods have no interval of that round.
+    pub failed_reads: u64,
+    /// Intervals that were made.
+    pub intervals: u64,
+    /// Readings of pods that lacked a part: these have no interval of that round.
+    pub incomplete: u64,
+    /// Readings of pods that do not run, as events say.
+    pub unknown_pods: u64,
+    /// Rounds that lay so far apart that the time between has no sample.
+    pub pauses: u64,
+    /// What failed in the last round; at most five.
+    pub problems: Vec<String>,
+}
+
 /// What a collector reports: for probes, metrics and people.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CollectorReport {
@@ -74,6 +97,8 @@ pub struct CollectorReport {
     pub held_lists: u64,
     /// Parts of objects that could not be read.
     pub unreadable: u64,
+    /// How measured use is read; none: it is not.
+    pub usage: Option<UsageReport>,
     /// Why the price list was not read again.
     pub price_problem: Option<String>,
 }
@@ -166,6 +191,23 @@ impl Collector for CollectorReport {
         for (name, help, count) in counters {
             out.counter(name, help, [(Labels::new(), count)])?;
         }
-        Ok(())
+        self.usage.as_ref().map_or(Ok(()), |usage| usage_metrics(&mut out, usage))
     }
+}
+
+fn usage_metrics(out: &mut Out<'_>, usage: &UsageReport) -> fmt::Result {
+    let fails = [(Labels::new(), f64::from(u8::from(!usage.problems.is_empty())))];
+    let help = "1 while measured use cannot be read everywhere; /status says where";
+    out.gauge("collector_usage_fails", help, None, fails)?;
+    for (name, help, count) in [
+        ("collector_usage_rounds", "Rounds of reads of measured use", usage.rounds),
+        ("collector_usage_failed_reads", "Reads of measured use that failed", usage.failed_reads),
+        ("collector_usage_intervals", "Intervals of measured use", usage.intervals),
+        ("collector_usage_incomplete", "Readings of pods that lacked a part", usage.incomplete),
+        ("collector_usage_unknown_pods", "Readings of pods that do not run", usage.unknown_pods),
+        ("collector_usage_pauses", "Times without samples between two rounds", usage.pauses),
+    ] {
+        out.counter(name, help, [(Labels::new(), count)])?;
+    }
+    Ok(())
 }

@@ -164,7 +164,7 @@ impl Snapshot {
             (vec![("reason", reason.code().to_owned())], count)
         });
         out.counter("dead_letters", "Messages that could not become events, by reason", letters)?;
-        let plain: [(&str, &str, u64); 11] = [
+        let plain: [(&str, &str, u64); 12] = [
             ("late_events", "New events that arrived after their hour had closed", counts.late_events),
             (
                 "late_duplicates",
@@ -172,6 +172,11 @@ impl Snapshot {
                 counts.late_duplicates,
             ),
             ("hours_closed", "Hours closed, once per shard", counts.closed_hours),
+            (
+                "unpriced_pod_hours",
+                "Pod-hours without a price in hours as they closed",
+                counts.unpriced_pod_hours,
+            ),
             (
                 "hours_restated",
                 "Hours whose rows changed when they were recomputed, once per shard",

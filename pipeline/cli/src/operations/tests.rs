@@ -1,6 +1,7 @@
 //! The four paths, asked without sockets, and once over a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
+use super::collector::{CollectorReport, KindReport};
 use super::*;
 
 /// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
@@ -56,6 +58,7 @@ fn working() -> Arc<Status> {
     worker.counts.events.insert(EventKind::PodUsage, 1_000);
     worker.counts.dead_letters.insert(Reason::TooLate, 2);
     worker.counts.late_events = 5;
+    worker.counts.unpriced_pod_hours = 4;
     worker.counts.fold.observe(Duration::from_millis(30));
     worker.counts.fold.observe(Duration::from_secs(100));
     drop(worker);
@@ -178,6 +181,7 @@ async fn metrics_say_what_the_status_holds() {
         ("prorata_dead_letters_total{reason=\"too_late\"}", 2.0),
         ("prorata_dead_letters_total{reason=\"malformed\"}", 0.0),
         ("prorata_late_events_total", 5.0),
+        ("prorata_unpriced_pod_hours_total", 4.0),
         ("prorata_fold_duration_seconds_bucket{le=\"0.025\"}", 0.0),
         ("prorata_fold_duration_seconds_bucket{le=\"0.05\"}", 1.0),
         ("prorata_fold_duration_seconds_bucket{le=\"60.0\"}", 1.0),
@@ -191,13 +195,12 @@ async fn metrics_say_what_the_status_holds() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-#[tokio::test]
-async fn the_table_of_metrics_is_what_there_is() {
-    let status = working();
-    let stop = ShardStop { reason: StopReason::Damaged, sentence: "damaged".to_owned() };
-    status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
-    let text = ask(&status, "/metrics").await.body;
-    let mut found: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+/// Metrics by name, with their type and labels.
+type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// The metrics of a text, which has a sample with each label.
+fn metrics_of(text: &str) -> Metrics {
+    let mut found = Metrics::new();
     for line in text.lines() {
         let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
             continue;
@@ -217,16 +220,38 @@ async fn the_table_of_metrics_is_what_there_is() {
             "{name} twice"
         );
     }
+    found
+}
+
+/// The metrics that the README lists, of a collector or of a worker.
+fn documented(of_collector: bool) -> Metrics {
     let plain = |cell: &str| cell.trim().trim_matches('`').to_owned();
     let rows = include_str!("README.md").lines().filter(|line| line.starts_with("| `prorata_"));
-    let documented: BTreeMap<String, (String, BTreeSet<String>)> = rows
+    rows.filter(|row| row.starts_with("| `prorata_collector_") == of_collector)
         .map(|row| {
             let cells: Vec<&str> = row.split('|').collect();
             let labels = cells[3].split(',').map(plain).filter(|label| !label.is_empty()).collect();
             (plain(cells[1]), (plain(cells[2]), labels))
         })
-        .collect();
-    assert_eq!(documented, found);
+        .collect()
+}
+
+#[tokio::test]
+async fn the_table_of_metrics_is_what_there_is() {
+    let status = working();
+    let stop = ShardStop { reason: StopReason::Damaged, sentence: "damaged".to_owned() };
+    status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
+    assert_eq!(documented(false), metrics_of(&ask(&status, "/metrics").await.body));
+}
+
+#[tokio::test]
+async fn the_collector_s_table_of_metrics_is_what_there_is() {
+    let kinds = BTreeMap::from([("pods".to_owned(), KindReport::default())]);
+    let report = Arc::new(Mutex::new(CollectorReport { kinds, ..CollectorReport::default() }));
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    let response = collector::router(&report).oneshot(request).await.unwrap();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    assert_eq!(documented(true), metrics_of(std::str::from_utf8(&body).unwrap()));
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! `prorata check` on a lake that is whole, and on one that somebody has tampered with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::names::DayFile;
 use serde_json::Value;
 
 use crate::harness::*;
@@ -44,6 +46,7 @@ fn a_lake_that_a_backfill_has_made_is_whole_and_its_money_adds_up() {
     let (code, report) = check(&room, &[]);
     assert_eq!(errors(&report), Vec::<String>::new(), "{report:#}");
     assert_eq!(code, if report["findings"].as_array().unwrap().is_empty() { 0 } else { 3 });
+    assert_eq!(check(&room, &["--allow-warnings"]).0, 0);
     assert_eq!(report["money"]["USD"]["difference"], "0");
     assert_ne!(report["money"]["USD"]["supply"], "0");
     assert_eq!(report["files"], room.files("lake").values().map(Vec::len).sum::<usize>());
@@ -59,7 +62,12 @@ fn a_file_that_is_gone_cut_or_damaged_is_named() {
     let room = Room::new();
     lake(&room);
     let (name, place) = file(&room, Table::CostAllocation);
-    let whole = std::fs::read(&place).unwrap();
+    tamper(&room, &name, &place);
+}
+
+/// Whatever is done to a file of the lake, it is named, and its money is missing.
+fn tamper(room: &Room, name: &str, place: &Path) {
+    let whole = std::fs::read(place).unwrap();
     let cases: [(&str, Option<Vec<u8>>); 3] = [
         ("file_missing", None),
         ("file_size", Some(whole[..whole.len() - 9].to_vec())),
@@ -67,14 +75,13 @@ fn a_file_that_is_gone_cut_or_damaged_is_named() {
     ];
     for (problem, content) in cases {
         match content {
-            Some(content) => std::fs::write(&place, content).unwrap(),
-            None => std::fs::remove_file(&place).unwrap(),
+            Some(content) => std::fs::write(place, content).unwrap(),
+            None => std::fs::remove_file(place).unwrap(),
         }
-        let (code, report) = check(&room, &[]);
+        let (code, report) = check(room, &[]);
         assert_eq!(code, 1, "{report:#}");
         let findings = report["findings"].as_array().unwrap();
-        let named =
-            findings.iter().any(|found| found["problem"] == problem && found["place"] == name.as_str());
+        let named = findings.iter().any(|found| found["problem"] == problem && found["place"] == name);
         assert!(named, "{problem}: {report:#}");
         assert!(errors(&report).contains(&"unbalanced".to_owned()), "{report:#}");
     }
@@ -136,4 +143,34 @@ fn a_configuration_that_cannot_start_is_told_check_by_check() {
     assert_eq!(["storage", "clock", "root"].map(outcome), ["ok", "ok", "ok"], "{report:#}");
     assert_eq!(["registry", "topics"].map(outcome), ["skipped", "failed"], "{report:#}");
     assert!(!room.path("fresh").join("root.json").exists(), "a check makes no root");
+}
+
+/// A lake whose first hours lie beyond the horizon and are joined to files of days.
+fn compacted_lake(room: &Room) {
+    lake(room);
+    let (_, report) = check(room, &[]);
+    let last: Hour = report["to"].as_str().unwrap().parse().unwrap();
+    let to = Hour(last.0 + 37 * 24).to_string();
+    assert_eq!(code(&room.run("lake", &["--to", &to])), 0);
+    // Hours leave the checkpoint with the first one that knows them published.
+    let (rules, config) = ("{gpu: '8', cpu: '0.9', memory: '0.1'}", room.path("prorata.yaml"));
+    std::fs::write(&config, format!("rules: {{version: two, weights: {rules}}}\n")).unwrap();
+    let restated = room.backfill("lake").arg("--config").arg(config).args(["--from", &to]).output();
+    assert_eq!(code(&restated.unwrap()), 0);
+    let output = program().args(["maintain", "--json", "--lake"]).arg(room.path("lake")).output().unwrap();
+    let done = json(&output);
+    assert_ne!(done["tables"]["cost_allocation"]["files_compacted"], 0, "{done:#}");
+}
+
+#[test]
+fn a_file_of_a_day_that_is_gone_cut_or_damaged_is_named() {
+    let room = Room::new();
+    compacted_lake(&room);
+    let (_, report) = check(&room, &[]);
+    assert_eq!(errors(&report), Vec::<String>::new(), "{report:#}");
+    let table = format!("{}/", Table::CostAllocation.name());
+    let is_of_day = |name: &&String| name.strip_prefix(&table).and_then(DayFile::parse).is_some();
+    let objects = room.objects("lake");
+    let name = objects.iter().find(is_of_day).expect("a file of a day");
+    tamper(&room, name, &room.path("lake").join(name));
 }

@@ -114,6 +114,26 @@ fn every_grouping_adds_up_to_the_same_and_hours_can_be_chosen() {
     assert_eq!(total(&late) + total(&early), all);
     let before: i128 = late["before"].as_array().unwrap().iter().map(|row| atoms(&row[3])).sum();
     assert_eq!(before, total(&early), "the period before");
+    assert_eq!(total(&page(&room, &["--days", "3660"]).1), all);
+    assert_eq!(page(&room, &["--days", "1"]).1["hours"], Value::Null, "the day is long over");
+}
+
+#[test]
+fn the_page_is_written_to_a_url_and_replaced_there() {
+    let room = sample_day();
+    let (page, _) = page(&room, &[]);
+    let url = format!("file://{}", room.path("pages/costs.html").display());
+    for _ in 0..2 {
+        let mut command = program();
+        command.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", &url]);
+        assert!(command.output().unwrap().status.success());
+        assert_eq!(std::fs::read_to_string(room.path("pages/costs.html")).unwrap(), page);
+    }
+    let mut folder = program();
+    folder.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "s3://bucket/pages/"]);
+    let folder = folder.output().unwrap();
+    assert_eq!(code(&folder), 2);
+    assert!(sentence(&folder).contains("names a folder; name the file in it"));
 }
 
 #[test]

@@ -17,6 +17,15 @@ pub(super) struct Since {
     pub change: Timestamp,
 }
 
+/// What an announced object is called, besides its key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named {
+    /// A pod's node id, a node's uid.
+    pub subject: Text,
+    pub namespace: Text,
+    pub name: Text,
+}
+
 /// What is stored of an object, and what is sent of it in this batch.
 #[derive(Debug)]
 pub(super) struct Intent {
@@ -35,6 +44,7 @@ impl Intent {
             hash: 0,
             subject: Text::default(),
             namespace: Text::default(),
+            name: Text::default(),
             intended_start: None,
             intended_stop: None,
         });
@@ -49,12 +59,15 @@ impl Intent {
 impl Collector {
     /// Announces an object, or its new description; nothing if it is as announced. A stopped one starts
     /// again, if its key can: later than it stopped.
-    pub(super) fn announce(&mut self, key: Key, texts: (Text, Text), payload: Payload, since: Since) {
+    pub(super) fn announce(&mut self, key: Key, named: Named, payload: Payload, since: Since) {
         let known = self.state.announced.get(&key);
         let hash = self.hash(&payload);
         let (at, phase) = match known.map(|known| (known.phase, known.last, known.hash)) {
             None | Some((Phase::Announcing, ..)) => (since.start, Phase::Started),
-            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => return,
+            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => {
+                self.name(&key, named.name);
+                return;
+            }
             Some((Phase::Started | Phase::Changed, last, _)) => {
                 (since.change.max(after(last)), Phase::Changed)
             }
@@ -63,9 +76,10 @@ impl Collector {
             }
         };
         let intended_start = known.and_then(|known| known.intended_start).filter(|intended| *intended > at);
-        let (subject, namespace) = texts;
+        let Named { subject, namespace, name } = named;
+        let intended_stop = None;
         let announced =
-            Announced { phase, last: at, hash, subject, namespace, intended_start, intended_stop: None };
+            Announced { phase, last: at, hash, subject, namespace, name, intended_start, intended_stop };
         self.intend(&key).latest_start = Some(at);
         self.state.announced.insert(key.clone(), announced);
         self.changed.insert(key);
@@ -93,6 +107,13 @@ impl Collector {
         self.send(at, payload);
     }
 
+    /// Names a pod that an older state has without its name.
+    fn name(&mut self, key: &Key, name: Text) {
+        if let Some(known) = self.state.announced.get_mut(key).filter(|known| known.name.is_empty()) {
+            known.name = name;
+        }
+    }
+
     /// What is sent of an object in this batch, next to what is stored of it.
     fn intend(&mut self, key: &Key) -> &mut Intent {
         let announced = &self.state.announced;
@@ -105,11 +126,11 @@ impl Collector {
 
     /// Keeps that an object ended, so that it never starts.
     pub(super) fn mark_stopped(&mut self, key: Key, at: Timestamp) {
-        let (subject, namespace) = Default::default();
+        let (subject, namespace, name) = Default::default();
         let phase = Phase::Stopped;
         let (intended_start, intended_stop) = (None, None);
         let announced =
-            Announced { phase, last: at, hash: 0, subject, namespace, intended_start, intended_stop };
+            Announced { phase, last: at, hash: 0, subject, namespace, name, intended_start, intended_stop };
         self.state.announced.insert(key.clone(), announced);
         self.changed.insert(key);
     }

@@ -9,7 +9,7 @@ mod nodes;
 mod pods;
 mod sets;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 
@@ -229,8 +229,24 @@ impl Collector {
 
     /// Announced objects of a kind that run, as far as is known.
     pub fn running(&self, kind: ObjectKind) -> usize {
-        let of_kind = self.state.announced.iter().filter(|(key, _)| key.kind == kind);
+        // Keys are in the order of their kinds.
+        let first = Key { kind, id: Text::default() };
+        let of_kind = self.state.announced.range(first..).take_while(|(key, _)| key.kind == kind);
         of_kind.filter(|(_, known)| known.phase.is_running()).count()
+    }
+
+    /// Names of the nodes that are there.
+    pub fn node_names(&self) -> impl Iterator<Item = &Text> {
+        self.nodes.keys()
+    }
+
+    /// Uids of the pods that run, by namespace and name.
+    pub fn running_pods(&self) -> HashMap<(&str, &str), &Text> {
+        let runs = |(key, known): &(&Key, &Announced)| {
+            key.kind == ObjectKind::Pod && matches!(known.phase, Phase::Started | Phase::Changed)
+        };
+        let running = self.state.announced.iter().filter(runs);
+        running.map(|(key, known)| ((&*known.namespace, &*known.name), &key.id)).collect()
     }
 
     /// Pods that wait for their node or their claims.

@@ -7,7 +7,7 @@ use prorata_schemas::event::{CapacityType, NodeStarted, NodeStopped, Payload};
 use prorata_schemas::ids::NodeId;
 use prorata_schemas::time::Timestamp;
 
-use super::announce::{Since, after};
+use super::announce::{Named, Since, after};
 use super::{Collector, Notice};
 use crate::describe::node::{GpuNodeFacts, NodeFacts};
 use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
@@ -154,12 +154,12 @@ impl Collector {
             }
             return;
         };
-        let texts = (node.facts.uid.clone(), Text::default());
+        let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
         let node_id = node.node_id.clone();
         if let Some(node) = self.nodes.get_mut(name) {
             node.is_announced = true;
         }
-        self.announce(key, texts, Payload::NodeStarted(description), Since { start: at, change: at });
+        self.announce(key, named, Payload::NodeStarted(description), Since { start: at, change: at });
         self.price_steps(name, now);
         if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
             self.notices.push(Notice::Relist(ObjectKind::Pod));
@@ -196,10 +196,10 @@ impl Collector {
         let Some(last) = self.state.announced.get(&key).map(|known| known.last) else { return };
         for at in self.prices.changes(&node.facts.priced(&self.options), last, now) {
             let Some(node) = self.nodes.get(name) else { return };
-            let texts = (node.facts.uid.clone(), Text::default());
+            let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
             let Some(description) = self.described(node, at) else { continue };
             let payload = Payload::NodeStarted(description);
-            self.announce(key.clone(), texts, payload, Since { start: at, change: at });
+            self.announce(key.clone(), named, payload, Since { start: at, change: at });
         }
     }
 

@@ -5,7 +5,7 @@ use prorata_schemas::event::{Payload, PodStarted, PodStopped};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 
-use super::announce::{Since, after};
+use super::announce::{Named, Since, after};
 use super::{Collector, Notice};
 use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
@@ -92,8 +92,9 @@ impl Collector {
 
     fn announce_pod(&mut self, key: Key, facts: &PodFacts, description: PodStarted, since: Since) {
         let node_id = description.node_id.clone().map(Text::from).unwrap_or_default();
-        let namespace = facts.description.namespace.clone();
-        self.announce(key, (node_id, namespace), Payload::PodStarted(Box::new(description)), since);
+        let (namespace, name) = (facts.description.namespace.clone(), facts.description.pod_name.clone());
+        let named = Named { subject: node_id, namespace, name };
+        self.announce(key, named, Payload::PodStarted(Box::new(description)), since);
     }
 
     /// Stops a pod that runs.

@@ -1,11 +1,10 @@
 //! What quotas and pools become.
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{Payload, PoolDeleted, QuotaDeleted, QuotaKind};
 use prorata_schemas::time::Timestamp;
 
 use super::Collector;
-use super::announce::Since;
+use super::announce::{Named, Since};
 use crate::describe::sets;
 use crate::object::{ElasticQuotaObject, GpuPoolObject, ObjectKind, ObjectMeta};
 use crate::state::Key;
@@ -49,7 +48,7 @@ impl Collector {
         let start = created.max(self.since()).min(now);
         let change = meta.changed().unwrap_or(now).min(now);
         let key = Key { kind, id: id.into() };
-        self.announce(key, (Text::default(), Text::default()), payload, Since { start, change });
+        self.announce(key, Named::default(), payload, Since { start, change });
     }
 
     /// Deletes a quota or a pool that is announced.

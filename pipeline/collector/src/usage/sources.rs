@@ -32,6 +32,8 @@ pub enum UsageError {
 #[derive(Clone, Debug, Default)]
 pub struct UsageRound {
     pub(super) pods: BTreeMap<(String, String), Reading>,
+    /// A source of GPUs was not read: pods that lack them may have used some.
+    pub(super) lacks_gpus: bool,
 }
 
 /// What is known of a pod.
@@ -82,6 +84,11 @@ impl UsageRound {
     /// A round that has read nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Says that a source of GPUs could not be read.
+    pub const fn lose_gpus(&mut self) {
+        self.lacks_gpus = true;
     }
 
     /// Adds a list of `PodMetrics` of `metrics.k8s.io/v1beta1`: CPU over the last window, and memory.

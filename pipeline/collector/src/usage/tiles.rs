@@ -20,6 +20,8 @@ pub struct UsageTiles {
     last: Option<Timestamp>,
     /// CPU seconds of each pod, and when they were counted.
     counted: BTreeMap<Text, (f64, Timestamp)>,
+    /// Pods whose GPUs were read when they last could be, and when they were last read at all.
+    with_gpus: BTreeMap<Text, Timestamp>,
     totals: UsageTotals,
 }
 
@@ -30,6 +32,8 @@ pub struct UsageTotals {
     pub intervals: u64,
     /// Readings of pods that are not known.
     pub unknown_pods: u64,
+    /// Readings of pods that lacked their CPU and memory, or their GPUs: these pods have no interval.
+    pub incomplete: u64,
     /// Pauses longer than an interval may be: their time has no sample.
     pub pauses: u64,
 }
@@ -39,18 +43,20 @@ impl UsageTiles {
     /// hour, is a pause.
     pub fn new(organization_id: OrganizationId, period_micros: i64) -> Self {
         let most_micros = period_micros.saturating_mul(2).clamp(1, HOUR_MICROS);
-        let (last, counted, totals) = Default::default();
-        Self { organization_id, most_micros, last, counted, totals }
+        let (last, counted, with_gpus, totals) = Default::default();
+        Self { organization_id, most_micros, last, counted, with_gpus, totals }
     }
 
     /// Closes a round at an instant: one event for each pod that it has read and `uid_of` knows, by namespace
-    /// and name. A round that is not later than the one before is left out.
+    /// and name. A pod that was read in part only has none: its use is not known. A round that is not later
+    /// than the one before is left out.
     pub fn close(
         &mut self,
         round: &UsageRound,
         at: Timestamp,
         uid_of: impl Fn(&str, &str) -> Option<Text>,
     ) -> Vec<Event> {
+        self.remember_gpus(round, at, &uid_of);
         let Some(since) = self.last.replace(at) else {
             self.count_all(round, at, &uid_of);
             return Vec::new();
@@ -73,7 +79,9 @@ impl UsageTiles {
             };
             let cpu = self.count(&uid, reading, at, before.get(&uid));
             let (memory, gpu) = (reading.memory_bytes, reading.gpu_millis());
-            if cpu.is_none() && memory.is_none() && gpu.is_none() {
+            let lacks_gpus = round.lacks_gpus && gpu.is_none() && self.with_gpus.contains_key(&uid);
+            if lacks_gpus || (cpu.is_none() && memory.is_none()) {
+                self.totals.incomplete += 1;
                 continue;
             }
             let usage = PodUsage {
@@ -98,6 +106,27 @@ impl UsageTiles {
     /// What has happened since the start.
     pub const fn totals(&self) -> UsageTotals {
         self.totals
+    }
+
+    /// Remembers which pods use GPUs, for rounds in which not all of them can be read.
+    fn remember_gpus(
+        &mut self,
+        round: &UsageRound,
+        at: Timestamp,
+        uid_of: impl Fn(&str, &str) -> Option<Text>,
+    ) {
+        let mut before = std::mem::take(&mut self.with_gpus);
+        for ((namespace, name), reading) in &round.pods {
+            let Some(uid) = uid_of(namespace, name) else { continue };
+            let had = before.remove(&uid).is_some();
+            if reading.gpu_millis().is_some() || (round.lacks_gpus && had) {
+                self.with_gpus.insert(uid, at);
+            }
+        }
+        if round.lacks_gpus {
+            before.retain(|_, last| at.0.saturating_sub(last.0) <= HOUR_MICROS);
+            self.with_gpus.append(&mut before);
+        }
     }
 
     /// Only remembers what was counted.

@@ -136,10 +136,40 @@ fn gpus_add_up_by_the_better_metric() {
     .join("\n");
     let mut tiles = tiles();
     tiles.close(&UsageRound::new(), Timestamp(0), uid_of);
-    let mut round = UsageRound::new();
+    let mut round = round(&kubelet(&[("a", 1.0)], 60));
     round.add_dcgm(&text).unwrap();
     let events = tiles.close(&round, Timestamp(60 * SECOND), uid_of);
     assert_eq!(usage(&events[0]).1.gpu_millis, 370 + 500 + 100);
+}
+
+/// What was not read is not said to be 0.
+#[test]
+fn a_pod_that_was_read_in_part_has_no_interval() {
+    let mut tiles = tiles();
+    let whole = |at: i64, gpu: bool, lost: bool| {
+        let mut round = round(&kubelet(&[("a", at as f64), ("plain", at as f64)], at));
+        if gpu {
+            round.add_dcgm("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",namespace=\"ns\",pod=\"a\"} 50\n").unwrap();
+        }
+        if lost {
+            round.lose_gpus();
+        }
+        round
+    };
+    let names = |events: Vec<Event>| {
+        events.iter().map(|event| usage(event).1.pod_uid.to_string()).collect::<Vec<_>>()
+    };
+    let mut close = |round: &UsageRound, at: i64| names(tiles.close(round, Timestamp(at * SECOND), uid_of));
+    assert!(close(&whole(0, true, false), 0).is_empty());
+    assert_eq!(close(&whole(60, false, true), 60), ["uid-plain"], "an exporter was not read");
+    assert!(close(&UsageRound::new(), 120).is_empty(), "nothing was");
+    let mut gpus_alone = UsageRound::new();
+    gpus_alone.add_dcgm("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",namespace=\"ns\",pod=\"a\"} 50\n").unwrap();
+    assert!(close(&gpus_alone, 180).is_empty(), "its CPU was not read");
+    assert_eq!(close(&whole(240, true, true), 240), ["uid-a", "uid-plain"], "another exporter was not");
+    assert_eq!(close(&whole(300, false, false), 300), ["uid-a", "uid-plain"], "it has no GPU any more");
+    assert_eq!(close(&whole(360, false, true), 360), ["uid-a", "uid-plain"]);
+    assert_eq!(tiles.totals().incomplete, 2);
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl OwnedShards {
         let (lead, began) = (self.lead(), clock.monotonic());
         self.claim(ports, lead).await?;
         let claimed = names::checkpoint(lead, self.get(lead)?.decided.seq);
-        let agrees = clock.look(&*ports.store, &claimed, began).await;
+        let agrees = clock.look(&*ports.store, &claimed, began..clock.monotonic()).await;
         let existing = log::latest_seqs(&*ports.store).await?;
         let mut others = Vec::new();
         for shard in existing.into_keys() {

@@ -9,6 +9,7 @@
 //! A store in a local folder stamps with the machine's own clock: there a clock that leaps is noticed until
 //! the next checkpoint, a minute later.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ use async_trait::async_trait;
 use prorata_schemas::time::{WallTime, micros};
 
 use crate::error::{Result, WorkerError};
-use crate::ports::{Clock, ObjectStore};
+use crate::ports::{Clock, ErrorKind, ObjectStore, StoreError};
 
 /// Least difference that counts, whatever `max_clock_skew` says: stores round to seconds, and an answer may
 /// take its time.
 const SKEW_LEAST: Duration = Duration::from_secs(60);
 
-/// A time that the store says counts only if the object was stored within this time of the question.
+/// A further witness counts only if its request took no longer.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
 /// How often the witness is asked while the clocks agree: it costs one request.
@@ -99,12 +100,14 @@ impl WitnessedClock {
         ClockReading { steady, between, ahead_seconds: Some(ahead / 1_000_000) }
     }
 
-    /// Asks the store when it stored this object of ours, which was begun at monotonic time `began`, unless
-    /// the witness is fresh.
+    /// Asks the store when it stored this object of ours, unless the witness is fresh. `wrote` is the
+    /// monotonic time from the begin of that request to its answer. Of a first witness whose request took
+    /// long, the instant in it counts that the wall clock agrees with best.
     ///
     /// # Errors
-    /// When the clocks have never agreed since the start: then nothing must be decided by them.
-    pub async fn look(&self, store: &dyn ObjectStore, path: &str, began: Duration) -> Result<()> {
+    /// When the first question has no answer, or the clocks have never agreed since the start: then nothing
+    /// must be decided by them.
+    pub async fn look(&self, store: &dyn ObjectStore, path: &str, wrote: Range<Duration>) -> Result<()> {
         let before = self.hands().witness;
         let fresh = before.is_some_and(|(_, at)| self.port.monotonic().saturating_sub(at) < LOOK_EVERY);
         if fresh && self.read().ahead_seconds.is_none() {
@@ -112,17 +115,24 @@ impl WitnessedClock {
         }
         let stored = match store.stat(path).await {
             Ok(Some(meta)) => meta.modified,
-            Ok(None) => return Ok(()),
+            Err(error) if before.is_none() => return Err(error.into()),
+            Ok(None) if before.is_none() => {
+                let gone = "it was stored a moment ago and is gone";
+                return Err(StoreError::new(ErrorKind::Missing, "read", path, gone).into());
+            }
             Err(error) => {
                 tracing::debug!(%error, "the store cannot be asked for the time");
                 return Ok(());
             }
+            Ok(None) => return Ok(()),
         };
-        let now = self.port.monotonic();
-        if now.saturating_sub(began) > LOOK_MAX {
+        if before.is_some() && wrote.end.saturating_sub(wrote.start) > LOOK_MAX {
             return Ok(());
         }
-        self.hands().witness = Some((stored, now));
+        let (now, wall) = (self.port.monotonic(), self.port.now());
+        let age = Duration::from_micros(u64::try_from(wall.micros_since(stored)).unwrap_or_default());
+        let at = now.saturating_sub(age).clamp(wrote.start, wrote.end);
+        self.hands().witness = Some((stored, at));
         let reading = self.read();
         match reading.sentence() {
             None => {

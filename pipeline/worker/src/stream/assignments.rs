@@ -10,7 +10,6 @@ use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::ports::Clock;
 use crate::root::Root;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
@@ -117,13 +116,11 @@ impl<S: Source> Worker<S> {
             None => {
                 self.claims += 1;
                 let owner = format!("{}c{}", self.options.owner, self.claims);
-                let began = self.clock.monotonic();
-                let claimed = claimed.insert(recovery.claim(shard, owner.into()).await?);
-                let path = names::checkpoint(shard, claimed.decided.seq);
-                self.clock.look(&*self.ports.shared.store, &path, began).await?;
-                claimed
+                claimed.insert(recovery.claim(shard, owner.into()).await?)
             }
         };
+        let path = names::checkpoint(shard, claimed.decided.seq);
+        self.clock.look(&*self.ports.shared.store, &path, claimed.wrote.clone()).await?;
         let live = recovery.load(claimed).await?;
         let closed_through = live.decided().closed_through.map(tracing::field::display);
         tracing::info!(shard, seq = live.decided().seq, closed_through, "loaded");

@@ -422,7 +422,8 @@ impl<S: Source> Worker<S> {
             let ours = live.decide(&*self.ports.shared.store, || clock.now()).await?;
             if ours && !fails {
                 let path = names::checkpoint(shard, live.decided().seq);
-                self.clock.look(&*self.ports.shared.store, &path, began).await?;
+                let wrote = began..clock.monotonic();
+                self.clock.look(&*self.ports.shared.store, &path, wrote).await?;
             }
             if ours {
                 counts.checkpoints += 1;

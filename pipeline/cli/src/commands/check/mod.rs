@@ -38,6 +38,9 @@ pub struct CheckArgs {
     /// Last hour to check; inclusive
     #[arg(long, value_name = "HOUR", requires = "lake")]
     pub to: Option<Hour>,
+    /// Exit with 0 where there are warnings and no errors
+    #[arg(long, requires = "lake")]
+    pub allow_warnings: bool,
     /// Print one JSON document instead of lines for people
     #[arg(long)]
     pub json: bool,
@@ -57,6 +60,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             Ok(match checked.findings.worst() {
                 None => ExitCode::SUCCESS,
                 Some(Severity::Error) => ExitCode::from(ERRORS),
+                Some(Severity::Warning) if args.allow_warnings => ExitCode::SUCCESS,
                 Some(Severity::Warning) => ExitCode::from(WARNINGS),
             })
         }

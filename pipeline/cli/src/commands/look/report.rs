@@ -1,12 +1,15 @@
 //! `prorata report`: a lake as one HTML page that needs nothing else.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use prorata_connectors::SystemClock;
+use prorata_connectors::store::Store;
 use prorata_inspect::HourRange;
 use prorata_inspect::page::{GroupBy, report};
 use prorata_schemas::time::Hour;
+use prorata_worker::WorkerError;
+use prorata_worker::ports::Clock;
 
 use crate::failure::Failure;
 use crate::wiring;
@@ -23,12 +26,15 @@ pub struct ReportArgs {
     /// Last hour; inclusive
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
+    /// Only the last days, counted from now
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["from", "to"], value_parser = 1..=3_660)]
+    pub days: Option<i64>,
     /// What costs are grouped by
     #[arg(long, value_name = "namespace|label:KEY|cluster|gpu_model", default_value = "namespace")]
     pub group_by: GroupBy,
-    /// File to write the page to
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    /// File to write the page to, or its URL (s3://, gs://, az://, file://); what is there is replaced
+    #[arg(long, value_name = "FILE|URL")]
+    pub out: String,
 }
 
 /// Writes the page. A lake without hours gives a page that says so.
@@ -36,20 +42,34 @@ pub struct ReportArgs {
 /// # Errors
 /// When there is no lake, storage is unavailable, or the file cannot be written.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let range = HourRange { from: args.from, to: args.to };
+    let since = args.days.map(|days| Hour(SystemClock.now().hour().0 - 24 * days));
+    let range = HourRange { from: args.from.or(since), to: args.to };
     if let (Some(from), Some(to)) = (range.from, range.to)
         && to < from
     {
         return Err(Failure::usage(format!("--to {to} is before --from {from}; exchange them")).into());
     }
-    let told = wiring::small_runtime()?.block_on(async {
+    wiring::small_runtime()?.block_on(async {
         let store = wiring::lake::store(&args.lake).await?;
         let tables = wiring::lake::tables(&store, None).await?;
-        Ok::<_, anyhow::Error>(report(&tables, &args.lake, range, args.group_by.clone()).await?)
-    })?;
-    std::fs::write(&args.out, told.html()).map_err(|error| {
-        let file = args.out.display();
-        Failure::usage(format!("--out '{file}' cannot be written: {error}; name a file in a folder that is"))
+        let told = report(&tables, &args.lake, range, args.group_by.clone()).await?;
+        write(&args.out, told.html()).await
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page to a file or an object.
+async fn write(out: &str, page: String) -> anyhow::Result<()> {
+    match out.rsplit_once('/').filter(|_| out.contains("://")) {
+        Some((folder, name)) if !name.is_empty() => {
+            let store = Store::open(folder).map_err(Failure::usage)?;
+            Ok(store.replace(name, page.into()).await.map_err(WorkerError::Store)?)
+        }
+        Some(_) => Err(Failure::usage(format!("--out '{out}' names a folder; name the file in it")).into()),
+        None => Ok(std::fs::write(out, page).map_err(|error| {
+            Failure::usage(format!(
+                "--out '{out}' cannot be written: {error}; name a file in a folder that is"
+            ))
+        })?),
+    }
 }

@@ -124,12 +124,14 @@ impl Folding<'_> {
         let events = |hour| open.get(&hour).cloned().unwrap_or_default();
         let Slice { folded, last, window_hours } = self.fold(shard, (first, last), states, events).await?;
         let closed_hours = folded.hours.len() as u64;
+        let unpriced = folded.hours.values().flatten().map(|of| of.tables.totals.unpriced_pods).sum::<i64>();
         let keeps = |hour| retention::keeps_snapshot(hour, closable) || hour == last;
         let encoded = self.encode(shard, folded.hours, keeps).await?;
         let written: u64 = encoded.iter().map(|hour| hour.file_bytes).sum();
         shard.recompute.pay(written);
         self.take(shard, encoded, |draft| draft.close_through(last));
         self.counts.closed_hours += closed_hours;
+        self.counts.unpriced_pod_hours += unpriced.unsigned_abs();
         shard.recompute.window_hours = window_hours;
         shard.buffer.close_through(last);
         shard.states = Some(folded.states);

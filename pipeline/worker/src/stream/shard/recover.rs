@@ -1,8 +1,10 @@
 //! Taking a shard: claim it, and load what its last owner left.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
@@ -34,6 +36,8 @@ pub(in crate::stream) struct Claimed {
     owner: Text,
     /// The checkpoint that says so.
     pub decided: Decided,
+    /// The monotonic time from the begin of its request to the answer.
+    pub wrote: Range<Duration>,
 }
 
 /// Who takes a shard.
@@ -57,8 +61,9 @@ impl Recovery<'_> {
     pub async fn claim(&self, shard: Shard, owner: Text) -> Result<Claimed> {
         let claimant =
             Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true, format: self.format };
+        let began = self.ports.clock.monotonic();
         let decided = claim::claim(self.ports, &claimant, shard, None).await?;
-        Ok(Claimed { owner, decided })
+        Ok(Claimed { owner, decided, wrote: began..self.ports.clock.monotonic() })
     }
 
     /// Whether nobody has decided since a claim.
@@ -69,7 +74,7 @@ impl Recovery<'_> {
 
     /// Loads a claimed shard. Nothing is read from Kafka yet.
     pub async fn load(&mut self, claimed: &Claimed) -> Result<LiveShard> {
-        let Claimed { owner, decided: claimed } = claimed.clone();
+        let Claimed { owner, decided: claimed, .. } = claimed.clone();
         let shard = claimed.shard;
         self.rules.load(&*self.ports.store, &claimed.rules).await?;
         let now = self.ports.clock.now();

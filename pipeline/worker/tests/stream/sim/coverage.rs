@@ -93,6 +93,12 @@ impl Coverage {
         }
     }
 
+    /// Reads that failed, or gave something else than what is there.
+    pub fn failed_reads(&self) -> u64 {
+        let classes = ["read_fails", "truncated", "flipped", "missing"];
+        classes.iter().filter_map(|class| self.0.get(class)).sum()
+    }
+
     pub fn merge(&mut self, other: &Self) {
         other.0.iter().for_each(|(what, count)| self.add(what, *count));
     }

@@ -9,6 +9,7 @@ use prorata_schemas::tables::Table;
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::names;
 
+use super::coverage::Coverage;
 use super::plan::Plan;
 use crate::world::World;
 
@@ -22,8 +23,13 @@ struct Economy {
     claims: usize,
     checkpoints: usize,
     lists: usize,
-    /// Snapshots and parts of checkpoints, but for new ones that no sweep has looked at.
+    /// Snapshots and parts of checkpoints, but for new ones that no sweep has looked at, and patches of
+    /// snapshots that a checkpoint names.
     state_objects: usize,
+    /// The patches of snapshots that a checkpoint names.
+    patches: usize,
+    /// Hours with a snapshot.
+    snapshots: usize,
     /// Archive files that were written, also those that were merged since.
     archived: usize,
     /// The largest one as it is stored.
@@ -42,14 +48,20 @@ const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 const OLD: &[u8] = br#""format":1,"#;
 
 /// Checks the law at the end of a run.
-pub fn check(world: &World, plan: &Plan, context: &str) {
+pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let objects = world.lake.store.objects();
     let latest = world.audit.latest();
     let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
     let checkpoints = objects.iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
     let (old, new): (Vec<_>, Vec<_>) =
         checkpoints.map(|(_, bytes)| bytes).partition(|bytes| bytes.windows(OLD.len()).any(|it| it == OLD));
+    let entries = || latest.values().flat_map(|checkpoint| checkpoint.hours.values());
+    let patches: BTreeSet<&str> = entries().flat_map(|entry| &entry.patches).map(String::as_str).collect();
     let named: BTreeSet<&str> = latest.values().flat_map(|it| named(it)).collect();
+    let is_left = |path: &str| match named.contains(path) {
+        true => !patches.contains(path),
+        false => !world.audit.is_younger(path, SWEPT),
+    };
     let largest = |checkpoints: &[&Bytes]| checkpoints.iter().map(|bytes| bytes.len()).max();
     let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
     let economy = Economy {
@@ -60,8 +72,10 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
         lists: world.audit.lists(),
         state_objects: count(&|path| {
             let is_state = names::parse_snapshot(path).is_some() || names::parse_part(path).is_some();
-            is_state && (named.contains(path) || !world.audit.is_younger(path, SWEPT))
+            is_state && is_left(path)
         }),
+        patches: patches.len(),
+        snapshots: entries().filter(|entry| entry.snapshot.is_some()).count(),
         archived: world.audit.archived(),
         checkpoint_bytes: largest(&new).unwrap_or_default(),
         old_checkpoint_bytes: largest(&old).unwrap_or_default(),
@@ -72,6 +86,10 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
     // A process that starts with a clock weeks ahead lists the dates up to its own once, before the store's
     // time is known.
     let ahead = if plan.chances.wrong_clock > 0 { DATES_AHEAD_MAX * claims } else { 0 };
+    // A read that fails while a shard is loaded makes the next try list the dates again that are open.
+    let dates = simulated.unsigned_abs() as usize / 24 + 2;
+    let dates = if plan.chances.wrong_clock > 0 { dates + DATES_AHEAD_MAX } else { dates };
+    let again = coverage.failed_reads() as usize * dates;
     let letters = world.letters.letters().len();
     // Where storage takes hours, what is swept waits.
     let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
@@ -82,7 +100,9 @@ pub fn check(world: &World, plan: &Plan, context: &str) {
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
         ("bytes of a checkpoint of format 1", economy.old_checkpoint_bytes, 40_000 + 800 * hours),
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
-        ("lists", economy.lists, 40 + 8 * claims + layouts * (layouts * shard_hours + ahead)),
+        // PROTOCOL.md, Restating: at most three for a snapshot.
+        ("patches of snapshots", economy.patches, 3 * economy.snapshots),
+        ("lists", economy.lists, 40 + 8 * claims + layouts * (layouts * shard_hours + ahead + again)),
         // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
         // clock that is wrong, of one shard each round.
         (

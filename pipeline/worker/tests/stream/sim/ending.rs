@@ -41,7 +41,7 @@ pub async fn end(fleet: &mut Fleet, foreign: &mut Foreign, dice: &mut Dice) -> C
     let held = oracle::check(&world, &also, rules_of(&world), &context);
     check_closed(fleet);
     fleet.stop_all(dice).await;
-    economy::check(&world, &fleet.plan, &context);
+    economy::check(&world, &fleet.plan, &fleet.coverage, &context);
     let events = archived(&held);
     backfill_changes_nothing(&world, &events, &context).await;
     backfill_makes_the_same(&world, &events, &context).await;

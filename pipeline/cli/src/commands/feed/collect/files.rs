@@ -1,24 +1,54 @@
-//! Events as files of a folder or object store, which `prorata backfill` folds, and the state in a file of
-//! its own next to them.
+//! Events as files of a folder or object store, which `prorata backfill` folds, and the state as a log of
+//! numbered files next to them.
+//!
+//! A record of the log is the whole state, or what one step changes. So a batch writes what it changed; the
+//! whole comes after [`STEPS_MAX`] steps, or when they are as large as it was. Its predecessors are removed.
+//!
+//! A number is written once, by one collector: the store decides who. A collector that starts takes the next
+//! number for the whole state. The one before it finds its next number taken, or a later one there, and ends.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_collector::{Batch, CollectorState};
 use prorata_connectors::store::Store;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::ports::{ObjectStore, StoreError};
+use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
+use serde::{Deserialize, Serialize};
 
-use super::journal::{Journal, put_changes, put_intents};
+use super::journal::{Journal, StateStep, shut_out};
 use crate::commands::feed::archive_file::archive_file;
 use crate::failure::Failure;
+
+/// Steps after which the whole state is written.
+const STEPS_MAX: u64 = 64;
+/// Bytes of steps before that is looked at.
+const STEP_BYTES_MIN: usize = 64 << 10;
+/// How often a collector that starts tries to get the next number.
+const CLAIMS_MAX: u32 = 5;
+
+/// A record of the log.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StateRecord {
+    /// All of it.
+    Whole(CollectorState),
+    /// What changes.
+    Step(StateStep),
+}
 
 /// Files in a folder.
 pub struct FileJournal {
     store: Store,
     organization_id: String,
-    /// Path of the state. Its name does not end in `.avro`: a backfill passes it over.
-    state_path: String,
+    cluster_id: String,
     /// What is stored.
     stored: CollectorState,
+    /// Number of the record that was written last.
+    last: u64,
+    /// Steps since the whole state was written, their bytes, and its own.
+    steps: u64,
+    step_bytes: usize,
+    whole_bytes: usize,
 }
 
 impl FileJournal {
@@ -27,14 +57,108 @@ impl FileJournal {
         Self {
             store,
             organization_id: organization_id.to_owned(),
-            state_path: format!("collector-state/{cluster_id}.json"),
+            cluster_id: cluster_id.to_owned(),
             stored: CollectorState::default(),
+            last: 0,
+            steps: 0,
+            step_bytes: 0,
+            whole_bytes: 0,
         }
     }
 
-    async fn write_state(&self, state: &CollectorState) -> Result<(), Failure> {
-        let text = serde_json::to_vec(state).map_err(Failure::storage)?;
-        self.store.replace(&self.state_path, text.into()).await.map_err(|error| failure(&error))
+    /// Names do not end in `.avro`: a backfill passes them over.
+    fn folder(&self) -> String {
+        format!("collector-state/{}/", self.cluster_id)
+    }
+
+    fn path(&self, number: u64) -> String {
+        format!("{}{number:020}.json", self.folder())
+    }
+
+    /// Numbers of the records that are there, ascending.
+    async fn numbers(&self) -> Result<Vec<u64>, Failure> {
+        let listed = self.store.list(&self.folder()).await.map_err(|error| failure(&error))?;
+        let number = |path: &str| path.rsplit('/').next()?.strip_suffix(".json")?.parse().ok();
+        Ok(listed.iter().filter_map(|object| number(&object.path)).collect())
+    }
+
+    /// Reads back to the last whole state, and returns it with the steps since.
+    async fn read(&self, numbers: &[u64]) -> Result<CollectorState, Failure> {
+        let mut steps = Vec::new();
+        for number in numbers.iter().rev() {
+            let path = self.path(*number);
+            let Some(text) = self.store.get(&path).await.map_err(|error| failure(&error))? else { continue };
+            match serde_json::from_slice(&text).map_err(|error| unreadable(&path, &error))? {
+                StateRecord::Step(step) => steps.push(step),
+                StateRecord::Whole(mut state) => {
+                    steps.into_iter().rev().for_each(|step| step.put(&mut state));
+                    return Ok(state);
+                }
+            }
+        }
+        if numbers.is_empty() { self.read_single_file().await } else { Err(no_whole(&self.folder())) }
+    }
+
+    /// The state as it was stored before there was a log.
+    async fn read_single_file(&self) -> Result<CollectorState, Failure> {
+        let path = format!("collector-state/{}.json", self.cluster_id);
+        match self.store.get(&path).await.map_err(|error| failure(&error))? {
+            None => Ok(CollectorState::default()),
+            Some(text) => serde_json::from_slice(&text).map_err(|error| unreadable(&path, &error)),
+        }
+    }
+
+    /// Writes the next record. Returns whether it is ours: another collector may have taken its number, or a
+    /// later one.
+    async fn append(&mut self, bytes: Bytes) -> Result<bool, Failure> {
+        let number = self.last + 1;
+        let path = self.path(number);
+        let written = self.store.put_if_absent(&path, bytes.clone()).await;
+        if written.map_err(|error| failure(&error))? == PutOutcome::Exists {
+            // A write that seemed to fail may have been done.
+            let there = self.store.get(&path).await.map_err(|error| failure(&error))?;
+            if there.as_ref() != Some(&bytes) {
+                return Ok(false);
+            }
+        }
+        // Records before a whole one are removed: a number that is free may be an old one.
+        let is_last = self.numbers().await?.last().is_none_or(|last| *last <= number);
+        self.last = if is_last { number } else { self.last };
+        Ok(is_last)
+    }
+
+    async fn append_step(&mut self, step: StateStep) -> Result<(), Failure> {
+        let bytes = encoded(&StateRecord::Step(step.clone()))?;
+        let size = bytes.len();
+        if !self.append(bytes).await? {
+            return Err(shut_out(&self.cluster_id, &self.folder()));
+        }
+        step.put(&mut self.stored);
+        (self.steps, self.step_bytes) = (self.steps + 1, self.step_bytes + size);
+        Ok(())
+    }
+
+    /// Writes the whole state. Returns whether it is ours.
+    async fn append_whole(&mut self) -> Result<bool, Failure> {
+        let record = StateRecord::Whole(std::mem::take(&mut self.stored));
+        let bytes = encoded(&record);
+        if let StateRecord::Whole(state) = record {
+            self.stored = state;
+        }
+        let bytes = bytes?;
+        let size = bytes.len();
+        if !self.append(bytes).await? {
+            return Ok(false);
+        }
+        (self.steps, self.step_bytes, self.whole_bytes) = (0, 0, size);
+        for number in self.numbers().await?.into_iter().filter(|number| *number < self.last) {
+            // They are only in the way.
+            if let Err(error) = self.store.delete(&self.path(number)).await {
+                tracing::warn!(%error, "an old record of the collector's state stays");
+                break;
+            }
+        }
+        Ok(true)
     }
 
     async fn write_events(&self, batch: &Batch) -> Result<(), Failure> {
@@ -50,32 +174,181 @@ impl FileJournal {
 #[async_trait]
 impl Journal for FileJournal {
     async fn load(&mut self) -> Result<CollectorState, Failure> {
-        let path = &self.state_path;
-        let Some(text) = self.store.get(path).await.map_err(|error| failure(&error))? else {
-            return Ok(CollectorState::default());
-        };
-        self.stored = serde_json::from_slice(&text).map_err(|error| {
-            Failure::usage(format!(
-                "the collector's state {path} cannot be read: {error}; restore it, or remove it to start \
-                 from nothing"
-            ))
-        })?;
-        Ok(self.stored.clone())
+        for _ in 0..CLAIMS_MAX {
+            let numbers = self.numbers().await?;
+            self.stored = self.read(&numbers).await?;
+            self.last = numbers.last().copied().unwrap_or(0);
+            if self.append_whole().await? {
+                return Ok(self.stored.clone());
+            }
+        }
+        Err(shut_out(&self.cluster_id, &self.folder()))
     }
 
     async fn store(&mut self, batch: &Batch) -> Result<(), Failure> {
-        if !batch.intents.is_empty() {
-            put_intents(&mut self.stored, batch);
-            self.write_state(&self.stored).await?;
-        }
         if !batch.events.is_empty() {
+            // Also without intents: it tells whether another collector has begun.
+            self.append_step(StateStep::intents(batch)).await?;
             self.write_events(batch).await?;
         }
-        put_changes(&mut self.stored, batch);
-        self.write_state(&self.stored).await
+        self.append_step(StateStep::changes(batch)).await?;
+        let is_long = self.step_bytes > self.whole_bytes.max(STEP_BYTES_MIN) || self.steps >= STEPS_MAX;
+        if is_long && !self.append_whole().await? {
+            return Err(shut_out(&self.cluster_id, &self.folder()));
+        }
+        Ok(())
     }
+}
+
+fn encoded(record: &StateRecord) -> Result<Bytes, Failure> {
+    serde_json::to_vec(record).map(Bytes::from).map_err(Failure::storage)
 }
 
 fn failure(error: &StoreError) -> Failure {
     if error.kind.is_retryable() { Failure::storage(error) } else { Failure::usage(error) }
+}
+
+fn unreadable(path: &str, error: &serde_json::Error) -> Failure {
+    Failure::usage(format!(
+        "the collector's state {path} cannot be read: {error}; restore it, or remove it to start from nothing"
+    ))
+}
+
+fn no_whole(folder: &str) -> Failure {
+    Failure::usage(format!(
+        "the collector's state in {folder} has no beginning; restore it, or remove the folder to start from \
+         nothing"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_collector::object::ObjectKind;
+    use prorata_collector::{Announced, Key, Phase};
+    use prorata_schemas::Text;
+    use prorata_schemas::event::{Event, Payload, PodUsage};
+
+    use super::*;
+    use crate::wiring;
+
+    fn journal(folder: &tempfile::TempDir) -> FileJournal {
+        FileJournal::new(wiring::store(folder.path().to_str().unwrap()).unwrap(), "o", "c")
+    }
+
+    fn entry(id: u32, last: i64) -> (Key, Announced) {
+        let key = Key { kind: ObjectKind::Pod, id: format!("pod-{id}").into() };
+        let text = || Text::from("text");
+        let announced = Announced {
+            phase: Phase::Started,
+            last: Timestamp(last),
+            hash: 7,
+            subject: text(),
+            namespace: text(),
+            name: text(),
+            intended_start: None,
+            intended_stop: None,
+        };
+        (key, announced)
+    }
+
+    fn event(at: i64) -> Event {
+        let usage = PodUsage {
+            pod_uid: "p".into(),
+            interval_end: Timestamp(at + 1),
+            cpu_millis: 0,
+            memory_bytes: 0,
+            gpu_millis: 0,
+        };
+        Event { organization_id: "o".into(), event_time: Timestamp(at), payload: Payload::PodUsage(usage) }
+    }
+
+    fn batch(number: u32) -> Batch {
+        let (key, announced) = entry(number, i64::from(number));
+        let (gone, _) = entry(number.wrapping_sub(3), 0);
+        Batch {
+            intents: vec![(key.clone(), announced.clone())],
+            events: vec![event(i64::from(number))],
+            changes: vec![(key, Some(announced)), (gone, None)],
+            since: Some(Timestamp(1)),
+            pods_version: Some(number.to_string().into()),
+            ..Batch::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_stored_is_loaded_and_the_log_stays_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = journal(&folder);
+        assert_eq!(writer.load().await.unwrap(), CollectorState::default());
+        for number in 0..150 {
+            writer.store(&batch(number)).await.unwrap();
+            if number % 40 == 0 {
+                let reader = journal(&folder);
+                let state = reader.read(&reader.numbers().await.unwrap()).await.unwrap();
+                assert_eq!(state, writer.stored, "after batch {number}");
+            }
+        }
+        let records = writer.numbers().await.unwrap().len();
+        assert!(records <= STEPS_MAX as usize + 2, "{records} records");
+        let names: Vec<_> = writer.stored.announced.keys().map(|key| key.id.to_string()).collect();
+        assert_eq!(names, ["pod-147", "pod-148", "pod-149"]);
+        assert_eq!(journal(&folder).load().await.unwrap(), writer.stored);
+    }
+
+    #[tokio::test]
+    async fn the_collector_that_loaded_last_writes_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = journal(&folder);
+        first.load().await.unwrap();
+        first.store(&batch(1)).await.unwrap();
+        let files = || std::fs::read_dir(folder.path().join("o")).unwrap().count();
+        let mut second = journal(&folder);
+        let state = second.load().await.unwrap();
+        assert_eq!(state.announced.len(), 1);
+        // However much the second has written meanwhile, and removed again.
+        for number in 2..80 {
+            if [2, 3, 79].contains(&number) {
+                let before = files();
+                let failure = first.store(&batch(1_000 + number)).await.unwrap_err();
+                assert!(failure.to_string().contains("another collector of cluster c"), "{failure}");
+                assert_eq!(failure.code(), 2);
+                assert_eq!(files(), before, "nothing was sent");
+            }
+            second.store(&batch(number)).await.unwrap();
+        }
+        assert_eq!(journal(&folder).load().await.unwrap(), second.stored);
+    }
+
+    #[tokio::test]
+    async fn a_state_of_one_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = CollectorState {
+            since: Some(Timestamp(5)),
+            announced: [entry(1, 2)].into_iter().collect(),
+            ..CollectorState::default()
+        };
+        let mut text = serde_json::to_value(&state).unwrap();
+        text["announced"][0][1].as_object_mut().unwrap().remove("name").unwrap();
+        std::fs::create_dir(folder.path().join("collector-state")).unwrap();
+        std::fs::write(folder.path().join("collector-state/c.json"), text.to_string()).unwrap();
+        let mut expected = state;
+        expected.announced.values_mut().for_each(|known| known.name = Text::default());
+        assert_eq!(journal(&folder).load().await.unwrap(), expected);
+        assert_eq!(journal(&folder).load().await.unwrap(), expected, "from the log");
+    }
+
+    #[tokio::test]
+    async fn a_damaged_log_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = journal(&folder);
+        writer.load().await.unwrap();
+        let path = folder.path().join(writer.path(1));
+        std::fs::write(&path, "{}").unwrap();
+        let failure = journal(&folder).load().await.unwrap_err().to_string();
+        assert!(failure.contains("collector-state/c/00000000000000000001.json cannot be read"), "{failure}");
+        std::fs::write(&path, serde_json::to_vec(&StateRecord::Step(StateStep::changes(&batch(1)))).unwrap())
+            .unwrap();
+        let failure = journal(&folder).load().await.unwrap_err().to_string();
+        assert!(failure.contains("has no beginning"), "{failure}");
+    }
 }

@@ -3,13 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prorata_collector::object::ObjectKind;
 use prorata_collector::prices::PriceBook;
 use prorata_collector::{Batch, Change, Collector, CollectorOptions, CollectorState, Notice};
 use prorata_connectors::kubernetes::{KubeCluster, Observation, Watches};
 use prorata_schemas::Text;
+use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep};
@@ -17,18 +18,22 @@ use tokio::time::{Instant, interval, sleep};
 use super::KINDS;
 use super::journal::Journal;
 use super::options;
+use super::usage::UsageRounds;
 use crate::config::CollectConfig;
 use crate::failure::Failure;
 use crate::operations::collector::{CollectorReport, KindReport, SharedReport};
 
 /// Changes that may wait: a pod has about a kilobyte.
 const QUEUE: usize = 1_024;
-/// Changes after which a batch is stored early.
-const BATCH_CHANGES: usize = 20_000;
+/// Changes after which a batch is stored early: its events, and what they change of the state, are in memory
+/// until then.
+const BATCH_CHANGES: usize = 2_000;
 /// How often time passes for the collector, and the price list is looked at.
 const TICK: Duration = Duration::from_secs(10);
-/// How often a stop is looked for, and the report is made.
+/// How often a stop is looked for.
 const ROUND: Duration = Duration::from_millis(250);
+/// How often the report is made: it counts all pods.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Waits between attempts to store a batch.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(15);
@@ -53,6 +58,7 @@ pub struct Following {
     report: SharedReport,
     config: CollectConfig,
     periods: Periods,
+    usage: Option<UsageRounds>,
 }
 
 /// What one run knows.
@@ -61,12 +67,18 @@ struct Progress {
     watches: Watches,
     currency: Text,
     prices: PriceBook,
+    /// When the file of prices was written, and its size, as it was read last.
+    price_stamp: Option<(SystemTime, u64)>,
     /// Time of the last change: time never goes back.
     now: Timestamp,
     /// Changes since the last batch.
     changes: usize,
     stored: Instant,
     events: u64,
+    /// Nodes and pods are known.
+    is_ready: bool,
+    /// Intervals of measured use since the last batch.
+    measured: Vec<Event>,
 }
 
 impl Following {
@@ -77,8 +89,9 @@ impl Following {
         report: SharedReport,
         config: CollectConfig,
         periods: Periods,
+        usage: Option<UsageRounds>,
     ) -> Self {
-        Self { cluster, journal, report, config, periods }
+        Self { cluster, journal, report, config, periods, usage }
     }
 
     /// Follows until a stop is asked for. Returns how many events were stored.
@@ -100,12 +113,15 @@ impl Following {
             collector: Collector::new(options, Arc::new(prices.clone()), state),
             watches,
             prices,
+            price_stamp: None,
             now: Timestamp(0),
             changes: 0,
             stored: Instant::now(),
             events: 0,
+            is_ready: false,
+            measured: Vec::new(),
         };
-        let (mut rounds, mut ticked) = (interval(ROUND), Instant::now());
+        let (mut rounds, mut ticked, mut shown) = (interval(ROUND), Instant::now(), Instant::now());
         while !stop.load(Ordering::Relaxed) {
             tokio::select! {
                 Some(observation) = queue.recv() => {
@@ -115,14 +131,21 @@ impl Following {
                         run.take(observation);
                     }
                 }
-                _ = rounds.tick() => self.show(&run, &queue),
+                _ = rounds.tick() => {}
+            }
+            if shown.elapsed() >= SHOW_EVERY {
+                shown = Instant::now();
+                self.show(&run, &queue);
             }
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.tick(&mut run);
             }
+            self.measure(&mut run);
             let is_due = run.changes > 0 && run.stored.elapsed() >= self.periods.store_every;
             if is_due || run.changes >= BATCH_CHANGES {
+                // What a batch makes ready is shown with what it was made of.
+                self.show(&run, &queue);
                 self.store(&mut run, stop).await?;
             }
         }
@@ -135,10 +158,30 @@ impl Following {
         change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Reads measured use, once it is known which pods there are.
+    fn measure(&mut self, run: &mut Progress) {
+        let Some(usage) = self.usage.as_mut().filter(|_| run.is_ready) else { return };
+        let mut events = usage.finish(&run.collector);
+        run.changes += events.len();
+        run.measured.append(&mut events);
+        usage.begin(self.cluster.now(), &run.collector);
+    }
+
     /// Time passes, and prices may be others.
     fn tick(&self, run: &mut Progress) {
+        self.read_prices(run);
+        run.apply(Change::Tick, self.cluster.now());
+    }
+
+    /// Reads the price list, if it is another file than the last time.
+    fn read_prices(&self, run: &mut Progress) {
+        let stamp = options::price_stamp(&self.config);
+        if self.config.price_list.is_empty() || (stamp.is_some() && stamp == run.price_stamp) {
+            return;
+        }
         match options::prices(&self.config, &run.currency) {
             Ok(prices) => {
+                run.price_stamp = stamp;
                 if prices != run.prices {
                     tracing::info!(prices = prices.list.len(), "the price list has changed");
                     run.apply(Change::Prices(Arc::new(prices.clone())), self.cluster.now());
@@ -149,15 +192,16 @@ impl Following {
             // The prices that are known stay in force.
             Err(failure) => {
                 tracing::warn!(%failure, "the price list was not read again");
+                run.price_stamp = None;
                 self.note(|report| report.price_problem = Some(failure.to_string()));
             }
         }
-        run.apply(Change::Tick, self.cluster.now());
     }
 
     /// Stores what has come up, however long that takes.
     async fn store(&mut self, run: &mut Progress, stop: &AtomicBool) -> Result<(), Failure> {
-        let batch = run.collector.take_batch();
+        let mut batch = run.collector.take_batch();
+        batch.events.append(&mut run.measured);
         self.tell(run, &batch);
         let (mut wait, mut stopping) = (RETRY_FIRST, None);
         while let Err(failure) = self.journal.store(&batch).await {
@@ -182,6 +226,7 @@ impl Following {
         run.changes = 0;
         let caught_up = batch.caught_up.get(&ObjectKind::Pod).copied();
         let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
+        run.is_ready = is_ready;
         let (events, now) = (run.events, self.cluster.now());
         self.note(|report| {
             report.storing_problem = None;
@@ -249,7 +294,9 @@ impl Following {
         let (kinds, held_nodes) = (kinds.collect(), held.collect());
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
+        let usage = self.usage.as_ref().map(|usage| usage.report().clone());
         self.note(|report| {
+            report.usage = usage;
             report.ticked = Some(std::time::Instant::now());
             report.kinds = kinds;
             report.held_nodes = held_nodes;

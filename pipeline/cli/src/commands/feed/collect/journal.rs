@@ -3,38 +3,69 @@
 //! Each batch is stored in three steps: intents, events, changes. A step that failed may be done again, and
 //! so may the whole batch: state is replaced, and events that come twice count once.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
-use prorata_collector::{Batch, CollectorState};
+use prorata_collector::object::ObjectKind;
+use prorata_collector::{Announced, Batch, CollectorState, Key};
+use prorata_schemas::Text;
+use prorata_schemas::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Where events and the state go.
+/// Where events and the state go. One collector of a cluster writes at a time: the one that loaded last. An
+/// earlier one finds out before it sends anything more.
 #[async_trait]
 pub trait Journal: Send {
-    /// The state that was stored last.
+    /// The state that was stored last. From now on, every earlier collector of the cluster is shut out.
     async fn load(&mut self) -> Result<CollectorState, Failure>;
 
     /// Stores a batch; returns once all of it is stored.
     async fn store(&mut self, batch: &Batch) -> Result<(), Failure>;
 }
 
-/// Puts a batch's intents into a stored state.
-pub fn put_intents(state: &mut CollectorState, batch: &Batch) {
-    state.since = batch.since;
-    for (key, intent) in &batch.intents {
-        state.announced.insert(key.clone(), intent.clone());
+/// What a batch does to a stored state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateStep {
+    since: Option<Timestamp>,
+    entries: Vec<(Key, Option<Announced>)>,
+    /// How far each kind is known, and where a watch of pods goes on; none: as before.
+    progress: Option<(BTreeMap<ObjectKind, Timestamp>, Option<Text>)>,
+}
+
+impl StateStep {
+    /// What is stored before the batch is sent.
+    pub fn intents(batch: &Batch) -> Self {
+        let intents = batch.intents.iter().map(|(key, intent)| (key.clone(), Some(intent.clone())));
+        Self { since: batch.since, entries: intents.collect(), progress: None }
+    }
+
+    /// What is stored once it was sent.
+    pub fn changes(batch: &Batch) -> Self {
+        let progress = Some((batch.caught_up.clone(), batch.pods_version.clone()));
+        Self { since: batch.since, entries: batch.changes.clone(), progress }
+    }
+
+    /// Puts it into a stored state.
+    pub fn put(self, state: &mut CollectorState) {
+        state.since = self.since;
+        for (key, entry) in self.entries {
+            match entry {
+                Some(announced) => drop(state.announced.insert(key, announced)),
+                None => drop(state.announced.remove(&key)),
+            }
+        }
+        if let Some((caught_up, pods_version)) = self.progress {
+            (state.caught_up, state.pods_version) = (caught_up, pods_version);
+        }
     }
 }
 
-/// Puts a batch's changes, and how far each kind is known, into a stored state.
-pub fn put_changes(state: &mut CollectorState, batch: &Batch) {
-    state.since = batch.since;
-    for (key, change) in &batch.changes {
-        match change {
-            Some(announced) => drop(state.announced.insert(key.clone(), announced.clone())),
-            None => drop(state.announced.remove(key)),
-        }
-    }
-    state.caught_up.clone_from(&batch.caught_up);
-    state.pods_version.clone_from(&batch.pods_version);
+/// The sentence for a collector that another one has shut out.
+pub fn shut_out(cluster_id: &str, place: &str) -> Failure {
+    Failure::usage(format!(
+        "another collector of cluster {cluster_id} has begun to write to {place}, and this one ends: let one \
+         collector follow a cluster"
+    ))
 }

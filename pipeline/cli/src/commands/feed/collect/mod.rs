@@ -2,13 +2,14 @@
 //! Kafka.
 //!
 //! `options` reads the configuration; `journal` says what is stored in which order, `files` and `topics`
-//! where; `follow` is the loop.
+//! where; `usage` reads measured use; `follow` is the loop.
 
 mod files;
 mod follow;
 mod journal;
 mod options;
 mod topics;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ use files::FileJournal;
 use follow::{Following, Periods};
 use journal::Journal;
 use topics::TopicJournal;
+use usage::UsageRounds;
 
 /// How long the API server may be silent at a start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -216,7 +218,8 @@ async fn follow(
     };
     println!("following cluster {cluster_id} of {organization_id}, to {to}");
     let periods = Periods { store_every: every, list_every: collect.list_every };
-    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods);
+    let usage = UsageRounds::new(&cluster, collect)?;
+    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);
     let events = following.run(options, prices, state, stop).await?;
     println!("{events} events, to {to}");
     Ok(())

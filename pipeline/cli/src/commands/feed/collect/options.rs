@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use prorata_collector::object::ObjectKind;
 use prorata_collector::prices::{CapacityRates, PriceBook, PriceList, read_price_list};
@@ -11,6 +12,9 @@ use prorata_schemas::money::UnitPrice;
 
 use crate::config::{CollectConfig, Config};
 use crate::failure::Failure;
+
+/// A file that was written within this time may be written again at what its system takes for the same time.
+const STAMP_AGE: Duration = Duration::from_secs(2);
 
 /// The collector's options; `watched` are the kinds that the cluster serves.
 ///
@@ -58,6 +62,15 @@ pub fn options(
         confirmations: collect.confirmations,
         ..CollectorOptions::new(organization_id.into(), cluster_id.into(), currency)
     })
+}
+
+/// When the price list's file was written, and its size: as long as both stay, so does the list. None: it
+/// cannot be told, or the file is so new that it may change within the precision of that time.
+pub fn price_stamp(collect: &CollectConfig) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(&collect.price_list).ok()?;
+    let written = found.modified().ok()?;
+    let is_old = written.elapsed().is_ok_and(|age| age > STAMP_AGE);
+    is_old.then_some((written, found.len()))
 }
 
 /// Prices of nodes: the list of the file and the configured rates.

@@ -1,19 +1,24 @@
 //! Events as messages, and the state in a compacted topic: one record for each announced object and one for
 //! how far the cluster is known, all keyed by cluster.
+//!
+//! The record of how far it is known names the collector that wrote it, with a number that is higher than any
+//! before. A collector that starts writes one of its own, and only then reads what there is. An earlier one
+//! stores its intents, looks whether there is a higher number, and only then sends events. So either it finds
+//! the other's record and ends, or the other has read its intents. Of equal numbers the name decides.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_collector::{Announced, Batch, CollectorState, Key};
-use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaReader, KafkaSettings};
+use prorata_connectors::kafka::{Connection, KafkaProducer, KafkaReader, KafkaSettings, topic_setting};
 use prorata_connectors::messages::MessageEncoder;
 use prorata_schemas::{Text, body};
 use prorata_worker::dead_letters::TopicReader;
-use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, SourceError};
+use serde::{Deserialize, Serialize};
 
-use super::journal::Journal;
+use super::journal::{Journal, shut_out};
 use crate::failure::Failure;
 use crate::wiring::kafka;
 
@@ -22,6 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A record's key: the cluster, and the object or none for how far the cluster is known.
 type RecordKey = (Text, Option<Key>);
+
+/// How far a cluster is known, without entries, and which collector says so.
+#[derive(Serialize, Deserialize)]
+struct HeldProgress {
+    #[serde(default)]
+    number: u64,
+    #[serde(default)]
+    holder: String,
+    #[serde(flatten)]
+    state: CollectorState,
+}
 
 /// A message to send; without a value it removes its key.
 struct Outgoing {
@@ -39,6 +55,13 @@ pub struct TopicJournal {
     organization_id: String,
     cluster_id: Text,
     producer: Option<Arc<KafkaProducer>>,
+    reader: Option<KafkaReader>,
+    /// Up to where each partition of the state was read.
+    positions: Vec<i64>,
+    /// Number and name of this collector.
+    holder: (u64, String),
+    /// The highest that were read.
+    highest: (u64, String),
     /// How far the cluster is known, as stored; without entries.
     progress: CollectorState,
 }
@@ -61,6 +84,10 @@ impl TopicJournal {
             organization_id: organization_id.to_owned(),
             cluster_id,
             producer: None,
+            reader: None,
+            positions: Vec::new(),
+            holder: (0, format!("{:032x}", rand::random::<u128>())),
+            highest: (0, String::new()),
             progress: CollectorState::default(),
         }
     }
@@ -104,11 +131,76 @@ impl TopicJournal {
     }
 
     fn progress(&self, progress: &CollectorState) -> Result<Outgoing, Failure> {
-        self.record(None, Some(serde_json::to_vec(progress).map_err(Failure::storage)?))
+        let (number, holder) = self.holder.clone();
+        let told = HeldProgress { number, holder, state: progress.clone() };
+        self.record(None, Some(serde_json::to_vec(&told).map_err(Failure::storage)?))
+    }
+
+    /// Reads what was added to the topic since the last time, into a state if one is given.
+    async fn read_on(&mut self, mut state: Option<&mut CollectorState>) -> Result<(), Failure> {
+        let topic = Text::from(self.state_topic.as_str());
+        let settings =
+            KafkaSettings::new(self.connection.clone(), vec![self.state_topic.clone()], "prorata-collect");
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => KafkaReader::new(&settings).map_err(kafka::failure)?,
+        };
+        let ranges = reader.ranges(&topic).await.map_err(kafka::failure)?;
+        if ranges.is_empty() {
+            return Err(Failure::usage(format!(
+                "Kafka at {} has no topic {topic}: create it with cleanup.policy=compact, or correct \
+                 collect.state_topic",
+                self.connection.brokers
+            )));
+        }
+        self.positions.resize(ranges.len().max(self.positions.len()), 0);
+        for (partition, (first, end)) in (0..).zip(ranges) {
+            let position = self.positions.get(usize::from(partition)).copied().unwrap_or_default();
+            let mut from = position.max(first);
+            while from < end {
+                let read = reader.read(&topic, partition, (from, end)).await;
+                let (messages, next) = read.map_err(kafka::failure)?;
+                for message in &messages {
+                    self.take(state.as_deref_mut(), message)?;
+                }
+                from = next;
+            }
+            if let Some(position) = self.positions.get_mut(usize::from(partition)) {
+                *position = from;
+            }
+        }
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    /// A topic that drops records by their age would lose what runs for longer.
+    async fn check_policy(&self) -> Result<(), Failure> {
+        let topic = &self.state_topic;
+        let policy =
+            topic_setting(&self.connection, topic, "cleanup.policy").await.map_err(kafka::failure)?;
+        match policy {
+            Some(policy) if policy != "compact" => Err(Failure::usage(format!(
+                "topic {topic} has cleanup.policy={policy}, and would lose the collector's state: set it to \
+                 compact, or correct collect.state_topic"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                tracing::warn!(topic, "whether it has cleanup.policy=compact may not be asked");
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends this collector if another one has begun to write, as far as was read.
+    fn check_holder(&self) -> Result<(), Failure> {
+        if self.highest == self.holder {
+            return Ok(());
+        }
+        Err(shut_out(&self.cluster_id, &format!("topic {}", self.state_topic)))
     }
 
     /// Takes a record into the state; records of other clusters are passed over.
-    fn take(&self, state: &mut CollectorState, message: &Message) -> Result<(), Failure> {
+    fn take(&mut self, state: Option<&mut CollectorState>, message: &Message) -> Result<(), Failure> {
         let place = || format!("topic {}, offset {}", message.topic, message.offset);
         let unreadable = |error: serde_json::Error| {
             let message = "is no record of a collector's state; give collect.state_topic a topic of its own";
@@ -119,17 +211,27 @@ impl TopicJournal {
         if cluster_id != self.cluster_id {
             return Ok(());
         }
-        match (key, &message.value) {
-            (Some(key), None) => drop(state.announced.remove(&key)),
-            (Some(key), Some(value)) => {
+        let Some(key) = key else {
+            let Some(value) = &message.value else { return Ok(()) };
+            let progress: HeldProgress = serde_json::from_slice(value).map_err(unreadable)?;
+            let holder = (progress.number, progress.holder);
+            // What a collector writes that does not know yet that it is shut out says nothing any more.
+            if holder < self.highest {
+                return Ok(());
+            }
+            self.highest = holder;
+            if let Some(state) = state {
+                let announced = std::mem::take(&mut state.announced);
+                *state = CollectorState { announced, ..progress.state };
+            }
+            return Ok(());
+        };
+        let Some(state) = state else { return Ok(()) };
+        match &message.value {
+            None => drop(state.announced.remove(&key)),
+            Some(value) => {
                 state.announced.insert(key, serde_json::from_slice(value).map_err(unreadable)?);
             }
-            (None, Some(value)) => {
-                let progress: CollectorState = serde_json::from_slice(value).map_err(unreadable)?;
-                let announced = std::mem::take(&mut state.announced);
-                *state = CollectorState { announced, ..progress };
-            }
-            (None, None) => {}
         }
         Ok(())
     }
@@ -138,36 +240,20 @@ impl TopicJournal {
 #[async_trait]
 impl Journal for TopicJournal {
     async fn load(&mut self) -> Result<CollectorState, Failure> {
-        let topic = Text::from(self.state_topic.as_str());
-        let settings =
-            KafkaSettings::new(self.connection.clone(), vec![self.state_topic.clone()], "prorata-collect");
-        let reader = KafkaReader::new(&settings).map_err(kafka::failure)?;
-        let ranges = reader.ranges(&topic).await.map_err(kafka::failure)?;
-        if ranges.is_empty() {
-            return Err(Failure::usage(format!(
-                "Kafka at {} has no topic {topic}: create it with cleanup.policy=compact, or correct \
-                 collect.state_topic",
-                self.connection.brokers
-            )));
-        }
         let mut state = CollectorState::default();
-        for (partition, (mut from, end)) in ranges.into_iter().enumerate() {
-            let partition = Shard::try_from(partition).map_err(Failure::usage)?;
-            while from < end {
-                let (messages, next) =
-                    reader.read(&topic, partition, (from, end)).await.map_err(kafka::failure)?;
-                for message in &messages {
-                    self.take(&mut state, message)?;
-                }
-                from = next;
-            }
-        }
+        self.read_on(Some(&mut state)).await?;
+        self.check_policy().await?;
         self.progress = CollectorState {
             since: state.since,
             caught_up: state.caught_up.clone(),
             pods_version: state.pods_version.clone(),
             ..CollectorState::default()
         };
+        self.holder.0 = self.highest.0 + 1;
+        self.send(vec![self.progress(&self.progress)?]).await?;
+        // What an earlier collector has stored meanwhile; from now on it finds our record.
+        self.read_on(Some(&mut state)).await?;
+        self.check_holder()?;
         Ok(state)
     }
 
@@ -179,6 +265,10 @@ impl Journal for TopicJournal {
             intents.push(self.progress(&self.progress)?);
         }
         self.send(intents).await?;
+        if !batch.events.is_empty() {
+            self.read_on(None).await?;
+            self.check_holder()?;
+        }
         let events = batch.events.iter().map(|event| {
             let kind = event.payload.kind();
             Outgoing {

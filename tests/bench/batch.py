@@ -1,0 +1,112 @@
+"""Figures of a backfill: they need no servers."""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import compare
+import loads
+import measure
+
+
+def backfill(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
+    """Backfill of all tables next to a peer's node split: from foreign files, and from our archive."""
+    for name, size in loads.SHAPES[options.shape].backfill.items():
+        load = loads.prepare(name, size, work)
+        loads.export(load.lake, load.parquet)
+        for peer in ("duckdb", "polars"):
+            yield from node_split(load, peer, options)
+
+
+def node_split(load: loads.Load, peer: str, options: argparse.Namespace) -> Iterator[measure.Figure]:
+    """One peer on one load."""
+    lake, costs = load.lake.with_name("fresh"), load.lake.with_name("costs.parquet")
+    peer_script = str(loads.PEERS / f"node_split_{peer}.py")
+    theirs = [sys.executable, peer_script, str(load.parquet), str(costs), str(options.threads)]
+    sources = {
+        "files": (lambda: shutil.rmtree(lake, ignore_errors=True), loads.backfill(load.files, lake)),
+        "archive": (lambda: None, loads.backfill(load.known, load.lake, "--from", loads.START)),
+    }
+    for source, (before, ours) in sources.items():
+        pairs = measure.pairs(options, (before, ours), (lambda: None, theirs))
+        folded = lake if source == "files" else load.lake
+        problem = compare.pod_costs(folded, costs)
+        yield measure.Figure(f"backfill, {load.name}, from {source}", peer, 1.0, pairs, problem)
+
+
+def close(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
+    """Hour close: as many pods in one organization and in many."""
+    for name, size in loads.SHAPES[options.shape].close.items():
+        load = loads.prepare(f"close {name}", size, work)
+        files, rows = compare.files_and_rows(load.lake, "cost_allocation")
+        yield fold_and_tables(f"hour close, {name}, {rows:,} rows in {files} files", load, options)
+
+
+def shards(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
+    """Small shards: a file for each of 16 shards and hour, of about 100 rows."""
+    load = loads.prepare("shards", loads.SHAPES[options.shape].shards, work)
+    files, rows = compare.files_and_rows(load.lake, "cost_allocation")
+    yield fold_and_tables(f"small shards, {rows:,} rows in {files} files", load, options)
+
+
+def fold_and_tables(name: str, load: loads.Load, options: argparse.Namespace) -> measure.Figure:
+    """Folding the archive again and encoding all tables, next to PyArrow writing the same rows."""
+    target = load.lake.with_name("written")
+    ours = loads.backfill(load.known, load.lake, "--from", loads.START)
+    theirs = [sys.executable, str(loads.PEERS / "write_parquet.py"), str(load.lake), str(target)]
+    pairs = measure.pairs(
+        options,
+        (lambda: None, ours),
+        (lambda: shutil.rmtree(target, ignore_errors=True), theirs),
+        their_seconds=lambda output: json.loads(output)["seconds"],
+    )
+    problem = compare.tables(load.lake, target)
+    return measure.Figure(name, "pyarrow writing the rows", 2.0, pairs, problem)
+
+
+def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
+    """Time and memory of a backfill with more pods, more shards, more organizations."""
+    shape = loads.SHAPES[options.shape]
+    by_pods = {2 * pods: (loads.Size(1, pods, 2), ()) for pods in shape.pods}
+    yield grown("pod-hours", by_pods, options, work)
+    by_shards = {count: (shape.shards, shards_of(count, work)) for count in (1, 4, 16, 64)}
+    yield grown("shards of one load", by_shards, options, work)
+    by_count = {count: (loads.Size(count, 4, 2), ()) for count in shape.organizations}
+    yield grown("organizations", by_count, options, work)
+
+
+def shards_of(count: int, work: Path) -> tuple[str, str]:
+    """The option that makes a root of so many shards."""
+    config = work / f"{count}-shards.yaml"
+    config.write_text(f"root: {{shards: {count}}}\n")
+    return "--config", str(config)
+
+
+def grown(
+    name: str,
+    sizes: dict[int, tuple[loads.Size, tuple[str, ...]]],
+    options: argparse.Namespace,
+    work: Path,
+) -> measure.Growth:
+    """Runs a backfill of each size in turn, as many rounds as there are pairs."""
+    folder = work / f"growth-{name.split()[0]}"
+    events, lake = {}, folder / "lake"
+    for number, (size, _) in sizes.items():
+        events[number] = folder / "-".join(map(str, size))
+        if not events[number].exists():
+            measure.check(loads.generate(size, events[number]))
+    costs = {number: [] for number in sizes}
+    for _ in range(options.pairs):
+        for number, (_, more) in sizes.items():
+            shutil.rmtree(lake, ignore_errors=True)
+            cost, _ = measure.run(loads.backfill(events[number], lake, *more), options.threads)
+            costs[number].append(cost)
+    medians = {number: measure.median(found) for number, found in costs.items()}
+    shutil.rmtree(folder)
+    return measure.Growth(f"growth with {name}", 1.05, medians)
+
+
+FIGURES: dict[str, Callable] = {"backfill": backfill, "close": close, "shards": shards, "growth": growth}

@@ -1,0 +1,216 @@
+"""Figures of a worker on real Kafka. `tests/python/servers.py` has started the broker."""
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import compare
+import environment
+import loads
+import measure
+import soak
+
+BROKERS = "PRORATA_TEST_KAFKA"
+FLINK = loads.PEERS / "flink"
+PLAIN = ("--late-rate", "0", "--duplicate-rate", "0")
+LATE = ("--late-rate", "0.01", "--duplicate-rate", "0")
+USAGE = loads.HERE.parents[1] / "schemas" / "events" / "pod_usage.avsc"
+# As an expert runs it: a heap of fixed size, the collector with the least processor time, and what Flink's
+# serializers need of Java 17.
+JAVA = [
+    *("java", "-Xms1g", "-Xmx1g", "-XX:+UseParallelGC", "-XX:ParallelGCThreads=1"),
+    *("--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"),
+]
+# So many that every shard has some.
+ORGANIZATIONS = 20
+# After this long without work the allocator has given back what the start took: it waits ten seconds.
+SETTLES_SECONDS = 15
+
+
+class Topic(NamedTuple):
+    """A topic that holds a load, from its beginning to its end."""
+
+    name: str
+    size: loads.Size
+    events: int
+
+    def last_hour(self) -> str:
+        """The last hour that closes: events of the next one say that it is over."""
+        return f"{loads.START[:-2]}{self.size.hours - 2:02}"
+
+
+def settings(folder: Path, topic: str, threads: int) -> Path:
+    """A worker's configuration: all defaults, but for what waits on the wall clock."""
+    config = {
+        "root": {"url": str(folder / "lake"), "shards": soak.SHARDS},
+        "kafka": {
+            "bootstrap_servers": os.environ[BROKERS],
+            "group_id": folder.name,
+            "topics": [topic],
+        },
+        # The events are old: no hour closes by the wall clock, and late ones are mended while they come.
+        "work": {"max_hold": "365days", "restate_delay_max": "10s", "threads": threads},
+        "http": {"listen": "127.0.0.1:0"},
+        "log": {"level": "info", "format": "json"},
+    }
+    path = folder / "prorata.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@functools.cache
+def topic(size: loads.Size, *more: str) -> Topic:
+    """Sends a load to a topic of its own; the same one for the same load."""
+    if size.hours > 24:
+        sys.exit("a stream lies within a day")
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        name = Path(folder).name
+        soak.create_topic(name)
+        command = loads.generate(size, Path("kafka"), *more)
+        sent = soak.run(*command[1:], "--config", str(settings(Path(folder), name, 1)))
+    return Topic(name, size, int(sent.split()[0]))
+
+
+def work(source: Topic, folder: Path, threads: int) -> measure.Cost:
+    """A worker on a new root in the folder, from its start until all is closed and its clean stop."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    before = children()
+    worker = soak.Worker(settings(folder, source.name, threads), folder)
+    worker.wait(source.last_hour())
+    told = worker.status()["counts"]
+    peak_mb = worker.peak_mib()
+    worker.stop()
+    if (events := sum(told["events"].values())) != source.events:
+        sys.exit(f"the worker took {events} events of {source.events}")
+    return measure.Cost(children() - before, peak_mb)
+
+
+def children() -> float:
+    """Processor time of all processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def turns(
+    options: argparse.Namespace, ours: Callable[[], measure.Cost], theirs: Callable[[], measure.Cost]
+) -> list[tuple[measure.Cost, measure.Cost]]:
+    """Both sides in turn, and once before that counts."""
+    return [(ours(), theirs()) for _ in range(options.pairs + 1)][1:]
+
+
+def stream(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
+    """All that a worker does, next to a bare consumer that decodes the events and drops them."""
+    source = topic(loads.SHAPES[options.shape].stream, *PLAIN)
+    consumer = Path(loads.program()).with_name("consume")
+    bare = [str(consumer), os.environ[BROKERS], source.name]
+    counted = []
+
+    def consume() -> measure.Cost:
+        cost, output = measure.run(bare, options.threads)
+        counted.append(json.loads(output)["events"])
+        return cost
+
+    pairs = turns(options, lambda: work(source, folder / "work", options.threads), consume)
+    problem = None if set(counted) == {source.events} else f"{counted} of {source.events} events were read"
+    problem = problem or same_as_backfill(source, folder)
+    yield measure.Figure("stream", "a bare consumer that decodes", 2.5, pairs, problem, source.events)
+
+
+def same_as_backfill(source: Topic, folder: Path) -> str | None:
+    """Compares the worker's lake with that of a backfill of the same events, up to the last closed hour."""
+    files, lake = folder / "stream-files", folder / "stream-lake"
+    measure.check(loads.generate(source.size, files, *PLAIN))
+    config = settings(folder / "work", source.name, 1)
+    measure.check(loads.backfill(files, lake, "--config", str(config)))
+    problem = compare.allocations(folder / "work" / "lake", lake, source.last_hour())
+    shutil.rmtree(files)
+    shutil.rmtree(lake)
+    return problem
+
+
+def flink(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
+    """All that a worker does, next to Flink doing only the hourly sum of each pod's use."""
+    source = topic(loads.SHAPES[options.shape].stream, *PLAIN)
+    target = built()
+    sums = folder / "sums.csv"
+    classes = f"{target / 'classes'}:{target / 'libs'}/*"
+    job = ["HourlySums", os.environ[BROKERS], source.name, str(USAGE), str(sums), str(options.threads)]
+    pairs = turns(
+        options,
+        lambda: work(source, folder / "work", options.threads),
+        lambda: measure.run([*JAVA, "-cp", classes, *job], options.threads)[0],
+    )
+    events = folder / "stream-events.parquet"
+    loads.export(folder / "work" / "lake", events)
+    problem = compare.hourly_sums(events, sums)
+    yield measure.Figure("stream", "Flink, hourly sums alone", 0.2, pairs, problem, source.events)
+
+
+def built() -> Path:
+    """The folder of the job's classes, built once for each state of its files."""
+    files = sorted(path for path in FLINK.rglob("*") if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    folder = environment.CACHE / f"flink-{digest}"
+    if not (folder / "target" / "classes").is_dir():
+        shutil.copytree(FLINK, folder, dirs_exist_ok=True)
+        subprocess.run(["mvn", "--batch-mode", "--quiet", "--file", folder, "package"], check=True)
+    return folder / "target"
+
+
+def late(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
+    """A worker with one event in a hundred up to six hours late, next to itself with none."""
+    size = loads.SHAPES[options.shape].stream
+    ours, theirs = topic(size, *LATE), topic(size, *PLAIN)
+    pairs = turns(
+        options,
+        lambda: work(ours, folder / "late", options.threads),
+        lambda: work(theirs, folder / "work", options.threads),
+    )
+    found = folder / "late" / "lake", folder / "work" / "lake"
+    problem = compare.allocations(*found, theirs.last_hour())
+    # At least 0.6 of the throughput.
+    yield measure.Figure("late storm", "itself without late events", 1 / 0.6, pairs, problem, ours.events)
+
+
+def memory(options: argparse.Namespace, folder: Path) -> Iterator[measure.Bytes]:
+    """Resident bytes for each running pod of a worker that has nothing to do, next to the message that
+    started the pod. What a worker without pods takes is taken off: another one has few."""
+    most = loads.SHAPES[options.shape].memory
+    (few, few_bytes, _), (many, many_bytes, message) = (
+        resident(loads.Size(ORGANIZATIONS, pods, 2), folder / f"{pods}-pods", options.threads)
+        for pods in (1, most // ORGANIZATIONS)
+    )
+    bytes_a_pod = (many_bytes - few_bytes) / (many - few)
+    name = f"memory per running pod, {many:,} pods"
+    yield measure.Bytes(name, "its PodStarted message", 1.0, bytes_a_pod, message)
+
+
+def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, float]:
+    """Pods that run when the first hour closes, resident bytes of a worker that is started then, and the mean
+    size of the messages that started these pods."""
+    source = topic(size, *PLAIN)
+    work(source, folder, threads)
+    script = loads.PEERS / "running_pods.py"
+    told = json.loads(measure.check([str(script), str(folder / "lake"), f"{loads.START}:59:59"]))
+    worker = soak.Worker(folder / "prorata.yaml", folder)
+    worker.wait(source.last_hour())
+    time.sleep(SETTLES_SECONDS)
+    lines = Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    worker.stop()
+    return told["pods"], kib * 1024, told["message_bytes"]
+
+
+FIGURES: dict[str, Callable] = {"stream": stream, "flink": flink, "late": late, "memory": memory}

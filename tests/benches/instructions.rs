@@ -1,0 +1,121 @@
+//! A small fixed load, once through what a worker does with events: decode them from archive files, fold them
+//! into hours, close the hours, encode the tables. `tests/bench/instructions` runs this program in Valgrind,
+//! which counts the instructions of each `counted_` function by itself. Without Valgrind it only prints what
+//! the load is.
+//!
+//! Everything runs on the main thread, which is the one thread of rayon's pool: a count depends on the load
+//! and the code alone.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
+
+use std::collections::BTreeMap;
+
+use prorata_connectors::archive::{read_own, write_own};
+use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
+use prorata_generate::Load;
+use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::tables::{CutFile, HourClock, Table};
+use prorata_schemas::time::{Hour, WallTime};
+use prorata_tables::encode_files;
+
+/// Two organizations, no event late or twice.
+const LOAD: Load = Load {
+    organizations: 2,
+    pods: 150,
+    hours: 3,
+    start: Hour(498_661),
+    seed: 9,
+    late_per_million: 0,
+    duplicates_per_million: 0,
+};
+const FILE_ROWS: u64 = 100_000;
+const CLOCK: HourClock = HourClock {
+    late_events: 0,
+    max_event_time_seen: None,
+    complete: true,
+    revision: 0,
+    last_updated: WallTime(0),
+};
+
+/// Events of each hour, by organization.
+type Hours = BTreeMap<Hour, BTreeMap<OrganizationId, OrderedEvents>>;
+
+/// One archive file for each hour, in the order of a worker's own files: by organization.
+fn archive() -> Vec<(Hour, Vec<u8>)> {
+    let mut hours: BTreeMap<Hour, Vec<EventRecord>> = BTreeMap::new();
+    for event in LOAD.arrivals() {
+        hours.entry(event.event_time.hour()).or_default().push(EventRecord::new(event));
+    }
+    let write = |(hour, mut records): (Hour, Vec<EventRecord>)| {
+        records.sort_by(|a, b| (&a.event.organization_id, &a.body).cmp(&(&b.event.organization_id, &b.body)));
+        let bodies: Vec<_> =
+            records.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
+        (hour, write_own(&bodies).unwrap())
+    };
+    hours.into_iter().map(write).collect()
+}
+
+#[inline(never)]
+fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, Vec<Event>)> {
+    let read = |(hour, file): &(Hour, Vec<u8>)| {
+        let mut events = Vec::new();
+        read_own(file, None, &mut |event| events.push(event)).unwrap();
+        (*hour, events)
+    };
+    files.iter().map(read).collect()
+}
+
+/// Usage reduced to sums, everything else in order without duplicates.
+#[inline(never)]
+fn counted_fold(decoded: Vec<(Hour, Vec<Event>)>) -> Hours {
+    let fold = |(hour, events): (Hour, Vec<Event>)| {
+        let mut organizations: BTreeMap<OrganizationId, HourEvents> = BTreeMap::new();
+        for event in events {
+            let organization = event.organization_id.clone();
+            organizations.entry(organization).or_insert_with(|| HourEvents::new(hour)).push(event);
+        }
+        let ordered = organizations.into_iter().map(|(organization, events)| (organization, events.into()));
+        (hour, ordered.collect())
+    };
+    decoded.into_iter().map(fold).collect()
+}
+
+#[inline(never)]
+fn counted_close(hours: Hours, rules: &Rules) -> Vec<Vec<HourTables>> {
+    let mut states: BTreeMap<OrganizationId, State> = BTreeMap::new();
+    let mut close = |(organization, events): (OrganizationId, OrderedEvents)| {
+        let state = states.remove(&organization).unwrap_or_else(|| State::new(organization.clone()));
+        let (state, tables) = close_hour(state, events, rules).unwrap();
+        states.insert(organization, state);
+        tables
+    };
+    hours.into_values().map(|events| events.into_iter().map(&mut close).collect()).collect()
+}
+
+#[inline(never)]
+fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
+    let mut files = Vec::new();
+    for tables in hours {
+        let clocks = vec![CLOCK; tables.len()];
+        for table in Table::ALL {
+            files.extend(encode_files(table, tables, &clocks, FILE_ROWS).unwrap());
+        }
+    }
+    files
+}
+
+fn main() {
+    // Kept to the end: dropping it would end the pool.
+    let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
+    let files = archive();
+    let decoded = counted_decode(&files);
+    let events: usize = decoded.iter().map(|(_, events)| events.len()).sum();
+    let hours = counted_fold(decoded);
+    let tables = counted_close(hours, &Rules::default());
+    let rows: usize = tables.iter().flatten().map(|tables| tables.cost_allocation.len()).sum();
+    let written = counted_encode(&tables).len();
+    println!("{{\"events\": {events}, \"rows\": {rows}, \"files\": {written}}}");
+}

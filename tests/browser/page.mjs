@@ -1,0 +1,132 @@
+// Reads a page of `prorata report` in headless Chromium: figures against those that are expected, the
+// keyboard, both colour schemes, and that nothing is asked of anybody.
+//
+// usage: node page.mjs PAGE EXPECTED.json
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+// Installed beside, not in the project.
+const require = createRequire(process.env.PLAYWRIGHT + "/");
+const { chromium } = require("playwright-core");
+const [file, expectedFile] = process.argv.slice(2);
+const expected = JSON.parse(readFileSync(expectedFile, "utf8"));
+const url = pathToFileURL(file).href;
+
+/** Chromium of this machine, or the one that npm has. */
+async function launch() {
+  if (process.env.CHROMIUM) return chromium.launch({ executablePath: process.env.CHROMIUM });
+  const { default: packed } = await import(
+    pathToFileURL(createRequire(process.env.PACKED_CHROMIUM + "/").resolve("@sparticuz/chromium")).href
+  );
+  return chromium.launch({ executablePath: await packed.executablePath(), args: packed.args });
+}
+
+const browser = await launch();
+const context = await browser.newContext({ viewport: { width: 1200, height: 900 } });
+const page = await context.newPage();
+const asked = [];
+const complaints = [];
+page.on("request", (request) => asked.push(request.url()));
+page.on("console", (message) => {
+  if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+});
+page.on("pageerror", (error) => complaints.push(String(error)));
+
+const began = performance.now();
+await page.goto(url);
+await page.locator("dl.tiles").waitFor();
+const seconds = (performance.now() - began) / 1000;
+
+/** Exact figures as shown: of the tiles, and of the groups. */
+async function figures() {
+  return page.evaluate(() => {
+    const exact = (cell) => cell.querySelector("span[title]").title;
+    const tiles = [...document.querySelectorAll("dd[data-sum]")].map((of) => [of.dataset.sum, exact(of)]);
+    const captions = [...document.querySelectorAll("caption")];
+    const groupsOf = captions.find((of) => of.textContent.startsWith("Choose one")).parentElement;
+    const rows = [...groupsOf.querySelectorAll("tbody tr")];
+    const groups = rows.map((row) => [row.cells[0].textContent, exact(row.cells[1])]);
+    return { tiles: Object.fromEntries(tiles), groups: Object.fromEntries(groups) };
+  });
+}
+
+/** Presses Tab until an element that matches has the focus. */
+async function tabTo(selector, most = 200) {
+  for (let presses = 0; presses < most; presses += 1) {
+    await page.keyboard.press("Tab");
+    if (await page.evaluate((of) => document.activeElement.matches(of), selector)) return;
+  }
+  assert.fail(`${selector} cannot be reached by ${most} presses of Tab`);
+}
+
+// Figures of all organizations, then of each, chosen with the keyboard alone.
+assert.deepEqual(await figures(), expected.organizations[""]);
+await page.keyboard.press("Tab");
+assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+await page.keyboard.press("Enter");
+assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+await page.reload();
+await tabTo("#organization");
+for (const organization of Object.keys(expected.organizations).filter(Boolean).sort()) {
+  await page.keyboard.press("ArrowDown");
+  assert.equal(await page.locator("#organization").inputValue(), organization);
+  assert.deepEqual(await figures(), expected.organizations[organization], organization);
+}
+
+// A group, then one of its pods with its explanation, and back.
+await tabTo("#s-by-namespace ~ .scroll button");
+const group = await page.evaluate(() => document.activeElement.textContent);
+await page.keyboard.press("Enter");
+const captions = await page.locator("caption").allTextContents();
+assert.ok(captions.some((text) => text.startsWith(`${group}: `)), captions.join(" | "));
+await page.reload();
+await tabTo("#s-pods-and-what-else-bears-cost ~ .scroll button");
+const pod = await page.evaluate(() => document.activeElement.textContent);
+await page.keyboard.press("Enter");
+const dialog = page.locator("dialog[open]");
+const command = await dialog.locator("code").textContent();
+assert.match(command, /^prorata explain --lake .* --hour \d{4}-\d\d-\d\dT\d\d /);
+await page.keyboard.press("Escape");
+assert.equal(await dialog.count(), 0);
+assert.equal(await page.evaluate(() => document.activeElement.textContent), pod, "the focus comes back");
+
+// What a screen reader is told: every table, chart and section has a name.
+const nameless = await page.evaluate(() => {
+  const named = (of) =>
+    of.getAttribute("aria-label") || document.getElementById(of.getAttribute("aria-labelledby"));
+  const bad = [...document.querySelectorAll("section, svg[role=img], select, input")];
+  const tables = [...document.querySelectorAll("table")].filter((of) => !of.caption);
+  return bad.filter((of) => !named(of) && !of.closest("label")).length + tables.length;
+});
+assert.equal(nameless, 0, "elements without a name");
+
+// Both colour schemes differ, and text stands out in both; print keeps the figures.
+const colors = {};
+for (const scheme of ["light", "dark"]) {
+  await page.emulateMedia({ colorScheme: scheme });
+  colors[scheme] = await page.evaluate(() => {
+    const luminance = (color) => {
+      const parts = color.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+      const linear = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    };
+    const style = getComputedStyle(document.body);
+    const canvas = getComputedStyle(document.documentElement).backgroundColor;
+    const clear = style.backgroundColor === "rgba(0, 0, 0, 0)";
+    const [text, ground] = [style.color, clear ? canvas : style.backgroundColor].map(luminance);
+    const [high, low] = text > ground ? [text, ground] : [ground, text];
+    return { ground, contrast: (high + 0.05) / (low + 0.05) };
+  });
+  assert.ok(colors[scheme].contrast >= 7, `${scheme}: ${JSON.stringify(colors[scheme])}`);
+}
+assert.ok(colors.light.ground > 0.8 && colors.dark.ground < 0.2, JSON.stringify(colors));
+await page.emulateMedia({ media: "print" });
+assert.ok(await page.locator("dl.tiles").isVisible());
+
+assert.deepEqual(new Set(asked), new Set([url]), "the page asks for itself alone");
+assert.deepEqual(complaints, []);
+await browser.close();
+const count = Object.keys(expected.organizations).length - 1;
+console.log(`page: ${count} organizations, shown in ${seconds.toFixed(2)} s`);

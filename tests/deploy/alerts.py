@@ -1,0 +1,34 @@
+"""The alerts as files for promtool, and what promtool says of them."""
+
+import subprocess
+from pathlib import Path
+
+import yaml
+from chart import one, render
+
+# Alerts of everything: the collector has its own group.
+VALUES = {"collector": {"enabled": True, "config": {"organization_id": "acme", "state_topic": "state"}}}
+
+
+def groups(override: dict | None = None) -> list[dict]:
+    """The groups of rules of a release with everything on."""
+    return one(render("everything", VALUES | (override or {})), "PrometheusRule")["spec"]["groups"]
+
+
+def rules(override: dict | None = None) -> list[dict]:
+    """Its alerts."""
+    return [alert for group in groups(override) for alert in group["rules"]]
+
+
+def write_rules(folder: Path) -> Path:
+    """The rules as Prometheus reads them, in a file of this folder."""
+    file = folder / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": groups()}))
+    return file
+
+
+def promtool(*arguments: object) -> tuple[int, str]:
+    """The exit code of promtool, and all that it says."""
+    command = ["promtool", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,64 @@
+"""The check and the report: they look at the workers' root on a schedule, with all that reaches it."""
+
+import unittest
+
+from chart import Refused, backfill, of_job, one, render, values, variables, worker
+
+LAKE = {"config": {"root": {"url": "s3://bucket/lake"}}}
+PAGE = "s3://bucket/reports/costs.html"
+ON = LAKE | {"check": {"enabled": True}, "report": {"enabled": True, "out": PAGE}}
+
+
+class Look(unittest.TestCase):
+    def test_they_look_at_the_workers_root_unless_told_otherwise(self):
+        objects = render(override=ON)
+        lake = ["--lake", "s3://bucket/lake"]
+        self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--allow-warnings"])
+        page = ["--out", PAGE, "--group-by", "namespace", "--days", "35"]
+        self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
+        objects, lake = render("everything"), ["--lake", "az://container/lake"]
+        self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--json"])
+        page = ["--out", "az://container/reports/costs.html", "--group-by", "label:team", "--days", "7"]
+        self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
+
+    def test_they_reach_the_root_and_need_no_kafka(self):
+        objects = render("everything")
+        for component in ["check", "report"]:
+            own = of_job(objects, component)
+            for key in ["env", "envFrom", "image"]:
+                self.assertEqual(own[key], backfill(objects)[key], component)
+            self.assertFalse([name for name in variables(own) if "KAFKA" in name])
+            self.assertNotEqual(own["resources"], worker(objects)["resources"])
+
+    def test_they_are_off_and_then_run_as_the_values_say(self):
+        for component in ["check", "report"]:
+            self.assertIs(values()[component]["enabled"], False)
+            spec = one(render(override=ON), "CronJob", component)["spec"]
+            self.assertEqual((spec["suspend"], spec["concurrencyPolicy"]), (False, "Forbid"))
+            self.assertEqual(spec["schedule"], values()[component]["schedule"])
+            job = one(render("everything"), "CronJob", component)["spec"]
+            self.assertIs(job["suspend"], True)
+            told = values("everything")[component]
+            self.assertEqual(job["startingDeadlineSeconds"], told["startingDeadlineSeconds"])
+            for key in ["activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]:
+                self.assertEqual(job["jobTemplate"]["spec"][key], told[key])
+            moved = ON | {component: ON[component] | {"placement": {"nodeSelector": {"pool": "spot"}}}}
+            objects = render(override=moved)
+            pod = one(objects, "CronJob", component)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            self.assertEqual(pod["nodeSelector"], {"pool": "spot"})
+
+    def test_what_is_missing_is_named(self):
+        for override, reason in [
+            ({"check": {"enabled": True}}, "check.lake: name the lake here"),
+            ({"report": {"enabled": True, "out": PAGE}}, "report.lake: name the lake here"),
+            (LAKE | {"report": {"enabled": True}}, "report.out: name the page"),
+            (LAKE | {"report": {"enabled": True, "out": "s3://bucket/reports/"}}, "/report/out"),
+            ({"report": {"groupBy": "colour"}}, "/report/groupBy"),
+        ]:
+            with self.assertRaises(Refused) as refused:
+                render(override=override)
+            self.assertIn(reason, str(refused.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
