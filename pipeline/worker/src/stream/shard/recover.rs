@@ -38,6 +38,8 @@ pub(in crate::stream) struct Claimed {
     pub decided: Decided,
     /// The monotonic time from the begin of its request to the answer.
     pub wrote: Range<Duration>,
+    /// What was listed of its archive: a load that fails, and is tried again, lists no date twice.
+    archive: ArchiveIndex,
 }
 
 /// Who takes a shard.
@@ -63,7 +65,8 @@ impl Recovery<'_> {
             Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true, format: self.format };
         let began = self.ports.clock.monotonic();
         let decided = claim::claim(self.ports, &claimant, shard, None).await?;
-        Ok(Claimed { owner, decided, wrote: began..self.ports.clock.monotonic() })
+        let wrote = began..self.ports.clock.monotonic();
+        Ok(Claimed { owner, decided, wrote, archive: ArchiveIndex::default() })
     }
 
     /// Whether nobody has decided since a claim.
@@ -72,12 +75,13 @@ impl Recovery<'_> {
         Ok(self.ports.store.get(&next).await?.is_none())
     }
 
-    /// Loads a claimed shard. Nothing is read from Kafka yet.
-    pub async fn load(&mut self, claimed: &Claimed) -> Result<LiveShard> {
-        let Claimed { owner, decided: claimed, .. } = claimed.clone();
+    /// Loads a claimed shard. Nothing is read from Kafka yet. After an error the claim keeps what was listed.
+    pub async fn load(&mut self, from: &mut Claimed) -> Result<LiveShard> {
+        let (owner, claimed) = (from.owner.clone(), from.decided.clone());
         let shard = claimed.shard;
         self.rules.load(&*self.ports.store, &claimed.rules).await?;
         let now = self.ports.clock.now();
+        self.list_archive(from, now).await?;
         let counter = Arc::clone(self.counter);
         let mut live = LiveShard {
             claim: Claim { shard, owner, seq: claimed.seq, counter },
@@ -85,7 +89,7 @@ impl Recovery<'_> {
             next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
             topics: ShardTopics::new(self.offsets(&claimed)?, now),
-            archive: ArchiveIndex::default(),
+            archive: from.archive.clone(),
             merging: Default::default(),
             states: None,
             state_bytes: 0,
@@ -100,7 +104,7 @@ impl Recovery<'_> {
         if self.retired.iter().any(|topic| live.decided.offsets.contains_key(topic)) {
             live.topics.note_moved();
         }
-        self.list_archive(&mut live, now).await?;
+        note_listed(&mut live);
         self.list_rules(&mut live).await?;
         live.states = self.states(&mut live).await?;
         Ok(live)
@@ -128,29 +132,18 @@ impl Recovery<'_> {
         Ok(offsets)
     }
 
-    /// Which open hours have events in the archive.
-    async fn list_archive(&self, live: &mut LiveShard, now: WallTime) -> Result<()> {
-        let store = &*self.ports.store;
-        let ahead = Hour(now.hour().0 + AHEAD_HOURS);
-        let first = match live.decided.closed_through {
+    /// Lists the archive of the open hours.
+    async fn list_archive(&self, claimed: &mut Claimed, now: WallTime) -> Result<()> {
+        let (store, Claimed { decided, archive, .. }) = (&*self.ports.store, claimed);
+        match decided.closed_through {
             Some(closed) => {
-                let last = ahead.max(closed.next());
-                live.archive.ensure(store, &live.decided, (closed.next(), last)).await?;
-                closed.next()
+                let last = Hour(now.hour().0 + AHEAD_HOURS).max(closed.next());
+                archive.ensure(store, decided, (closed.next(), last)).await
             }
             // Nothing is closed: the first hour may be any.
-            None if live.claim.seq > 1 => {
-                live.archive.ensure_all(store, &live.decided).await?;
-                let (first, dated) = live.archive.extent();
-                if let Some(draft) = live.draft() {
-                    draft.note_archive_listed(first, dated);
-                }
-                Hour(i64::MIN)
-            }
-            None => return Ok(()),
-        };
-        live.note_archived(first, Hour(i64::MAX));
-        Ok(())
+            None if decided.seq > 1 => archive.ensure_all(store, decided).await,
+            None => Ok(()),
+        }
     }
 
     /// Configured rules of a version that is not listed yet hold from the first hour that has no event. Where
@@ -227,6 +220,22 @@ impl Recovery<'_> {
         }
         Ok(None)
     }
+}
+
+/// Notes which open hours have events in the archive, as far as it was listed when the shard was taken.
+fn note_listed(live: &mut LiveShard) {
+    let first = match live.decided.closed_through {
+        Some(closed) => closed.next(),
+        None if live.claim.seq > 1 => {
+            let (first, dated) = live.archive.extent();
+            if let Some(draft) = live.draft() {
+                draft.note_archive_listed(first, dated);
+            }
+            Hour(i64::MIN)
+        }
+        None => return,
+    };
+    live.note_archived(first, Hour(i64::MAX));
 }
 
 /// Marks the hours since which organizations are held: this release may be able to fold them. Where it is

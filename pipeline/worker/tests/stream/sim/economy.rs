@@ -86,10 +86,8 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     // A process that starts with a clock weeks ahead lists the dates up to its own once, before the store's
     // time is known.
     let ahead = if plan.chances.wrong_clock > 0 { DATES_AHEAD_MAX * claims } else { 0 };
-    // A read that fails while a shard is loaded makes the next try list the dates again that are open.
-    let dates = simulated.unsigned_abs() as usize / 24 + 2;
-    let dates = if plan.chances.wrong_clock > 0 { dates + DATES_AHEAD_MAX } else { dates };
-    let again = coverage.failed_reads() as usize * dates;
+    // A list that fails is asked for once more.
+    let again = coverage.failed_reads() as usize;
     let letters = world.letters.letters().len();
     // Where storage takes hours, what is swept waits.
     let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
