@@ -16,6 +16,7 @@ pub(crate) mod claim;
 pub(crate) mod days;
 mod draft;
 mod hours;
+pub mod idle;
 pub mod log;
 mod model;
 mod offsets;

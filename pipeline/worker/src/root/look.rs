@@ -14,11 +14,12 @@ use prorata_schemas::time::Hour;
 
 use super::Root;
 use super::rules::{HourRules, RuleBook};
-use crate::checkpoint::snapshot::{self, Hold, OrganizationState};
+use crate::checkpoint::idle::CourseState;
+use crate::checkpoint::snapshot::{self, Hold};
 use crate::checkpoint::{ArchiveBegin, Checkpoint, log};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::{ObjectStore, Ports};
+use crate::ports::{FormatError, ObjectStore, Ports};
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
 use crate::shard::fold::{self, SomeHour};
@@ -112,7 +113,7 @@ struct Begin {
     base: Option<Hour>,
     snapshot: Vec<String>,
     next: Hour,
-    state: Option<Arc<OrganizationState>>,
+    state: Option<CourseState>,
 }
 
 impl Look<'_> {
@@ -131,12 +132,14 @@ impl Look<'_> {
             }
             let states = BTreeMap::from([(self.organization_id.clone(), state.take())]);
             let rules = rules.of(checkpoint, before)?;
-            let some = SomeHour { shard: checkpoint.shard, hour: before, rules, files, states };
+            let some = SomeHour { shard: checkpoint.shard, hour: before, rules, files, states, rests: false };
             let mut folded = fold::fold_some(self.ports, some).await?;
             state = folded.remove(self.organization_id).map(|(state, _)| state);
         }
         archive.ensure(store, checkpoint, (hour, hour)).await?;
         let files = self.events(&archive, hour).await?;
+        let state = state.map(CourseState::unpacked).transpose();
+        let state = state.map_err(|error| FormatError::new("read a state", error))?;
         let has_rules = !checkpoint.rules.is_empty();
         Ok(HourInput {
             organization_id: self.organization_id.clone(),
@@ -160,7 +163,7 @@ impl Look<'_> {
             let unpacked = packed.get(self.organization_id).map(snapshot::unpack).transpose();
             let Ok(unpacked) = unpacked else { continue };
             let snapshot = entry.snapshot_objects().cloned().collect();
-            let state = unpacked.map(|(_, state)| state);
+            let state = unpacked.map(|state| CourseState::Unpacked(Arc::new(state)));
             return Ok(Begin { base: Some(base), snapshot, next: base.next(), state });
         }
         let first = match checkpoint.archive_begin() {

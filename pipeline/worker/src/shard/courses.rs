@@ -25,11 +25,12 @@ use super::emit::{self, EncodedHour, FileForm};
 use super::fold::{self, SomeFolded, SomeHour};
 use super::restate::{self, PatchedSnapshot, RestatedHour, RestatedRows, Spliced, UnusableFile};
 use super::window::{WINDOW_HOURS_MAX, WindowLimits};
-use crate::checkpoint::snapshot::{self, OrganizationState, PackedState, PackedStates};
+use crate::checkpoint::idle::{CourseState, IdleState};
+use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{ArchiveBegin, Dirty, Draft, HourEntry, ObjectNamer};
 use crate::error::{Result, WorkerError};
 use crate::objects::CONCURRENCY;
-use crate::ports::Ports;
+use crate::ports::{FormatError, Ports};
 use crate::root::rules::RuleBook;
 
 /// One organization on its way through hours that are dirty for it.
@@ -38,7 +39,7 @@ pub struct OrganizationCourse {
     /// The next hour to fold.
     pub next: Hour,
     /// Its state before that; none of one that is new.
-    pub state: Option<Arc<OrganizationState>>,
+    pub state: Option<CourseState>,
 }
 
 /// Organizations on their way, by id.
@@ -90,7 +91,7 @@ pub struct Restated<T> {
     /// Organizations that go on behind it.
     pub courses: Courses,
     /// What organizations that have come through the last closed hour are at its end; none: they have left.
-    pub states: BTreeMap<OrganizationId, Option<Arc<OrganizationState>>>,
+    pub states: BTreeMap<OrganizationId, Option<Arc<IdleState>>>,
     /// Hours of organizations that were folded.
     pub folded: u64,
     /// By organization, its hours that are done, and where it goes on.
@@ -155,7 +156,7 @@ impl CourseFolder<'_> {
         loop {
             self.load_files(&mut hours).await?;
             match restate::splice_all(Arc::clone(&self.ports.encoder), hours, summarize).await? {
-                Spliced::Done(hours) => return Ok(CourseSlice::Restated(restated(slice, hours, closed))),
+                Spliced::Done(hours) => return Ok(CourseSlice::Restated(restated(slice, hours, closed)?)),
                 Spliced::Wants(again) => hours = again,
                 Spliced::Unusable(UnusableFile { hour, table, cause }) => {
                     let cause =
@@ -205,7 +206,8 @@ impl CourseFolder<'_> {
                 let Some(packed) = packed else { continue };
                 let state = packed.get(&organization_id).map(snapshot::unpack).transpose();
                 let state = state.map_err(|error| unreadable(entry, &error.to_string()))?;
-                course = Some(OrganizationCourse { next: hour.next(), state: state.map(|(_, state)| state) });
+                let state = state.map(|state| CourseState::Unpacked(Arc::new(state)));
+                course = Some(OrganizationCourse { next: hour.next(), state });
                 break;
             }
             let course = match (course, begin) {
@@ -261,12 +263,13 @@ impl CourseFolder<'_> {
         let before_it = |part: &Part| part.ended.is_none() && part.course.next == hour;
         let states = slice.parts.iter().filter(|(_, part)| before_it(part));
         let states = states.map(|(id, part)| (id.clone(), part.course.state.clone())).collect();
-        let some = SomeHour { shard: number, hour, rules, files, states };
+        let rests = hour == slice.last;
+        let some = SomeHour { shard: number, hour, rules, files, states, rests };
         let folded = fold::fold_some(self.ports, some).await?;
         slice.folded += folded.len() as u64;
         for (organization_id, part) in &mut slice.parts {
             if before_it(part) {
-                let state = folded.get(organization_id).map(|(state, _)| Arc::clone(state));
+                let state = folded.get(organization_id).map(|(state, _)| state.clone());
                 part.course = OrganizationCourse { next: hour.next(), state };
             }
         }
@@ -348,7 +351,7 @@ impl CourseFolder<'_> {
 }
 
 /// What a folded slice means for its organizations.
-fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> Restated<T> {
+fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> Result<Restated<T>> {
     let SliceParts { last, parts, folded } = slice;
     let (mut courses, mut states, mut marks) = (Courses::new(), BTreeMap::new(), Vec::new());
     for (organization_id, Part { course, from, ended }) in parts {
@@ -357,10 +360,12 @@ fn restated<T>(slice: SliceParts, hours: Vec<EncodedHour<T>>, closed: Hour) -> R
         if goes_on.is_some() {
             courses.insert(organization_id, course);
         } else if ended.is_none() {
-            states.insert(organization_id, course.state);
+            let state = course.state.map(|state| state.idle(&organization_id)).transpose();
+            let state = state.map_err(|error| FormatError::new("encode a state", error))?;
+            states.insert(organization_id, state);
         }
     }
-    Restated { hours, last, courses, states, folded, marks }
+    Ok(Restated { hours, last, courses, states, folded, marks })
 }
 
 /// Where each organization of the next slice begins. While a run is under way, those that are part of it or

@@ -80,7 +80,7 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
 /// When storage is unavailable.
 pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
     let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
-    let states: Result<ShardState, SnapshotError> = packed.values().map(snapshot::unpack).collect();
+    let states = tokio::task::spawn_blocking(|| snapshot::idle(packed)).await?;
     Ok(states.inspect_err(|error| warn_unusable(entry, error)).ok())
 }
 

@@ -16,6 +16,7 @@ use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations};
+use crate::checkpoint::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::Result;
 use crate::names::Shard;
@@ -74,8 +75,12 @@ struct Course {
     /// Bytes of archive files by hour.
     archived: BTreeMap<Hour, u64>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
-    folded: FoldedWindow,
+    folded: BTreeMap<Hour, Vec<OrganizationHour>>,
+    states: CourseStates,
 }
+
+/// States of organizations on their way, by id.
+type CourseStates = BTreeMap<OrganizationId, CourseState>;
 
 /// One shard's hour that is about to be folded.
 struct ShardHour {
@@ -85,7 +90,9 @@ struct ShardHour {
     /// Bytes of its archive files.
     archived: u64,
     bodies: Arc<Vec<Body>>,
-    states: ShardState,
+    states: CourseStates,
+    /// Whether no other hour follows at once: states become idle.
+    rests: bool,
 }
 
 /// One organization's part of it.
@@ -93,8 +100,9 @@ struct OrganizationPart {
     shard: Shard,
     rules: HourRules,
     organization_id: OrganizationId,
-    state: Option<Arc<OrganizationState>>,
+    state: Option<CourseState>,
     events: HourEvents,
+    rests: bool,
 }
 
 /// Folds windows of several shards on all cores, off the async threads. They go hour by hour, and events are
@@ -115,8 +123,9 @@ pub async fn fold(
         own.iter().for_each(|(hour, file)| *archived.entry(*hour).or_default() += file.bytes);
         let steps: BTreeMap<Hour, usize> = hours.iter().map(|(hour, _)| *hour).zip(0..).collect();
         files.extend(own.into_iter().filter_map(|(hour, file)| Some((*steps.get(&hour)?, shard, file))));
-        let folded = FoldedWindow { hours: BTreeMap::new(), states };
-        courses.insert(shard, Course { hours: hours.into_iter(), archived, bodies, folded });
+        let states = states.into_iter().map(|(id, state)| (id, CourseState::Idle(state))).collect();
+        let course = Course { hours: hours.into_iter(), archived, bodies, folded: BTreeMap::new(), states };
+        courses.insert(shard, course);
     }
     let mut reader = ArchiveReader::new(ports, files, None);
     for step in 0.. {
@@ -132,12 +141,12 @@ pub async fn fold(
             let folded = tokio::task::spawn_blocking(move || fold_hours(group, intake)).await??;
             for Folded { shard, hour, organization_id, state, tables } in folded {
                 let Some(course) = courses.get_mut(&shard) else { continue };
-                course.folded.hours.entry(hour).or_default().push(tables);
-                course.folded.states.insert(organization_id, Arc::new(state));
+                course.folded.entry(hour).or_default().push(tables);
+                course.states.insert(organization_id, state);
             }
         }
     }
-    Ok(courses.into_iter().map(|(shard, course)| (shard, course.folded)).collect())
+    courses.into_iter().map(|(shard, course)| Ok((shard, course.folded()?))).collect()
 }
 
 /// The shards that are folded next: as many as fit, and always one; none when there are no more.
@@ -163,25 +172,27 @@ pub struct SomeHour {
     /// Its archive files.
     pub files: Vec<FileToRead>,
     /// The organizations, each with its state before; none where it is new.
-    pub states: BTreeMap<OrganizationId, Option<Arc<OrganizationState>>>,
+    pub states: BTreeMap<OrganizationId, Option<CourseState>>,
+    /// Whether they go no further for now: their states become idle.
+    pub rests: bool,
 }
 
 /// What some organizations came to; one without state and events comes to nothing.
-pub type SomeFolded = BTreeMap<OrganizationId, (Arc<OrganizationState>, OrganizationHour)>;
+pub type SomeFolded = BTreeMap<OrganizationId, (CourseState, OrganizationHour)>;
 
 /// Folds an hour of some organizations, off the async threads. Events of all others are passed over.
 ///
 /// # Errors
 /// When an archive file is missing or damaged, or storage is unavailable.
 pub async fn fold_some(ports: &Ports, some: SomeHour) -> Result<SomeFolded> {
-    let SomeHour { shard, hour, rules, files, states } = some;
+    let SomeHour { shard, hour, rules, files, states, rests } = some;
     let wanted: WantedOrganizations = Some(Arc::new(states.keys().cloned().collect()));
     let files = files.into_iter().map(|file| (0, shard, file)).collect();
     let intake = ArchiveReader::new(ports, files, wanted).read(0, HourIntake::new([(shard, hour)])).await?;
     let states = states.into_iter().filter_map(|(id, state)| Some((id, state?))).collect();
-    let of = ShardHour { shard, hour, rules, archived: 0, bodies: Arc::default(), states };
+    let of = ShardHour { shard, hour, rules, archived: 0, bodies: Arc::default(), states, rests };
     let folded = tokio::task::spawn_blocking(move || fold_hours(vec![of], intake)).await??;
-    let named = folded.into_iter().map(|one| (one.organization_id, (Arc::new(one.state), one.tables)));
+    let named = folded.into_iter().map(|one| (one.organization_id, (one.state, one.tables)));
     Ok(named.collect())
 }
 
@@ -189,15 +200,26 @@ impl Course {
     fn next(&mut self, shard: Shard) -> Option<ShardHour> {
         let (hour, rules) = self.hours.next()?;
         // An hour in which nobody is left is one, too.
-        self.folded.hours.entry(hour).or_default();
+        self.folded.entry(hour).or_default();
         Some(ShardHour {
             shard,
             hour,
             rules,
             archived: self.archived.remove(&hour).unwrap_or_default(),
             bodies: self.bodies.remove(&hour).unwrap_or_default(),
-            states: std::mem::take(&mut self.folded.states),
+            states: std::mem::take(&mut self.states),
+            rests: self.hours.len() == 0,
         })
+    }
+
+    /// What it came to.
+    fn folded(self) -> Result<FoldedWindow> {
+        let idle = |(id, state): (OrganizationId, CourseState)| {
+            let idle = state.idle(&id).map_err(|error| FormatError::new("encode a state", error))?;
+            Ok((id, idle))
+        };
+        let states: Result<ShardState> = self.states.into_iter().map(idle).collect();
+        Ok(FoldedWindow { hours: self.folded, states: states? })
     }
 }
 
@@ -208,16 +230,15 @@ fn fold_hours(hours: Vec<ShardHour>, mut intake: HourIntake) -> Result<Vec<Folde
         intake.take_bodies(hour.shard, &hour.bodies)?;
         parts.extend(organizations(hour, &mut intake));
     }
-    parts.into_par_iter().map(fold_organization).collect()
+    parts.into_par_iter().filter_map(|part| fold_organization(part).transpose()).collect()
 }
 
-/// States and events by organization, ascending. One that does not have the hour is left out of it, and of
-/// the state at its end.
+/// States and events by organization, ascending.
 fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item = OrganizationPart> {
-    let ShardHour { shard, hour, rules, states, .. } = of;
+    let ShardHour { shard, hour, rules, states, rests, .. } = of;
     let part = |organization_id, state, events| {
         let rules = rules.clone();
-        OrganizationPart { shard, rules, organization_id, state, events }
+        OrganizationPart { shard, rules, organization_id, state, events, rests }
     };
     let mut items: BTreeMap<OrganizationId, OrganizationPart> = BTreeMap::new();
     for (organization_id, state) in states {
@@ -231,13 +252,7 @@ fn organizations(of: ShardHour, intake: &mut HourIntake) -> impl Iterator<Item =
             }
         }
     }
-    items.into_values().filter(has_hour)
-}
-
-/// Whether an organization has the hour. One that is held has, until it goes on.
-fn has_hour(part: &OrganizationPart) -> bool {
-    let Some(before) = &part.state else { return true };
-    before.hold.is_some() || prorata_engine::has_hour(part.rules.meaning, &before.state, &part.events)
+    items.into_values()
 }
 
 /// One organization's hour, folded.
@@ -245,17 +260,29 @@ struct Folded {
     shard: Shard,
     hour: Hour,
     organization_id: OrganizationId,
-    state: OrganizationState,
+    state: CourseState,
     tables: OrganizationHour,
 }
 
 /// Folds an organization's hour, unless it is held. One whose hour the engine refuses is held from then on:
-/// it keeps the state before, and has no rows until that hour is folded again and succeeds.
-fn fold_organization(item: OrganizationPart) -> Result<Folded> {
-    let OrganizationPart { shard, rules, organization_id, state, events } = item;
-    let new =
-        || OrganizationState { state: State::new(organization_id.clone()), max_event_time: None, hold: None };
-    let before = state.unwrap_or_else(|| Arc::new(new()));
+/// it keeps the state before, and has no rows until that hour is folded again and succeeds. One that does not
+/// have the hour comes to nothing: it has no state at its end. One that is held has, until it goes on.
+fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
+    let OrganizationPart { shard, rules, organization_id, state, events, rests } = item;
+    let before = match state {
+        Some(state) => {
+            let before = state.unpacked().map_err(|error| FormatError::new("read a state", error))?;
+            let has_hour = || prorata_engine::has_hour(rules.meaning, &before.state, &events);
+            if before.hold.is_none() && !has_hour() {
+                return Ok(None);
+            }
+            before
+        }
+        None => {
+            let state = State::new(organization_id.clone());
+            Arc::new(OrganizationState { state, max_event_time: None, hold: None })
+        }
+    };
     let (hour, latest) = (events.hour(), events.latest());
     let events = OrderedEvents::from(events);
     let count = events.distinct();
@@ -279,7 +306,14 @@ fn fold_organization(item: OrganizationPart) -> Result<Folded> {
     let packed = snapshot::pack(&organization_id, &state)
         .map_err(|error| FormatError::new("encode a state", error))?;
     let digest = snapshot::state_digest(&packed);
-    Ok(Folded { shard, hour, organization_id, state, tables: OrganizationHour { tables, packed, digest } })
+    let state = if rests {
+        let idle = IdleState::new(&packed).map_err(|error| FormatError::new("encode a state", error))?;
+        CourseState::Idle(Arc::new(idle))
+    } else {
+        CourseState::Unpacked(Arc::new(state))
+    };
+    let tables = OrganizationHour { tables, packed, digest };
+    Ok(Some(Folded { shard, hour, organization_id, state, tables }))
 }
 
 /// Folds an hour; why the engine refuses it, if it does, even by a panic.

@@ -14,8 +14,9 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::{Claim, Garbage, LiveShard, Next, Publication, oldest_base};
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
+use crate::checkpoint::idle::IdleState;
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::checkpoint::snapshot::{OrganizationState, ShardState};
+use crate::checkpoint::snapshot::ShardState;
 use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
@@ -105,8 +106,8 @@ impl Recovery<'_> {
             live.topics.note_moved();
         }
         note_listed(&mut live);
-        self.list_rules(&mut live).await?;
         live.states = self.states(&mut live).await?;
+        self.list_rules(&mut live).await?;
         Ok(live)
     }
 
@@ -180,8 +181,9 @@ impl Recovery<'_> {
 
     /// Says which organizations' prices run on in another currency than the configured rules give them.
     fn warn_of_other_currency(&self, live: &LiveShard) {
-        let is_other = |id: &OrganizationId, held: &OrganizationState| {
-            held.state.has_prices_in_other_than(self.configured.currency_of(id))
+        let is_other = |id: &OrganizationId, idle: &IdleState| {
+            let currency = self.configured.currency_of(id);
+            idle.unpack().is_ok_and(|unpacked| unpacked.state.has_prices_in_other_than(currency))
         };
         let mut other =
             live.states.iter().flatten().filter(|(id, state)| is_other(id, state)).map(|(id, _)| id);
