@@ -16,7 +16,6 @@ pub(crate) mod claim;
 pub(crate) mod days;
 mod draft;
 mod hours;
-pub mod idle;
 pub mod log;
 mod model;
 mod offsets;

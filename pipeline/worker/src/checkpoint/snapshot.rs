@@ -4,6 +4,8 @@
 //! organization's state is the engine's own: [`FORMAT`] rises with it, and a snapshot of another format is no
 //! base for a fold.
 
+pub mod idle;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::idle::IdleState;
+use idle::IdleState;
 
 const MAGIC: &[u8; 4] = b"PRSN";
 
@@ -175,7 +177,7 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
+fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
 }
 

@@ -14,7 +14,7 @@ use prorata_schemas::time::Hour;
 
 use super::Root;
 use super::rules::{HourRules, RuleBook};
-use crate::checkpoint::idle::CourseState;
+use crate::checkpoint::snapshot::idle::CourseState;
 use crate::checkpoint::snapshot::{self, Hold};
 use crate::checkpoint::{ArchiveBegin, Checkpoint, log};
 use crate::error::{Result, WorkerError};

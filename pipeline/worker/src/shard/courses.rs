@@ -25,7 +25,7 @@ use super::emit::{self, EncodedHour, FileForm};
 use super::fold::{self, SomeFolded, SomeHour};
 use super::restate::{self, PatchedSnapshot, RestatedHour, RestatedRows, Spliced, UnusableFile};
 use super::window::{WINDOW_HOURS_MAX, WindowLimits};
-use crate::checkpoint::idle::{CourseState, IdleState};
+use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{ArchiveBegin, Dirty, Draft, HourEntry, ObjectNamer};
 use crate::error::{Result, WorkerError};

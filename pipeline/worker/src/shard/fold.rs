@@ -16,7 +16,7 @@ use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::reading::{ArchiveReader, FileToRead, HourIntake, WantedOrganizations};
-use crate::checkpoint::idle::{CourseState, IdleState};
+use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, ShardState};
 use crate::error::Result;
 use crate::names::Shard;

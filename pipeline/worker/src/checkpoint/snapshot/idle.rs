@@ -1,7 +1,7 @@
 //! Organizations between their hours: their states in compressed bytes.
 //!
-//! Unpacked, a running pod takes about ten times the message that started it, in some thirty allocations.
-//! Pods of one organization are much alike, so that their bytes compress to a third of that message. Only an
+//! Unpacked, a running pod takes about nine times the message that started it, in some thirty allocations.
+//! Pods of one organization are much alike, and their bytes compress to a quarter of that message. Only an
 //! organization whose hour is being folded is unpacked.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::snapshot::{self, Hold, OrganizationState, PackedState, SnapshotError};
+use super::{Hold, OrganizationState, PackedState, SnapshotError};
 
 /// How hard states are compressed: more takes longer than it saves.
 const LEVEL: i32 = 1;
@@ -71,7 +71,7 @@ impl IdleState {
         let state =
             DECOMPRESSOR.with(decompress).map_err(|error| SnapshotError::Content(error.to_string()))?;
         let (max_event_time, hold) = (self.max_event_time, self.hold.clone());
-        Ok(OrganizationState { state: snapshot::read_state(&state)?, max_event_time, hold })
+        Ok(OrganizationState { state: super::read_state(&state)?, max_event_time, hold })
     }
 }
 
@@ -103,7 +103,7 @@ impl CourseState {
     pub fn idle(self, organization_id: &OrganizationId) -> Result<Arc<IdleState>, SnapshotError> {
         match self {
             Self::Idle(idle) => Ok(idle),
-            Self::Unpacked(state) => IdleState::new(&snapshot::pack(organization_id, &state)?).map(Arc::new),
+            Self::Unpacked(state) => IdleState::new(&super::pack(organization_id, &state)?).map(Arc::new),
         }
     }
 }
@@ -117,6 +117,7 @@ mod tests {
     use prorata_schemas::time::Hour;
 
     use super::*;
+    use crate::checkpoint::snapshot;
 
     /// So many pods that run at an hour's end, and the bytes of the events that started them.
     fn running(pods: u32) -> (State, usize) {
