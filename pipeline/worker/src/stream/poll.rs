@@ -1,6 +1,7 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_schemas::Text;
@@ -324,7 +325,13 @@ impl<S: Source> Worker<S> {
     async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { is_before_earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
+        let store = Arc::clone(&self.ports.shared.store);
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
+        if live.is_overtaken(&*store).await {
+            self.conflict(shard).await;
+            return Ok(());
+        }
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         if progress.verify.take().is_some() && progress.last.is_none() && is_before_earliest {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \

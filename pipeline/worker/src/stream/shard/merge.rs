@@ -12,8 +12,9 @@ use bytes::Bytes;
 use prorata_schemas::time::Hour;
 
 use super::LiveShard;
+use crate::checkpoint::log;
 use crate::error::{Result, WorkerError};
-use crate::names::{self, ArchivePath};
+use crate::names::ArchivePath;
 use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, ObjectStore};
 use crate::shard::archive::ArchiveFile;
@@ -85,10 +86,10 @@ impl LiveShard {
         true
     }
 
-    /// Whether another owner has decided since the last checkpoint of this one.
+    /// Whether the latest checkpoint is another owner's.
     pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> bool {
-        let next = names::checkpoint(self.shard(), self.decided.next_seq());
-        !self.is_sealed() && matches!(store.stat(&next).await, Ok(Some(_)))
+        let latest = log::latest(store, self.shard()).await;
+        latest.is_ok_and(|latest| latest.owner().is_some_and(|owner| owner.owner != self.claim.owner))
     }
 
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
