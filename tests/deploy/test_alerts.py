@@ -211,6 +211,13 @@ CASES = [
     ),
     Case(
         "ProrataCollectorRepaired",
+        {"prorata_collector_repaired_total": "0x59 2x60"},
+        62,
+        {},
+        "A check has found 2 objects otherwise than was told; they are mended.",
+    ),
+    Case(
+        "ProrataCollectorLostStops",
         {"prorata_collector_lost_stops_total": "2x59 4x60"},
         62,
         {},

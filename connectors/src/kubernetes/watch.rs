@@ -1,6 +1,8 @@
 //! One kind: listed, then watched from the list's version, and listed again when the server no longer has
-//! what came since, when somebody asks, and every few hours. It never gives up: a fault is told and tried
-//! again.
+//! what came since, or when somebody asks. It never gives up: a fault is told and tried again.
+//!
+//! Every few hours it is checked: listed as of the very version up to which the watch has told all, so that
+//! the list must show what is known already. The watch goes on from there.
 //!
 //! A list that breaks off begins again; the collector takes only complete ones as complete. Pods wait until
 //! every other kind was listed, because they name nodes and claims.
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use kube::core::WatchEvent;
-use kube::core::params::{ListParams, WatchParams};
+use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use prorata_collector::Change;
 use prorata_collector::object::{NodeObject, ObjectKind, PodObject};
 use prorata_schemas::Text;
@@ -69,7 +71,7 @@ pub struct Watches {
 
 impl Watches {
     /// Begins to follow these kinds. Pods go on from `pods_version`, if that is known. Changes go to `queue`;
-    /// while it is full, nothing is read. Complete lists follow each other after `list_every` at the latest.
+    /// while it is full, nothing is read. Each kind is checked after `list_every`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],
@@ -206,7 +208,8 @@ impl Follower {
         loop {
             let (began, had_version) = (Instant::now(), self.version.is_some());
             let outcome = match self.version.clone() {
-                None => self.list::<T>().await,
+                None => self.list::<T>(None).await,
+                Some(version) if Instant::now() >= self.list_due => self.list::<T>(Some(version)).await,
                 Some(version) => self.watch::<T>(&version).await,
             };
             let pause = match outcome {
@@ -273,9 +276,12 @@ impl Follower {
         }
     }
 
-    /// Lists all, page by page.
-    async fn list<T: WireObject>(&mut self) -> Result<(), Pause> {
+    /// Lists all, page by page; with a version, as of it.
+    async fn list<T: WireObject>(&mut self, checked: Option<String>) -> Result<(), Pause> {
         let mut params = ListParams::default().limit(PAGE_OBJECTS);
+        if let Some(version) = &checked {
+            params = params.at(version).matching(VersionMatch::Exact);
+        }
         params.field_selector = kinds::field_selector(self.kind).map(str::to_owned);
         // The time at which the list begins must not be later than what it shows.
         self.cluster.learn_time().await.map_err(Pause::Fault)?;
@@ -283,7 +289,8 @@ impl Follower {
         loop {
             let request = kube::core::Request::new(kinds::path(self.kind)).list(&params);
             let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
-            let began = Change::ListBegins(self.kind);
+            let begins = if checked.is_some() { Change::CheckBegins } else { Change::ListBegins };
+            let began = begins(self.kind);
             let at = self.cluster.now();
             let page: Page<T> = self.cluster.client().request(request).await?;
             // A kind that is not there has no list.
@@ -299,7 +306,7 @@ impl Follower {
             if params.continue_token.is_none() {
                 let version = page.metadata.resource_version;
                 self.tell(Change::ListEnds(self.kind, Text::from(version.as_str()))).await?;
-                self.version = Some(version);
+                self.version = checked.or(Some(version));
                 break;
             }
         }
@@ -328,11 +335,14 @@ impl Follower {
         loop {
             let event = tokio::select! {
                 biased;
-                () = relist.notified() => None,
-                () = sleep_until(list_due) => None,
+                () = relist.notified() => {
+                    self.version = None;
+                    return Ok(());
+                }
+                () = sleep_until(list_due) => return Ok(()),
                 event = events.try_next() => match event {
                     Ok(None) => return Ok(()),
-                    Ok(event) => event,
+                    Ok(Some(event)) => event,
                     // One object of a strange shape must not hold up all others.
                     Err(kube::Error::SerdeError(fault)) => {
                         tracing::warn!(kind = ?self.kind, %fault, "a change cannot be read; it is left out");
@@ -340,10 +350,6 @@ impl Follower {
                     }
                     Err(error) => return Err(error.into()),
                 },
-            };
-            let Some(event) = event else {
-                self.version = None;
-                return Ok(());
             };
             let version = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {

@@ -78,7 +78,7 @@ pub struct CollectConfig {
     pub dcgm_namespace: String,
     /// Port of these pods that serves `/metrics`.
     pub dcgm_port: u16,
-    /// Most time between two lists of a kind.
+    /// Time between two checks of a kind: it is listed and compared with what was told.
     #[serde(with = "duration")]
     pub list_every: Duration,
     /// How long a file is written to.

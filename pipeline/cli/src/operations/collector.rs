@@ -93,6 +93,8 @@ pub struct CollectorReport {
     pub storing_problem: Option<String>,
     /// Objects whose end nobody saw: a list lacked them.
     pub lost_stops: u64,
+    /// Objects that a check has found to be otherwise than was told.
+    pub repaired: u64,
     /// Lists that were not believed.
     pub held_lists: u64,
     /// Parts of objects that could not be read.
@@ -185,6 +187,7 @@ impl Collector for CollectorReport {
         let counters = [
             ("collector_events", "Events that were stored", self.events),
             ("collector_lost_stops", "Objects whose end nobody saw", self.lost_stops),
+            ("collector_repaired", "Objects that a check has found otherwise than told", self.repaired),
             ("collector_held_lists", "Lists that were not believed at once", self.held_lists),
             ("collector_unreadable", "Parts of objects that could not be read", self.unreadable),
         ];

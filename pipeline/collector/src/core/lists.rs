@@ -25,20 +25,29 @@ pub(super) struct ListInProgress {
     began: Timestamp,
     /// Up to where all was known before.
     caught_up: Option<Timestamp>,
+    /// It is of the version up to which all was told.
+    is_check: bool,
     /// Ids that it has shown.
     seen: BTreeSet<Text>,
 }
 
+impl ListInProgress {
+    pub(super) const fn is_check(&self) -> bool {
+        self.is_check
+    }
+}
+
 impl Collector {
-    pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp) {
+    pub(super) fn list_begins(&mut self, kind: ObjectKind, now: Timestamp, is_check: bool) {
         let known = |kind| self.state.caught_up.get(&kind).copied();
         // Pods that were seen on a node show that it was there: it is said to end behind all of them.
         let of_pods = known(ObjectKind::Pod).filter(|_| kind == ObjectKind::Node);
         let caught_up = known(kind).max(of_pods);
-        if kind == ObjectKind::Pod {
+        // After a check, the watch goes on from where it was.
+        if kind == ObjectKind::Pod && !is_check {
             self.pods_version = None;
         }
-        self.lists.insert(kind, ListInProgress { began: now, caught_up, seen: BTreeSet::new() });
+        self.lists.insert(kind, ListInProgress { began: now, caught_up, is_check, seen: BTreeSet::new() });
     }
 
     /// Remembers that a list, if one is in progress, has shown an object.
@@ -77,7 +86,9 @@ impl Collector {
         if self.is_believed(kind, &list) {
             self.doubts.remove(&kind);
             self.end_unlisted(kind, &list);
-            self.caught_up_to(kind, version, list.began);
+            if !list.is_check {
+                self.caught_up_to(kind, version, list.began);
+            }
         } else if kind == ObjectKind::Pod {
             // The watch goes on from here; `caught_up` stays, and so does the bound of what is held.
             self.pods_version = None;
@@ -121,6 +132,9 @@ impl Collector {
                     earliest: list.caught_up.unwrap_or(list.began).min(list.began),
                     latest: list.began,
                 });
+                if list.is_check {
+                    self.notices.push(Notice::Repaired { kind, name: key.id.to_string() });
+                }
             }
             let at = self.lost_of(&key, list);
             match kind {
@@ -146,6 +160,9 @@ impl Collector {
                 for (uid, mut facts) in gone {
                     let known = self.state.announced.get(&pods::key(&uid));
                     if known.is_none_or(|known| known.phase == Phase::Announcing) {
+                        if list.is_check {
+                            self.notices.push(Notice::Repaired { kind, name: uid.to_string() });
+                        }
                         facts.ended = Some(PodEnd { at: Some(self.lost(list)), reason: Some("lost".into()) });
                         self.pod(facts, now);
                     }

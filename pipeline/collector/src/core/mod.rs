@@ -35,6 +35,9 @@ pub enum Change {
     /// A list of this kind begins. What an earlier one that did not end has shown stays valid; what it lacks
     /// says nothing.
     ListBegins(ObjectKind),
+    /// The same, of the very version up to which all was told: it shows what is known already, unless
+    /// something went wrong.
+    CheckBegins(ObjectKind),
     /// An object as it is now, from a list or a watch.
     Seen(KubeObject),
     /// An object's last revision: it is gone.
@@ -85,6 +88,13 @@ pub enum Notice {
         earliest: Timestamp,
         /// To.
         latest: Timestamp,
+    },
+    /// A check has found something that was told otherwise or not at all: it is mended.
+    Repaired {
+        /// Its kind.
+        kind: ObjectKind,
+        /// What it is: its namespace and name, or its id if it is gone.
+        name: String,
     },
     /// A list would end very much at once. It is not believed yet: list again in a minute.
     ListHeld {
@@ -170,10 +180,15 @@ impl Collector {
             self.state.since = Some(self.options.since.unwrap_or(Timestamp(now.seconds() * 1_000_000)));
         }
         match change {
-            Change::ListBegins(kind) => self.list_begins(kind, now),
+            Change::ListBegins(kind) => self.list_begins(kind, now, false),
+            Change::CheckBegins(kind) => {
+                // Prices that have changed meanwhile are no fault.
+                self.look_again_at_prices(now);
+                self.list_begins(kind, now, true);
+            }
             Change::Seen(object) => {
                 self.catch_up(&object, now);
-                self.seen(object, now);
+                self.seen_once(object, now);
             }
             Change::Gone(object) => {
                 self.catch_up(&object, now);
@@ -254,6 +269,21 @@ impl Collector {
         let is_sent = |known: &Announced| known.phase != Phase::Announcing;
         let waits = |uid: &&Text| !self.state.announced.get(&pods::key(uid)).is_some_and(is_sent);
         self.kept.keys().filter(waits).count()
+    }
+
+    /// Takes an object. In a check, nothing may come of it.
+    fn seen_once(&mut self, object: KubeObject, now: Timestamp) {
+        let kind = object.kind();
+        if !self.lists.get(&kind).is_some_and(ListInProgress::is_check) {
+            return self.seen(object, now);
+        }
+        let meta = object.metadata();
+        let name = format!("{}/{}", meta.namespace, meta.name);
+        let events = self.events.len();
+        self.seen(object, now);
+        if self.events.len() > events {
+            self.notices.push(Notice::Repaired { kind, name });
+        }
     }
 
     fn seen(&mut self, object: KubeObject, now: Timestamp) {

@@ -43,6 +43,7 @@ impl Case {
         let kind = || kind(named).ok_or(format!("no kind '{named}'"));
         let change = match verb {
             "list" => Change::ListBegins(kind()?),
+            "check" => Change::CheckBegins(kind()?),
             "listed" => Change::ListEnds(kind()?, "7".into()),
             "bookmark" => Change::Bookmark(kind()?, "7".into()),
             "tick" => Change::Tick,

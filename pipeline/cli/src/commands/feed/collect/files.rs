@@ -15,7 +15,7 @@ use prorata_schemas::time::Timestamp;
 use prorata_worker::ports::{ObjectStore, PutOutcome, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::journal::{Journal, StateStep, shut_out};
+use super::journal::{Journal, NotStored, StateStep, shut_out};
 use crate::commands::feed::archive_file::archive_file;
 use crate::failure::Failure;
 
@@ -26,8 +26,8 @@ const STEP_BYTES_MIN: usize = 64 << 10;
 /// How often a collector that starts tries to get the next number.
 const CLAIMS_MAX: u32 = 5;
 
-/// A record of the log.
-#[derive(Serialize, Deserialize)]
+/// A record of the log as it is read.
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StateRecord {
     /// All of it.
@@ -36,13 +36,19 @@ enum StateRecord {
     Step(StateStep),
 }
 
+/// The same as it is written.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenRecord<'s> {
+    Whole(&'s CollectorState),
+    Step(&'s StateStep),
+}
+
 /// Files in a folder.
 pub struct FileJournal {
     store: Store,
     organization_id: String,
     cluster_id: String,
-    /// What is stored.
-    stored: CollectorState,
     /// Number of the record that was written last.
     last: u64,
     /// Steps since the whole state was written, their bytes, and its own.
@@ -58,7 +64,6 @@ impl FileJournal {
             store,
             organization_id: organization_id.to_owned(),
             cluster_id: cluster_id.to_owned(),
-            stored: CollectorState::default(),
             last: 0,
             steps: 0,
             step_bytes: 0,
@@ -73,6 +78,10 @@ impl FileJournal {
 
     fn path(&self, number: u64) -> String {
         format!("{}{number:020}.json", self.folder())
+    }
+
+    fn shut_out(&self) -> NotStored {
+        NotStored::ShutOut(shut_out(&self.cluster_id, &self.folder()))
     }
 
     /// Numbers of the records that are there, ascending.
@@ -127,25 +136,20 @@ impl FileJournal {
         Ok(is_last)
     }
 
-    async fn append_step(&mut self, step: StateStep) -> Result<(), Failure> {
-        let bytes = encoded(&StateRecord::Step(step.clone()))?;
+    async fn append_step(&mut self, step: &StateStep) -> Result<(), NotStored> {
+        let bytes = encoded(&WrittenRecord::Step(step), 0)?;
         let size = bytes.len();
         if !self.append(bytes).await? {
-            return Err(shut_out(&self.cluster_id, &self.folder()));
+            return Err(self.shut_out());
         }
-        step.put(&mut self.stored);
         (self.steps, self.step_bytes) = (self.steps + 1, self.step_bytes + size);
         Ok(())
     }
 
     /// Writes the whole state. Returns whether it is ours.
-    async fn append_whole(&mut self) -> Result<bool, Failure> {
-        let record = StateRecord::Whole(std::mem::take(&mut self.stored));
-        let bytes = encoded(&record);
-        if let StateRecord::Whole(state) = record {
-            self.stored = state;
-        }
-        let bytes = bytes?;
+    async fn append_whole(&mut self, state: &CollectorState) -> Result<bool, Failure> {
+        // It is large: room for it is made once.
+        let bytes = encoded(&WrittenRecord::Whole(state), self.whole_bytes + self.whole_bytes / 8)?;
         let size = bytes.len();
         if !self.append(bytes).await? {
             return Ok(false);
@@ -176,32 +180,34 @@ impl Journal for FileJournal {
     async fn load(&mut self) -> Result<CollectorState, Failure> {
         for _ in 0..CLAIMS_MAX {
             let numbers = self.numbers().await?;
-            self.stored = self.read(&numbers).await?;
+            let state = self.read(&numbers).await?;
             self.last = numbers.last().copied().unwrap_or(0);
-            if self.append_whole().await? {
-                return Ok(self.stored.clone());
+            if self.append_whole(&state).await? {
+                return Ok(state);
             }
         }
         Err(shut_out(&self.cluster_id, &self.folder()))
     }
 
-    async fn store(&mut self, batch: &Batch) -> Result<(), Failure> {
+    async fn store(&mut self, batch: &Batch, state: &CollectorState) -> Result<(), NotStored> {
         if !batch.events.is_empty() {
             // Also without intents: it tells whether another collector has begun.
-            self.append_step(StateStep::intents(batch)).await?;
+            self.append_step(&StateStep::intents(batch)).await?;
             self.write_events(batch).await?;
         }
-        self.append_step(StateStep::changes(batch)).await?;
+        self.append_step(&StateStep::changes(batch)).await?;
         let is_long = self.step_bytes > self.whole_bytes.max(STEP_BYTES_MIN) || self.steps >= STEPS_MAX;
-        if is_long && !self.append_whole().await? {
-            return Err(shut_out(&self.cluster_id, &self.folder()));
+        if is_long && !self.append_whole(state).await? {
+            return Err(self.shut_out());
         }
         Ok(())
     }
 }
 
-fn encoded(record: &StateRecord) -> Result<Bytes, Failure> {
-    serde_json::to_vec(record).map(Bytes::from).map_err(Failure::storage)
+fn encoded(record: &WrittenRecord<'_>, capacity: usize) -> Result<Bytes, Failure> {
+    let mut bytes = Vec::with_capacity(capacity);
+    serde_json::to_writer(&mut bytes, record).map_err(Failure::storage)?;
+    Ok(bytes.into())
 }
 
 fn failure(error: &StoreError) -> Failure {
@@ -275,48 +281,60 @@ mod tests {
         }
     }
 
+    /// Stores a batch behind which the state is as the batch says.
+    async fn store(
+        writer: &mut FileJournal,
+        batch: &Batch,
+        state: &mut CollectorState,
+    ) -> Result<(), NotStored> {
+        StateStep::changes(batch).put(state);
+        writer.store(batch, state).await
+    }
+
     #[tokio::test]
     async fn what_was_stored_is_loaded_and_the_log_stays_short() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = journal(&folder);
-        assert_eq!(writer.load().await.unwrap(), CollectorState::default());
+        let mut stored = writer.load().await.unwrap();
+        assert_eq!(stored, CollectorState::default());
         for number in 0..150 {
-            writer.store(&batch(number)).await.unwrap();
+            store(&mut writer, &batch(number), &mut stored).await.unwrap();
             if number % 40 == 0 {
                 let reader = journal(&folder);
                 let state = reader.read(&reader.numbers().await.unwrap()).await.unwrap();
-                assert_eq!(state, writer.stored, "after batch {number}");
+                assert_eq!(state, stored, "after batch {number}");
             }
         }
         let records = writer.numbers().await.unwrap().len();
         assert!(records <= STEPS_MAX as usize + 2, "{records} records");
-        let names: Vec<_> = writer.stored.announced.keys().map(|key| key.id.to_string()).collect();
+        let names: Vec<_> = stored.announced.keys().map(|key| key.id.to_string()).collect();
         assert_eq!(names, ["pod-147", "pod-148", "pod-149"]);
-        assert_eq!(journal(&folder).load().await.unwrap(), writer.stored);
+        assert_eq!(journal(&folder).load().await.unwrap(), stored);
     }
 
     #[tokio::test]
     async fn the_collector_that_loaded_last_writes_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = journal(&folder);
-        first.load().await.unwrap();
-        first.store(&batch(1)).await.unwrap();
+        let mut stored = first.load().await.unwrap();
+        store(&mut first, &batch(1), &mut stored).await.unwrap();
         let files = || std::fs::read_dir(folder.path().join("o")).unwrap().count();
         let mut second = journal(&folder);
-        let state = second.load().await.unwrap();
-        assert_eq!(state.announced.len(), 1);
+        let mut of_second = second.load().await.unwrap();
+        assert_eq!(of_second, stored);
         // However much the second has written meanwhile, and removed again.
         for number in 2..80 {
             if [2, 3, 79].contains(&number) {
                 let before = files();
-                let failure = first.store(&batch(1_000 + number)).await.unwrap_err();
+                let outcome = store(&mut first, &batch(1_000 + number), &mut stored).await;
+                let Err(NotStored::ShutOut(failure)) = outcome else { panic!("{outcome:?}") };
                 assert!(failure.to_string().contains("another collector of cluster c"), "{failure}");
                 assert_eq!(failure.code(), 2);
                 assert_eq!(files(), before, "nothing was sent");
             }
-            second.store(&batch(number)).await.unwrap();
+            store(&mut second, &batch(number), &mut of_second).await.unwrap();
         }
-        assert_eq!(journal(&folder).load().await.unwrap(), second.stored);
+        assert_eq!(journal(&folder).load().await.unwrap(), of_second);
     }
 
     #[tokio::test]
@@ -346,8 +364,8 @@ mod tests {
         std::fs::write(&path, "{}").unwrap();
         let failure = journal(&folder).load().await.unwrap_err().to_string();
         assert!(failure.contains("collector-state/c/00000000000000000001.json cannot be read"), "{failure}");
-        std::fs::write(&path, serde_json::to_vec(&StateRecord::Step(StateStep::changes(&batch(1)))).unwrap())
-            .unwrap();
+        let step = encoded(&WrittenRecord::Step(&StateStep::changes(&batch(1))), 0).unwrap();
+        std::fs::write(&path, step).unwrap();
         let failure = journal(&folder).load().await.unwrap_err().to_string();
         assert!(failure.contains("has no beginning"), "{failure}");
     }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep};
 
 use super::KINDS;
-use super::journal::Journal;
+use super::journal::{Journal, NotStored};
 use super::options;
 use super::usage::UsageRounds;
 use crate::config::CollectConfig;
@@ -47,7 +47,7 @@ const DOUBTED_AFTER: Duration = Duration::from_secs(60);
 pub struct Periods {
     /// Between two batches.
     pub store_every: Duration,
-    /// Between two complete lists of a kind, at most.
+    /// Between two checks of a kind.
     pub list_every: Duration,
 }
 
@@ -77,6 +77,8 @@ struct Progress {
     events: u64,
     /// Nodes and pods are known.
     is_ready: bool,
+    /// Up to when all changes of pods are stored.
+    stored_to: Option<Timestamp>,
     /// Intervals of measured use since the last batch.
     measured: Vec<Event>,
 }
@@ -97,7 +99,7 @@ impl Following {
     /// Follows until a stop is asked for. Returns how many events were stored.
     ///
     /// # Errors
-    /// When the journal refuses, or fails during a stop.
+    /// When another collector has begun, or the journal fails during a stop.
     pub async fn run(
         &mut self,
         options: CollectorOptions,
@@ -119,6 +121,7 @@ impl Following {
             stored: Instant::now(),
             events: 0,
             is_ready: false,
+            stored_to: None,
             measured: Vec::new(),
         };
         let (mut rounds, mut ticked, mut shown) = (interval(ROUND), Instant::now(), Instant::now());
@@ -146,11 +149,11 @@ impl Following {
             if is_due || run.changes >= BATCH_CHANGES {
                 // What a batch makes ready is shown with what it was made of.
                 self.show(&run, &queue);
-                self.store(&mut run, stop).await?;
+                self.store(&mut run, &queue, stop).await?;
             }
         }
         self.note(|report| report.stopping = true);
-        self.store(&mut run, stop).await?;
+        self.store(&mut run, &queue, stop).await?;
         Ok(run.events)
     }
 
@@ -199,18 +202,27 @@ impl Following {
     }
 
     /// Stores what has come up, however long that takes.
-    async fn store(&mut self, run: &mut Progress, stop: &AtomicBool) -> Result<(), Failure> {
+    async fn store(
+        &mut self,
+        run: &mut Progress,
+        queue: &mpsc::Receiver<Observation>,
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
         let mut batch = run.collector.take_batch();
         batch.events.append(&mut run.measured);
         self.tell(run, &batch);
         let (mut wait, mut stopping) = (RETRY_FIRST, None);
-        while let Err(failure) = self.journal.store(&batch).await {
-            if failure.code() == Failure::usage("").code() {
-                return Err(failure);
-            }
+        while let Err(fault) = self.journal.store(&batch, run.collector.state()).await {
+            let failure = match fault {
+                NotStored::ShutOut(failure) => return Err(failure),
+                NotStored::Fails(failure) => failure,
+            };
             tracing::warn!(%failure, "trying again in {wait:?}");
+            let behind = run.behind_seconds(self.cluster.now());
             self.note(|report| {
                 report.storing_problem = Some(failure.to_string());
+                report.behind_seconds = behind;
+                report.queue = queue.len();
                 report.ticked = Some(std::time::Instant::now());
             });
             if stop.load(Ordering::Relaxed)
@@ -218,30 +230,32 @@ impl Following {
             {
                 return Err(failure);
             }
-            sleep(wait).await;
-            wait = (2 * wait).min(RETRY_MAX);
+            tokio::select! {
+                () = sleep(wait) => wait = (2 * wait).min(RETRY_MAX),
+                () = stopped(stop), if stopping.is_none() => wait = RETRY_FIRST,
+            }
         }
         run.events += batch.events.len() as u64;
         run.stored = Instant::now();
         run.changes = 0;
         let caught_up = batch.caught_up.get(&ObjectKind::Pod).copied();
         let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
-        run.is_ready = is_ready;
+        (run.is_ready, run.stored_to) = (is_ready, caught_up);
         let (events, now) = (run.events, self.cluster.now());
+        let behind = run.behind_seconds(now);
         self.note(|report| {
             report.storing_problem = None;
             report.events = events;
             report.ready = is_ready;
             report.stored = Some(now.to_string());
-            let behind = caught_up.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
-            report.behind_seconds = Duration::from_micros(behind.unsigned_abs()).as_secs_f64();
+            report.behind_seconds = behind;
         });
         Ok(())
     }
 
     /// What people should know.
     fn tell(&self, run: &mut Progress, batch: &Batch) {
-        let (mut lost_stops, mut held_lists, mut unreadable) = (0, 0, 0);
+        let (mut lost_stops, mut repaired, mut held_lists, mut unreadable) = (0, 0, 0, 0);
         for notice in &batch.notices {
             match notice {
                 Notice::Unreadable { kind, name, fault } => {
@@ -263,6 +277,10 @@ impl Following {
                     lost_stops += 1;
                     tracing::info!(?kind, id = &**id, %earliest, %latest, "an end was not seen");
                 }
+                Notice::Repaired { kind, name } => {
+                    repaired += 1;
+                    tracing::warn!(?kind, name, "a check has found what was not told; it is mended");
+                }
                 Notice::ListHeld { kind, stops, running } => {
                     held_lists += 1;
                     tracing::warn!(?kind, stops, running, "a list would end too much; it is asked for again");
@@ -273,6 +291,7 @@ impl Following {
         }
         self.note(|report| {
             report.lost_stops += lost_stops;
+            report.repaired += repaired;
             report.held_lists += held_lists;
             report.unreadable += unreadable;
         });
@@ -295,12 +314,14 @@ impl Following {
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
         let usage = self.usage.as_ref().map(|usage| usage.report().clone());
+        let behind = run.behind_seconds(self.cluster.now());
         self.note(|report| {
             report.usage = usage;
             report.ticked = Some(std::time::Instant::now());
             report.kinds = kinds;
             report.held_nodes = held_nodes;
             report.queue = queue.len();
+            report.behind_seconds = behind;
             report.pods = pods;
             report.nodes = nodes;
             report.waiting_pods = run.collector.waiting_pods();
@@ -308,10 +329,23 @@ impl Following {
     }
 }
 
+/// Returns once a stop is asked for.
+pub async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        sleep(ROUND).await;
+    }
+}
+
 impl Progress {
     fn take(&mut self, observation: Observation) {
         self.changes += 1;
         self.apply(observation.change, observation.at);
+    }
+
+    /// How far behind the API server what is stored is: what it says of pods comes once a minute at least.
+    fn behind_seconds(&self, now: Timestamp) -> f64 {
+        let behind = self.stored_to.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
+        Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
     }
 
     fn apply(&mut self, change: Change, at: Timestamp) {

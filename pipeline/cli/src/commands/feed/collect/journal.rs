@@ -14,6 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
+/// Why a batch is not stored.
+#[derive(Debug)]
+pub enum NotStored {
+    /// Another collector of the cluster has begun: this one must end.
+    ShutOut(Failure),
+    /// The other side does not take it now, for whatever reason: it is tried again.
+    Fails(Failure),
+}
+
+impl From<Failure> for NotStored {
+    fn from(failure: Failure) -> Self {
+        Self::Fails(failure)
+    }
+}
+
 /// Where events and the state go. One collector of a cluster writes at a time: the one that loaded last. An
 /// earlier one finds out before it sends anything more.
 #[async_trait]
@@ -21,8 +36,8 @@ pub trait Journal: Send {
     /// The state that was stored last. From now on, every earlier collector of the cluster is shut out.
     async fn load(&mut self) -> Result<CollectorState, Failure>;
 
-    /// Stores a batch; returns once all of it is stored.
-    async fn store(&mut self, batch: &Batch) -> Result<(), Failure>;
+    /// Stores a batch, behind which the state is `state`; returns once all of it is stored.
+    async fn store(&mut self, batch: &Batch, state: &CollectorState) -> Result<(), NotStored>;
 }
 
 /// What a batch does to a stored state.

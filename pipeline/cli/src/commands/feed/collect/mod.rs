@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use clap::Args;
 use prorata_collector::object::ObjectKind;
+use prorata_collector::prices::PriceBook;
+use prorata_collector::{CollectorOptions, CollectorState};
 use prorata_connectors::kubernetes::{KubeCluster, KubeFault, KubeSettings, Served};
 use prorata_schemas::Text;
 use prorata_schemas::time::Timestamp;
@@ -34,7 +36,7 @@ use crate::operations::collector::{self, CollectorReport, SharedReport};
 use crate::wiring::{self, kafka};
 use crate::{logging, operations};
 use files::FileJournal;
-use follow::{Following, Periods};
+use follow::{Following, Periods, stopped};
 use journal::Journal;
 use topics::TopicJournal;
 use usage::UsageRounds;
@@ -147,6 +149,7 @@ fn kafka_parts(config: &Config) -> anyhow::Result<KafkaParts> {
 async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>) -> anyhow::Result<()> {
     let cluster = open(config).await?;
     let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signals(&stop)?;
     let ended = watch::Sender::new(false);
     let report = SharedReport::default();
     let serving = match (config.http.listen.as_str(), &args.config) {
@@ -160,8 +163,16 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
     if let Some(serving) = &serving {
         tracing::info!(address = %serving.address, "probes, metrics and status");
     }
-    stop_on_signals(&stop)?;
-    let outcome = follow(args, config, cluster, kafka, &report, &stop).await;
+    let begun = tokio::select! {
+        begun = begin(args, config, cluster, kafka, &report) => begun.map(Some),
+        // The API server, or what the state is read from, may not answer for long.
+        () = stopped(&stop) => Ok(None),
+    };
+    let outcome = match begun {
+        Ok(Some(begun)) => begun.follow(&stop).await,
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
     let _nobody_listens = ended.send(true);
     if let Some(serving) = serving {
         serving.finish(LAST_ANSWER).await;
@@ -178,14 +189,32 @@ async fn open(config: &Config) -> Result<KubeCluster, Failure> {
     KubeCluster::open(&settings).await.map_err(failure)
 }
 
-async fn follow(
+/// A collector that can follow its cluster.
+struct Begun {
+    following: Following,
+    options: CollectorOptions,
+    prices: PriceBook,
+    state: CollectorState,
+    /// Where events go, for people.
+    to: String,
+}
+
+impl Begun {
+    async fn follow(mut self, stop: &AtomicBool) -> anyhow::Result<()> {
+        let events = self.following.run(self.options, self.prices, self.state, stop).await?;
+        println!("{events} events, to {}", self.to);
+        Ok(())
+    }
+}
+
+/// Asks the API server and the state for what is needed to follow.
+async fn begin(
     args: &CollectArgs,
     config: &Config,
     cluster: KubeCluster,
     kafka: Option<KafkaParts>,
     report: &SharedReport,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Begun> {
     let collect = &config.collect;
     reached(&cluster).await?;
     let cluster_id = cluster_id(&cluster, &collect.cluster_id).await?;
@@ -219,10 +248,8 @@ async fn follow(
     println!("following cluster {cluster_id} of {organization_id}, to {to}");
     let periods = Periods { store_every: every, list_every: collect.list_every };
     let usage = UsageRounds::new(&cluster, collect)?;
-    let mut following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);
-    let events = following.run(options, prices, state, stop).await?;
-    println!("{events} events, to {to}");
-    Ok(())
+    let following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);
+    Ok(Begun { following, options, prices, state, to })
 }
 
 /// Waits until the API server answers.

@@ -18,7 +18,7 @@ use prorata_worker::dead_letters::TopicReader;
 use prorata_worker::source::{Message, SourceError};
 use serde::{Deserialize, Serialize};
 
-use super::journal::{Journal, shut_out};
+use super::journal::{Journal, NotStored, shut_out};
 use crate::failure::Failure;
 use crate::wiring::kafka;
 
@@ -257,7 +257,7 @@ impl Journal for TopicJournal {
         Ok(state)
     }
 
-    async fn store(&mut self, batch: &Batch) -> Result<(), Failure> {
+    async fn store(&mut self, batch: &Batch, _: &CollectorState) -> Result<(), NotStored> {
         let intents = batch.intents.iter().map(|(key, intent)| self.entry(key, Some(intent)));
         let mut intents = intents.collect::<Result<Vec<_>, _>>()?;
         if self.progress.since != batch.since {
@@ -267,7 +267,7 @@ impl Journal for TopicJournal {
         self.send(intents).await?;
         if !batch.events.is_empty() {
             self.read_on(None).await?;
-            self.check_holder()?;
+            self.check_holder().map_err(NotStored::ShutOut)?;
         }
         let events = batch.events.iter().map(|event| {
             let kind = event.payload.kind();
