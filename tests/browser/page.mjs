@@ -92,6 +92,15 @@ await page.keyboard.press("Escape");
 assert.equal(await dialog.count(), 0);
 assert.equal(await page.evaluate(() => document.activeElement.textContent), pod, "the focus comes back");
 
+// An idle node, by the group of idle ones: the command names it.
+await page.reload();
+await page.locator("#s-by-namespace ~ .scroll button", { hasText: "(idle)" }).click();
+const bearers = page.locator("#s-pods-and-what-else-bears-cost ~ .scroll button");
+await bearers.filter({ hasText: "idle node " }).first().click();
+const node = await dialog.locator("code").textContent();
+assert.match(node, / --node [^ ]+\/[^ ]+ --organization /);
+await page.keyboard.press("Escape");
+
 // What a screen reader is told: every table, chart and section has a name.
 const nameless = await page.evaluate(() => {
   const named = (of) =>

@@ -99,6 +99,38 @@ fn numbers_on_the_page_are_those_of_the_tables() {
     assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["mend"].as_str().unwrap().len() > 10));
 }
 
+/// The page names a command for each bearer of cost: it explains an idle node by its cluster and id.
+#[test]
+fn an_idle_node_can_be_explained_as_the_page_says() {
+    let room = sample_day();
+    let (text, data) = page(&room, &[]);
+    assert!(text.contains("`--node ${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let facts = &data["facts"];
+    let bearers = facts["bearer"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as usize);
+    let mut idle = BTreeMap::new();
+    for (fact, at) in bearers.enumerate().filter(|(_, at)| of("kind", *at) == "idle") {
+        let time = facts["time"][fact].as_u64().unwrap() as usize;
+        let node = format!("{}/{}", of("cluster", at), of("name", at));
+        let cost = atoms(&facts["cost"][fact]);
+        assert_eq!(idle.insert((node, of("organization", at), time), cost), None, "one fact a node and time");
+    }
+    assert!(idle.len() > 24, "{idle:?}");
+    for ((node, organization, time), cost) in idle.iter().step_by(17) {
+        let hour = data["times"][*time].as_str().unwrap();
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", hour, "--json"]);
+        let output = explain.args(["--node", node, "--organization", organization]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", error(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let amount = Decimal12::from_atoms(*cost).to_string();
+        assert!(told.to_string().contains(&amount), "{node} at {hour}: {amount} in {told}");
+    }
+}
+
 #[test]
 fn every_grouping_adds_up_to_the_same_and_hours_can_be_chosen() {
     let room = sample_day();

@@ -150,13 +150,10 @@ fn read(
                 group: String::new(),
                 cluster: text(&clusters),
                 namespace: text(&namespaces),
-                name: if is_pod { text(&names) } else { String::new() },
+                name: text(if is_pod { &names } else { &resources }),
                 uid: text(&uids),
                 gpu_model: text(&models),
             };
-            if kind == "reservation" || kind == "commitment" {
-                bearer.name = text(&resources);
-            }
             bearer.group = group(&group_by, &bearer, labels);
             let cost = amount(&costs);
             let is_over = at(&states, row) == Some("over-quota");

@@ -81,7 +81,7 @@ pub struct CostBearer {
     pub cluster: String,
     /// The namespace of a pod.
     pub namespace: String,
-    /// Name of the pod, id of the reservation or commitment.
+    /// Name of the pod, id of the idle node, reservation or commitment.
     pub name: String,
     /// Uid of the pod.
     pub uid: String,

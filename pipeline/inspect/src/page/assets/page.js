@@ -460,7 +460,7 @@ function bearerTable(added) {
       kind === "pod"
         ? `${bearer(at, "namespace")}/${bearer(at, "name")}`
         : kind === "idle"
-          ? `idle nodes ${bearer(at, "gpu_model")}`
+          ? `idle node ${bearer(at, "name")}`
           : `unused ${kind} ${bearer(at, "name")}`;
     return element("button", { type: "button", onclick: () => detail(at) }, text);
   };
@@ -552,7 +552,7 @@ function detail(at) {
     if (cost > dearest[0]) dearest = [cost, time];
   });
   const kind = bearer(at, "kind"),
-    title = kind === "pod" ? bearer(at, "name") : `${kind} ${bearer(at, "name")}`;
+    title = `${{ pod: "", idle: "idle node " }[kind] ?? `${kind} `}${bearer(at, "name")}`;
   const dialog = document.getElementById("detail");
   const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const day = DATA.times[dearest[1]];
@@ -560,7 +560,7 @@ function detail(at) {
     kind === "pod"
       ? `--pod ${bearer(at, "uid")}`
       : kind === "idle"
-        ? "--node NODE"
+        ? `--node ${bearer(at, "cluster")}/${bearer(at, "name")}`
         : `--${kind} ${bearer(at, "name")}`;
   const hour = DATA.by_day ? `${day}T00` : day;
   const command =
