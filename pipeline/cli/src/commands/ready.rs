@@ -1,21 +1,23 @@
 //! `prorata ready`: asks workers, over the network, whether they are ready.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::error::Error;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use reqwest::{Client, redirect};
+use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
-use crate::report;
+use crate::{report, wiring};
 
 /// Longest time for one answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time between two rounds of questions.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Most bytes of an answer.
-const ANSWER_BYTES: u64 = 64 * 1024;
+const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Arguments of `prorata ready`.
 #[derive(Clone, Debug, Args)]
@@ -35,11 +37,12 @@ pub struct ReadyArgs {
 /// Asks all of them, prints what each says, and ends with 0 when all are ready.
 ///
 /// # Errors
-/// When the answers cannot be printed.
+/// When the answers cannot be printed, or the system gives no resources.
 pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + Duration::from_secs(args.wait);
+    let asker = Asker::new()?;
     loop {
-        let answers = ask_all(&args.hosts);
+        let answers = asker.ask_all(&args.hosts);
         let ready = answers.iter().filter(|answer| answer.is_ready).count();
         let all = ready == answers.len() && ready >= args.least;
         if !all && Instant::now() < deadline {
@@ -65,45 +68,65 @@ struct Answer {
     sentence: String,
 }
 
-fn ask_all(hosts: &[String]) -> Vec<Answer> {
-    let mut answers = Vec::new();
-    for host in hosts {
-        match host.to_socket_addrs() {
-            Err(error) => {
-                answers.push(Answer { address: host.clone(), is_ready: false, sentence: error.to_string() });
-            }
-            Ok(addresses) => {
-                answers.extend(addresses.map(|address| {
-                    let answer = ask(address);
-                    let is_ready = answer.as_ref().is_ok_and(|(code, _)| *code == 200);
-                    let sentence = answer.map_or_else(|error| error.to_string(), |(_, body)| body);
-                    Answer { address: address.to_string(), is_ready, sentence }
-                }));
-            }
-        }
-    }
-    answers
+/// Who asks.
+struct Asker {
+    runtime: Runtime,
+    client: Client,
 }
 
-/// The code and the sentence that `/readyz` answers.
-fn ask(address: SocketAddr) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.set_write_timeout(Some(ANSWER))?;
-    let question = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(question.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let parts = answer.split_once("\r\n\r\n").and_then(|(head, body)| {
-        let code = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-        Some((code, body.trim().to_owned()))
-    });
-    parts.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
+impl Asker {
+    fn new() -> anyhow::Result<Self> {
+        // Workers are asked where they are: through no proxy, and nowhere that an answer redirects to.
+        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(ANSWER);
+        Ok(Self { runtime: wiring::small_runtime()?, client: client.build()? })
+    }
+
+    fn ask_all(&self, hosts: &[String]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for host in hosts {
+            match host.to_socket_addrs() {
+                Err(error) => {
+                    let (address, sentence) = (host.clone(), error.to_string());
+                    answers.push(Answer { address, is_ready: false, sentence });
+                }
+                Ok(addresses) => answers.extend(addresses.map(|address| {
+                    let answer = self.runtime.block_on(self.ask(address));
+                    let is_ready = answer.as_ref().is_ok_and(|(code, _)| *code == 200);
+                    let sentence = answer.map_or_else(|error| cause(&error), |(_, body)| body);
+                    Answer { address: address.to_string(), is_ready, sentence }
+                })),
+            }
+        }
+        answers
+    }
+
+    /// The code and the sentence that `/readyz` answers.
+    async fn ask(&self, address: SocketAddr) -> reqwest::Result<(u16, String)> {
+        let request = self.client.get(format!("http://{address}/readyz"));
+        let mut answer = request.send().await.map_err(reqwest::Error::without_url)?;
+        let mut body = Vec::new();
+        while body.len() < ANSWER_BYTES
+            && let Some(piece) = answer.chunk().await?
+        {
+            body.extend_from_slice(&piece);
+        }
+        body.truncate(ANSWER_BYTES);
+        Ok((answer.status().as_u16(), String::from_utf8_lossy(&body).trim().to_owned()))
+    }
+}
+
+/// The last cause of an error, which says what the system or the other side did.
+fn cause(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread;
 
@@ -141,8 +164,26 @@ mod tests {
 
     #[test]
     fn what_does_not_answer_or_not_in_http_is_not_ready() {
-        let answers = ask_all(&["127.0.0.1:1".to_owned(), "no-port".to_owned(), server("SSH-2.0\r\n", 1)]);
+        let hosts = ["127.0.0.1:1".to_owned(), "no-port".to_owned(), server("SSH-2.0\r\n", 1)];
+        let answers = Asker::new().unwrap().ask_all(&hosts);
         assert_eq!(answers.iter().filter(|answer| answer.is_ready).count(), 0);
-        assert_eq!(answers[2].sentence, "the answer is not HTTP");
+        assert!(answers[0].sentence.starts_with("Connection refused"), "{}", answers[0].sentence);
+        assert_eq!(answers[2].sentence, "invalid HTTP version parsed");
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let _question = stream.read(&mut [0; 512]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            // Until the asker hangs up.
+            while stream.write_all(&[b'x'; 8_192]).is_ok() {}
+        });
+        let answers = Asker::new().unwrap().ask_all(&[address]);
+        assert!(answers[0].is_ready);
+        assert_eq!(answers[0].sentence.len(), ANSWER_BYTES);
     }
 }
