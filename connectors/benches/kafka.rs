@@ -12,9 +12,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource};
+use prorata_tests::kafka::topic::bare_consumer;
 use prorata_worker::source::{Message, Source, SourceEvent, Start};
 use rdkafka::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::message::{Headers, Message as _};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -57,16 +58,7 @@ fn thread_named(name: &str) -> String {
 
 /// One by one: the library's own calls, with the source's settings.
 fn one_by_one(brokers: &str) -> (u64, u64) {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("group.id", "one-by-one")
-        .set("enable.auto.commit", "false")
-        .set("check.crcs", "true")
-        .set("fetch.queue.backoff.ms", "5")
-        .set("queued.max.messages.kbytes", "8192")
-        .set("fetch.max.bytes", "8388608")
-        .create()
-        .unwrap();
+    let consumer = bare_consumer(brokers, "one-by-one");
     let mut all = TopicPartitionList::new();
     for partition in 0..PARTITIONS {
         all.add_partition_offset("events", partition.into(), Offset::Beginning).unwrap();

@@ -19,6 +19,7 @@ use prorata_schemas::Text;
 use prorata_worker::source::SourceError;
 
 pub use admin::topic_setting;
+pub use client::config::fetch_settings;
 pub use client::settings::{Connection, KafkaSettings, Login, Security};
 pub use member::KafkaSource;
 pub use produce::{KafkaDeadLetters, KafkaProducer};

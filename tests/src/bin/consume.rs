@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use prorata_connectors::messages::SingleObjectMessages;
+use prorata_tests::kafka::topic::bare_consumer;
 use prorata_worker::source::MessageDecoder;
-use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -19,17 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [brokers, topic] = arguments.as_slice() else { panic!("usage: consume BROKERS TOPIC") };
-    // The worker's settings of fetching.
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("group.id", "bare")
-        .set("enable.auto.commit", "false")
-        .set("check.crcs", "true")
-        .set("fetch.queue.backoff.ms", "5")
-        .set("queued.max.messages.kbytes", "8192")
-        .set("fetch.max.bytes", "8388608")
-        .create()
-        .unwrap();
+    let consumer = bare_consumer(brokers, "bare");
     let (all, expected) = everything(&consumer, topic);
     let decoder = SingleObjectMessages::new().unwrap();
     consumer.assign(&all).unwrap();

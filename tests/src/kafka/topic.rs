@@ -3,12 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prorata_connectors::kafka::fetch_settings;
 use prorata_testkit::wait::{Deadline, PATIENCE};
 use prorata_worker::source::Message;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+/// A consumer of the client library's own that fetches as a source does: what a source is measured next to.
+pub fn bare_consumer(brokers: &str, group: &str) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("group.id", group).set("enable.auto.commit", "false");
+    for (key, value) in fetch_settings() {
+        config.set(key, value);
+    }
+    config.create().unwrap()
+}
 
 /// All messages that a topic has now, those of each partition in their order.
 ///

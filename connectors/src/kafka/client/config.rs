@@ -150,19 +150,29 @@ impl KafkaSettings {
             ("enable.auto.offset.store", "false"),
             ("auto.offset.reset", "error"),
             ("enable.partition.eof", "true"),
-            ("check.crcs", "true"),
             ("isolation.level", "read_committed"),
-            ("fetch.queue.backoff.ms", FETCH_BACKOFF_MILLIS),
-            ("queued.max.messages.kbytes", &FETCHED_KIB.to_string()),
-            ("fetch.max.bytes", &FETCH_BYTES.to_string()),
             ("session.timeout.ms", &self.session_timeout.as_millis().to_string()),
             ("heartbeat.interval.ms", &heartbeat.as_millis().to_string()),
             ("max.poll.interval.ms", &rebalance.as_millis().to_string()),
         ] {
             config.set(key, value);
         }
+        for (key, value) in fetch_settings() {
+            config.set(key, value);
+        }
         Ok(config)
     }
+}
+
+/// How a source fetches, as settings of the client library: what another consumer needs to be compared with
+/// it.
+pub fn fetch_settings() -> [(&'static str, String); 4] {
+    [
+        ("check.crcs", "true".to_owned()),
+        ("fetch.queue.backoff.ms", FETCH_BACKOFF_MILLIS.to_owned()),
+        ("queued.max.messages.kbytes", FETCHED_KIB.to_string()),
+        ("fetch.max.bytes", FETCH_BYTES.to_string()),
+    ]
 }
 
 /// The file's path, if it can be read.

@@ -2,7 +2,7 @@
 //! errors, and its call for many messages at once.
 
 pub(super) mod batch;
-mod config;
+pub(super) mod config;
 pub(super) mod context;
 pub(super) mod failure;
 pub(super) mod settings;
