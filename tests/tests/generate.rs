@@ -1,5 +1,5 @@
-//! `prorata generate --to kafka` on real Kafka with a real registry: the events of the files, each
-//! organization's in order and on one partition number.
+//! `prorata generate` and `prorata agreements --to kafka` on real Kafka with a real registry: the events of
+//! the files, each organization's in order and on one partition number.
 //!
 //! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the
 //! feature `servers`.
@@ -48,12 +48,14 @@ fn program() -> PathBuf {
     )
 }
 
+fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(program()).args(args).envs(variables.iter().copied()).output().unwrap()
+}
+
 fn generate(args: &[&str], variables: &[(&str, &str)]) -> Output {
     let estate = ["generate", "--organizations", "5", "--pods", "8", "--hours", "6", "--seed", "5"];
     let disorder = ["--late-rate", "0.05", "--duplicate-rate", "0.05"];
-    let mut command = Command::new(program());
-    command.args(estate).args(disorder).args(args).envs(variables.iter().copied());
-    command.output().unwrap()
+    run(&[&estate[..], &disorder, args].concat(), variables)
 }
 
 fn succeeded(output: &Output) -> String {
@@ -72,8 +74,12 @@ fn failure(output: &Output, code: i32) -> String {
 fn events_of_files() -> BTreeMap<String, Vec<Event>> {
     let folder = tempfile::tempdir().unwrap();
     succeeded(&generate(&["--to", folder.path().to_str().unwrap(), "--events-per-file", "500"], &[]));
+    events_in(folder.path())
+}
+
+fn events_in(folder: &Path) -> BTreeMap<String, Vec<Event>> {
     let mut found = BTreeMap::<String, Vec<Event>>::new();
-    for organization in std::fs::read_dir(folder.path()).unwrap() {
+    for organization in std::fs::read_dir(folder).unwrap() {
         let mut files: Vec<PathBuf> = std::fs::read_dir(organization.unwrap().path())
             .unwrap()
             .map(|file| file.unwrap().path())
@@ -215,6 +221,69 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
         found.entry(message.key).or_default().push(messages.decode(&message.value).unwrap().event);
     }
     assert!(found == events_of_files());
+}
+
+/// A reservation, a commitment and rates; one entry begins in the future.
+const AGREEMENTS: &str = r#"
+organization_id: acme
+currency: USD
+reservations:
+  - id: h100-eu
+    from: 2026-01-01
+    to: 2027-01-01
+    provider: aws
+    region: eu-central-1
+    gpu_model: H100
+    capacity: {cpu: 192, memory: 2Ti, nvidia.com/gpu: 8}
+    quantity: 2
+    unit_hourly_price: "98.32"
+rates:
+  - {from: 2026-01-01, provider: aws, region: eu-central-1, per_vcpu_hour: "0.03", per_gib_hour: "0.004"}
+  - {from: 2126-01-01, provider: aws, region: eu-central-1, per_vcpu_hour: "0.04", per_gib_hour: "0.004"}
+"#;
+
+/// To Kafka as to a file; a second time, the same bytes again.
+#[tokio::test]
+async fn agreements_are_sent_as_they_are_written_to_files() {
+    let names = ["agreements-a", "agreements-b"];
+    topics(&names).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, events) = (folder.path().join("agreements.yaml"), folder.path().join("events"));
+    std::fs::write(&file, AGREEMENTS).unwrap();
+    std::fs::create_dir(&events).unwrap();
+    let agreements = ["agreements", "--file", file.to_str().unwrap(), "--to"];
+    succeeded(&run(&[&agreements[..], &[events.to_str().unwrap()]].concat(), &[]));
+    let written = events_in(&events).remove("acme").unwrap();
+
+    let brokers = variable("PRORATA_TEST_KAFKA");
+    let [a, b] = names;
+    let to = ["kafka", "--bootstrap-servers", &brokers, "--topic", a, "--topic", b];
+    for _ in 0..2 {
+        let said = succeeded(&run(&[&agreements[..], &to].concat(), &[]));
+        assert!(said.starts_with("2 events, to agreements-a, agreements-b\n"), "{said}");
+        assert!(said.contains("begins at 2126-01-01"), "{said}");
+    }
+    let messages = SingleObjectMessages::new().unwrap();
+    let (mut found, mut places) = (BTreeMap::<String, Vec<Event>>::new(), BTreeSet::new());
+    for message in read(&names, 2 * written.len()) {
+        assert_eq!(message.key, "acme");
+        places.insert(message.partition);
+        found.entry(message.topic).or_default().push(messages.decode(&message.value).unwrap().event);
+    }
+    assert_eq!(places.len(), 1, "one partition number: {places:?}");
+    for (place, topic) in names.iter().enumerate() {
+        let of = written.iter().filter(|event| event.payload.kind() as usize % names.len() == place);
+        let expected: Vec<Event> = of.cloned().collect();
+        assert_eq!(
+            found.remove(*topic).unwrap_or_default(),
+            [expected.clone(), expected].concat(),
+            "{topic}"
+        );
+    }
+
+    let nowhere = ["kafka", "--bootstrap-servers", &brokers, "--topic", "agreements-nowhere"];
+    let sentence = failure(&run(&[&agreements[..], &nowhere].concat(), &[]), 2);
+    assert!(sentence.contains("has no topic agreements-nowhere"), "{sentence}");
 }
 
 #[tokio::test]
