@@ -339,6 +339,10 @@ impl Collector {
     }
 
     fn caught_up_to(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
+        // While a list is in doubt, what it lacks may have ended since all was last known; a restart must list.
+        if self.doubts.contains_key(&kind) {
+            return;
+        }
         self.state.caught_up.insert(kind, now);
         if kind == ObjectKind::Pod && !version.is_empty() {
             self.pods_version = Some(version);
