@@ -1,21 +1,21 @@
 //! Connections to the API server that break, and Kafka that stops: nothing is lost but what nobody can know.
 
-use std::sync::PoisonError;
 use std::thread::sleep;
 use std::time::Duration;
 
-use prorata_tests::program::send;
+use prorata_testkit::wait::eventually;
+use prorata_tests::program::{Program, send};
 use prorata_tests::proxy::{Proxy, Weather};
 use rand::prelude::*;
 use serde_json::Value;
 
-use super::cluster::{Cluster, kubeconfig, pod};
+use super::cluster::kubeconfig;
 use super::collector::Room;
-use super::lives::Watcher;
-use super::{CALM, all_told, assert_accounts_agree};
+use super::lives::{events, said};
+use super::scene::{Scene, shared};
 
 /// A kubeconfig whose server is behind the proxy.
-fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
+pub fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
     let server = &mut config["clusters"][0]["cluster"]["server"];
@@ -26,7 +26,7 @@ fn behind(proxy: &Proxy, room: &Room) -> std::path::PathBuf {
 }
 
 /// The server behind a kubeconfig.
-fn server() -> String {
+pub fn server() -> String {
     let text = std::fs::read_to_string(kubeconfig()).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
     config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned()
@@ -34,16 +34,12 @@ fn server() -> String {
 
 #[test]
 fn connections_that_break_lose_nothing() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
     let mut random = rand::rng();
-    let cluster = Cluster::open();
-    let pods = cluster.namespace("cut");
-    cluster.node("cut-0", "cut");
     let proxy = Proxy::before(&server());
-    let watcher = Watcher::start(&cluster, &pods);
     let mut room = Room::new("token", &[]);
     room.use_kubeconfig(behind(&proxy, &room));
-    let mut program = room.collect();
+    let scene = Scene::open(shared(), "cut", 1, room);
+    let mut program = scene.room.collect();
     for round in 0..8 {
         proxy.set(match round % 4 {
             0 => Weather::Cut(random.random_range(1_000..60_000)),
@@ -51,25 +47,81 @@ fn connections_that_break_lose_nothing() {
             2 => Weather::Slow(Duration::from_millis(20)),
             _ => Weather::Clear,
         });
-        let name = |number| format!("pod-{round}-{number}");
-        cluster.create_all(&pods, (0..5).map(|number| pod(&name(number), "cut")).collect());
+        scene.create(&format!("pod-{round}"), 5);
         sleep(Duration::from_millis(random.random_range(500..2_000)));
         for number in 0..5 {
-            cluster.delete(&format!("{pods}/{}", name(number)), (number == 0).then_some(0));
+            scene.delete(&format!("pod-{round}-{number}"), (number == 0).then_some(0));
         }
         program.assert_running();
     }
-    cluster.emptied(&pods);
+    scene.clear();
     proxy.set(Weather::Clear);
-    all_told(&room, &watcher, "cut");
+    scene.all_told();
     Room::stop(program).succeeded();
     assert!(proxy.harmed() > 0, "the collector did not feel it");
-    assert_accounts_agree(&room, &watcher, "cut");
+    scene.assert_accounts_agree();
+}
+
+/// An API server that takes no connections, and one that never answers: a stop ends the wait for it.
+#[test]
+fn a_start_that_waits_for_the_api_server_hears_a_stop() {
+    let proxy = Proxy::before(&server());
+    for weather in [Weather::Refusing, Weather::Silent] {
+        proxy.set(weather);
+        let mut room = Room::new("token", &[]);
+        room.use_kubeconfig(behind(&proxy, &room));
+        let program = room.start(&["--to", room.events().to_str().unwrap()]);
+        eventually("it serves its status", || room.ask("/livez").map(drop));
+        // Without a stop, it would end with 4 when its patience is over.
+        let ended = Room::stop(program);
+        assert_eq!(ended.code, Some(0), "{weather:?}: {}", ended.log);
+    }
+}
+
+/// Puts a file where the collector's folder was, and back. The collector is frozen meanwhile.
+fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
+    program.signal("STOP");
+    change().unwrap();
+    program.signal("CONT");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_and_tried_again() {
+    let scene = Scene::open(shared(), "unwritable", 1, Room::new("token", &[]));
+    let room = &scene.room;
+    let mut program = room.collect();
+    scene.create("before", 3);
+    eventually("pods are told", || match said(&events(&room.events()), "unwritable").len() {
+        3 => Ok(()),
+        told => Err(format!("{told} are")),
+    });
+    let (folder, away) = (room.events(), room.path("away"));
+    swap(&program, || std::fs::rename(&folder, &away).and_then(|()| std::fs::write(&folder, "")));
+    scene.create("meanwhile", 3);
+    eventually("it is told", || match room.status()["storing_problem"].clone() {
+        Value::String(_) => Ok(()),
+        other => Err(other.to_string()),
+    });
+    assert!(room.metrics().contains("prorata_collector_storing_fails 1"), "{}", room.metrics());
+    program.assert_running();
+    swap(&program, || std::fs::remove_file(&folder).and_then(|()| std::fs::rename(&away, &folder)));
+    eventually("it stores again", || match room.status()["storing_problem"].clone() {
+        Value::Null => Ok(()),
+        problem => Err(problem.to_string()),
+    });
+    scene.clear();
+    scene.all_told();
+    Room::stop(program).succeeded();
+    scene.assert_accounts_agree();
 }
 
 /// Stops the broker for a while. `PRORATA_OUTAGE_SECONDS` makes it longer.
 pub fn stop_kafka(meanwhile: impl FnOnce()) {
     let seconds = std::env::var("PRORATA_OUTAGE_SECONDS").map_or(12, |text| text.parse().unwrap());
+    stop_kafka_for(Duration::from_secs(seconds), meanwhile);
+}
+
+pub fn stop_kafka_for(time: Duration, meanwhile: impl FnOnce()) {
     let listing = std::env::var_os("PRORATA_TEST_KAFKA_BROKERS").unwrap();
     let brokers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
     let all = |signal: &str| {
@@ -79,6 +131,6 @@ pub fn stop_kafka(meanwhile: impl FnOnce()) {
     };
     all("STOP");
     meanwhile();
-    sleep(Duration::from_secs(seconds));
+    sleep(time);
     all("CONT");
 }

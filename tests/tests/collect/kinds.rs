@@ -1,15 +1,13 @@
 //! What a collector makes of kinds besides pods: custom resources, claims of devices, and a node that goes.
 
-use std::sync::PoisonError;
-
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use super::CALM;
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
 use super::lives::{events, running_seconds, said};
+use super::scene::{alone, shared};
 
 /// A custom resource of any shape. Returns the path of its objects.
 fn define(cluster: &Cluster, group: &str, version: &str, kind: &str, is_namespaced: bool) -> String {
@@ -36,23 +34,24 @@ fn sorted<T>(room: &Room, of: impl Fn(&Event) -> Option<T>) -> Vec<T> {
     events(&room.events()).iter().filter_map(of).collect()
 }
 
-fn uid(object: &Value) -> String {
+pub fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// Custom resources of nos and TensorFusion, which other tests look for in vain.
-struct Definitions {
-    quotas: String,
+pub struct Definitions {
+    pub quotas: String,
     composites: String,
     pools: String,
     gpu_nodes: String,
 }
 
 impl Definitions {
-    fn new(cluster: &Cluster) -> Self {
+    /// The kinds; quotas are those of a namespace.
+    pub fn new(cluster: &Cluster, namespace: &str) -> Self {
         let (nos, fusion) = ("nos.nebuly.com", "tensor-fusion.ai");
         let inside =
-            |path: String, plural: &str| path.replace(plural, &format!("namespaces/quotas/{plural}"));
+            |path: String, plural: &str| path.replace(plural, &format!("namespaces/{namespace}/{plural}"));
         let quotas = define(cluster, nos, "v1alpha1", "ElasticQuota", true);
         let composites = define(cluster, nos, "v1alpha1", "CompositeElasticQuota", true);
         Self {
@@ -63,7 +62,7 @@ impl Definitions {
         }
     }
 
-    fn remove(self, cluster: &Cluster) {
+    pub fn remove(self, cluster: &Cluster) {
         for kind in ["elasticquotas", "compositeelasticquotas"] {
             cluster.delete(&format!("{DEFINITIONS}/{kind}.nos.nebuly.com"), None);
         }
@@ -77,7 +76,7 @@ impl Definitions {
     }
 }
 
-fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
+pub fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec })
 }
 
@@ -121,10 +120,10 @@ fn ended(event: &Event) -> Option<String> {
 /// Quotas of nos and pools of TensorFusion, from their creation through a change to their end.
 #[test]
 fn quotas_pools_and_their_nodes_are_followed() {
-    let _calm = CALM.write().unwrap_or_else(PoisonError::into_inner);
+    let _calm = alone();
     let cluster = Cluster::open();
     cluster.namespace("quotas");
-    let kinds = Definitions::new(&cluster);
+    let kinds = Definitions::new(&cluster, "quotas");
     let (nos, fusion) = ("nos.nebuly.com/v1alpha1", "tensor-fusion.ai/v1");
     let spec = json!({ "min": { "nvidia.com/gpu": 2 }, "max": { "nvidia.com/gpu": 4 } });
     let quota = uid(&cluster.create(&kinds.quotas, object(nos, "ElasticQuota", "team", spec)));
@@ -174,7 +173,7 @@ fn quotas_pools_and_their_nodes_are_followed() {
 /// Devices that the scheduler allocates to a pod's claim count as its requests.
 #[test]
 fn a_claim_of_a_gpu_is_a_request() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let cluster = Cluster::open();
     let pods = cluster.namespace("claims");
     cluster.node("claims-0", "claims");
@@ -221,7 +220,7 @@ fn a_claim_of_a_gpu_is_a_request() {
 /// A node that goes ends its pods, whatever becomes of their objects.
 #[test]
 fn a_node_that_goes_ends_its_pods() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let cluster = Cluster::open();
     let pods = cluster.namespace("lost");
     cluster.node("lost-0", "lost");

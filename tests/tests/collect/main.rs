@@ -6,18 +6,16 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-mod cluster;
-mod collector;
+mod day;
 mod faults;
 mod kinds;
-mod lives;
-mod meters;
 mod refusals;
+mod size;
+mod stage;
+mod storm;
 mod topics;
 mod usage;
 
-use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -26,56 +24,19 @@ use rand::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use cluster::{Cluster, Restarted, pod, pod_spec};
+use stage::{cluster, collector, lives, meters, played, scene};
+
+use cluster::{pod, pod_spec, restart};
 use collector::Room;
-use lives::{Lives, Watcher, events, running_seconds, said, seconds_of};
-
-/// Who watches holds it for reading; who restarts a server, which ends all watches, for writing.
-static CALM: RwLock<()> = RwLock::new(());
-
-/// The three accounts agree on all pods, which have all ended.
-fn assert_accounts_agree(room: &Room, watcher: &Watcher, namespace: &str) -> Lives {
-    let lives = watcher.lives();
-    assert!(lives.values().all(|life| life.end.is_some()), "{lives:?}");
-    let all = events(&room.events());
-    let told = said(&all, namespace);
-    for (uid, life) in &lives {
-        let of_pod: Vec<_> = all.iter().filter(|event| format!("{event:?}").contains(uid)).collect();
-        assert_eq!(told.get(uid), Some(life), "events, and what {uid} did: {of_pod:#?}");
-    }
-    assert_eq!(told.len(), lives.len(), "pods that nobody saw");
-    let lake = room.fold();
-    let ran: BTreeMap<String, u64> =
-        lives.iter().map(|(uid, life)| (uid.clone(), seconds_of(life).unwrap())).collect();
-    let costed: BTreeMap<String, u64> = running_seconds(&lake, namespace);
-    // A pod that started and ended within one second costs nothing, and may have no row.
-    let ran: BTreeMap<_, _> = ran.into_iter().filter(|(_, seconds)| *seconds > 0).collect();
-    let costed: BTreeMap<_, _> = costed.into_iter().filter(|(_, seconds)| *seconds > 0).collect();
-    assert_eq!(costed, ran, "seconds in the table, and what pods did");
-    lives
-}
-
-/// Waits until the events tell what the watcher saw: a collector that starts again reads what came since.
-fn all_told(room: &Room, watcher: &Watcher, namespace: &str) {
-    let lives = watcher.lives();
-    eventually("all is told", || {
-        let told = said(&events(&room.events()), namespace);
-        let same = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
-        if same == lives.len() { Ok(()) } else { Err(format!("{same} of {} are", lives.len())) }
-    });
-}
+use lives::{Watcher, events, said};
+use scene::{Scene, alone, shared};
 
 /// Deployments, a job, a stateful set, a resize, evictions and forced deletes.
 #[test]
 fn a_scripted_run_is_told_to_the_second() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
-    let cluster = Cluster::open();
-    let pods = cluster.namespace("script");
-    cluster.node("script-0", "script");
-    cluster.node("script-1", "script");
-    let watcher = Watcher::start(&cluster, &pods);
-    let room = Room::new("exec", &[]);
-    let program = room.collect();
+    let scene = Scene::open(shared(), "script", 2, Room::new("exec", &["list_every: 3s"]));
+    let Scene { cluster, pods, .. } = &scene;
+    let program = scene.room.collect();
 
     let selector = json!({ "matchLabels": { "app": "script" } });
     let template = json!({ "metadata": { "labels": { "app": "script" } }, "spec": pod_spec("script") });
@@ -87,45 +48,42 @@ fn a_scripted_run_is_told_to_the_second() {
     let spec = json!({ "completions": 4, "parallelism": 2, "template": job });
     let jobs = "/apis/batch/v1/namespaces/script/jobs";
     cluster.create(jobs, json!({ "metadata": { "name": "train" }, "spec": spec }));
-    cluster.create(&pods, pod("forced", "script"));
-    cluster.create(&pods, pod("lone", "script"));
+    cluster.create(pods, pod("forced", "script"));
+    cluster.create(pods, pod("lone", "script"));
     eventually("pods run and the job is done", || {
-        let running = cluster.list(&pods).iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        let running = cluster.list(pods).iter().filter(|pod| pod["status"]["phase"] == "Running").count();
         let done = cluster.get(&format!("{jobs}/train")).unwrap()["status"]["succeeded"] == 4;
         if running == 8 && done { Ok(()) } else { Err(format!("{running} run, done: {done}")) }
     });
     let container = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
     let spec = json!({ "containers": [container] });
     cluster.patch(&format!("{pods}/lone/resize"), json!({ "spec": spec }));
-    cluster.delete(&format!("{pods}/forced"), Some(0));
+    scene.delete("forced", Some(0));
     cluster.patch(&format!("{deployments}/web"), json!({ "spec": { "replicas": 2 } }));
     sleep(Duration::from_secs(3));
     cluster.delete(&format!("{deployments}/web"), None);
-    cluster.delete(&format!("{pods}/lone"), None);
+    scene.delete("lone", None);
     cluster.delete(&format!("{jobs}/train"), None);
-    cluster.emptied(&pods);
+    cluster.emptied(pods);
+    // Each check agreed with what the watches had told.
+    let status = scene.room.status();
+    assert!(status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired"] == 0, "{status}");
     Room::stop(program).succeeded();
-    let lives = assert_accounts_agree(&room, &watcher, "script");
+    let lives = scene.assert_accounts_agree();
     assert_eq!(lives.len(), 6 + 4 + 2);
 }
 
 /// Killed at random, it loses nothing and says nothing twice that differs.
 #[test]
 fn killed_at_random_nothing_is_lost() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
     let seed = rand::random::<u64>();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     println!("seed {seed}");
     let count = std::env::var("PRORATA_COLLECT_PODS").map_or(300, |count| count.parse().unwrap());
-    let cluster = Cluster::open();
-    let pods = cluster.namespace("crowd");
-    for number in 0..3 {
-        cluster.node(&format!("crowd-{number}"), "crowd");
-    }
-    let watcher = Watcher::start(&cluster, &pods);
-    let room = Room::new("token", &[]);
+    let scene = Scene::open(shared(), "crowd", 3, Room::new("token", &[]));
+    let room = &scene.room;
     let mut program = room.collect();
-    let (acting, paths) = (cluster.clone(), pods.clone());
+    let (acting, paths) = (scene.cluster.clone(), scene.pods.clone());
     let crowd = std::thread::spawn(move || {
         for batch in 0..count / 30 {
             let name = |number| format!("pod-{batch}-{number}");
@@ -150,10 +108,10 @@ fn killed_at_random_nothing_is_lost() {
     }
     crowd.join().unwrap();
     room.ready(&mut program);
-    all_told(&room, &watcher, "crowd");
+    scene.all_told();
     Room::stop(program).succeeded();
     assert!(kills > 3, "killed {kills} times");
-    let lives = assert_accounts_agree(&room, &watcher, "crowd");
+    let lives = scene.assert_accounts_agree();
     assert!(lives.len() >= count / 30 * 30 / 2, "{} of {count} pods were bound", lives.len());
 }
 
@@ -161,54 +119,46 @@ fn killed_at_random_nothing_is_lost() {
 /// go: what is gone ends with the reason `lost`, and all else to the second.
 #[test]
 fn the_api_server_is_restarted() {
-    let _calm = CALM.write().unwrap_or_else(PoisonError::into_inner);
-    let cluster = Cluster::open();
-    let pods = cluster.namespace("restart");
-    cluster.node("restart-0", "restart");
-    let room = Room::new("exec", &[]);
-    let mut program = room.collect();
-    let five = |name: &str| (0..5).map(|number| pod(&format!("{name}-{number}"), "restart")).collect();
-    cluster.create_all(&pods, five("before"));
-    room.follows(5);
-    let server = Restarted::server("kube-apiserver", None);
-    eventually("the API server is back", || cluster.try_get("/readyz"));
-    cluster.create_all(&pods, five("between"));
-    room.follows(10);
-    assert_eq!(room.status()["lost_stops"], 0);
+    let mut scene = Scene::open(alone(), "restart", 1, Room::new("exec", &[]));
+    let mut program = scene.room.collect();
+    scene.create("before", 5);
+    scene.room.follows(5);
+    restart("kube-apiserver");
+    eventually("the API server is back", || scene.cluster.try_get("/readyz"));
+    scene.create("between", 5);
+    scene.room.follows(10);
+    assert_eq!(scene.room.status()["lost_stops"], 0);
 
-    let watcher = Watcher::start(&cluster, &pods);
-    eventually("all is stored", || match said(&events(&room.events()), "restart").len() {
+    // The one before ended with the server.
+    scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
+    eventually("all is stored", || match said(&events(&scene.room.events()), "restart").len() {
         10 => Ok(()),
         known => Err(format!("{known} pods are")),
     });
     program.kill();
-    cluster.create(&pods, pod("unseen", "restart"));
+    scene.cluster.create(&scene.pods, pod("unseen", "restart"));
     for name in ["before-0", "unseen"] {
-        cluster.delete(&format!("{pods}/{name}"), None);
+        scene.delete(name, None);
     }
-    eventually("two are gone", || match cluster.list(&pods).len() {
+    eventually("two are gone", || match scene.cluster.list(&scene.pods).len() {
         9 => Ok(()),
         left => Err(format!("{left} are left")),
     });
-    let mut hidden = watcher.lives();
+    let mut hidden = scene.watcher.lives();
     hidden.retain(|_, life| life.end.is_some());
-    drop(watcher);
-    Restarted::server("kube-apiserver", Some(server));
-    eventually("the API server is back", || cluster.try_get("/readyz"));
-    let watcher = Watcher::start(&cluster, &pods);
-    let program = room.collect();
-    eventually("a lost stop", || match room.status()["lost_stops"].as_u64() {
+    restart("kube-apiserver");
+    eventually("the API server is back", || scene.cluster.try_get("/readyz"));
+    scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
+    let program = scene.room.collect();
+    eventually("a lost stop", || match scene.room.status()["lost_stops"].as_u64() {
         Some(1) => Ok(()),
-        _ => Err(room.status().to_string()),
+        _ => Err(scene.room.status().to_string()),
     });
-    for left in cluster.list(&pods) {
-        cluster.delete(&format!("{pods}/{}", left["metadata"]["name"].as_str().unwrap()), None);
-    }
-    cluster.emptied(&pods);
+    scene.clear();
     Room::stop(program).succeeded();
-    let mut told = said(&events(&room.events()), "restart");
+    let mut told = said(&events(&scene.room.events()), "restart");
     let lost = told.extract_if(.., |uid, _| hidden.contains_key(uid)).collect::<Vec<_>>();
-    assert_eq!(told, watcher.lives());
+    assert_eq!(told, scene.watcher.lives());
     // The end that nobody saw is not later than it was; what came and went unseen is not told.
     let [(uid, life)] = &lost[..] else { panic!("{lost:?}") };
     assert!(life.end <= hidden[uid].end, "{life:?}, and it was {:?}", hidden[uid]);

@@ -1,13 +1,12 @@
 //! What a collector may do and may not, and what it says when it lacks something.
 
 use std::path::Path;
-use std::sync::PoisonError;
 
 use serde_json::{Value, json};
 
-use super::CALM;
 use super::cluster::Cluster;
 use super::collector::Room;
+use super::scene::shared;
 
 /// Rules of the chart's ClusterRole, by their file.
 pub fn rules(file: &str) -> Value {
@@ -24,7 +23,7 @@ pub fn allow(cluster: &Cluster, user: &str, name: &str, rules: &Value) {
 
 #[test]
 fn the_charts_role_is_enough_and_no_more() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let cluster = Cluster::open();
     allow(&cluster, "certificate", "prorata-collector", &rules("collector-rules.yaml"));
     let limited = Cluster::as_user("certificate");
@@ -48,7 +47,7 @@ fn the_charts_role_is_enough_and_no_more() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let to = |room: &Room| room.events().to_str().unwrap().to_owned();
     let room = Room::new("nobody", &[]);
     let ended = room.start(&["--to", &to(&room)]).wait();

@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use super::CALM;
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
 use super::lives::{column_sums, events, said};
 use super::meters::{Meter, kubeconfig_of, machine_address};
 use super::refusals::rules;
+use super::scene::shared;
 
 /// The period of the rounds.
 const EVERY_MICROS: i64 = 2_000_000;
@@ -183,7 +182,7 @@ fn now_millis() -> u128 {
 
 #[test]
 fn a_kubelet_and_an_exporter_measure_pods() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let site = Site::new("kubelet");
     let address = machine_address();
     let kubelet = Meter::start(site.cluster.runtime(), address, true);
@@ -218,7 +217,7 @@ fn worked(event: &Event) -> Option<Tile> {
 
 #[test]
 fn the_metrics_api_and_an_exporter_measure_pods() {
-    let _calm = CALM.read().unwrap_or_else(PoisonError::into_inner);
+    let _calm = shared();
     let site = Site::new("metered");
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let api = Meter::start(site.cluster.runtime(), loopback, true);

@@ -1,9 +1,11 @@
 //! The cluster that tests act on: objects made, changed and removed, servers killed and started again.
 
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -34,12 +36,25 @@ impl Cluster {
 
     /// With the permissions of a context's user.
     pub fn as_user(context: &str) -> Self {
+        Self::by(context, None)
+    }
+
+    /// By the API server at this URL.
+    pub fn at(url: &str) -> Self {
+        Self::by("token", Some(url))
+    }
+
+    fn by(context: &str, url: Option<&str>) -> Self {
         let runtime = Arc::new(Runtime::new().unwrap());
         let client = runtime.block_on(async {
             let options =
                 KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
             let file = Kubeconfig::read_from(kubeconfig()).unwrap();
-            Client::try_from(Config::from_custom_kubeconfig(file, &options).await.unwrap()).unwrap()
+            let mut config = Config::from_custom_kubeconfig(file, &options).await.unwrap();
+            if let Some(url) = url {
+                config.cluster_url = url.parse().unwrap();
+            }
+            Client::try_from(config).unwrap()
         });
         Self { runtime, client }
     }
@@ -86,7 +101,11 @@ impl Cluster {
     }
 
     pub fn patch(&self, path: &str, change: Value) -> Value {
-        self.request("PATCH", path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
+        self.try_patch(path, change).unwrap_or_else(|code| panic!("{path}: {code}"))
+    }
+
+    pub fn try_patch(&self, path: &str, change: Value) -> Answer {
+        self.request("PATCH", path, change)
     }
 
     /// Changes a custom resource.
@@ -193,35 +212,77 @@ pub fn pod_spec(group: &str) -> Value {
     })
 }
 
-/// A server of the cluster, killed and started again. It goes on for the tests that follow; `servers.py` ends
-/// it.
-pub struct Restarted(Child);
+/// Servers that tests have started again, by name.
+static RESTARTED: Mutex<BTreeMap<String, Child>> = Mutex::new(BTreeMap::new());
 
-impl Restarted {
-    /// Kills the server, which `earlier` may have started, and starts it again with the same arguments.
-    pub fn server(name: &str, earlier: Option<Self>) -> Self {
-        let listing = std::env::var_os("PRORATA_TEST_KUBERNETES_SERVERS").unwrap();
-        let servers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
-        let server = servers.into_iter().find(|server| server["name"] == name).unwrap();
-        let process = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
-        match earlier {
-            Some(Self(mut earlier)) => {
-                earlier.kill().unwrap();
-                earlier.wait().unwrap();
-            }
-            None => send("KILL", process),
+/// Kills a server of the cluster, and starts it again with the same arguments. It goes on for the tests that
+/// follow; `servers.py` ends it.
+pub fn restart(name: &str) {
+    let server = listed(name);
+    let mut restarted = RESTARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    match restarted.remove(name) {
+        Some(mut earlier) => {
+            earlier.kill().unwrap();
+            earlier.wait().unwrap();
         }
-        // Its port is free when it is gone.
-        let gone = || {
-            if Path::new(&format!("/proc/{process}")).exists() { Err(process.to_string()) } else { Ok(()) }
-        };
-        eventually("the server is gone", gone);
-        let log = File::options().append(true).open(server["log"].as_str().unwrap()).unwrap();
-        let arguments: Vec<&str> =
-            server["command"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-        let mut command = Command::new(arguments[0]);
-        command.args(&arguments[1..]).current_dir(kubeconfig().parent().unwrap());
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        Self(command.spawn().unwrap())
+        None => {
+            let process = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
+            send("KILL", process);
+            // Its port is free when it is gone.
+            eventually("the server is gone", || {
+                let is_there = Path::new(&format!("/proc/{process}")).exists();
+                if is_there { Err(process.to_string()) } else { Ok(()) }
+            });
+        }
     }
+    restarted.insert(name.to_owned(), run(&arguments(&server), server["log"].as_str().unwrap()));
+}
+
+/// Another API server of the cluster, which is stopped by nobody: who watches there is not disturbed when the
+/// first one is. Dropping it ends it.
+pub struct SecondServer {
+    child: Child,
+    pub url: String,
+}
+
+impl SecondServer {
+    pub fn start() -> Self {
+        let server = listed("kube-apiserver");
+        let mut arguments = arguments(&server);
+        let at = arguments.iter().position(|argument| argument == "--secure-port").unwrap() + 1;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        arguments[at] = port.to_string();
+        let log = format!("{}.second", server["log"].as_str().unwrap());
+        let second = Self { child: run(&arguments, &log), url: format!("https://127.0.0.1:{port}") };
+        let cluster = Cluster::at(&second.url);
+        eventually("the second API server is ready", || cluster.try_get("/readyz"));
+        second
+    }
+}
+
+impl Drop for SecondServer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+/// What `servers.py` tells of a server.
+fn listed(name: &str) -> Value {
+    let listing = std::env::var_os("PRORATA_TEST_KUBERNETES_SERVERS").unwrap();
+    let servers: Vec<Value> = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
+    servers.into_iter().find(|server| server["name"] == name).unwrap()
+}
+
+fn arguments(server: &Value) -> Vec<String> {
+    server["command"].as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+}
+
+fn run(arguments: &[String], log: &str) -> Child {
+    let log = File::options().create(true).append(true).open(log).unwrap();
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]).current_dir(kubeconfig().parent().unwrap());
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    command.spawn().unwrap()
 }

@@ -162,7 +162,7 @@ pub fn column_sums(lake: &Path, namespace: &str, name: &str) -> BTreeMap<String,
 }
 
 /// Values of a column of `cost_allocation` that are there, with the uids of pods of a namespace.
-fn column(lake: &Path, namespace: &str, name: &str) -> Vec<(String, String)> {
+pub fn column(lake: &Path, namespace: &str, name: &str) -> Vec<(String, String)> {
     let mut values = Vec::new();
     let mut folders = vec![lake.join("cost_allocation")];
     while let Some(folder) = folders.pop() {

@@ -66,12 +66,15 @@ impl Drop for Meter {
     }
 }
 
-fn acceptor() -> TlsAcceptor {
+/// TLS with the certificate of the test servers.
+pub fn acceptor() -> TlsAcceptor {
     let folder = kubeconfig().parent().unwrap().parent().unwrap().to_owned();
     let file = |name: &str| folder.join(name);
     let certificate = CertificateDer::from_pem_file(file("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(file("key.pem")).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate], key);
     TlsAcceptor::from(Arc::new(config.unwrap()))
 }
 

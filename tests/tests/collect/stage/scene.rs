@@ -1,0 +1,113 @@
+//! What most tests begin with: a namespace and nodes of its own, an undisturbed watch of its pods, and a room
+//! for collectors; and what they end with: all accounts agree.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use prorata_testkit::wait::eventually;
+
+use super::cluster::{Cluster, pod};
+use super::collector::Room;
+use super::lives::{Lives, Watcher, events, running_seconds, said, seconds_of};
+
+/// Who watches holds it for reading; who stops a server, which ends all watches, for writing.
+static CALM: RwLock<()> = RwLock::new(());
+
+/// The right to watch.
+pub type Shared = RwLockReadGuard<'static, ()>;
+
+/// The right to stop servers.
+pub type Alone = RwLockWriteGuard<'static, ()>;
+
+/// Waits until no server is being stopped.
+pub fn shared() -> Shared {
+    CALM.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until nobody watches.
+pub fn alone() -> Alone {
+    CALM.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a test plays, in a namespace of its name.
+pub struct Scene<Calm> {
+    pub name: &'static str,
+    pub cluster: Cluster,
+    /// Path of the namespace's pods.
+    pub pods: String,
+    pub watcher: Watcher,
+    pub room: Room,
+    _calm: Calm,
+}
+
+impl<Calm> Scene<Calm> {
+    /// A scene with so many nodes, to which no pods of others go.
+    pub fn open(calm: Calm, name: &'static str, nodes: usize, room: Room) -> Self {
+        let cluster = Cluster::open();
+        let pods = cluster.namespace(name);
+        for number in 0..nodes {
+            cluster.node(&format!("{name}-{number}"), name);
+        }
+        let watcher = Watcher::start(&cluster, &pods);
+        Self { name, cluster, pods, watcher, room, _calm: calm }
+    }
+
+    /// Creates so many pods, `prefix-0` and on.
+    pub fn create(&self, prefix: &str, count: usize) {
+        let pods = (0..count).map(|number| pod(&format!("{prefix}-{number}"), self.name)).collect();
+        self.cluster.create_all(&self.pods, pods);
+    }
+
+    /// Deletes a pod, with this grace in seconds if one is named.
+    pub fn delete(&self, pod: &str, grace: Option<u32>) {
+        self.cluster.delete(&format!("{}/{pod}", self.pods), grace);
+    }
+
+    /// Deletes all pods, and waits until they are gone.
+    pub fn clear(&self) {
+        for left in self.cluster.list(&self.pods) {
+            self.delete(left["metadata"]["name"].as_str().unwrap(), None);
+        }
+        self.cluster.emptied(&self.pods);
+    }
+
+    /// Waits until the events tell what the watcher saw: a collector that starts again reads what came since.
+    pub fn all_told(&self) {
+        let lives = self.watcher.lives();
+        eventually("all is told", || {
+            let told = said(&events(&self.room.events()), self.name);
+            let same = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
+            if same == lives.len() { Ok(()) } else { Err(format!("{same} of {} are", lives.len())) }
+        });
+    }
+
+    /// The three accounts agree on all pods, which have all ended.
+    pub fn assert_accounts_agree(&self) -> Lives {
+        let lives = self.watcher.lives();
+        assert!(lives.values().all(|life| life.end.is_some()), "{lives:?}");
+        let all = events(&self.room.events());
+        let told = said(&all, self.name);
+        for (uid, life) in &lives {
+            let of_pod: Vec<_> = all.iter().filter(|event| format!("{event:?}").contains(uid)).collect();
+            assert_eq!(told.get(uid), Some(life), "events, and what {uid} did: {of_pod:#?}");
+        }
+        assert_eq!(told.len(), lives.len(), "pods that nobody saw");
+        assert_eq!(costed_seconds(&self.room, self.name), ran_seconds(&lives), "seconds in the table");
+        lives
+    }
+}
+
+/// Seconds that pods of a namespace have in the table of what was collected.
+pub fn costed_seconds(room: &Room, namespace: &str) -> BTreeMap<String, u64> {
+    let lake = room.fold();
+    let mut costed = running_seconds(&lake, namespace);
+    // A pod that started and ended within one second costs nothing, and may have no row.
+    costed.retain(|_, seconds| *seconds > 0);
+    costed
+}
+
+/// Seconds that pods ran.
+pub fn ran_seconds(lives: &Lives) -> BTreeMap<String, u64> {
+    let ran = lives.iter().map(|(uid, life)| (uid.clone(), seconds_of(life).unwrap()));
+    ran.filter(|(_, seconds)| *seconds > 0).collect()
+}

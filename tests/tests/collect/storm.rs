@@ -1,0 +1,257 @@
+//! All faults in one run: while pods are made, resized and removed, the collector is killed, its connections
+//! are cut, Kafka stops, and the API server that it follows is killed. A second API server of the same
+//! cluster is left alone: what a watch there has seen is what happened.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::time::Timestamp;
+use prorata_testkit::wait::eventually;
+use prorata_tests::program::Program;
+use prorata_tests::proxy::{Proxy, Weather};
+use rand::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+
+use super::cluster::{Cluster, SecondServer, pod, restart};
+use super::collector::Room;
+use super::faults::{behind, server, stop_kafka_for};
+use super::lives::{Life, Lives, Watcher, said};
+use super::scene::alone;
+use super::topics::{room_with, sent};
+
+/// Pods that are made at once.
+const BATCH: usize = 20;
+
+/// Pods of the storm as the second API server shows them.
+struct Crowd<'s> {
+    cluster: &'s Cluster,
+    pods: &'s str,
+    made: AtomicUsize,
+    resized: AtomicUsize,
+}
+
+impl Crowd<'_> {
+    /// Makes pods, resizes and removes them, until there were so many and the storm is over.
+    fn act(&self, count: usize, is_over: &AtomicBool) {
+        for batch in 0.. {
+            if batch * BATCH >= count && is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let name = |number| format!("pod-{batch}-{number}");
+            self.cluster
+                .create_all(self.pods, (0..BATCH).map(|number| pod(&name(number), "storm")).collect());
+            self.made.fetch_add(BATCH, Ordering::Relaxed);
+            sleep(Duration::from_millis(600));
+            for number in 0..BATCH {
+                let path = format!("{}/{}", self.pods, name(number));
+                match number % 4 {
+                    0 => self.resize(&path),
+                    1 => self.cluster.delete(&path, Some(0)),
+                    2 => self.cluster.delete(&path, None),
+                    // It runs for longer.
+                    _ => {}
+                }
+            }
+            // Those that were made some time ago.
+            for number in (0..BATCH).filter(|number| batch >= 5 && [0, 3].contains(&(number % 4))) {
+                self.cluster.delete(&format!("{}/pod-{}-{number}", self.pods, batch - 5), None);
+            }
+        }
+    }
+
+    /// A pod that does not run yet is not resized.
+    fn resize(&self, path: &str) {
+        let container = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
+        let change = json!({ "spec": { "containers": [container] } });
+        if self.cluster.try_patch(&format!("{path}/resize"), change).is_ok() {
+            self.resized.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is done to the collector.
+struct Storm<'s> {
+    random: ChaCha8Rng,
+    room: &'s Room,
+    proxy: &'s Proxy,
+    program: Program,
+    /// From when to when, in seconds as Kubernetes writes them, what ended may not have been seen.
+    gaps: Vec<(String, String)>,
+    kills: usize,
+}
+
+impl Storm<'_> {
+    /// Each fault once, in any order.
+    fn pass(&mut self) {
+        let mut faults = [0, 0, 1, 1, 2, 3];
+        faults.shuffle(&mut self.random);
+        for fault in faults {
+            sleep(Duration::from_millis(self.random.random_range(200..2_000)));
+            match fault {
+                0 => self.kill(),
+                1 => self.cut(),
+                2 => stop_kafka_for(Duration::from_secs(self.random.random_range(3..12)), || {}),
+                _ => self.kill_api_server(),
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        self.program.kill();
+        self.kills += 1;
+        sleep(Duration::from_millis(self.random.random_range(0..4_000)));
+        self.program = self.room.start(&[]);
+        // Now and then it is killed again before it has begun.
+        if self.random.random_bool(0.7) {
+            self.room.ready(&mut self.program);
+        }
+    }
+
+    fn cut(&mut self) {
+        for _ in 0..3 {
+            self.proxy.set(match self.random.random_range(0..3) {
+                0 => Weather::Cut(self.random.random_range(1_000..100_000)),
+                1 => Weather::Refusing,
+                _ => Weather::Slow(Duration::from_millis(20)),
+            });
+            sleep(Duration::from_millis(self.random.random_range(200..1_500)));
+        }
+        self.proxy.set(Weather::Clear);
+    }
+
+    /// The versions of before are worth nothing then: the collector lists.
+    fn kill_api_server(&mut self) {
+        self.room.ready(&mut self.program);
+        // What it has not stored yet is known from the list only.
+        let behind = self.room.status()["behind_seconds"].as_f64().unwrap_or_default();
+        let from = seconds_ago(behind as i64 + 5);
+        let lists = || self.room.status()["kinds"]["Pod"]["lists"].as_u64().unwrap_or_default();
+        let before = lists();
+        let is_killed = self.random.random_bool(0.5);
+        if is_killed {
+            self.program.kill();
+            self.kills += 1;
+        }
+        restart("kube-apiserver");
+        let first = Cluster::at(&server());
+        eventually("the API server is back", || first.try_get("/readyz"));
+        if is_killed {
+            self.program = self.room.start(&[]);
+            self.room.ready(&mut self.program);
+        }
+        let least = if is_killed { 1 } else { before + 1 };
+        eventually("pods are listed", || match lists() {
+            lists if lists >= least => Ok(()),
+            lists => Err(format!("{lists} lists: {}", self.room.status())),
+        });
+        self.gaps.push((from, seconds_ago(0)));
+    }
+}
+
+/// As Kubernetes writes times.
+fn seconds_ago(seconds: i64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let at = Timestamp((i64::try_from(now).unwrap() - seconds) * 1_000_000);
+    format!("{}Z", &at.to_string()[..19])
+}
+
+/// Uids of pods that events say were resized.
+fn resized(events: &[Event]) -> BTreeSet<String> {
+    let of = |event: &Event| match &event.payload {
+        Payload::PodStarted(pod) => {
+            let cpu = pod.requests.get("cpu").map(|quantity| quantity.text.to_string());
+            (cpu.as_deref() == Some("100m")).then(|| pod.pod_uid.to_string())
+        }
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+/// What differs between what happened and what was told; within a gap, an end may be told as earlier, and a
+/// pod that came and went there not at all.
+fn differences(lives: &Lives, told: &Lives, gaps: &[(String, String)]) -> Vec<String> {
+    let hides = |at: &str| gaps.iter().any(|(from, to)| from.as_str() <= at && at <= to.as_str());
+    let agrees = |life: &Life, told: Option<&Life>| {
+        let hidden = life.end.as_deref().is_some_and(hides);
+        match told {
+            Some(told) if told == life => true,
+            Some(told) => hidden && told.start == life.start && told.end.is_some() && told.end <= life.end,
+            None => hidden && hides(&life.start),
+        }
+    };
+    let missing = lives.iter().filter(|(uid, life)| !agrees(life, told.get(*uid)));
+    let missing = missing.map(|(uid, life)| format!("{uid}: {life:?}, told {:?}", told.get(uid)));
+    let unknown =
+        told.keys().filter(|uid| !lives.contains_key(*uid)).map(|uid| format!("{uid} was not there"));
+    missing.chain(unknown).collect()
+}
+
+#[test]
+fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
+    let _calm = alone();
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let count = std::env::var("PRORATA_COLLECT_PODS").map_or(200, |count| count.parse().unwrap());
+    let second = SecondServer::start();
+    let cluster = Cluster::at(&second.url);
+    let pods = cluster.namespace("storm");
+    for number in 0..6 {
+        cluster.node(&format!("storm-{number}"), "storm");
+    }
+    let watcher = Watcher::start(&cluster, &pods);
+    let proxy = Proxy::before(&server());
+    // Most pods go at once, again and again: a list that says so is believed.
+    let mut room = room_with("storm", &["confirmations: 1"]);
+    room.use_kubeconfig(behind(&proxy, &room));
+    let mut program = room.start(&[]);
+    room.ready(&mut program);
+    let random = ChaCha8Rng::seed_from_u64(seed);
+    let (gaps, kills) = (Vec::new(), 0);
+    let mut storm = Storm { random, room: &room, proxy: &proxy, program, gaps, kills };
+    let (made, resizes) = Default::default();
+    let crowd = Crowd { cluster: &cluster, pods: &pods, made, resized: resizes };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let acting = scope.spawn(|| crowd.act(count, &is_over));
+        storm.pass();
+        while !acting.is_finished() && crowd.made.load(Ordering::Relaxed) < count {
+            storm.pass();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        acting.join().unwrap();
+    });
+    let Storm { mut program, gaps, kills, .. } = storm;
+    for left in cluster.list(&pods) {
+        cluster.delete(&format!("{pods}/{}", left["metadata"]["name"].as_str().unwrap()), None);
+    }
+    cluster.emptied(&pods);
+    room.ready(&mut program);
+    let lives = watcher.lives();
+    eventually("all is told", || {
+        let told = said(&sent(&cluster, "storm"), "storm");
+        let differ = differences(&lives, &told, &gaps);
+        if differ.is_empty() { Ok(()) } else { Err(format!("{} differ: {}", differ.len(), differ[0])) }
+    });
+    Room::stop(program).succeeded();
+    let events = sent(&cluster, "storm");
+    let told = said(&events, "storm");
+    assert_eq!(differences(&lives, &told, &gaps), Vec::<String>::new());
+    let exact = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
+    let (made, resizes) = (crowd.made.into_inner(), crowd.resized.into_inner());
+    println!(
+        "{made} pods, {} bound, {exact} to the second, {resizes} resized, {} so told; {} kills, {} restarts \
+         of the API server, {} connections harmed",
+        lives.len(),
+        resized(&events).len(),
+        kills,
+        gaps.len(),
+        proxy.harmed()
+    );
+    assert!(lives.len() >= made / 2 && exact >= lives.len() / 2, "{exact} of {}", lives.len());
+    assert!(kills > 1 && proxy.harmed() > 0 && !gaps.is_empty());
+    assert!(resized(&events).len() >= resizes / 2, "{resizes} were resized");
+}
