@@ -339,7 +339,7 @@ impl Collector {
     }
 
     fn caught_up_to(&mut self, kind: ObjectKind, version: Text, now: Timestamp) {
-        // While a list is in doubt, what it lacks may have ended since all was last known; a restart must list.
+        // While a list is in doubt, what it lacks may have ended since all was last known: a restart lists.
         if self.doubts.contains_key(&kind) {
             return;
         }
