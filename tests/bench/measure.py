@@ -113,8 +113,35 @@ class Bytes(NamedTuple):
         return {"peer": self.peer, "ratio": ratio, "ours": self.ours, "theirs": self.theirs}
 
 
+class Seconds(NamedTuple):
+    """One line of the table: pairs of times by the wall clock, ours and a peer's."""
+
+    name: str
+    peer: str
+    target: float
+    pairs: list[tuple[float, float]]
+    problem: str | None = None
+
+    def medians(self) -> tuple[float, float]:
+        """Medians of each side by itself."""
+        ours, theirs = (statistics.median(side) for side in zip(*self.pairs))
+        return ours, theirs
+
+    def line(self) -> tuple:
+        """Its cells in the table for people."""
+        ours, theirs = self.medians()
+        sides = f"{ours:.2f} s, wall", f"{theirs:.3f} s, wall"
+        return self.name, self.peer, *sides, f"{ours / theirs:.1f}", f"{self.target:g}", "", ""
+
+    def described(self) -> dict:
+        """All of it, for machines."""
+        ours, theirs = self.medians()
+        told = {"peer": self.peer, "ratio": round(ours / theirs, 3), "pairs": len(self.pairs)}
+        return told | {"ours": ours, "theirs": theirs}
+
+
 # A line of the table.
-Line = Figure | Growth | Bytes
+Line = Figure | Growth | Bytes | Seconds
 
 
 def median(costs: list[Cost]) -> Cost:
