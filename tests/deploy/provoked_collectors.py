@@ -1,0 +1,144 @@
+"""A collector in trouble."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import api
+import soak
+from scenes import Scene, firing
+
+
+class Collector(Scene):
+    def collector(self, *lines: str, **keys: object) -> soak.Worker:
+        name = self.id().rsplit("_", 1)[1]
+        config = {
+            "collect": {"organization_id": "acme", "file_every": "500ms"} | keys,
+            "http": {"listen": "127.0.0.1:0"},
+            "log": {"level": "info", "format": "json"},
+        }
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        path = folder / "prorata.yaml"
+        path.write_text(json.dumps(config))
+        worker = soak.Worker.__new__(soak.Worker)
+        worker.log, worker.shards = folder / f"{name}.log", 0
+        command = [os.environ["PRORATA_BINARY"], "collect", "--config", path, *lines]
+        with worker.log.open("w") as log:
+            worker.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.addCleanup(lambda: (worker.process.kill(), worker.process.wait()))
+        api.eventually("the collector listens", worker.address)
+        return worker
+
+    def follower(self, folder: str, context: str = "token", **keys: object) -> soak.Worker:
+        """A collector of the cluster into a folder, once it is ready; all nodes have a price."""
+        to = ["--to", str(self.folder / folder), "--cluster", "cluster"]
+        reach = ["--kubeconfig", api.KUBECONFIG, "--context", context]
+        worker = self.collector(*reach, *to, **({"price_per_vcpu_hour": "0.03"} | keys))
+        self.until(worker, "^prorata_collector_ready 1")
+        return worker
+
+    def fires(self, scraped: str) -> set[str]:
+        return {alert for alert in firing([scraped]) if "Collector" in alert}
+
+    def node(self, name: str, **metadata: object) -> dict:
+        room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name} | metadata}
+        node = api.create(node | {"status": {"capacity": room, "allocatable": room}})
+        self.addCleanup(self.remove, name)
+        return node
+
+    def remove(self, node: str) -> None:
+        try:
+            api.ask(f"/api/v1/nodes/{node}", "DELETE")
+        except api.Refused as refused:
+            if refused.code != 404:
+                raise
+
+    def test_a_node_without_a_price_is_held_and_told(self):
+        self.node("unpriced")
+        worker = self.follower("events", price_per_vcpu_hour="")
+        text = self.until(worker, "^prorata_collector_held_nodes 1")
+        self.assertEqual(self.fires(text), {"ProrataCollectorHeldNodes"})
+
+    def test_an_api_server_that_is_away_leaves_it_unready(self):
+        config = json.loads(Path(api.KUBECONFIG).read_text())
+        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+        path = self.folder / "nowhere.json"
+        path.write_text(json.dumps(config))
+        to = str(self.folder / "nothing")
+        worker = self.collector("--kubeconfig", str(path), "--cluster", "away", "--to", to)
+        self.assertIn("ProrataCollectorNotReady", firing([self.until(worker, "^prorata_collector_ready 0")]))
+
+    def test_a_folder_that_is_a_file_takes_no_events(self):
+        worker = self.follower("full")
+        folder, away = self.folder / "full", self.folder / "away"
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        folder.rename(away)
+        folder.write_text("")
+        os.kill(worker.process.pid, signal.SIGCONT)
+        self.node("one-more")
+        text = self.until(worker, "^prorata_collector_storing_fails 1")
+        self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorStoringFails"})
+
+    def test_a_permission_that_is_taken_away_is_told(self):
+        group = "rbac.authorization.k8s.io"
+        user = {"kind": "User", "name": "certificate", "apiGroup": group}
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "taken-away"},
+            "subjects": [user],
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        }
+        api.create(binding)
+        # Its next check of pods is refused.
+        worker = self.follower("refused", "certificate", list_every="3s")
+        api.ask(f"/apis/{group}/v1/clusterrolebindings/taken-away", "DELETE")
+        text = self.until(worker, '^prorata_collector_watch_fails{kind="Pod"} 1')
+        self.assertEqual(self.fires(text), {"ProrataCollectorWatchFails"})
+
+    def test_a_price_that_is_none_is_told(self):
+        worker = self.follower("unreadable")
+        self.node("unreadable", annotations={"prorata.dev/hourly-cost": "dear"})
+        text = self.until(worker, "^prorata_collector_unreadable_total [1-9]")
+        self.assertEqual(self.fires(text), {"ProrataCollectorUnreadable"})
+
+    def test_nodes_that_go_unseen_are_told_and_many_are_not_believed(self):
+        names = [f"many-{number}" for number in range(12)]
+        for name in names:
+            self.node(name)
+        worker = self.follower("gone")
+        self.until(worker, "^prorata_collector_nodes 12")
+        worker.process.kill()
+        worker.process.wait()
+        self.remove("many-0")
+        worker = self.follower("gone")
+        text = self.until(worker, "^prorata_collector_lost_stops_total 1")
+        self.assertEqual(self.fires(text), {"ProrataCollectorLostStops"})
+        worker.process.kill()
+        worker.process.wait()
+        for name in names[1:]:
+            self.remove(name)
+        worker = self.collector(
+            *["--kubeconfig", api.KUBECONFIG, "--context", "token", "--cluster", "cluster"],
+            *["--to", str(self.folder / "gone")],
+        )
+        text = self.until(worker, "^prorata_collector_held_lists_total 1")
+        self.assertIn("ProrataCollectorListsHeld", self.fires(text))
+
+    def test_changes_that_come_faster_than_they_are_stored_fill_the_queue(self):
+        worker = self.follower("slow")
+        folder, away = self.folder / "slow", self.folder / "slow-away"
+        self.node("busy")
+        self.until(worker, "^prorata_collector_nodes 1")
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        folder.rename(away)
+        folder.write_text("")
+        os.kill(worker.process.pid, signal.SIGCONT)
+        for number in range(1_100):
+            api.patch("/api/v1/nodes/busy", {"metadata": {"labels": {"number": str(number)}}})
+        text = self.until(worker, "^prorata_collector_queue (9[0-9][0-9]|1024)")
+        self.assertIn("ProrataCollectorQueue", self.fires(text))

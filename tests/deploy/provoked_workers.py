@@ -1,0 +1,120 @@
+"""Workers in trouble."""
+
+import json
+import os
+from pathlib import Path
+
+import soak
+from scenes import DAY, SHARDS, Scene, firing, moved_clock
+
+# Of a release with 32 shards, most are always missing here.
+ALWAYS = {"ProrataShardsUnowned", "ProrataCollectorNotReady"}
+# A clock may be wrong by days before anybody notices.
+UNNOTICED = {"max_clock_skew": "7days"}
+HALF_A_DAY = 13 * 3_600
+FIVE_DIGITS = r"\d{5}\b"
+
+
+class Worker(Scene):
+    """Workers of a Kafka topic that holds a day."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        for topic in ("provoked", "late", "taken"):
+            soak.create_topic(topic, SHARDS)
+        cls.feed(cls.config("feed"), 7)
+
+    @staticmethod
+    def feed(config: str, seed: int) -> None:
+        """A day of the organizations of a seed."""
+        load = ["--organizations", "6", "--pods", "2", "--hours", "24", "--seed", str(seed)]
+        soak.run("generate", *load, "--start", f"{DAY}T00", "--to", "kafka", "--config", config)
+
+    def test_a_healthy_worker_raises_none_and_a_damaged_shard_its_own(self):
+        config = self.config("whole")
+        worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        text = self.until(worker, "^prorata_unpriced_pod_hours_total [1-9]")
+        self.assertEqual(firing([text]) - ALWAYS, {"ProrataUnpricedPods"})
+        worker.stop()
+        state = self.folder / "whole" / "state"
+        newest = max(state.rglob("checkpoint-*"), key=lambda path: (path.parts, path.name))
+        newest.write_bytes(b"{}")
+        worker = self.worker(config)
+        text = self.until(worker, "^prorata_shard_stopped{")
+        self.assertIn("ProrataShardStopped", firing([text]))
+
+    def test_events_in_another_currency_are_dead_letters(self):
+        worker = self.worker(self.config("letters", rules={"currency": "EUR"}))
+        text = self.until(worker, '^prorata_dead_letters_total{reason="[a-z_]+"} [1-9]')
+        self.assertIn("ProrataDeadLetters", firing([text]))
+
+    def test_a_registry_that_is_away_is_waited_for(self):
+        worker = self.worker(self.config("waiting", registry={"url": "http://127.0.0.1:1"}))
+        text = self.until(worker, '^prorata_waiting_for{dependency="registry",kind="transient"} 1')
+        self.assertLessEqual({"ProrataWaiting"}, firing([text]))
+
+    def test_kafka_that_is_away_leaves_a_worker_unready(self):
+        worker = self.worker(self.config("unready", kafka={"session_timeout": "10s"}))
+        broker = json.loads(Path(os.environ["PRORATA_TEST_KAFKA_BROKERS"]).read_text())[0]
+        worker.wait(f"{DAY}T23")
+        worker.stop()
+        os.kill(broker["pid"], 19)
+        try:
+            worker = self.worker(self.config("unready"))
+            text = self.until(worker, "^prorata_ready 0")
+            self.assertIn("ProrataNotReady", firing([text]))
+        finally:
+            os.kill(broker["pid"], 18)
+
+    def test_hours_that_are_held_open_are_told(self):
+        worker = self.worker(self.config("open", work={"max_hold": "30days", "idle_after": "30days"}))
+        text = self.until(worker, "^prorata_oldest_open_hour_age_seconds{.*} [1-9]")
+        text = self.until(worker, "^prorata_watermark_age_seconds{.*} [1-9]")
+        self.assertLessEqual({"ProrataHoursNotClosed", "ProrataWatermarkBehind"}, firing([text]))
+
+    def test_a_clock_that_is_wrong_is_told(self):
+        with moved_clock(self.folder) as offset:
+            worker = self.worker(self.config("clock"))
+        worker.wait(f"{DAY}T23")
+        offset.write_text("172800")
+        text = self.until(worker, "^prorata_clock_ahead_seconds [1-9]", 150)
+        self.assertIn("ProrataClockWrong", firing([text]))
+
+    def test_storage_that_takes_no_checkpoint_is_told(self):
+        """Half a day later, which nobody noticed: the clock of the test goes ahead, and the worker believes it."""
+        config = self.config("stuck", work=UNNOTICED, kafka={"topics": ["late"]})
+        self.feed(config, 7)
+        with moved_clock(self.folder) as offset:
+            worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        state = self.folder / "stuck" / "state"
+        state.rename(state.with_name("away"))
+        state.write_text("in the way")
+        self.feed(config, 8)
+        self.until(worker, '^prorata_waiting_for{dependency="storage",kind="[a-z]+"} 1')
+        offset.write_text(str(HALF_A_DAY))
+        text = self.until(worker, rf"^prorata_checkpoint_age_seconds{{.*}} {FIVE_DIGITS}")
+        # Events came in the half hour before.
+        self.assertLessEqual({"ProrataCheckpointOld", "ProrataWaiting"}, firing([text], minutes=30))
+
+    def test_shards_that_somebody_keeps_taking_are_told(self):
+        config = self.config("taken", kafka={"topics": ["taken"]})
+        self.feed(config, 7)
+        worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        events = str(self.folder / "few")
+        load = ["--organizations", "1", "--pods", "1", "--hours", "1", "--seed", "9"]
+        soak.run("generate", *load, "--start", f"{DAY}T00", "--to", events)
+        backfill = ["backfill", "--config", config, "--events", events, "--take-over"]
+        for taken in range(1, 8 // SHARDS + 1):
+            soak.run(*backfill, "--lake", str(self.folder / "taken"))
+            # It notices with the next checkpoint.
+            self.feed(config, 7 + taken)
+            text = self.until(worker, f"^prorata_conflicts_total {taken * SHARDS}")
+            worker.wait(f"{DAY}T23")
+        self.assertIn("ProrataConflicts", firing([text]))
+
+    def test_workers_that_are_gone_leave_shards_to_nobody(self):
+        self.assertEqual(firing([]), ALWAYS)
