@@ -136,6 +136,7 @@ fn at(text: &str) -> u64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a script, and what it must come to")]
 fn a_day_at_speed_is_costed_to_the_second() {
     let scene = Scene::open(alone(), "day", 2, Room::new("token", &[]));
     let cluster = &scene.cluster;

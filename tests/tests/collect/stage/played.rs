@@ -323,8 +323,6 @@ fn pod(stage: usize) -> Value {
     }
     let spec = json!({
         "nodeName": "@NODE@", "containers": [container("main"), container("side")],
-        "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists" }],
-        "volumes": [{ "name": "token", "projected": { "defaultMode": 420 } }],
     });
     json!({ "kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status })
 }
