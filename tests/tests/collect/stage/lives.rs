@@ -114,9 +114,17 @@ pub fn events(folder: &Path) -> Vec<Event> {
     events
 }
 
-/// What events say of pods of a namespace. Each start and each stop of a pod has one time, however often it
-/// was sent.
+/// What events say of pods of a namespace, each of which has a start.
 pub fn said(events: &[Event], namespace: &str) -> Lives {
+    let (lives, only_stopped) = said_by_killed(events, namespace);
+    assert!(only_stopped.is_empty(), "stops without a start: {only_stopped:?}");
+    lives
+}
+
+/// What events of a collector that was killed say of pods of a namespace, and the pods of which they say a
+/// stop alone: one that was killed before it sent their starts, and finds them gone, does not know whether it
+/// did. Each start and each stop of a pod has one time, however often it was sent.
+pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<String>) {
     let mut starts = BTreeMap::<String, BTreeSet<String>>::new();
     let mut stops = BTreeMap::<String, BTreeSet<String>>::new();
     let seconds = |event: &Event| format!("{}Z", &event.event_time.to_string()[..19]);
@@ -138,8 +146,7 @@ pub fn said(events: &[Event], namespace: &str) -> Lives {
         let start = starts.first().unwrap().clone();
         lives.insert(uid, Life { start, end: stops.first().cloned() });
     }
-    assert!(stops.is_empty(), "stops without a start: {stops:?}");
-    lives
+    (lives, stops.into_keys().collect())
 }
 
 /// Seconds that each pod of a namespace ran, by the table `cost_allocation` of a lake.
