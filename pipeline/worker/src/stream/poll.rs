@@ -327,16 +327,15 @@ impl<S: Source> Worker<S> {
         let go_on = self.options.go_on_without_lost;
         let store = Arc::clone(&self.ports.shared.store);
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
-        if live.is_overtaken(&*store).await {
-            self.conflict(shard).await;
-            return Ok(());
-        }
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
         if progress.verify.take().is_some() && progress.last.is_none() && is_before_earliest {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
                                                   behind it");
-        } else if go_on {
+        } else if live.is_overtaken(&*store).await {
+            // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
+            self.conflict(shard).await;
+            return Ok(());
+        } else if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
             tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the \
                                                    earliest");
             progress.offsets.next = None;

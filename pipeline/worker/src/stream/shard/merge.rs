@@ -12,9 +12,9 @@ use bytes::Bytes;
 use prorata_schemas::time::Hour;
 
 use super::LiveShard;
-use crate::checkpoint::log;
+use crate::checkpoint::{Decided, log};
 use crate::error::{Result, WorkerError};
-use crate::names::ArchivePath;
+use crate::names::{self, ArchivePath};
 use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, ObjectStore};
 use crate::shard::archive::ArchiveFile;
@@ -86,10 +86,15 @@ impl LiveShard {
         true
     }
 
-    /// Whether the latest checkpoint is another owner's.
+    /// Whether another owner has decided since the last checkpoint of this one.
     pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> bool {
-        let latest = log::latest(store, self.shard()).await;
-        latest.is_ok_and(|latest| latest.owner().is_some_and(|owner| owner.owner != self.claim.owner))
+        let next = names::checkpoint(self.shard(), self.decided.next_seq());
+        if !matches!(store.stat(&next).await, Ok(Some(_))) {
+            return false;
+        }
+        // While one of its own is on its way, that may be it.
+        let is_others = |latest: Decided| latest.owner().is_some_and(|owner| owner.owner != self.claim.owner);
+        !self.is_sealed() || log::latest(store, self.shard()).await.is_ok_and(is_others)
     }
 
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {
