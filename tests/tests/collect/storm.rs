@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::time::Timestamp;
@@ -130,8 +130,8 @@ impl Storm<'_> {
     fn kill_api_server(&mut self) {
         self.room.ready(&mut self.program);
         // What it has not stored yet is known from the list only.
-        let behind = self.room.status()["behind_seconds"].as_f64().unwrap_or_default();
-        let from = seconds_ago(behind as i64 + SLACK_SECONDS);
+        let behind = || self.room.status()["behind_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
+        let from = seconds_ago(behind() as i64 + SLACK_SECONDS);
         let lists = || self.room.status()["kinds"]["Pod"]["lists"].as_u64().unwrap_or_default();
         let before = lists();
         let is_killed = self.random.random_bool(0.5);
@@ -142,6 +142,7 @@ impl Storm<'_> {
         restart("kube-apiserver");
         let first = Cluster::at(&server());
         eventually("the API server is back", || first.try_get("/readyz"));
+        let back = Instant::now();
         if is_killed {
             self.program = self.room.start(&[]);
             self.room.ready(&mut self.program);
@@ -150,6 +151,12 @@ impl Storm<'_> {
         eventually("pods are listed", || match lists() {
             lists if lists >= least => Ok(()),
             lists => Err(format!("{lists} lists: {}", self.room.status())),
+        });
+        // A collector that is killed before it has stored what it listed lists again. It shows how far behind
+        // it is once a second.
+        eventually("what was listed is stored", || match behind() {
+            behind if behind + 1.0 <= back.elapsed().as_secs_f64() => Ok(()),
+            behind => Err(format!("{behind} s behind")),
         });
         self.gaps.push((from, seconds_ago(0)));
     }
