@@ -83,7 +83,7 @@ class Worker(Scene):
         self.assertIn("ProrataClockWrong", firing([text]))
 
     def test_storage_that_takes_no_checkpoint_is_told(self):
-        """Half a day later, which nobody noticed: the clock of the test goes ahead, and the worker believes it."""
+        """Half a day goes by: the clock of the test goes ahead, and the worker believes it."""
         config = self.config("stuck", work=UNNOTICED, kafka={"topics": ["late"]})
         self.feed(config, 7)
         with moved_clock(self.folder) as offset:

@@ -92,7 +92,7 @@ impl LiveShard {
         if !matches!(store.stat(&next).await, Ok(Some(_))) {
             return false;
         }
-        // While one of its own is on its way, that may be it.
+        // While one of its own is on its way, this may be that one.
         let is_others = |latest: Decided| latest.owner().is_some_and(|owner| owner.owner != self.claim.owner);
         !self.is_sealed() || log::latest(store, self.shard()).await.is_ok_and(is_others)
     }
