@@ -68,7 +68,8 @@ impl Proxy {
                 if *changes.borrow() != Weather::Clear {
                     count.fetch_add(1, Ordering::Relaxed);
                 }
-                tokio::spawn(serve(client, server.clone(), changes.clone()));
+                let (server, changes, count) = (server.clone(), changes.clone(), Arc::clone(&count));
+                tokio::spawn(serve(client, server, changes, count));
             }
         });
         Self { address, weather, harmed, _runtime: runtime }
@@ -81,7 +82,7 @@ impl Proxy {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// How many connections were made in any weather but a clear one.
+    /// How many connections were made in any weather but a clear one, or ended with the weather.
     pub fn harmed(&self) -> u64 {
         self.harmed.load(Ordering::Relaxed)
     }
@@ -94,7 +95,12 @@ impl Proxy {
 }
 
 /// Serves one connection. Whatever goes wrong with it ends it.
-async fn serve(mut client: TcpStream, server: String, mut changes: watch::Receiver<Weather>) -> Option<()> {
+async fn serve(
+    mut client: TcpStream,
+    server: String,
+    mut changes: watch::Receiver<Weather>,
+    harmed: Arc<AtomicU64>,
+) -> Option<()> {
     let weather = *changes.borrow_and_update();
     match weather {
         Weather::Refusing => client.set_zero_linger().ok()?,
@@ -111,6 +117,9 @@ async fn serve(mut client: TcpStream, server: String, mut changes: watch::Receiv
             let mut server = TcpStream::connect(server).await.ok()?;
             let mut left = if let Weather::Cut(bytes) = weather { bytes } else { usize::MAX };
             while left > 0 && pass(&mut client, &mut server, &mut changes, &mut left).await? {}
+            if !changes.borrow().passes() {
+                harmed.fetch_add(1, Ordering::Relaxed);
+            }
             client.set_zero_linger().ok()?;
         }
     }

@@ -42,7 +42,10 @@ pub struct ArchiveIndex {
     hours: BTreeMap<Hour, Vec<ArchiveFile>>,
     /// Dates that are listed, in days since the epoch.
     dates: BTreeSet<i64>,
-    all: bool,
+    /// All dates from this one on are listed, too: all there are, for the first number.
+    dates_from: Option<i64>,
+    /// Paths that are left out where they are listed again.
+    replaced: BTreeSet<String>,
     /// Files that were listed and that no checkpoint will ever admit.
     orphans: Vec<String>,
 }
@@ -96,7 +99,7 @@ pub async fn list_owners(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Re
 impl ArchiveIndex {
     /// Of a shard that has no archive yet.
     pub fn empty() -> Self {
-        Self { all: true, ..Self::default() }
+        Self { dates_from: Some(i64::MIN), ..Self::default() }
     }
 
     /// Everything that was listed of a shard.
@@ -117,7 +120,7 @@ impl ArchiveIndex {
         (first, last): (Hour, Hour),
     ) -> Result<()> {
         for days in first.date().days()..=last.date().days() {
-            if self.all || self.dates.contains(&days) {
+            if self.dates_from.is_some_and(|from| from <= days) || self.dates.contains(&days) {
                 continue;
             }
             let date = Hour(days * 24);
@@ -135,11 +138,11 @@ impl ArchiveIndex {
     /// # Errors
     /// When storage is unavailable.
     pub async fn ensure_all(&mut self, store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<()> {
-        if !self.all {
+        if self.dates_from != Some(i64::MIN) {
             let listed = list_own(store, checkpoint).await?;
             self.hours.clear();
             self.take(&listed, checkpoint);
-            self.all = true;
+            self.dates_from = Some(i64::MIN);
         }
         Ok(())
     }
@@ -147,6 +150,7 @@ impl ArchiveIndex {
     fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
             match ArchivePath::parse(&object.path) {
+                _ if self.replaced.contains(&object.path) => {}
                 Some(ArchivePath { layout, shard, hour, object_id }) if shard == checkpoint.shard => {
                     if checkpoint.admits(&object_id) {
                         self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
@@ -175,9 +179,10 @@ impl ArchiveIndex {
         }
     }
 
-    /// Forgets all that was listed.
-    pub fn forget_all(&mut self) {
-        *self = Self::default();
+    /// Forgets all that was listed. These files, which others have the events of, may be there still, but not
+    /// for long: they are left out when all is listed again.
+    pub fn forget_all(&mut self, replaced: BTreeSet<String>) {
+        *self = Self { replaced, ..Self::default() };
     }
 
     /// Leaves a file out: another has its events.
@@ -198,7 +203,7 @@ impl ArchiveIndex {
         let first = hour.date().days();
         self.hours = self.hours.split_off(&Hour(first * 24));
         self.dates = self.dates.split_off(&first);
-        self.all = false;
+        self.dates_from = self.dates_from.map(|from| from.max(first));
     }
 
     /// Files of an hour whose date is listed.

@@ -159,6 +159,16 @@ impl<S: Source> Worker<S> {
         self.source.release(&[shard]).await;
         self.start_reading(shard).await
     }
+
+    /// The same, but after a pause.
+    pub(super) async fn read_later(&mut self, shard: Shard) {
+        self.drop_waiting(shard);
+        self.source.release(&[shard]).await;
+        let now = self.ports.shared.clock.now();
+        if let Some(live) = self.live_mut(shard) {
+            live.note_unread(now);
+        }
+    }
 }
 
 /// The number of partitions of the first topic there is.

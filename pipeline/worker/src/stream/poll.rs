@@ -331,21 +331,33 @@ impl<S: Source> Worker<S> {
         if progress.verify.take().is_some() && progress.last.is_none() && is_before_earliest {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
                                                   behind it");
-        } else if live.is_overtaken(&*store).await {
-            // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
-            self.conflict(shard).await;
-            return Ok(());
-        } else if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
+            return self.restart(shard).await;
+        }
+        match live.is_overtaken(&*store).await {
+            Ok(false) => {}
+            Ok(true) => {
+                // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
+                self.conflict(shard).await;
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!(shard, %error, "whether another owner has the shard is asked later");
+                self.ports.status.lock().counts.retries += 1;
+                self.read_later(shard).await;
+                return Ok(());
+            }
+        }
+        let Some(live) = self.live_mut(shard) else { return Ok(()) };
+        if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
             tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the \
                                                    earliest");
             progress.offsets.next = None;
             progress.offsets.last = None;
             progress.last = None;
             live.topics_mut().note_moved();
-        } else {
-            let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
-            return self.stop_shard(shard, lost).await;
+            return self.restart(shard).await;
         }
-        self.restart(shard).await
+        let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
+        self.stop_shard(shard, lost).await
     }
 }

@@ -356,30 +356,33 @@ impl<S: Source> Worker<S> {
             }
             Err(error) => {
                 live.backoff_mut().fail(now);
-                match error {
-                    WorkerError::Store(_) | WorkerError::Tables(_) => {
+                match self.look_at_failure(shard, error).await {
+                    Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
                         tracing::warn!(shard, %error, "a checkpoint waits for storage");
                         self.ports.status.lock().counts.retries += 1;
                         Ok(())
                     }
-                    WorkerError::Damaged { object, cause } => {
-                        let store = &*self.ports.shared.store;
-                        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
-                        if live.list_archive_again(store, &object).await {
-                            tracing::info!(shard, object, "an archive file was merged, listing again");
-                            return Ok(());
-                        }
-                        // The owner that has the shard by now may have merged it.
-                        if live.is_overtaken(store).await {
-                            self.conflict(shard).await;
-                            return Ok(());
-                        }
-                        Err(WorkerError::Damaged { object, cause })
-                    }
-                    error => Err(error),
+                    looked => looked,
                 }
             }
         }
+    }
+
+    /// Why a checkpoint failed: a missing file of the archive may have been merged.
+    async fn look_at_failure(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
+        let WorkerError::Damaged { object, cause } = error else { return Err(error) };
+        let store = &*self.ports.shared.store;
+        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
+        if live.list_archive_again(store, &object).await? {
+            tracing::info!(shard, object, "an archive file was merged, listing again");
+            return Ok(());
+        }
+        // The owner that has the shard by now may have merged it.
+        if live.is_overtaken(store).await? {
+            self.conflict(shard).await;
+            return Ok(());
+        }
+        Err(WorkerError::Damaged { object, cause })
     }
 
     /// Writes the draft, unless a checkpoint is on its way already, and has it decided; false if another

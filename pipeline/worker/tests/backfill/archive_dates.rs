@@ -38,3 +38,32 @@ async fn list_forget_and_list_again(format: u32) {
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
     assert!(hours.iter().all(|hour| archive.files(*hour).len() == 1), "each file once");
 }
+
+/// A date that was listed with all others stays listed. A file of it that was merged and waits to be deleted
+/// is not taken for one that counts: neither then, nor where all is listed again.
+#[tokio::test]
+async fn a_merged_file_that_is_still_there_is_not_taken_again() {
+    let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));
+    (checkpoint.seq, checkpoint.archive_from) = (2, Some(Hour(30)));
+    let kind = OwnerKind::Worker;
+    checkpoint.owners.push(Owner { seq: 1, owner: "a".into(), kind, released: false, left_nothing: false });
+    let layout = checkpoint.archive_layout();
+    let id = |n| ObjectId { seq: 1, owner: "a".into(), n };
+    let path = |n| ArchivePath { layout, shard: 0, hour: Hour(50), object_id: id(n) }.path();
+    for n in 0..2 {
+        store.put_if_absent(&path(n), vec![0; 7].into()).await.unwrap();
+    }
+    let mut archive = ArchiveIndex::default();
+    archive.ensure_all(&store, &checkpoint).await.unwrap();
+    archive.remove(Hour(50), &id(0));
+    archive.forget_before(Hour(49));
+    archive.ensure(&store, &checkpoint, (Hour(50), Hour(80))).await.unwrap();
+    let known =
+        |archive: &ArchiveIndex| archive.files(Hour(50)).iter().map(|file| file.object_id.n).collect();
+    let counting: Vec<u64> = known(&archive);
+    assert_eq!(counting, [1]);
+    archive.forget_all([path(0)].into());
+    archive.ensure(&store, &checkpoint, (Hour(50), Hour(50))).await.unwrap();
+    let counting: Vec<u64> = known(&archive);
+    assert_eq!(counting, [1]);
+}

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use prorata_schemas::time::Hour;
 
 use super::LiveShard;
-use crate::checkpoint::{Decided, log};
+use crate::checkpoint::log;
 use crate::error::{Result, WorkerError};
 use crate::names::{self, ArchivePath};
 use crate::objects::{self, StoredObject};
@@ -73,28 +73,41 @@ impl LiveShard {
     /// Forgets what was listed of the archive where it names a file that has gone since: an owner before may
     /// have deleted what it had merged after this one listed it, and may go on with that for a while. False
     /// when that cannot be what happened, or has happened too often until the next checkpoint is decided.
-    pub async fn list_archive_again(&mut self, store: &dyn ObjectStore, object: &str) -> bool {
-        let Some(ArchivePath { hour, object_id, .. }) = ArchivePath::parse(object) else { return false };
+    ///
+    /// # Errors
+    /// When storage is unavailable.
+    pub async fn list_archive_again(&mut self, store: &dyn ObjectStore, object: &str) -> Result<bool> {
+        let Some(ArchivePath { hour, object_id, .. }) = ArchivePath::parse(object) else { return Ok(false) };
         let merged = |file: &ArchiveFile| file.object_id.seq > object_id.seq && self.claim.is_earlier(file);
         let may_be_merged =
             self.merging.listed_again < LISTED_AGAIN_MAX && self.archive.files(hour).iter().any(merged);
-        if !may_be_merged || !matches!(store.stat(object).await, Ok(None)) {
-            return false;
+        if !may_be_merged || store.stat(object).await?.is_some() {
+            return Ok(false);
         }
-        self.archive.forget_all();
+        self.archive.forget_all(self.garbage.paths.clone());
         self.merging.listed_again += 1;
-        true
+        Ok(true)
     }
 
     /// Whether another owner has decided since the last checkpoint of this one.
-    pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> bool {
+    ///
+    /// # Errors
+    /// When storage is unavailable.
+    pub async fn is_overtaken(&self, store: &dyn ObjectStore) -> Result<bool> {
         let next = names::checkpoint(self.shard(), self.decided.next_seq());
-        if !matches!(store.stat(&next).await, Ok(Some(_))) {
-            return false;
+        if store.stat(&next).await?.is_none() {
+            return Ok(false);
         }
-        // While one of its own is on its way, this may be that one.
-        let is_others = |latest: Decided| latest.owner().is_some_and(|owner| owner.owner != self.claim.owner);
-        !self.is_sealed() || log::latest(store, self.shard()).await.is_ok_and(is_others)
+        if !self.is_sealed() {
+            return Ok(true);
+        }
+        // One of its own is on its way, and this may be that one.
+        match log::latest(store, self.shard()).await {
+            Ok(latest) => Ok(latest.owner().is_some_and(|owner| owner.owner != self.claim.owner)),
+            Err(error) if error.storage_kind().is_some() => Err(error),
+            // Whoever takes the shard will say so.
+            Err(_) => Ok(false),
+        }
     }
 
     async fn try_merge(&mut self, ports: &StreamPorts) -> Result<()> {

@@ -33,8 +33,17 @@ use producer::Producer;
 const FIXED: u64 = 64;
 
 /// Fresh seeds that have found faults: they are always tried, too.
-const FOUND: [u64; 8] =
-    [302160609, 434207631, 1442718900, 12579014564, 14895112249, 11336297303, 17539984188, 12456127214];
+const FOUND: [u64; 9] = [
+    302160609,
+    434207631,
+    1442718900,
+    12579014564,
+    14895112249,
+    11336297303,
+    17539984188,
+    12456127214,
+    15968895542,
+];
 
 #[tokio::test]
 async fn whatever_happens_the_tables_are_what_the_archive_folds_to() {
