@@ -78,6 +78,27 @@ fn a_start_that_waits_for_the_api_server_hears_a_stop() {
     }
 }
 
+/// Connections that break at any of the questions of a start.
+#[test]
+fn a_start_whose_connections_break_asks_again() {
+    let proxy = Proxy::before(&server());
+    for bytes in [1_000, 4_000, 8_000, 12_000, 16_000] {
+        proxy.set(Weather::Cut(bytes));
+        let mut room = Room::new("token", &[]);
+        room.use_kubeconfig(behind(&proxy, &room));
+        let mut program = room.start(&["--to", room.events().to_str().unwrap()]);
+        eventually("it says so, or is ready", || {
+            program.assert_running();
+            let is_told = program.log().contains("does not answer yet");
+            is_told || room.ask("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        });
+        proxy.set(Weather::Clear);
+        room.ready(&mut program);
+        Room::stop(program).succeeded();
+    }
+    assert!(proxy.harmed() > 0, "it did not feel it");
+}
+
 /// Puts a file where the collector's folder was, and back. The collector is frozen meanwhile.
 fn swap(program: &Program, change: impl FnOnce() -> std::io::Result<()>) {
     program.signal("STOP");

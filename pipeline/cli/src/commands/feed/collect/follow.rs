@@ -15,9 +15,9 @@ use prorata_schemas::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep};
 
-use super::KINDS;
 use super::journal::{Journal, NotStored};
 use super::options;
+use super::start::KINDS;
 use super::usage::UsageRounds;
 use crate::config::CollectConfig;
 use crate::failure::Failure;

@@ -1,17 +1,17 @@
 //! `prorata collect`: a Kubernetes cluster's changes as events, to files that `prorata backfill` folds, or to
 //! Kafka.
 //!
-//! `options` reads the configuration; `journal` says what is stored in which order, `files` and `topics`
-//! where; `usage` reads measured use; `follow` is the loop.
+//! `options` reads the configuration; `start` asks the API server; `journal` says what is stored in which
+//! order, `files` and `topics` where; `usage` reads measured use; `follow` is the loop.
 
 mod files;
 mod follow;
 mod journal;
 mod options;
+mod start;
 mod topics;
 mod usage;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,14 +19,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use prorata_collector::object::ObjectKind;
 use prorata_collector::prices::PriceBook;
 use prorata_collector::{CollectorOptions, CollectorState};
-use prorata_connectors::kubernetes::{KubeCluster, KubeFault, KubeSettings, Served};
-use prorata_schemas::Text;
+use prorata_connectors::kubernetes::{KubeCluster, KubeFault, KubeSettings};
 use prorata_schemas::time::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
 
 use crate::commands::generate::kafka as sending;
 use crate::commands::work::stop_on_signals;
@@ -38,28 +35,14 @@ use crate::{logging, operations};
 use files::FileJournal;
 use follow::{Following, Periods, stopped};
 use journal::Journal;
+use start::Start;
 use topics::TopicJournal;
 use usage::UsageRounds;
 
-/// How long the API server may be silent at a start.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last response of the probes may take at a clean stop.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// How often messages are sent.
 const SEND_EVERY: Duration = Duration::from_secs(1);
-
-/// Kinds that are followed: those that a cluster does not have are asked for now and then.
-const KINDS: [ObjectKind; 9] = [
-    ObjectKind::Node,
-    ObjectKind::Pod,
-    ObjectKind::ElasticQuota,
-    ObjectKind::CompositeElasticQuota,
-    ObjectKind::GpuPool,
-    ObjectKind::GpuNode,
-    ObjectKind::ResourceClaim,
-    ObjectKind::ResourceSlice,
-    ObjectKind::DeviceClass,
-];
 
 /// Arguments of `prorata collect`.
 #[derive(Clone, Debug, Args)]
@@ -216,9 +199,10 @@ async fn begin(
     report: &SharedReport,
 ) -> anyhow::Result<Begun> {
     let collect = &config.collect;
-    reached(&cluster).await?;
-    let cluster_id = cluster_id(&cluster, &collect.cluster_id).await?;
-    let watched = watched(&cluster).await?;
+    let start = Start::of(&cluster);
+    start.reach().await.map_err(failure)?;
+    let cluster_id = start.cluster_id(&collect.cluster_id).await?;
+    let watched = start.watched().await.map_err(failure)?;
     let mut options = options::options(config, &cluster_id, watched)?;
     let prices = options::prices(collect, &options.currency)?;
     let organization_id = collect.organization_id.as_str();
@@ -250,52 +234,6 @@ async fn begin(
     let usage = UsageRounds::new(&cluster, collect)?;
     let following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);
     Ok(Begun { following, options, prices, state, to })
-}
-
-/// Waits until the API server answers.
-async fn reached(cluster: &KubeCluster) -> Result<(), Failure> {
-    let deadline = Instant::now() + START_PATIENCE;
-    loop {
-        match cluster.learn_time().await {
-            Err(KubeFault::Unavailable(reason)) if Instant::now() < deadline => {
-                tracing::warn!(reason, "the API server does not answer yet");
-                sleep(Duration::from_secs(1)).await;
-            }
-            Ok(()) => break,
-            outcome => return outcome.map_err(failure),
-        }
-    }
-    // The first answer was slow: a connection was made. Its time is known better from another one.
-    cluster.learn_time().await.map_err(failure)
-}
-
-async fn cluster_id(cluster: &KubeCluster, configured: &str) -> Result<Text, Failure> {
-    if !configured.is_empty() {
-        return Ok(configured.into());
-    }
-    cluster.cluster_id().await.map_err(|fault| match fault {
-        KubeFault::Permission(reason) => Failure::usage(format!(
-            "the cluster has no id: set collect.cluster_id or --cluster, or grant get of the namespace \
-             kube-system ({reason})"
-        )),
-        fault => failure(fault),
-    })
-}
-
-/// The kinds that can be listed now. Nodes and pods must be.
-async fn watched(cluster: &KubeCluster) -> Result<BTreeSet<ObjectKind>, Failure> {
-    let mut watched = BTreeSet::new();
-    for kind in KINDS {
-        match cluster.served(kind).await.map_err(failure)? {
-            Served::Yes => drop(watched.insert(kind)),
-            Served::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
-                return Err(failure(KubeFault::Permission(missing)));
-            }
-            Served::Refused(missing) => tracing::info!(missing, "not followed"),
-            Served::Absent => tracing::debug!(?kind, "the server has no such kind"),
-        }
-    }
-    Ok(watched)
 }
 
 /// The message of a cluster's fault, with its exit code.

@@ -1,0 +1,91 @@
+//! What a collector asks the API server before it follows.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prorata_collector::object::ObjectKind;
+use prorata_connectors::kubernetes::{KubeCluster, KubeFault, Served};
+use prorata_schemas::Text;
+use tokio::time::{Instant, sleep};
+
+use super::failure;
+use crate::failure::Failure;
+
+/// How long the API server may be silent at a start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Kinds that are followed: those that a cluster does not have are asked for now and then.
+pub(super) const KINDS: [ObjectKind; 9] = [
+    ObjectKind::Node,
+    ObjectKind::Pod,
+    ObjectKind::ElasticQuota,
+    ObjectKind::CompositeElasticQuota,
+    ObjectKind::GpuPool,
+    ObjectKind::GpuNode,
+    ObjectKind::ResourceClaim,
+    ObjectKind::ResourceSlice,
+    ObjectKind::DeviceClass,
+];
+
+/// Asks the API server what a start needs to know. Until a deadline, a question without an answer is asked
+/// again.
+pub(super) struct Start<'c> {
+    cluster: &'c KubeCluster,
+    deadline: Instant,
+}
+
+impl<'c> Start<'c> {
+    /// A start that begins now.
+    pub fn of(cluster: &'c KubeCluster) -> Self {
+        Self { cluster, deadline: Instant::now() + PATIENCE }
+    }
+
+    async fn answer<T>(&self, ask: impl AsyncFn() -> Result<T, KubeFault>) -> Result<T, KubeFault> {
+        loop {
+            match ask().await {
+                Err(KubeFault::Unavailable(reason)) if Instant::now() < self.deadline => {
+                    tracing::warn!(reason, "the API server does not answer yet");
+                    sleep(Duration::from_secs(1)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Waits until the API server answers.
+    pub async fn reach(&self) -> Result<(), KubeFault> {
+        self.answer(async || self.cluster.learn_time().await).await?;
+        // The first answer was slow: a connection was made. Its time is known better from another one.
+        self.answer(async || self.cluster.learn_time().await).await
+    }
+
+    /// The id of the cluster: the configured one, else that of its namespace `kube-system`.
+    pub async fn cluster_id(&self, configured: &str) -> Result<Text, Failure> {
+        if !configured.is_empty() {
+            return Ok(configured.into());
+        }
+        self.answer(async || self.cluster.cluster_id().await).await.map_err(|fault| match fault {
+            KubeFault::Permission(reason) => Failure::usage(format!(
+                "the cluster has no id: set collect.cluster_id or --cluster, or grant get of the namespace \
+                 kube-system ({reason})"
+            )),
+            fault => failure(fault),
+        })
+    }
+
+    /// The kinds that can be listed now. Nodes and pods must be.
+    pub async fn watched(&self) -> Result<BTreeSet<ObjectKind>, KubeFault> {
+        let mut watched = BTreeSet::new();
+        for kind in KINDS {
+            match self.answer(async || self.cluster.served(kind).await).await? {
+                Served::Yes => drop(watched.insert(kind)),
+                Served::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
+                    return Err(KubeFault::Permission(missing));
+                }
+                Served::Refused(missing) => tracing::info!(missing, "not followed"),
+                Served::Absent => tracing::debug!(?kind, "the server has no such kind"),
+            }
+        }
+        Ok(watched)
+    }
+}
