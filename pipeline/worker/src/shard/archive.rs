@@ -44,8 +44,8 @@ pub struct ArchiveIndex {
     dates: BTreeSet<i64>,
     /// All dates from this one on are listed, too: all there are, for the first number.
     dates_from: Option<i64>,
-    /// Paths that are left out where they are listed again.
-    replaced: BTreeSet<String>,
+    /// Files that were taken out, and may be there still: they are left out where they are listed again.
+    removed: BTreeSet<ObjectId>,
     /// Files that were listed and that no checkpoint will ever admit.
     orphans: Vec<String>,
 }
@@ -150,8 +150,10 @@ impl ArchiveIndex {
     fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
             match ArchivePath::parse(&object.path) {
-                _ if self.replaced.contains(&object.path) => {}
                 Some(ArchivePath { layout, shard, hour, object_id }) if shard == checkpoint.shard => {
+                    if self.removed.contains(&object_id) {
+                        continue;
+                    }
                     if checkpoint.admits(&object_id) {
                         self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
                     } else if object_id.seq <= checkpoint.seq {
@@ -179,17 +181,22 @@ impl ArchiveIndex {
         }
     }
 
-    /// Forgets all that was listed. These files, which others have the events of, may be there still, but not
-    /// for long: they are left out when all is listed again.
-    pub fn forget_all(&mut self, replaced: BTreeSet<String>) {
-        *self = Self { replaced, ..Self::default() };
+    /// Forgets all that was listed.
+    pub fn forget_all(&mut self) {
+        *self = Self { removed: std::mem::take(&mut self.removed), ..Self::default() };
     }
 
-    /// Leaves a file out: another has its events.
+    /// Takes a file out: another has its events, and it will be deleted.
     pub fn remove(&mut self, hour: Hour, object_id: &ObjectId) {
+        self.removed.insert(object_id.clone());
         if let Some(files) = self.hours.get_mut(&hour) {
             files.retain(|file| file.object_id != *object_id);
         }
+    }
+
+    /// Notes that a file that was taken out is deleted.
+    pub fn note_deleted(&mut self, object_id: &ObjectId) {
+        self.removed.remove(object_id);
     }
 
     /// The first hour with files, and whether any file is by date first: of all files, once all are listed.

@@ -205,11 +205,8 @@ async fn collect(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     {
         batch.push(path);
     }
-    match sweep::delete_all(store, batch).await {
-        Ok(()) => Ok(()),
-        Err((left, error)) => {
-            garbage.paths.extend(left);
-            Err(error.into())
-        }
-    }
+    let deleted = sweep::delete_all(store, batch.clone()).await;
+    let left = deleted.as_ref().err().map(|(left, _)| left.iter().cloned().collect()).unwrap_or_default();
+    shard.note_deleted(batch, left);
+    deleted.map_err(|(_, error)| error.into())
 }

@@ -84,7 +84,7 @@ impl LiveShard {
         if !may_be_merged || store.stat(object).await?.is_some() {
             return Ok(false);
         }
-        self.archive.forget_all(self.garbage.paths.clone());
+        self.archive.forget_all();
         self.merging.listed_again += 1;
         Ok(true)
     }

@@ -29,7 +29,7 @@ use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::{ShardState, hold_sentence};
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, Sealed};
 use crate::error::Result;
-use crate::names::Shard;
+use crate::names::{ArchivePath, Shard};
 use crate::ports::{DeadLetter, ObjectStore};
 use crate::shard::archive::{ArchiveFile, ArchiveIndex};
 use crate::shard::fold::Body;
@@ -183,6 +183,15 @@ impl LiveShard {
     pub fn garbage_mut(&mut self) -> &mut Garbage {
         self.garbage.paths.extend(self.archive.take_orphans());
         &mut self.garbage
+    }
+
+    /// Notes which paths of the garbage are deleted, and which are left.
+    pub fn note_deleted(&mut self, tried: Vec<String>, left: BTreeSet<String>) {
+        let deleted = tried.iter().filter(|path| !left.contains(*path));
+        for file in deleted.filter_map(|path| ArchivePath::parse(path)) {
+            self.archive.note_deleted(&file.object_id);
+        }
+        self.garbage.paths.extend(left);
     }
 
     /// When to start reading it, where that could not be done yet.
