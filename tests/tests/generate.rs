@@ -223,24 +223,8 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
     assert!(found == events_of_files());
 }
 
-/// A reservation, a commitment and rates; one entry begins in the future.
-const AGREEMENTS: &str = r#"
-organization_id: acme
-currency: USD
-reservations:
-  - id: h100-eu
-    from: 2026-01-01
-    to: 2027-01-01
-    provider: aws
-    region: eu-central-1
-    gpu_model: H100
-    capacity: {cpu: 192, memory: 2Ti, nvidia.com/gpu: 8}
-    quantity: 2
-    unit_hourly_price: "98.32"
-rates:
-  - {from: 2026-01-01, provider: aws, region: eu-central-1, per_vcpu_hour: "0.03", per_gib_hour: "0.004"}
-  - {from: 2126-01-01, provider: aws, region: eu-central-1, per_vcpu_hour: "0.04", per_gib_hour: "0.004"}
-"#;
+/// A reservation and rates; one entry begins in the future.
+const AGREEMENTS: &str = include_str!("../../testdata/agreements.yaml");
 
 /// To Kafka as to a file; a second time, the same bytes again.
 #[tokio::test]

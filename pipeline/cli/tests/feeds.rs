@@ -59,22 +59,7 @@ fn wrong_documents_are_named() {
     assert!(none.contains("no price"), "{none}");
 }
 
-const FILE: &str = "
-organization_id: acme
-currency: USD
-reservations:
-  - id: h100-eu
-    from: 2026-01-01
-    to: 2027-01-01
-    provider: aws
-    region: eu-central-1
-    gpu_model: H100
-    capacity: {cpu: 192, memory: 2Ti, nvidia.com/gpu: 8}
-    quantity: 2
-    unit_hourly_price: \"98.32\"
-rates:
-  - {from: 2026-01-01, provider: aws, region: eu-central-1, per_vcpu_hour: \"0.05\", per_gib_hour: \"0.005\"}
-";
+const FILE: &str = include_str!("../../../testdata/agreements.yaml");
 
 #[test]
 fn agreements_become_a_file_of_events_once() {
@@ -111,7 +96,7 @@ fn wrong_agreements_are_named_with_their_place() {
     assert!(fault(&FILE.replace("to: 2027", "to: 2025")).contains("which is not after its beginning"));
     let float = fault(&FILE.replace("\"98.32\"", "98.32"));
     assert!(float.contains("a decimal in quotes") && float.contains("line 13"), "{float}");
-    assert!(fault(&FILE.replace("region: eu-central-1\n", "regoin: x\n")).contains("regoin"));
+    assert!(fault(&FILE.replace("    region: eu-central-1\n", "    regoin: x\n")).contains("regoin"));
     assert!(usage_error(&["agreements", "--file", "no-such-file"]).contains("'no-such-file'"));
     let kafka = usage_error(&["agreements", "--file", &file, "--topic", "events"]);
     assert!(kafka.contains("are for --to kafka"), "{kafka}");

@@ -152,7 +152,12 @@ impl Cluster {
 
     /// A ready node of 64 cores and eight GPUs that only pods of `group` go to.
     pub fn node(&self, name: &str, group: &str) {
-        self.create("/api/v1/nodes", node(name, group));
+        self.node_of_cores(name, group, "64");
+    }
+
+    /// The same with so many cores.
+    pub fn node_of_cores(&self, name: &str, group: &str, cores: &str) {
+        self.create("/api/v1/nodes", node(name, group, cores));
         let path = format!("/api/v1/nodes/{name}");
         eventually("a ready node", || {
             let node = self.get(&path).unwrap();
@@ -172,9 +177,9 @@ impl Cluster {
     }
 }
 
-fn node(name: &str, group: &str) -> Value {
+fn node(name: &str, group: &str, cores: &str) -> Value {
     let capacity = json!({
-        "cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "2000", "nvidia.com/gpu": "8",
+        "cpu": cores, "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "2000", "nvidia.com/gpu": "8",
     });
     json!({
         "metadata": {

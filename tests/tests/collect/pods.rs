@@ -1,0 +1,127 @@
+//! What single pods are told as: from when, until when, with which requests.
+
+use prorata_schemas::event::{Event, Payload};
+use prorata_testkit::wait::eventually;
+use serde_json::{Value, json};
+
+use super::cluster::pod;
+use super::collector::Room;
+use super::kinds::uid;
+use super::lives::{events, said};
+use super::scene::{Scene, shared};
+
+/// What was told of a pod so far: the second, and the requested cores.
+fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
+    let of = |event: &Event| match &event.payload {
+        Payload::PodStarted(pod) if *pod.pod_uid == *uid => {
+            let cores = pod.requests.get("cpu").map(|quantity| quantity.text.to_string());
+            Some((format!("{}Z", &event.event_time.to_string()[..19]), cores.unwrap_or_default()))
+        }
+        _ => None,
+    };
+    events(&room.events()).iter().filter_map(of).collect()
+}
+
+fn container(name: &str, cores: &str) -> Value {
+    json!({ "name": name, "image": "none", "resources": { "requests": { "cpu": cores } } })
+}
+
+/// Containers, a sidecar, init containers and the overhead of a runtime class come to 3.45 cores. The
+/// scheduler counts the same: the pod does not fit on a node with a thousandth less, and is told when it is
+/// bound to one of that size.
+#[test]
+fn a_pod_requests_what_the_scheduler_counts() {
+    let scene = Scene::open(shared(), "counted", 0, Room::new("token", &[]));
+    let (cluster, room) = (&scene.cluster, &scene.room);
+    let class = json!({
+        "metadata": { "name": "counted" },
+        "handler": "counted",
+        "overhead": { "podFixed": { "cpu": "250m" } },
+    });
+    cluster.create("/apis/node.k8s.io/v1/runtimeclasses", class);
+    let program = room.collect();
+    cluster.node_of_cores("counted-small", "counted", "3449m");
+    let mut sidecar = container("sidecar", "200m");
+    sidecar["restartPolicy"] = "Always".into();
+    let mut counted = pod("counted", "counted");
+    counted["spec"]["runtimeClassName"] = "counted".into();
+    counted["spec"]["containers"] = json!([container("one", "1"), container("two", "100m")]);
+    counted["spec"]["initContainers"] = json!([container("first", "2"), sidecar, container("last", "3")]);
+    let uid = uid(&cluster.create(&scene.pods, counted));
+    let path = format!("{}/counted", scene.pods);
+    eventually("the scheduler finds no node", || {
+        let pod = cluster.get(&path).unwrap();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if conditions.iter().any(|one| one["reason"] == "Unschedulable") {
+            Ok(())
+        } else {
+            Err(pod.to_string())
+        }
+    });
+    cluster.node_of_cores("counted-large", "counted", "3450m");
+    eventually("the pod is told", || match &descriptions(room, &uid)[..] {
+        [] => Err(cluster.get(&path).unwrap()["status"].to_string()),
+        told => Ok(told.to_vec()),
+    });
+    scene.clear();
+    Room::stop(program).succeeded();
+    let lives = scene.assert_accounts_agree();
+    // It is told once, from when it was bound: before, it has no node.
+    assert_eq!(descriptions(room, &uid), [(lives[&uid].start.clone(), "3450m".to_owned())]);
+}
+
+/// A change is told at the time that the API server gave it.
+#[test]
+fn a_resize_is_told_from_its_time() {
+    let scene = Scene::open(shared(), "resized", 1, Room::new("token", &[]));
+    let program = scene.room.collect();
+    let uid = uid(&scene.cluster.create(&scene.pods, pod("one", "resized")));
+    let path = format!("{}/one", scene.pods);
+    eventually("it runs", || {
+        let pod = scene.cluster.get(&path).unwrap();
+        if pod["status"]["phase"] == "Running" { Ok(()) } else { Err(pod["status"].to_string()) }
+    });
+    // In another second than its start.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let resized = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
+    scene.cluster.patch(&format!("{path}/resize"), json!({ "spec": { "containers": [resized] } }));
+    let told = eventually("the resize is told", || match descriptions(&scene.room, &uid) {
+        told if told.len() == 2 => Ok(told),
+        told => Err(format!("{told:?}")),
+    });
+    let fields = scene.cluster.get(&path).unwrap()["metadata"]["managedFields"].clone();
+    let fields = fields.as_array().unwrap();
+    let of_resize = fields.iter().find(|one| one["subresource"] == "resize").unwrap();
+    let wanted = (of_resize["time"].as_str().unwrap().to_owned(), "100m".to_owned());
+    assert_eq!(told[1], wanted, "{told:?}");
+    assert_eq!(told[0].1, "50m");
+    scene.clear();
+    Room::stop(program).succeeded();
+    scene.assert_accounts_agree();
+}
+
+/// A pod that is asked to go, and given time, has a time of deletion in the future. It goes on until it is
+/// gone.
+#[test]
+fn a_pod_that_is_given_time_ends_when_it_is_gone() {
+    let scene = Scene::open(shared(), "graceful", 1, Room::new("token", &[]));
+    let (cluster, room) = (&scene.cluster, &scene.room);
+    let program = room.collect();
+    let mut held = pod("held", "graceful");
+    held["spec"]["terminationGracePeriodSeconds"] = 600.into();
+    held["metadata"]["finalizers"] = json!(["tests.prorata/hold"]);
+    let uid = uid(&cluster.create(&scene.pods, held));
+    let path = format!("{}/held", scene.pods);
+    eventually("it is told", || descriptions(room, &uid).len() == 1);
+    cluster.delete(&path, None);
+    let deleted = cluster.get(&path).unwrap();
+    let deleted = deleted["metadata"]["deletionTimestamp"].as_str().unwrap().to_owned();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    cluster.merge(&path, json!({ "metadata": { "finalizers": null } }));
+    cluster.delete(&path, Some(0));
+    cluster.emptied(&scene.pods);
+    Room::stop(program).succeeded();
+    let lives = scene.assert_accounts_agree();
+    assert!(lives[&uid].end.as_ref() < Some(&deleted), "{lives:?}, and {deleted}");
+    assert_eq!(said(&events(&room.events()), "graceful"), lives);
+}
