@@ -279,7 +279,7 @@ async fn offsets_that_kafka_does_not_have_are_lost() {
     let mut source = joined(settings(&cluster, &["a"])).await;
     source.start(0, from(&["a"], Start::At(11))).await.unwrap();
     let cause = "offset 11 is not there any more: Kafka has 0 to 10".to_owned();
-    let lost = SourceEvent::OffsetsLost { topic: "a".into(), partition: 0, is_before_earliest: false, cause };
+    let lost = SourceEvent::OffsetsLost { topic: "a".into(), partition: 0, earliest: None, cause };
     let seen = until(&mut source, |event| matches!(event, SourceEvent::OffsetsLost { .. })).await;
     assert_eq!(seen, [lost]);
     assert_eq!(signals_for(&mut source, Duration::from_secs(1)).await, []);

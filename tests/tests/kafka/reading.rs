@@ -90,7 +90,7 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
             [SourceEvent::OffsetsLost {
                 topic: topic.into(),
                 partition: 0,
-                is_before_earliest: topic == "cut",
+                earliest: (topic == "cut").then_some(6),
                 cause: cause.into()
             }]
         );

@@ -128,7 +128,7 @@ impl KafkaSource {
             outside.then(|| SourceEvent::OffsetsLost {
                 topic: topic.clone(),
                 partition: shard,
-                is_before_earliest: at < low,
+                earliest: (at < low).then_some(*low),
                 cause: format!("offset {at} is not there any more: Kafka has {low} to {high}"),
             })
         });

@@ -113,9 +113,9 @@ pub enum SourceEvent {
         topic: Text,
         /// The partition.
         partition: Shard,
-        /// Whether that offset is known to lie before the earliest that Kafka has, as after retention.
+        /// The earliest offset that Kafka has, where that one is known to lie before it, as after retention.
         /// Anywhere else, as behind the end, the log is another one.
-        is_before_earliest: bool,
+        earliest: Option<i64>,
         /// What Kafka said.
         cause: String,
     },

@@ -35,15 +35,15 @@ const FENCED_SOON: Duration = Duration::from_secs(600);
 /// What Kafka said of an offset that it does not have.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// Whether it is known to lie before the earliest offset.
-    is_before_earliest: bool,
+    /// The earliest offset there is, where the one that is lost is known to lie before it.
+    earliest: Option<i64>,
     cause: String,
 }
 
 impl Loss {
     /// The log is not the one that was read.
     fn of_another_log(cause: String) -> Self {
-        Self { is_before_earliest: false, cause }
+        Self { earliest: None, cause }
     }
 }
 
@@ -205,8 +205,8 @@ impl<S: Source> Worker<S> {
             }
             // In its order: reading starts again after what came before it, and what came after it is read
             // again.
-            SourceEvent::OffsetsLost { topic, partition, is_before_earliest, cause } => {
-                let loss = Loss { is_before_earliest, cause };
+            SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
+                let loss = Loss { earliest, cause };
                 self.backlog.push_back(Item::Lost { topic, shard: partition, loss });
             }
             // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
@@ -320,15 +320,18 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Kafka does not have the next message. The record before it may be gone without harm, to retention;
-    /// then reading starts behind it. Anything else stops the shard, unless configured otherwise.
+    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets behind
+    /// that without records; then reading starts behind them, and nothing is lost. Anything else stops the
+    /// shard, unless configured otherwise.
     async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
-        let Loss { is_before_earliest, cause } = loss;
+        let Loss { earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
         let store = Arc::clone(&self.ports.shared.store);
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
         let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
-        if progress.verify.take().is_some() && progress.last.is_none() && is_before_earliest {
+        let compares = progress.verify.take().is_some();
+        let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
+        if is_read || (compares && progress.last.is_none() && earliest.is_some()) {
             tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
                                                   behind it");
             return self.restart(shard).await;

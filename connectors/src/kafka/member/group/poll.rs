@@ -52,7 +52,7 @@ impl Group<'_> {
                         topic,
                         partition: shard,
                         // Where it lies is not told; when reading starts again, the brokers are asked.
-                        is_before_earliest: false,
+                        earliest: None,
                         cause: cause(track.next, &reason),
                     };
                     queue.read(shard, reading, signal);

@@ -49,18 +49,18 @@ impl Reader {
         self.diverged |= self.next.is_some_and(|next| next > end);
     }
 
-    /// The next offset to read; where it is lost, whether it lies before the earliest, and what Kafka says.
-    fn position(&mut self, log: &PartitionLog) -> Result<i64, (bool, String)> {
+    /// The next offset to read; where it is lost, the earliest there is if it lies before that, and what Kafka says.
+    fn position(&mut self, log: &PartitionLog) -> Result<i64, (Option<i64>, String)> {
         let next = self.next.unwrap_or(match self.from {
             Start::Earliest => log.begin,
             Start::At(offset) => offset,
         });
         if self.diverged {
-            return Err((false, format!("the log was truncated below offset {next}")));
+            return Err((None, format!("the log was truncated below offset {next}")));
         }
         if next < log.begin || next > log.end {
             let cause = format!("offset {next} is out of range [{}, {}]", log.begin, log.end);
-            return Err((next < log.begin, cause));
+            return Err(((next < log.begin).then_some(log.begin), cause));
         }
         self.next = Some(next);
         Ok(next)
@@ -221,9 +221,9 @@ impl Cluster {
         let (Some(reader), Some(log)) = (self.readers.get_mut(&key), log) else { return 0 };
         let next = match reader.position(log) {
             Ok(next) => next,
-            Err((is_before_earliest, cause)) => {
+            Err((earliest, cause)) => {
                 self.readers.remove(&key);
-                signals.push(SourceEvent::OffsetsLost { topic, partition, is_before_earliest, cause });
+                signals.push(SourceEvent::OffsetsLost { topic, partition, earliest, cause });
                 return 0;
             }
         };

@@ -86,6 +86,10 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     // A process that starts with a clock weeks ahead lists the dates up to its own once, before the store's
     // time is known.
     let ahead = if plan.chances.wrong_clock > 0 { DATES_AHEAD_MAX * claims } else { 0 };
+    // A shard that is weeks behind, as after a first event of long ago, has its open dates listed by each
+    // owner, until they are closed.
+    let behind = latest.keys().map(|shard| world.audit.dates_claimed(*shard)).sum::<usize>();
+    let behind = behind.saturating_sub(2 * claims);
     // A list that fails is asked for once more.
     let again = coverage.failed_reads() as usize;
     let letters = world.letters.letters().len();
@@ -100,7 +104,11 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
         // PROTOCOL.md, Restating: at most three for a snapshot.
         ("patches of snapshots", economy.patches, 3 * economy.snapshots),
-        ("lists", economy.lists, 40 + 8 * claims + layouts * (layouts * shard_hours + ahead + again)),
+        (
+            "lists",
+            economy.lists,
+            40 + 8 * claims + layouts * (layouts * shard_hours + ahead + behind + again),
+        ),
         // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
         // clock that is wrong, of one shard each round.
         (

@@ -33,7 +33,7 @@ use producer::Producer;
 const FIXED: u64 = 64;
 
 /// Fresh seeds that have found faults: they are always tried, too.
-const FOUND: [u64; 9] = [
+const FOUND: [u64; 12] = [
     302160609,
     434207631,
     1442718900,
@@ -43,6 +43,9 @@ const FOUND: [u64; 9] = [
     17539984188,
     12456127214,
     15968895542,
+    12962843655,
+    12962844066,
+    12962844974,
 ];
 
 #[tokio::test]

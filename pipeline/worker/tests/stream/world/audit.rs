@@ -149,6 +149,21 @@ impl Audit {
         owners.chunk_by(|a, b| a == b).count()
     }
 
+    /// Dates that were open when a shard was claimed, up to a day ahead, over all its claims.
+    pub fn dates_claimed(&self, shard: Shard) -> usize {
+        let seen = self.seen.lock().unwrap();
+        let mut owner = None;
+        let mut dates = 0;
+        for (_, checkpoint) in seen.checkpoints.range((shard, 0)..=(shard, u64::MAX)) {
+            let before = owner.replace(checkpoint.owner().map(|owner| &owner.owner));
+            let Some(closed) = checkpoint.closed_through.filter(|_| before != owner) else { continue };
+            let last = Hour(checkpoint.written_at.hour().0 + 24);
+            dates +=
+                usize::try_from(last.date().days() - closed.next().date().days() + 1).unwrap_or_default();
+        }
+        dates
+    }
+
     /// Looks at whatever is new.
     pub fn look(&self) {
         let mut seen = self.seen.lock().unwrap();
