@@ -35,7 +35,7 @@ impl HourRange {
 }
 
 /// One table as its log says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableLog {
     /// Its live files.
     pub files: Vec<LiveFile>,

@@ -1,10 +1,13 @@
 //! A lake to look at: nothing is created and nothing is written.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
 
 use prorata_connectors::DeltaTables;
 use prorata_connectors::store::Store;
-use prorata_inspect::{LakeTables, TableLog};
+use prorata_inspect::check::Checkpoints;
+use prorata_inspect::{HourRange, LakeTables, TableLog};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::WorkerError;
@@ -13,6 +16,9 @@ use prorata_worker::ports::ObjectStore;
 
 use crate::config::Config;
 use crate::failure::Failure;
+
+/// Attempts after which a lake that is still the same has no worker that is writing it.
+const RESTS_AFTER: usize = 3;
 
 /// The lake that an argument names, or else the configuration.
 ///
@@ -39,6 +45,53 @@ pub async fn store(lake: &str) -> anyhow::Result<Store> {
         return Err(Failure::usage(message).into());
     }
     Ok(store)
+}
+
+/// What is said before a lake is read again.
+const READ_AGAIN: &str = "the tables are not yet what the checkpoints say; the lake is read again";
+
+/// Pauses before a lake is read again next to a worker that is writing it.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+
+/// Waits before a lake is read again after so many attempts, and says so; false: it is not to be read again.
+pub async fn try_again(attempts: usize) -> bool {
+    let Some(pause) = PAUSES.get(attempts) else { return false };
+    // Where it cannot be written, the answer still tells.
+    let _ = writeln!(std::io::stderr(), "prorata: {READ_AGAIN}");
+    tokio::time::sleep(*pause).await;
+    true
+}
+
+/// The tables of a lake and the checkpoints that name their files. A worker decides a checkpoint first, and
+/// then commits to one table after another: next to one, the lake is read again until all of them agree.
+/// Those of a worker that has died in between are as it has left them.
+///
+/// # Errors
+/// When the lake changes faster than it is read, or storage is unavailable.
+pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTables<'_>, Checkpoints)> {
+    let mut attempts = 0;
+    let mut before = None;
+    loop {
+        let lake = tables(store, None).await?;
+        let checkpoints = Checkpoints::read(store).await?;
+        let rests = before.as_ref() == Some(&(lake.logs().clone(), checkpoints.clone()));
+        if checkpoints.are_published(&lake, range) || (rests && attempts >= RESTS_AFTER) {
+            return Ok((lake, checkpoints));
+        }
+        before = Some((lake.logs().clone(), checkpoints));
+        if !try_again(attempts).await {
+            let message = "a worker writes the lake faster than its tables and checkpoints can be compared; \
+                           check again later, or hours that are over by --to";
+            return Err(Failure::storage(message).into());
+        }
+        attempts += 1;
+    }
 }
 
 /// The tables of a lake, as of an instant or now.

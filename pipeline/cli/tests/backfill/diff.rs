@@ -3,7 +3,6 @@
 use std::process::Output;
 
 use prorata_samples::trace::pod;
-use prorata_testkit::wait::eventually;
 
 use crate::harness::*;
 
@@ -42,23 +41,12 @@ fn a_late_event_changes_the_hours_since_and_the_lake_then_and_now_shows_it() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);
-    // Versions of a table are told apart by the time of their commits, in milliseconds.
-    let then = eventually("an instant after the first commits", || {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let log = std::fs::metadata(room.path("lake").join("hours/_delta_log")).unwrap().modified().unwrap();
-        let log = log.duration_since(std::time::UNIX_EPOCH).unwrap();
-        if now.as_secs() > log.as_secs() {
-            Ok(now.as_secs())
-        } else {
-            Err("the second is not over".to_owned())
-        }
-    });
-    let hour = prorata_schemas::time::Timestamp(i64::try_from(then).unwrap() * 1_000_000);
+    let then = instant_after(&room.path("lake"));
     let mut events = trace();
     events.push(pod("acme", 65, "late", 1));
     room.put_events("late.avro", &events);
     room.run("lake", &[]);
-    let changed = diff(&room, &["--since", &hour.to_string()]);
+    let changed = diff(&room, &["--since", &then.to_string()]);
     assert_eq!(code(&changed), 1, "{}{}", text(&changed), error(&changed));
     let report = json(&changed);
     assert_eq!(report["closes"], true, "{report:#}");

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Output;
 
 use prorata_samples::trace::{node, pod};
-use serde_json::Value;
+use prorata_schemas::decimal::Decimal12;
+use serde_json::{Value, json};
 
 use crate::harness::*;
 
@@ -141,4 +142,48 @@ fn a_late_event_is_in_the_explanation_of_the_hours_since() {
     let document = json(&told);
     assert_eq!(document["is_same_as_table"], true);
     assert_eq!(document["events"][0]["kind"], "PodStarted");
+}
+
+#[test]
+fn what_a_late_event_has_changed_is_told_and_adds_up() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    let of_node = |more: &[&str]| {
+        let told = explain(&room, "2026-11-01T01", &[&["--node", "n", "--json"], more].concat());
+        assert_eq!(code(&told), 0, "{}{}", text(&told), error(&told));
+        json(&told)
+    };
+    let before = of_node(&[]);
+    let then = instant_after(&room.path("lake")).to_string();
+    let nothing = of_node(&["--since", &then]);
+    assert_eq!((&nothing["changes"]["rows"], &nothing["changes"]["difference"]), (&json!([]), &json!("0")));
+    room.put_events("late.avro", &[pod("acme", 65, "late", 1)]);
+    room.run("lake", &[]);
+    let after = of_node(&["--since", &then]);
+    let changes = &after["changes"];
+    assert_eq!((&changes["before"], &changes["after"]), (&before["cost"], &after["cost"]));
+    // The node costs the same; its other rows lose what the late pod bears.
+    assert_eq!(changes["difference"], "0");
+    let rows = changes["rows"].as_array().unwrap();
+    let late: Vec<&Value> = rows.iter().filter(|row| row["pod_uid"] == "late").collect();
+    assert_eq!(late.len(), 1, "{changes:#}");
+    assert_eq!((&late[0]["is_new"], &late[0]["is_gone"]), (&json!(true), &json!(false)));
+    assert!(rows.iter().any(|row| row["pod_uid"] == "a" && row["is_new"] == false), "{changes:#}");
+    let sum = |side: &str| {
+        let figures = rows.iter().flat_map(|row| row["figures"].as_array().unwrap());
+        let costs = figures.filter(|figure| figure["column"] == "EffectiveCost");
+        let amounts = costs.filter_map(|figure| figure[side].as_str());
+        amounts.map(|amount| amount.parse::<Decimal12>().unwrap().atoms()).sum::<i128>()
+    };
+    assert_eq!(sum("before"), sum("after"), "what the rows lose and gain adds up: {changes:#}");
+    // The file of the late event, and no other.
+    let late = json(&explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]));
+    assert_eq!(changes["new_files"], json!([late["events"][0]["file"]]));
+    let people = explain(&room, "2026-11-01T01", &["--pod", "late", "--since", &then]);
+    assert_eq!(code(&people), 0, "{}", error(&people));
+    let people = text(&people);
+    let heading = format!("What has changed since {then}\n");
+    assert!(people.contains(&heading) && people.contains("late: a new row"), "{people}");
+    assert!(people.contains("  events have come in "), "{people}");
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prorata_connectors::archive::write_events;
 use prorata_samples::trace::{node, pod, pod_stop};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
+use prorata_testkit::wait::eventually;
 use prorata_tests::lake::{EVERY_HOUR, Files, Lake};
 use prorata_worker::names::TableFile;
 use tempfile::TempDir;
@@ -116,6 +118,18 @@ fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
             names.push(name);
         }
     }
+}
+
+/// An instant between the last commit of a lake and its next one.
+pub fn instant_after(lake: &Path) -> Timestamp {
+    // Versions of a table are told apart by the time of their commits, in milliseconds.
+    let then = eventually("an instant after the last commit", || {
+        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let log = std::fs::metadata(lake.join("hours/_delta_log")).unwrap().modified().unwrap();
+        let now = seconds(SystemTime::now());
+        if now > seconds(log) { Ok(now) } else { Err("the second is not over".to_owned()) }
+    });
+    Timestamp(i64::try_from(then).unwrap() * 1_000_000)
 }
 
 /// The program with nothing configured.

@@ -11,4 +11,5 @@ mod harness;
 mod memory;
 mod report;
 mod runs;
+mod unsettled;
 mod usage;

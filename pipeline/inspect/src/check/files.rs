@@ -7,6 +7,7 @@ use prorata_schemas::time::{Date, Hour};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
 use prorata_worker::names::{self, ArchivePath, Shard};
+use prorata_worker::ports::ObjectStore;
 
 use super::finding::{Findings, Problem};
 use super::hours_of;
@@ -17,6 +18,47 @@ const DELTA_LOG: &str = "_delta_log/";
 
 /// Latest checkpoints by shard.
 pub type Shards = BTreeMap<Shard, Decided>;
+
+/// The latest checkpoint of every shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// Those that can be read.
+    pub shards: Shards,
+    /// The others: the object, and why.
+    damaged: Vec<(String, String)>,
+}
+
+impl Checkpoints {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When storage is unavailable.
+    pub async fn read(store: &dyn ObjectStore) -> Result<Self, WorkerError> {
+        let mut checkpoints = Self::default();
+        for shard in log::latest_seqs(store).await?.into_keys() {
+            match log::latest(store, shard).await {
+                Ok(decided) => {
+                    checkpoints.shards.insert(shard, decided);
+                }
+                Err(WorkerError::Damaged { object, cause }) => checkpoints.damaged.push((object, cause)),
+                Err(error @ WorkerError::Configuration(_)) => {
+                    checkpoints.damaged.push((format!("shard {shard}"), error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(checkpoints)
+    }
+
+    /// Whether the tables hold exactly the files that these checkpoints name. Tables that were read before
+    /// checkpoints do, unless a worker was just publishing, or has died before it could.
+    pub fn are_published(&self, lake: &LakeTables<'_>, range: HourRange) -> bool {
+        let mut findings = Findings::default();
+        compare(lake, &self.shards, range, &mut findings);
+        let counts = findings.counts();
+        !counts.contains_key(&Problem::NotPublished) && !counts.contains_key(&Problem::FileUnnamed)
+    }
+}
 
 /// Whether every table has a log with our columns, and every live file has a name of ours and an hour of its
 /// own.
@@ -50,30 +92,20 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
     }
 }
 
-/// Reads the latest checkpoint of every shard, and compares the files that it names with the live ones.
-///
-/// # Errors
-/// When storage is unavailable.
-pub async fn check_checkpoints(
+/// Compares the files that every checkpoint names with the live ones.
+pub fn check_checkpoints(
     lake: &LakeTables<'_>,
+    checkpoints: &Checkpoints,
     range: HourRange,
     findings: &mut Findings,
-) -> Result<Shards, WorkerError> {
-    let mut shards = Shards::new();
-    for shard in log::latest_seqs(lake.store()).await?.into_keys() {
-        match log::latest(lake.store(), shard).await {
-            Ok(decided) => {
-                shards.insert(shard, decided);
-            }
-            Err(WorkerError::Damaged { object, cause }) => {
-                findings.add(Problem::CheckpointDamaged, object, cause);
-            }
-            Err(error @ WorkerError::Configuration(_)) => {
-                findings.add(Problem::CheckpointDamaged, format!("shard {shard}"), error);
-            }
-            Err(error) => return Err(error),
-        }
+) {
+    for (object, cause) in &checkpoints.damaged {
+        findings.add(Problem::CheckpointDamaged, object, cause);
     }
+    compare(lake, &checkpoints.shards, range, findings);
+}
+
+fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &mut Findings) {
     let mut live: BTreeMap<(Shard, Hour), BTreeSet<String>> = BTreeMap::new();
     for file in lake.files() {
         if let Some(name) = file.name().filter(|name| range.holds(name.hour)) {
@@ -90,7 +122,7 @@ pub async fn check_checkpoints(
             findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
         }
     }
-    for (shard, checkpoint) in &shards {
+    for (shard, checkpoint) in shards {
         for (hour, entry) in checkpoint.hours.iter().filter(|(hour, _)| range.holds(**hour)) {
             let named: BTreeSet<String> =
                 entry.files().map(|(table, file)| format!("{}/{}", names::table(table), file.path)).collect();
@@ -108,7 +140,6 @@ pub async fn check_checkpoints(
             findings.add(Problem::Dirty, format!("shard {shard}"), what);
         }
     }
-    Ok(shards)
 }
 
 /// Whether every closed hour of a date that has events in the archive has a row in `hours`.

@@ -18,6 +18,8 @@ use prorata_worker::names::Shard;
 use crate::Sum;
 use crate::lake::{FoundFile, HourRange, LakeTables};
 
+pub use files::Checkpoints;
+
 use finding::{Findings, Problem};
 use money::Day;
 
@@ -51,19 +53,24 @@ pub struct Money {
     pub allocated: Sum,
 }
 
-/// Checks a lake, hour by hour.
+/// Checks a lake, hour by hour, next to checkpoints that were read after its tables.
 ///
 /// # Errors
 /// When storage is unavailable. What is wrong with the lake is a finding.
-pub async fn check(lake: &LakeTables<'_>, range: HourRange) -> Result<Checked, WorkerError> {
+pub async fn check(
+    lake: &LakeTables<'_>,
+    checkpoints: &Checkpoints,
+    range: HourRange,
+) -> Result<Checked, WorkerError> {
     let mut checked = Checked::default();
     files::check_logs(lake, &mut checked.findings);
-    let shards = files::check_checkpoints(lake, range, &mut checked.findings).await?;
+    files::check_checkpoints(lake, checkpoints, range, &mut checked.findings);
     checked.replaced = files::replaced(lake).await?;
     let days = lake.days(range);
     for (date, files) in &days {
         let with_totals = check_day(lake, range, files, &mut checked).await?;
-        files::check_archive(lake, *date, range, (&shards, &with_totals), &mut checked.findings).await?;
+        files::check_archive(lake, *date, range, (&checkpoints.shards, &with_totals), &mut checked.findings)
+            .await?;
     }
     Ok(checked)
 }

@@ -11,6 +11,7 @@ use prorata_worker::Ports;
 use prorata_worker::root::Root;
 use prorata_worker::root::look::{HourInput, look};
 
+use super::changes::Changes;
 use super::events::{self, UsedEvent};
 use super::find::{self, FIGURES, Found, Grain};
 use super::{ExplainError, Question, Subject};
@@ -68,6 +69,10 @@ pub struct Answer {
     pub table_files: Vec<String>,
     /// The charges that they are parts of.
     pub charges: Vec<Charge>,
+    /// What has changed since the instant that was asked for, if any was.
+    pub changes: Option<Changes>,
+    /// Whether the newest revision of the hour is in the table.
+    pub is_published: bool,
 }
 
 impl Answer {
@@ -139,6 +144,8 @@ pub fn from_input(subject: Subject, input: HourInput, found: Found) -> Result<An
         charges: charges(&subject, &tables, &rows),
         only_in_table: in_table.into_keys().collect(),
         table_files: found.files,
+        changes: None,
+        is_published: true,
         subject,
         input,
         tables,

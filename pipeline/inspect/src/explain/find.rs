@@ -188,6 +188,21 @@ pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, E
     }
 }
 
+/// Rows of a question that some version of the tables has; none is no error.
+///
+/// # Errors
+/// When a file cannot be read.
+pub async fn rows_of_subject(
+    lake: &LakeTables<'_>,
+    question: &Question,
+    organization: &OrganizationId,
+) -> Result<BTreeMap<Grain, TableRow>, ExplainError> {
+    let rows = rows_of(lake, &[question.hour], Some(organization)).await?;
+    let rows = rows.into_iter().map(|(_, row)| row);
+    let rows = rows.filter(|row| question.subject.has(&row.grain, (&row.pod.0, &row.pod.1)));
+    Ok(rows.map(|row| (row.grain.clone(), row)).collect())
+}
+
 /// Why nothing was found, and what is near.
 async fn nothing(
     lake: &LakeTables<'_>,
@@ -290,7 +305,7 @@ async fn scan(
                 }
             })
             .map_err(|error| error.to_string()),
-            None => Err("the object is gone; ask again".to_owned()),
+            None => Err("the object is gone".to_owned()),
         };
         if let Err(why) = read {
             damaged.get_or_insert_with(|| format!("'{file}' cannot be read: {why}"));

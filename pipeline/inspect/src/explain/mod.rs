@@ -2,9 +2,10 @@
 //! and the state before it, and the steps are told.
 //!
 //! Reading order: [`Subject`] says of what; `find` looks it up in the table files; `answer` folds and
-//! compares; `events` picks the events that matter; the rest says it, for people and as JSON.
+//! compares; `changes` looks at the rows of an earlier version; `events` picks the events that matter; the rest says it, for people and as JSON.
 
 mod answer;
+mod changes;
 mod events;
 mod find;
 mod nodes;
@@ -13,12 +14,13 @@ mod spans;
 mod text;
 
 use prorata_schemas::ids::OrganizationId;
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 use prorata_worker::{Ports, WorkerError};
 
 use crate::lake::LakeTables;
 
 pub use answer::{Answer, Charge, Difference, ExplainedRow, from_input};
+pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
 pub use find::{Found, Grain, TableRow, figures, grain};
 
@@ -72,15 +74,26 @@ pub enum ExplainError {
     Worker(#[from] WorkerError),
 }
 
-/// Explains rows of an hour.
+/// Explains rows of an hour, and what has changed in them since an instant, whose tables are given.
 ///
 /// # Errors
 /// When the lake has no such rows, an object is missing or damaged, or storage is unavailable.
 pub async fn explain(
     lake: &LakeTables<'_>,
+    then: Option<(Timestamp, &LakeTables<'_>)>,
     ports: &Ports,
     question: &Question,
 ) -> Result<Answer, ExplainError> {
     let found = find::find(lake, question).await?;
-    answer::answer(ports, question, found).await
+    let mut changes = match then {
+        Some((since, then)) => Some(Changes::find(since, then, question, &found).await?),
+        None => None,
+    };
+    let mut answer = answer::answer(ports, question, found).await?;
+    if let Some(changes) = &mut changes {
+        let files = answer.input.files.iter().map(|file| file.path.as_str());
+        changes.find_new_files(&*ports.store, files).await?;
+    }
+    answer.changes = changes;
+    Ok(answer)
 }

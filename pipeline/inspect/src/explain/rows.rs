@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{Charge, ExplainedRow};
 use super::find::{self, FIGURES};
 use super::text::{Lines, instant};
-use super::{Answer, Subject};
+use super::{Answer, Changes, Subject};
 
 /// Most rows and parts of a charge that are told.
 const TOLD_MAX: usize = 24;
@@ -112,6 +112,11 @@ pub fn compare(lines: &mut Lines, answer: &Answer) {
     if answer.input.is_dirty {
         lines.add("  the hour waits to be folded again: late events, or other rules, have come since");
     }
+    if !answer.is_published {
+        lines.add(
+            "  the newest revision of the hour is not in the table yet: its worker publishes it; ask again",
+        );
+    }
     for explained in answer.rows.iter().filter(|row| !row.differences.is_empty()).take(TOLD_MAX) {
         for difference in &explained.differences {
             let column = difference.column.unwrap_or("the row");
@@ -154,6 +159,8 @@ impl Answer {
             "cost": self.cost().to_string(),
             "snapshot": { "hour": input.base.map(|base| base.to_string()), "objects": input.snapshot },
             "waits_to_be_folded": input.is_dirty,
+            "is_published": self.is_published,
+            "changes": self.changes.as_ref().map(Changes::json),
             "events": events.collect::<Vec<_>>(),
             "trace": serde_json::to_value(&self.trace)?,
             "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),

@@ -70,6 +70,9 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Lines::default();
         self.begin(&mut lines);
+        if let Some(changes) = &self.changes {
+            changes.tell(&mut lines);
+        }
         self.events(&mut lines);
         spans::tell(&mut lines, &self.trace, &self.subject);
         nodes::tell(&mut lines, &self.trace, &self.subject);

@@ -86,8 +86,8 @@ async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
         return Err(Failure::usage(format!("--to {to} is before --from {from}; exchange them")).into());
     }
     let store = wiring::lake::store(lake).await?;
-    let tables = wiring::lake::tables(&store, None).await?;
-    Ok(check(&tables, range).await?)
+    let (tables, checkpoints) = wiring::lake::settled(&store, range).await?;
+    Ok(check(&tables, &checkpoints, range).await?)
 }
 
 fn as_json(checks: &[StartCheck]) -> Value {

@@ -70,6 +70,7 @@ async fn compare(args: &DiffArgs) -> anyhow::Result<Difference> {
     })
 }
 
-fn parse_time(text: &str) -> Result<Timestamp, String> {
+/// An instant of the command line.
+pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     parse_instant(text).ok_or_else(|| "it is not an instant such as 2026-11-20T13:00:00Z".to_owned())
 }

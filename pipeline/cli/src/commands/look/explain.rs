@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
+use prorata_inspect::HourRange;
+use prorata_inspect::check::Checkpoints;
 use prorata_inspect::explain::{Answer, ExplainError, Question, Subject, explain};
-use prorata_schemas::time::Hour;
+use prorata_schemas::time::{Hour, Timestamp};
 
+use super::diff::parse_time;
 use crate::failure::Failure;
 use crate::{report, wiring};
 
@@ -40,6 +43,10 @@ pub struct ExplainArgs {
     /// The organization, where several have the name
     #[arg(long, value_name = "ID")]
     pub organization: Option<String>,
+    /// Tell also what has changed in the rows since then, such as 2026-11-20T13:00:00Z: what late events and
+    /// other rules did. VACUUM must not have removed the files of then
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub since: Option<Timestamp>,
     /// Print one JSON document with every step instead of lines for people
     #[arg(long)]
     pub json: bool,
@@ -58,15 +65,42 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
 
 async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let store = wiring::lake::store(&args.lake).await?;
-    let tables = wiring::lake::tables(&store, None).await?;
     let ports = wiring::look_ports(store.clone());
     let subject = subject(args).ok_or_else(|| Failure::usage("name a pod by --pod, or another subject"))?;
     let organization = args.organization.as_deref().map(Into::into);
     let question = Question { subject, hour: args.hour, organization };
-    explain(&tables, &ports, &question).await.map_err(|error| match error {
+    let then = match args.since {
+        Some(since) => Some((since, wiring::lake::tables(&store, Some(since)).await?)),
+        None => None,
+    };
+    let then = then.as_ref().map(|(since, then)| (*since, then));
+    let mut attempts = 0;
+    loop {
+        let tables = wiring::lake::tables(&store, None).await?;
+        let mut answer = explain(&tables, then, &ports, &question).await;
+        if answer.as_ref().is_ok_and(Answer::is_same) {
+            return answer.map_err(failed);
+        }
+        // What the table has may be of another revision than what was folded.
+        let checkpoints = Checkpoints::read(&store).await?;
+        let hour = HourRange { from: Some(args.hour), to: Some(args.hour) };
+        let is_published = checkpoints.are_published(&tables, hour);
+        let is_dirty = answer.as_ref().is_ok_and(|answer| answer.input.is_dirty);
+        let again = wiring::lake::tables(&store, None).await?;
+        let is_settled = is_published && !is_dirty && again.logs() == tables.logs();
+        if is_settled || !wiring::lake::try_again(attempts).await {
+            answer.iter_mut().for_each(|answer| answer.is_published = is_published);
+            return answer.map_err(failed);
+        }
+        attempts += 1;
+    }
+}
+
+fn failed(error: ExplainError) -> anyhow::Error {
+    match error {
         ExplainError::NotFound(sentence) => Failure::usage(sentence).into(),
         ExplainError::Worker(error) => error.into(),
-    })
+    }
 }
 
 fn subject(args: &ExplainArgs) -> Option<Subject> {
