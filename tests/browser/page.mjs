@@ -4,24 +4,12 @@
 // usage: node page.mjs PAGE EXPECTED.json
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
+import { figures, launch } from "./browser.mjs";
 
-// Installed beside, not in the project.
-const require = createRequire(process.env.PLAYWRIGHT + "/");
-const { chromium } = require("playwright-core");
 const [file, expectedFile] = process.argv.slice(2);
 const expected = JSON.parse(readFileSync(expectedFile, "utf8"));
 const url = pathToFileURL(file).href;
-
-/** Chromium of this machine, or the one that npm has. */
-async function launch() {
-  if (process.env.CHROMIUM) return chromium.launch({ executablePath: process.env.CHROMIUM });
-  const { default: packed } = await import(
-    pathToFileURL(createRequire(process.env.PACKED_CHROMIUM + "/").resolve("@sparticuz/chromium")).href
-  );
-  return chromium.launch({ executablePath: await packed.executablePath(), args: packed.args });
-}
 
 const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1200, height: 900 } });
@@ -39,19 +27,6 @@ await page.goto(url);
 await page.locator("dl.tiles").waitFor();
 const seconds = (performance.now() - began) / 1000;
 
-/** Exact figures as shown: of the tiles, and of the groups. */
-async function figures() {
-  return page.evaluate(() => {
-    const exact = (cell) => cell.querySelector("span[title]").title;
-    const tiles = [...document.querySelectorAll("dd[data-sum]")].map((of) => [of.dataset.sum, exact(of)]);
-    const captions = [...document.querySelectorAll("caption")];
-    const groupsOf = captions.find((of) => of.textContent.startsWith("Choose one")).parentElement;
-    const rows = [...groupsOf.querySelectorAll("tbody tr")];
-    const groups = rows.map((row) => [row.cells[0].textContent, exact(row.cells[1])]);
-    return { tiles: Object.fromEntries(tiles), groups: Object.fromEntries(groups) };
-  });
-}
-
 /** Presses Tab until an element that matches has the focus. */
 async function tabTo(selector, most = 200) {
   for (let presses = 0; presses < most; presses += 1) {
@@ -62,7 +37,7 @@ async function tabTo(selector, most = 200) {
 }
 
 // Figures of all organizations, then of each, chosen with the keyboard alone.
-assert.deepEqual(await figures(), expected.organizations[""]);
+assert.deepEqual(await figures(page), expected.organizations[""]);
 await page.keyboard.press("Tab");
 assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
 await page.keyboard.press("Enter");
@@ -72,7 +47,7 @@ await tabTo("#organization");
 for (const organization of Object.keys(expected.organizations).filter(Boolean).sort()) {
   await page.keyboard.press("ArrowDown");
   assert.equal(await page.locator("#organization").inputValue(), organization);
-  assert.deepEqual(await figures(), expected.organizations[organization], organization);
+  assert.deepEqual(await figures(page), expected.organizations[organization], organization);
 }
 
 // A group, then one of its pods with its explanation, and back.

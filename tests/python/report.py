@@ -3,7 +3,8 @@
 
 usage: tests/browser/check
 
-PRORATA_BINARY names the program. A month of generated events becomes a lake, and the lake a page.
+PRORATA_BINARY names the program. A month of generated events becomes a lake, and the lake a page; so do four
+days with very many pods.
 """
 
 import datetime
@@ -21,6 +22,9 @@ enter("readers")
 
 from engines import connect_duckdb
 
+# Rows of the large page: of each hour, as it has no more of them than a page shows one by one.
+ROWS = 100_000
+LARGE = ["--organizations", "4", "--pods", "200", "--hours", "96", "--seed", "6"]
 MONTH = ["--organizations", "2", "--pods", "2", "--hours", "720", "--seed", "5"]
 TILES = {
     "Total cost": "true",
@@ -60,26 +64,36 @@ def figures(connection, of: str) -> dict[str, dict[str, str]]:
     return {"tiles": tiles, "groups": {name: exact(cost) for name, cost in groups}}
 
 
+def write(folder: Path, load: list[str], days_ago: int) -> tuple[Path, Path]:
+    """A page of a lake of generated events, and the figures that it must show."""
+    lake, page = folder / "lake", folder / "report.html"
+    # All of it is over.
+    start = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=days_ago)
+    run("generate", *load, "--start", f"{start}T00", "--to", folder / "events")
+    run("backfill", "--events", folder / "events", "--lake", lake)
+    run("report", "--lake", lake, "--out", page)
+    connection = connect_duckdb()
+    connection.execute(f"CREATE VIEW lake AS SELECT * FROM delta_scan('{lake}/cost_allocation')")
+    names = connection.execute("SELECT DISTINCT BillingAccountId FROM lake").fetchall()
+    expected = {"": figures(connection, "true")}
+    for (name,) in names:
+        expected[name] = figures(connection, f"BillingAccountId = '{name}'")
+    if len(expected[""]["groups"]) < 4 or expected[""]["tiles"]["Total cost"] == "0":
+        sys.exit(f"the lake has too little in it: {expected['']}")
+    (folder / "expected.json").write_text(json.dumps({"organizations": expected}))
+    return page, folder / "expected.json"
+
+
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="prorata-report-") as folder:
-        folder = Path(folder)
-        lake, page = folder / "lake", folder / "report.html"
-        # All of it is over.
-        start = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=40)
-        run("generate", *MONTH, "--start", f"{start}T00", "--to", folder / "events")
-        run("backfill", "--events", folder / "events", "--lake", lake)
-        run("report", "--lake", lake, "--out", page)
-        connection = connect_duckdb()
-        connection.execute(f"CREATE VIEW lake AS SELECT * FROM delta_scan('{lake}/cost_allocation')")
-        names = connection.execute("SELECT DISTINCT BillingAccountId FROM lake").fetchall()
-        expected = {"": figures(connection, "true")}
-        for (name,) in names:
-            expected[name] = figures(connection, f"BillingAccountId = '{name}'")
-        if len(expected[""]["groups"]) < 4 or expected[""]["tiles"]["Total cost"] == "0":
-            sys.exit(f"the month has too little in it: {expected['']}")
-        (folder / "expected.json").write_text(json.dumps({"organizations": expected}))
-        script = HERE.parent / "browser" / "page.mjs"
-        sys.exit(subprocess.run(["node", script, page, folder / "expected.json"], check=False).returncode)
+    for script, load, days_ago, more in [
+        ("page.mjs", MONTH, 40, []),
+        ("large.mjs", LARGE, 10, [ROWS]),
+    ]:
+        with tempfile.TemporaryDirectory(prefix="prorata-report-") as folder:
+            arguments = [*write(Path(folder), load, days_ago), *more]
+            command = ["node", HERE.parent / "browser" / script, *map(str, arguments)]
+            if code := subprocess.run(command, check=False).returncode:
+                sys.exit(code)
 
 
 if __name__ == "__main__":
