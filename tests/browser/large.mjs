@@ -19,7 +19,8 @@ const organization = Object.keys(expected.organizations).filter(Boolean).sort()[
 // The same page, whose script parses the data and stops.
 const whole = readFileSync(file, "utf8");
 const begin = whole.lastIndexOf("<script>") + "<script>".length;
-const parse = 'JSON.parse(document.getElementById("data").textContent);document.body.dataset.parsed = "";\n/*';
+const parse =
+  'JSON.parse(document.getElementById("data").textContent);document.body.dataset.parsed = "";\n/*';
 const floorFile = file.replace(/\.html$/, "-floor.html");
 const script = whole.slice(begin, whole.lastIndexOf("</script>")).replaceAll("*/", "* ");
 writeFileSync(floorFile, `${whole.slice(0, begin)}${parse}${script}*/</script></body></html>`);

@@ -1,5 +1,5 @@
-//! `prorata explain` and `prorata check` on a lake that a worker is writing: it has decided a checkpoint, and has
-//! not yet committed to all tables.
+//! `prorata explain` and `prorata check` on a lake that a worker is writing: it has decided a checkpoint, and
+//! has not yet committed to all tables.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! What has changed in the rows of an hour since an instant: the rows of the table then, next to those of now.
+//! What has changed in the rows of an hour since an instant: those of the table then, next to those of now.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,8 @@
 //! and the state before it, and the steps are told.
 //!
 //! Reading order: [`Subject`] says of what; `find` looks it up in the table files; `answer` folds and
-//! compares; `changes` looks at the rows of an earlier version; `events` picks the events that matter; the rest says it, for people and as JSON.
+//! compares; `changes` looks at the rows of an earlier version; `events` picks the events that matter; the
+//! rest says it, for people and as JSON.
 
 mod answer;
 mod changes;
