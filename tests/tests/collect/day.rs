@@ -160,6 +160,7 @@ fn a_day_at_speed_is_costed_to_the_second() {
     // The objects on the lost node stay for a while: they cost nothing any more.
     sleep(Duration::from_secs(3));
     script.end();
+    scene.room.follows(0);
     Room::stop(program).succeeded();
     kinds.remove(cluster);
 

@@ -211,6 +211,8 @@ fn a_claim_of_a_gpu_is_a_request() {
     });
     cluster.delete(&format!("{pods}/claiming"), None);
     cluster.emptied(&pods);
+    let has_ended = || said(&events(&room.events()), "claims")[&uid].end.is_some();
+    eventually("its end is told", has_ended);
     Room::stop(program).succeeded();
     let lake = room.fold();
     let (life, ran) = (&said(&events(&room.events()), "claims")[&uid], running_seconds(&lake, "claims"));

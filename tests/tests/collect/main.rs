@@ -69,6 +69,7 @@ fn a_scripted_run_is_told_to_the_second() {
     // Each check agreed with what the watches had told.
     let status = scene.room.status();
     assert!(status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired"] == 0, "{status}");
+    scene.all_told();
     Room::stop(program).succeeded();
     let lives = scene.assert_accounts_agree();
     assert_eq!(lives.len(), 6 + 4 + 2);
@@ -150,8 +151,11 @@ fn the_api_server_is_restarted() {
         let pod = scene.cluster.get(&format!("{}/before-1", scene.pods)).unwrap();
         if pod["status"]["phase"] == "Running" { Ok(()) } else { Err(pod["status"].to_string()) }
     });
-    let mut hidden = scene.watcher.lives();
-    hidden.retain(|_, life| life.end.is_some());
+    let hidden = eventually("three ends are seen", || {
+        let mut ended = scene.watcher.lives_so_far();
+        ended.retain(|_, life| life.end.is_some());
+        if ended.len() == 3 { Ok(ended) } else { Err(format!("{ended:?}")) }
+    });
     restart("kube-apiserver");
     eventually("the API server is back", || scene.cluster.try_get("/readyz"));
     scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
@@ -161,6 +165,7 @@ fn the_api_server_is_restarted() {
         _ => Err(scene.room.status().to_string()),
     });
     scene.clear();
+    scene.all_told();
     Room::stop(program).succeeded();
     let mut told = said(&events(&scene.room.events()), "restart");
     let lost = told.extract_if(.., |uid, _| hidden.contains_key(uid)).collect::<Vec<_>>();

@@ -64,6 +64,7 @@ fn a_pod_requests_what_the_scheduler_counts() {
         told => Ok(told.to_vec()),
     });
     scene.clear();
+    scene.all_told();
     Room::stop(program).succeeded();
     let lives = scene.assert_accounts_agree();
     // It is told once, from when it was bound: before, it has no node.
@@ -96,6 +97,7 @@ fn a_resize_is_told_from_its_time() {
     assert_eq!(told[1], wanted, "{told:?}");
     assert_eq!(told[0].1, "50m");
     scene.clear();
+    scene.all_told();
     Room::stop(program).succeeded();
     scene.assert_accounts_agree();
 }
@@ -120,6 +122,7 @@ fn a_pod_that_is_given_time_ends_when_it_is_gone() {
     cluster.merge(&path, json!({ "metadata": { "finalizers": null } }));
     cluster.delete(&path, Some(0));
     cluster.emptied(&scene.pods);
+    scene.all_told();
     Room::stop(program).succeeded();
     let lives = scene.assert_accounts_agree();
     assert!(lives[&uid].end.as_ref() < Some(&deleted), "{lives:?}, and {deleted}");

@@ -126,6 +126,8 @@ impl Site {
             self.cluster.delete(&format!("{}/{name}", self.pods), None);
         }
         self.cluster.emptied(&self.pods);
+        let has_ended = || said(&events(&room.events()), self.name)[&worker].end.is_some();
+        eventually("its end is told", has_ended);
         Room::stop(program).succeeded();
         let all = events(&room.events());
         let measured = tiles(&all, &worker);

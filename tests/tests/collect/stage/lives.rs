@@ -12,6 +12,7 @@ use kube::core::params::WatchParams;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_connectors::archive::read_events;
 use prorata_schemas::event::{Event, Payload};
+use prorata_testkit::wait::eventually;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -60,9 +61,19 @@ impl Watcher {
         Self { lives, task }
     }
 
-    pub fn lives(&self) -> Lives {
+    /// What the watch has shown so far.
+    pub fn lives_so_far(&self) -> Lives {
         assert!(!self.task.is_finished(), "the watcher has ended");
         self.lives.lock().unwrap().clone()
+    }
+
+    /// What the watch has shown, once it has shown the ends of all.
+    pub fn lives(&self) -> Lives {
+        eventually("the watch has shown all ends", || {
+            let lives = self.lives_so_far();
+            let running = lives.values().filter(|life| life.end.is_none()).count();
+            if running == 0 { Ok(lives) } else { Err(format!("{running} pods run")) }
+        })
     }
 }
 
