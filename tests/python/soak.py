@@ -54,6 +54,7 @@ def settings(folder: Path, days: int) -> Path:
             "out_of_orderness": "1s",
             "idle_after": "2s",
             "max_hold": f"{days + 7}days",
+            "restate_delay_max": "1s",
         },
         "http": {"listen": "127.0.0.1:0"},
         "log": {"level": "info", "format": "json"},

@@ -1,4 +1,4 @@
-//! What single pods are told as: from when, until when, with which requests.
+//! What single pods are told as: from when, and with which requests.
 
 use prorata_schemas::event::{Event, Payload};
 use prorata_testkit::wait::eventually;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::cluster::pod;
 use super::collector::Room;
 use super::kinds::uid;
-use super::lives::{events, said};
+use super::lives::events;
 use super::scene::{Scene, shared};
 
 /// What was told of a pod so far: the second, and the requested cores.
@@ -19,7 +19,10 @@ fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
         }
         _ => None,
     };
-    events(&room.events()).iter().filter_map(of).collect()
+    let mut told: Vec<_> = events(&room.events()).iter().filter_map(of).collect();
+    // Files are read in any order.
+    told.sort();
+    told
 }
 
 fn container(name: &str, cores: &str) -> Value {
@@ -100,31 +103,4 @@ fn a_resize_is_told_from_its_time() {
     scene.all_told();
     Room::stop(program).succeeded();
     scene.assert_accounts_agree();
-}
-
-/// A pod that is asked to go, and given time, has a time of deletion in the future. It goes on until it is
-/// gone.
-#[test]
-fn a_pod_that_is_given_time_ends_when_it_is_gone() {
-    let scene = Scene::open(shared(), "graceful", 1, Room::new("token", &[]));
-    let (cluster, room) = (&scene.cluster, &scene.room);
-    let program = room.collect();
-    let mut held = pod("held", "graceful");
-    held["spec"]["terminationGracePeriodSeconds"] = 600.into();
-    held["metadata"]["finalizers"] = json!(["tests.prorata/hold"]);
-    let uid = uid(&cluster.create(&scene.pods, held));
-    let path = format!("{}/held", scene.pods);
-    eventually("it is told", || descriptions(room, &uid).len() == 1);
-    cluster.delete(&path, None);
-    let deleted = cluster.get(&path).unwrap();
-    let deleted = deleted["metadata"]["deletionTimestamp"].as_str().unwrap().to_owned();
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    cluster.merge(&path, json!({ "metadata": { "finalizers": null } }));
-    cluster.delete(&path, Some(0));
-    cluster.emptied(&scene.pods);
-    scene.all_told();
-    Room::stop(program).succeeded();
-    let lives = scene.assert_accounts_agree();
-    assert!(lives[&uid].end.as_ref() < Some(&deleted), "{lives:?}, and {deleted}");
-    assert_eq!(said(&events(&room.events()), "graceful"), lives);
 }

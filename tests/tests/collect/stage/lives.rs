@@ -31,6 +31,8 @@ pub type Lives = BTreeMap<String, Life>;
 /// A watch of all pods in a namespace, from now on, that nothing disturbs.
 pub struct Watcher {
     lives: Arc<Mutex<Lives>>,
+    /// Pods by uid, as they were shown last.
+    shown: Arc<Mutex<BTreeMap<String, Value>>>,
     task: JoinHandle<()>,
 }
 
@@ -39,7 +41,8 @@ impl Watcher {
         let version = cluster.get(pods).unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
         let (client, pods) = (cluster.client.clone(), pods.to_owned());
         let lives = Arc::<Mutex<Lives>>::default();
-        let seen = Arc::clone(&lives);
+        let shown = Arc::<Mutex<BTreeMap<String, Value>>>::default();
+        let (seen, last) = (Arc::clone(&lives), Arc::clone(&shown));
         let task = cluster.runtime().spawn(async move {
             let params = WatchParams::default().timeout(290);
             let mut version = version;
@@ -55,10 +58,11 @@ impl Watcher {
                     };
                     version = text(&pod["metadata"]["resourceVersion"]).unwrap();
                     note(&mut seen.lock().unwrap(), &pod, is_gone);
+                    last.lock().unwrap().insert(text(&pod["metadata"]["uid"]).unwrap(), pod);
                 }
             }
         });
-        Self { lives, task }
+        Self { lives, shown, task }
     }
 
     /// What the watch has shown so far.
@@ -71,8 +75,11 @@ impl Watcher {
     pub fn lives(&self) -> Lives {
         eventually("the watch has shown all ends", || {
             let lives = self.lives_so_far();
-            let running = lives.values().filter(|life| life.end.is_none()).count();
-            if running == 0 { Ok(lives) } else { Err(format!("{running} pods run")) }
+            let mut running = lives.iter().filter(|(_, life)| life.end.is_none());
+            match running.next() {
+                None => Ok(lives),
+                Some((uid, _)) => Err(format!("{:#}", self.shown.lock().unwrap()[uid])),
+            }
         })
     }
 }
