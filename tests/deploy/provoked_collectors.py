@@ -9,7 +9,7 @@ from pathlib import Path
 
 import api
 import soak
-from scenes import Scene, firing
+from scenes import Scene, firing, moved_clock
 
 
 class Collector(Scene):
@@ -82,6 +82,22 @@ class Collector(Scene):
         self.node("one-more")
         text = self.until(worker, "^prorata_collector_storing_fails 1")
         self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorStoringFails"})
+
+    def test_a_folder_that_is_a_file_for_minutes_leaves_it_behind(self):
+        """Ten minutes go by: the clock of the test goes ahead, and the collector believes it."""
+        with moved_clock(self.folder) as offset:
+            worker = self.follower("behind")
+        folder, away = self.folder / "behind", self.folder / "behind-away"
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        folder.rename(away)
+        folder.write_text("")
+        os.kill(worker.process.pid, signal.SIGCONT)
+        self.node("unstored")
+        text = self.until(worker, "^prorata_collector_storing_fails 1")
+        self.assertNotIn("ProrataCollectorBehind", self.fires(text))
+        offset.write_text("600")
+        text = self.until(worker, r"^prorata_collector_behind_seconds [3-9]\d\d")
+        self.assertIn("ProrataCollectorBehind", self.fires(text))
 
     def test_a_permission_that_is_taken_away_is_told(self):
         group = "rbac.authorization.k8s.io"

@@ -2,10 +2,13 @@
 
 import json
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import soak
-from scenes import DAY, SHARDS, Scene, firing, moved_clock
+from environment import python_of
+from scenes import DAY, SHARDS, Scene, firing, growing, moved_clock, paused
 
 # Of a release with 32 shards, most are always missing here.
 ALWAYS = {"ProrataShardsUnowned", "ProrataCollectorNotReady"}
@@ -13,6 +16,9 @@ ALWAYS = {"ProrataShardsUnowned", "ProrataCollectorNotReady"}
 UNNOTICED = {"max_clock_skew": "7days"}
 HALF_A_DAY = 13 * 3_600
 FIVE_DIGITS = r"\d{5}\b"
+LOAD = ["--organizations", "6", "--pods", "2", "--hours", "24"]
+# A factor under which a charge fits no column.
+BEYOND_MEASURE = {"version": "beyond", "eviction_protection_ratio": "9" * 16}
 
 
 class Worker(Scene):
@@ -21,14 +27,14 @@ class Worker(Scene):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        for topic in ("provoked", "late", "taken"):
+        for topic in ("provoked", "late", "taken", "lag", "dirty", "retries"):
             soak.create_topic(topic, SHARDS)
         cls.feed(cls.config("feed"), 7)
 
     @staticmethod
     def feed(config: str, seed: int) -> None:
         """A day of the organizations of a seed."""
-        load = ["--organizations", "6", "--pods", "2", "--hours", "24", "--seed", str(seed)]
+        load = [*LOAD, "--seed", str(seed)]
         soak.run("generate", *load, "--start", f"{DAY}T00", "--to", "kafka", "--config", config)
 
     def test_a_healthy_worker_raises_none_and_a_damaged_shard_its_own(self):
@@ -115,6 +121,71 @@ class Worker(Scene):
             text = self.until(worker, f"^prorata_conflicts_total {taken * SHARDS}")
             worker.wait(f"{DAY}T23")
         self.assertIn("ProrataConflicts", firing([text]))
+
+    def test_messages_that_wait_for_the_registry_are_behind(self):
+        config = self.config("lag", kafka={"topics": ["lag"]})
+        self.feed(config, 7)
+        worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        self.assertNotIn("ProrataLag", firing([self.scrape(worker)]))
+        worker.stop()
+        self.feed(config, 8)
+        away = {"registry": {"url": "http://127.0.0.1:1"}, "kafka": {"topics": ["lag"]}}
+        worker = self.worker(self.config("lag", **away))
+        text = self.until(worker, r"^prorata_lag_seconds{.*} \d{5,}")
+        self.assertIn("ProrataLag", firing([text]))
+
+    def test_storage_that_fails_now_and_then_is_told(self):
+        config = self.config("retries", kafka={"topics": ["retries"]})
+        self.feed(config, 7)
+        worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        state, away = self.folder / "retries" / "state", self.folder / "retries" / "away"
+        load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "100"]
+        command = [os.environ["PRORATA_BINARY"], "generate", *load, "--to", "kafka", "--config", config]
+        began, first = time.monotonic(), self.scrape(worker)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as producer:
+            for _ in range(8):
+                with paused(worker):
+                    state.rename(away)
+                    state.write_text("in the way")
+                time.sleep(1)
+                with paused(worker):
+                    state.unlink()
+                    away.rename(state)
+                time.sleep(1)
+            second, seconds = self.scrape(worker), time.monotonic() - began
+            producer.kill()
+        fires = firing([second], per_minute=growing(first, second, seconds))
+        self.assertIn("ProrataRetries", fires)
+
+    def test_an_organization_whose_charge_fits_no_column_is_held(self):
+        config = self.config("held", rules=BEYOND_MEASURE)
+        events = self.folder / "greedy"
+        events.mkdir()
+        script = Path(__file__).with_name("greedy.py")
+        subprocess.run([python_of("archive"), script, events, f"{DAY}T05"], check=True)
+        lake = str(self.folder / "held")
+        soak.run("backfill", "--config", config, "--events", str(events), "--lake", lake)
+        text = self.until(self.worker(config), "^prorata_organizations_held{.*} [1-9]")
+        self.assertIn("ProrataOrganizationHeld", firing([text]))
+
+    def test_hours_that_wait_to_be_restated_for_storage_are_told(self):
+        """Storage takes late events, and nothing from then on."""
+        work = UNNOTICED | {"checkpoint_every": "10s"}
+        config = self.config("dirty", work=work, kafka={"topics": ["dirty"]})
+        self.feed(config, 7)
+        with moved_clock(self.folder) as offset:
+            worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        self.feed(config, 8)
+        self.until(worker, "^prorata_dirty{.*} 1")
+        state = self.folder / "dirty" / "state"
+        state.rename(state.with_name("away"))
+        state.write_text("in the way")
+        offset.write_text(str(HALF_A_DAY))
+        text = self.until(worker, rf"^prorata_dirty_age_seconds{{.*}} {FIVE_DIGITS}")
+        self.assertIn("ProrataRestatingForHours", firing([text]))
 
     def test_workers_that_are_gone_leave_shards_to_nobody(self):
         self.assertEqual(firing([]), ALWAYS)

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,15 @@ DAY = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=2)
 SEEN: set[str] = set()
 
 
-def series(text: str) -> list[dict]:
-    """A scrape as promtool's input: the values stand for three hours, and counters begin at 0 before that."""
+def counters(text: str) -> dict[str, float]:
+    """Values of counters, by name with labels."""
+    pairs = (line.rsplit(" ", 1) for line in text.splitlines() if "_total" in line and line[0] != "#")
+    return {key: float(value) for key, value in pairs}
+
+
+def series(text: str, per_minute: dict[str, float] | None = None) -> list[dict]:
+    """A scrape as promtool's input: the values stand for three hours, and counters begin at 0 before that, or
+    go up by so much a minute."""
     found = []
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     for name, kind in kinds.items():
@@ -45,13 +53,25 @@ def series(text: str) -> list[dict]:
         number = repr(float(value)) if value not in ("+Inf", "NaN") else "0"
         before = "0x10" if name.endswith("_total") else f"{number}x10"
         labels = f",{labels}" if labels else ""
-        found.append({"series": f"{name}{{{own}{labels}}}", "values": f"{before} {number}x180"})
+        values = f"{before} {number}x180"
+        if per_minute and key in per_minute:
+            values = f"0+{per_minute[key]:f}x190"
+        found.append({"series": f"{name}{{{own}{labels}}}", "values": values})
     return found
 
 
-def firing(scrapes: list[str], minutes: int = 60) -> set[str]:
+def growing(first: str, second: str, seconds: float) -> dict[str, float]:
+    """By how much counters go up a minute, between two scrapes."""
+    before = counters(first)
+    grown = {key: value - before.get(key, 0) for key, value in counters(second).items()}
+    return {key: value * 60 / seconds for key, value in grown.items()}
+
+
+def firing(
+    scrapes: list[str], minutes: int = 60, per_minute: dict[str, float] | None = None
+) -> set[str]:
     """The alerts that fire once things have been like that for so many minutes."""
-    inputs = [sample for text in scrapes for sample in series(text)]
+    inputs = [sample for text in scrapes for sample in series(text, per_minute)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = write_rules(folder)
@@ -123,6 +143,16 @@ class Scene(unittest.TestCase):
                 raise AssertionError(f"{sample}: {text}")
             time.sleep(0.2)
         return text
+
+
+@contextlib.contextmanager
+def paused(worker: soak.Worker) -> Iterator[None]:
+    """A program that does nothing within it."""
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker.process.pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
