@@ -23,7 +23,7 @@ use prorata_schemas::tables::{EncodedFile, Table};
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
 use crate::stats::{self, ColumnStats, Statistics};
-use crate::{EncodeError, stats_columns};
+use crate::{EncodeError, row_group, stats_columns};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -60,24 +60,28 @@ impl<R> FileWriter<R> {
         let mut rows = rows.peekable();
         let mut count = 0_u64;
         let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
+        let mut whole = None;
         let mut digest = RowsDigest::default();
         while rows.peek().is_some() {
             let chunk: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
             count += chunk.len() as u64;
             let batch = self.batch(&chunk)?;
             digest.add(&batch);
+            if writer.is_none() && rows.peek().is_none() {
+                whole = Some(write_whole(&batch).map_err(failed)?);
+                break;
+            }
             let writer = match &mut writer {
                 Some(writer) => writer,
-                None => {
-                    // Only a file of one batch is known whole before it is written.
-                    let constant = if rows.peek().is_none() { constant_columns(&batch) } else { Vec::new() };
-                    writer.insert(open(&self.schema, &constant).map_err(failed)?)
-                }
+                None => writer.insert(open(&self.schema, &[]).map_err(failed)?),
             };
             writer.write(&batch).map_err(failed)?;
         }
-        let Some(writer) = writer else { return Ok(None) };
-        let bytes = writer.into_inner().map_err(failed)?;
+        let bytes = match (whole, writer) {
+            (Some(bytes), _) => bytes,
+            (None, Some(writer)) => writer.into_inner().map_err(failed)?,
+            (None, None) => return Ok(None),
+        };
         let (stats, digest) = (stats::to_json(count, &self.stats), digest.finish());
         Ok(Some(EncodedFile { bytes, rows: count, stats, digest }))
     }
@@ -95,12 +99,19 @@ impl<R> FileWriter<R> {
 /// Writes rows that are columns already, to the bytes that [`FileWriter::write`] makes of the same rows.
 fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let count = rows.num_rows();
-    let constant = if count <= BATCH_ROWS { constant_columns(rows) } else { Vec::new() };
-    let mut writer = open(rows.schema_ref(), &constant)?;
+    if count <= BATCH_ROWS {
+        return write_whole(rows);
+    }
+    let mut writer = open(rows.schema_ref(), &[])?;
     for first in (0..count).step_by(BATCH_ROWS) {
         writer.write(&rows.slice(first, BATCH_ROWS.min(count - first)))?;
     }
     writer.into_inner()
+}
+
+/// A file of one batch. It is known whole before it is written, so its constant columns are too.
+fn write_whole(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
+    row_group::write(open(rows.schema_ref(), &constant_columns(rows))?, rows)
 }
 
 /// The file of rows that are columns, with the digest of its content.

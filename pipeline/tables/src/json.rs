@@ -30,6 +30,11 @@ pub fn array<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 impl Object {
+    /// An empty object with room for this many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(String::with_capacity(bytes))
+    }
+
     /// Adds a text; nothing when it is none or empty.
     pub fn text<'a>(self, key: &str, text: impl Into<Option<&'a str>>) -> Self {
         match text.into() {

@@ -1,6 +1,7 @@
 //! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of
 //! row.
 
+use std::fmt::Write;
 use std::rc::Rc;
 
 use prorata_schemas::decimal::Decimal12;
@@ -14,6 +15,9 @@ use crate::sku::Sku;
 
 /// `AllocatedMethodId` of node split cost allocation; RULES.md, section 1 documents the method.
 pub const ALLOCATED_METHOD: &str = "prorata-node-split";
+
+/// Room for the details of an allocation: a ratio has 14 characters.
+const DETAILS_BYTES: usize = 64;
 
 /// A row in its organization's hour, with the texts that several columns or a whole sentence need.
 pub struct Charge<'a> {
@@ -247,7 +251,10 @@ impl Charge<'_> {
     /// The row's ratio of its origin as JSON; none where there is no origin to divide, on an unknown node.
     pub fn allocated_details(&self) -> Option<String> {
         let ratio = self.row.allocated_ratio?;
-        Some(format!(r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#))
+        let mut details = String::with_capacity(DETAILS_BYTES);
+        // Writing to a text cannot fail.
+        let _ = write!(details, r#"{{"Elements":[{{"AllocatedRatio":{ratio}}}]}}"#);
+        Some(details)
     }
 
     /// The pod's labels where it is allocated a share of a node.
@@ -287,7 +294,10 @@ impl Charge<'_> {
 }
 
 fn labels(pod: &PodStarted) -> Option<String> {
-    pod.labels.iter().fold(Object::default(), |object, (key, value)| object.any_text(key, value)).non_empty()
+    // Four quotation marks, a colon, and a comma or brace.
+    let bytes = pod.labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 1;
+    let object = Object::with_capacity(bytes);
+    pod.labels.iter().fold(object, |object, (key, value)| object.any_text(key, value)).non_empty()
 }
 
 fn node_labels(node: &NodeStarted) -> Option<String> {

@@ -11,6 +11,24 @@ use super::{Cell, Column, optional, required};
 /// Unit of every quantity: hours of a node, pod, unit or commitment.
 const HOURS: &str = "Hours";
 
+/// Columns that have the value of one before them in every row, each with that: FOCUS asks for it twice.
+const COPIES: [(&str, &str); 14] = [
+    ("BillingAccountName", "BillingAccountId"),
+    ("InvoiceIssuerName", "HostProviderName"),
+    ("ListCost", "ContractedCost"),
+    ("ListUnitPrice", "ContractedUnitPrice"),
+    ("PricingCurrency", "BillingCurrency"),
+    ("PricingCurrencyContractedUnitPrice", "ContractedUnitPrice"),
+    ("PricingCurrencyEffectiveCost", "EffectiveCost"),
+    ("PricingCurrencyListUnitPrice", "ContractedUnitPrice"),
+    ("ProviderName", "HostProviderName"),
+    ("PublisherName", "HostProviderName"),
+    ("RegionName", "RegionId"),
+    ("ServiceProviderName", "HostProviderName"),
+    ("SubAccountName", "SubAccountId"),
+    ("x_ClusterId", "SubAccountId"),
+];
+
 type Grain<'a> = (
     prorata_schemas::rows::RowKind,
     Option<&'a str>,
@@ -47,6 +65,9 @@ pub fn columns<'a>() -> Vec<Column<Charge<'a>>> {
     columns.extend(list_to_resource());
     columns.extend(service_to_tags());
     columns.extend(our_descriptions());
+    for column in &mut columns {
+        column.copy_of = COPIES.iter().find(|(copy, _)| *copy == column.name).map(|(_, original)| *original);
+    }
     columns
 }
 
@@ -196,4 +217,31 @@ fn memory(hours: Option<ResourceHours>) -> Cell<'static> {
 
 fn gpu(hours: Option<ResourceHours>) -> Cell<'static> {
     hours.map(|hours| hours.gpu_hours).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_samples::hour::full_hour;
+    use prorata_schemas::time::Hour;
+
+    use super::*;
+    use crate::columns::charge::Charges;
+
+    #[test]
+    fn a_copy_has_the_value_of_its_original_in_every_row() {
+        let tables = full_hour("acme", Hour(498_661));
+        let columns = columns();
+        let mut charges = Charges::default();
+        for row in &tables.cost_allocation {
+            let charge = charges.charge(&tables, row);
+            for (copy, original) in COPIES {
+                let place = |name| columns.iter().position(|column| column.name == name).unwrap();
+                let (copy, original) = (place(copy), place(original));
+                assert!(original < copy);
+                let (copy, original) = (&columns[copy], &columns[original]);
+                assert_eq!((copy.kind, copy.nullable), (original.kind, original.nullable), "{}", copy.name);
+                assert_eq!((copy.value)(&charge), (original.value)(&charge), "{}", copy.name);
+            }
+        }
+    }
 }

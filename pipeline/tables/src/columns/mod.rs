@@ -72,16 +72,18 @@ pub struct Column<R> {
     pub nullable: bool,
     /// The value of a row, of type `kind` or null.
     pub value: for<'r> fn(&'r R) -> Cell<'r>,
+    /// A column before it that has the same value in every row: the two are one array.
+    pub copy_of: Option<&'static str>,
 }
 
 /// A column that may be null.
 pub const fn optional<R>(name: &'static str, kind: Kind, value: for<'r> fn(&'r R) -> Cell<'r>) -> Column<R> {
-    Column { name, kind, nullable: true, value }
+    Column { name, kind, nullable: true, value, copy_of: None }
 }
 
 /// A column that is never null.
 pub const fn required<R>(name: &'static str, kind: Kind, value: for<'r> fn(&'r R) -> Cell<'r>) -> Column<R> {
-    Column { name, kind, nullable: false, value }
+    Column { name, kind, nullable: false, value, copy_of: None }
 }
 
 impl<'a> Cell<'a> {
@@ -165,9 +167,17 @@ pub fn batch<R>(
     columns: &[Column<R>],
     rows: &[R],
 ) -> Result<RecordBatch, EncodeError> {
-    let arrays: Result<Vec<_>, _> = columns.iter().map(|column| array(table, column, rows)).collect();
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    for column in columns {
+        let original = column.copy_of.and_then(|of| columns.iter().position(|column| column.name == of));
+        let array = match original.and_then(|original| arrays.get(original)) {
+            Some(original) => Arc::clone(original),
+            None => array(table, column, rows)?,
+        };
+        arrays.push(array);
+    }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), arrays?, &options)
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
         .map_err(|source| EncodeError::Columns { table, source })
 }
 
