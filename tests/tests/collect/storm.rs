@@ -188,8 +188,8 @@ fn resized(events: &[Event]) -> BTreeSet<String> {
 }
 
 /// What differs between what happened and what was told. Within a gap, an end may be told as earlier, or as
-/// later there where the list has shown another description; and a pod that came and went there not at all,
-/// or by its stop alone.
+/// later there where the list has shown another description; a start, where the scheduler has taken back that
+/// it bound the pod; and a pod that came and went there not at all, or by its stop alone.
 fn differences(
     lives: &Lives,
     (told, only_stopped): &(Lives, BTreeSet<String>),
@@ -199,10 +199,10 @@ fn differences(
     let agrees = |life: &Life, told: Option<&Life>| {
         let hidden = life.end.as_deref().is_some_and(hides);
         match told {
-            Some(told) if told == life => true,
             Some(told) => {
                 let end_fits = |end: &str| Some(end) <= life.end.as_deref() || hides(end);
-                hidden && told.start == life.start && told.end.as_deref().is_some_and(end_fits)
+                let end_agrees = told.end == life.end || hidden && told.end.as_deref().is_some_and(end_fits);
+                end_agrees && (told.start == life.start || hides(&life.start))
             }
             None => hidden && hides(&life.start),
         }

@@ -105,7 +105,7 @@ impl LiveShard {
         match log::latest(store, self.shard()).await {
             Ok(latest) => Ok(latest.owner().is_some_and(|owner| owner.owner != self.claim.owner)),
             Err(error) if error.storage_kind().is_some() => Err(error),
-            // Whoever takes the shard will say so.
+            // The next owner will say so.
             Err(_) => Ok(false),
         }
     }

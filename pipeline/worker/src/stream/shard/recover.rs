@@ -40,7 +40,7 @@ pub(in crate::stream) struct Claimed {
     /// The monotonic time from the begin of its request to the answer.
     pub wrote: Range<Duration>,
     /// What was listed of its archive: a load that fails, and is tried again, lists no date twice.
-    archive: ArchiveIndex,
+    archive: Box<ArchiveIndex>,
 }
 
 /// Who takes a shard.
@@ -67,7 +67,7 @@ impl Recovery<'_> {
         let began = self.ports.clock.monotonic();
         let decided = claim::claim(self.ports, &claimant, shard, None).await?;
         let wrote = began..self.ports.clock.monotonic();
-        Ok(Claimed { owner, decided, wrote, archive: ArchiveIndex::default() })
+        Ok(Claimed { owner, decided, wrote, archive: Box::default() })
     }
 
     /// Whether nobody has decided since a claim.
@@ -90,7 +90,7 @@ impl Recovery<'_> {
             next: Next::Draft(Box::new(claimed.next_draft())),
             buffer: Default::default(),
             topics: ShardTopics::new(self.offsets(&claimed)?, now),
-            archive: from.archive.clone(),
+            archive: (*from.archive).clone(),
             merging: Default::default(),
             states: None,
             state_bytes: 0,
