@@ -192,8 +192,10 @@ impl Fleet {
                 kind == Kind::Stranger
             }
             WorkerError::Damaged { .. } if old => true,
+            // All clocks are set together, too, and when all is well again. A request that was under way then
+            // looks like a wrong clock to a process that starts, which is started again.
             WorkerError::Configuration(sentence) if sentence.contains("clock") => {
-                self.plan.chances.wrong_clock > 0 && !self.calm
+                self.plan.chances.wrong_clock > 0 || self.plan.chances.clock_step > 0
             }
             WorkerError::Damaged { .. } | WorkerError::Configuration(_) => damage,
             WorkerError::Source(SourceError::Fenced(_)) => {
