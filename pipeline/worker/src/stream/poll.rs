@@ -320,9 +320,9 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets behind
-    /// that without records; then reading starts behind them, and nothing is lost. Anything else stops the
-    /// shard, unless configured otherwise.
+    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
+    /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
+    /// the shard, unless configured otherwise.
     async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;

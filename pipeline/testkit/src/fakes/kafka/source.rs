@@ -49,7 +49,8 @@ impl Reader {
         self.diverged |= self.next.is_some_and(|next| next > end);
     }
 
-    /// The next offset to read; where it is lost, the earliest there is if it lies before that, and what Kafka says.
+    /// The next offset to read. Where it is lost: the earliest there is, if it lies before that, and what
+    /// Kafka says.
     fn position(&mut self, log: &PartitionLog) -> Result<i64, (Option<i64>, String)> {
         let next = self.next.unwrap_or(match self.from {
             Start::Earliest => log.begin,
