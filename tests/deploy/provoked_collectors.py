@@ -9,7 +9,7 @@ from pathlib import Path
 
 import api
 import soak
-from scenes import Scene, firing, moved_clock
+from scenes import Scene, block, firing, moved_clock, paused
 
 
 class Collector(Scene):
@@ -72,17 +72,10 @@ class Collector(Scene):
         worker = self.collector("--kubeconfig", str(path), "--cluster", "away", "--to", to)
         self.assertIn("ProrataCollectorNotReady", firing([self.until(worker, "^prorata_collector_ready 0")]))
 
-    def block(self, worker, name):
-        """Puts a file where the collector writes, while it is stopped."""
-        folder = self.folder / name
-        os.kill(worker.process.pid, signal.SIGSTOP)
-        folder.rename(self.folder / f"{name}-away")
-        folder.write_text("")
-        os.kill(worker.process.pid, signal.SIGCONT)
-
     def test_a_folder_that_is_a_file_takes_no_events(self):
         worker = self.follower("full")
-        self.block(worker, "full")
+        with paused(worker):
+            block(self.folder / "full")
         self.node("one-more")
         text = self.until(worker, "^prorata_collector_storing_fails 1")
         self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorStoringFails"})
@@ -91,7 +84,8 @@ class Collector(Scene):
         """Ten minutes go by: the clock of the test goes ahead, and the collector believes it."""
         with moved_clock(self.folder) as offset:
             worker = self.follower("behind")
-        self.block(worker, "behind")
+        with paused(worker):
+            block(self.folder / "behind")
         self.node("unstored")
         text = self.until(worker, "^prorata_collector_storing_fails 1")
         self.assertNotIn("ProrataCollectorBehind", self.fires(text))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import soak
 from environment import python_of
-from scenes import DAY, SHARDS, Scene, firing, growing, moved_clock, paused
+from scenes import DAY, SHARDS, Scene, block, firing, growing, moved_clock, paused, unblock
 
 # Of a release with 32 shards, most are always missing here.
 ALWAYS = {"ProrataShardsUnowned", "ProrataCollectorNotReady"}
@@ -36,6 +36,14 @@ class Worker(Scene):
         """A day of the organizations of a seed."""
         load = [*LOAD, "--seed", str(seed)]
         soak.run("generate", *load, "--start", f"{DAY}T00", "--to", "kafka", "--config", config)
+
+    def fed(self, topic: str) -> tuple[str, soak.Worker]:
+        """A worker that has closed a day of a topic of its own, and its configuration."""
+        config = self.config(topic, kafka={"topics": [topic]})
+        self.feed(config, 7)
+        worker = self.worker(config)
+        worker.wait(f"{DAY}T23")
+        return config, worker
 
     def test_a_healthy_worker_raises_none_and_a_damaged_shard_its_own(self):
         config = self.config("whole")
@@ -95,9 +103,7 @@ class Worker(Scene):
         with moved_clock(self.folder) as offset:
             worker = self.worker(config)
         worker.wait(f"{DAY}T23")
-        state = self.folder / "stuck" / "state"
-        state.rename(state.with_name("away"))
-        state.write_text("in the way")
+        block(self.folder / "stuck" / "state")
         self.feed(config, 8)
         self.until(worker, '^prorata_waiting_for{dependency="storage",kind="[a-z]+"} 1')
         offset.write_text(str(HALF_A_DAY))
@@ -106,10 +112,7 @@ class Worker(Scene):
         self.assertLessEqual({"ProrataCheckpointOld", "ProrataWaiting"}, firing([text], minutes=30))
 
     def test_shards_that_somebody_keeps_taking_are_told(self):
-        config = self.config("taken", kafka={"topics": ["taken"]})
-        self.feed(config, 7)
-        worker = self.worker(config)
-        worker.wait(f"{DAY}T23")
+        config, worker = self.fed("taken")
         events = str(self.folder / "few")
         load = ["--organizations", "1", "--pods", "1", "--hours", "1", "--seed", "9"]
         soak.run("generate", *load, "--start", f"{DAY}T00", "--to", events)
@@ -123,10 +126,7 @@ class Worker(Scene):
         self.assertIn("ProrataConflicts", firing([text]))
 
     def test_messages_that_wait_for_the_registry_are_behind(self):
-        config = self.config("lag", kafka={"topics": ["lag"]})
-        self.feed(config, 7)
-        worker = self.worker(config)
-        worker.wait(f"{DAY}T23")
+        config, worker = self.fed("lag")
         self.assertNotIn("ProrataLag", firing([self.scrape(worker)]))
         worker.stop()
         self.feed(config, 8)
@@ -136,23 +136,18 @@ class Worker(Scene):
         self.assertIn("ProrataLag", firing([text]))
 
     def test_storage_that_fails_now_and_then_is_told(self):
-        config = self.config("retries", kafka={"topics": ["retries"]})
-        self.feed(config, 7)
-        worker = self.worker(config)
-        worker.wait(f"{DAY}T23")
-        state, away = self.folder / "retries" / "state", self.folder / "retries" / "away"
+        config, worker = self.fed("retries")
+        state = self.folder / "retries" / "state"
         load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "100"]
         command = [os.environ["PRORATA_BINARY"], "generate", *load, "--to", "kafka", "--config", config]
         began, first = time.monotonic(), self.scrape(worker)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as producer:
             for _ in range(8):
                 with paused(worker):
-                    state.rename(away)
-                    state.write_text("in the way")
+                    block(state)
                 time.sleep(1)
                 with paused(worker):
-                    state.unlink()
-                    away.rename(state)
+                    unblock(state)
                 time.sleep(1)
             second, seconds = self.scrape(worker), time.monotonic() - began
             producer.kill()
@@ -180,9 +175,7 @@ class Worker(Scene):
         worker.wait(f"{DAY}T23")
         self.feed(config, 8)
         self.until(worker, "^prorata_dirty{.*} 1")
-        state = self.folder / "dirty" / "state"
-        state.rename(state.with_name("away"))
-        state.write_text("in the way")
+        block(self.folder / "dirty" / "state")
         offset.write_text(str(HALF_A_DAY))
         text = self.until(worker, rf"^prorata_dirty_age_seconds{{.*}} {FIVE_DIGITS}")
         self.assertIn("ProrataRestatingForHours", firing([text]))

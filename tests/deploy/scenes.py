@@ -155,6 +155,18 @@ def paused(worker: soak.Worker) -> Iterator[None]:
         os.kill(worker.process.pid, signal.SIGCONT)
 
 
+def block(folder: Path) -> None:
+    """Puts a file where a folder was."""
+    folder.rename(folder.with_name(f"{folder.name}-away"))
+    folder.write_text("in the way")
+
+
+def unblock(folder: Path) -> None:
+    """Puts the folder back."""
+    folder.unlink()
+    folder.with_name(f"{folder.name}-away").rename(folder)
+
+
 @contextlib.contextmanager
 def moved_clock(folder: Path) -> Iterator[Path]:
     """Programs that start within it add the seconds of a file to the wall clock: the file."""

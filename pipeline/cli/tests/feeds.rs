@@ -96,7 +96,7 @@ fn wrong_agreements_are_named_with_their_place() {
     assert!(fault(&FILE.replace("to: 2027", "to: 2025")).contains("which is not after its beginning"));
     let float = fault(&FILE.replace("\"98.32\"", "98.32"));
     assert!(float.contains("a decimal in quotes") && float.contains("line 13"), "{float}");
-    assert!(fault(&FILE.replace("    region: eu-central-1\n", "    regoin: x\n")).contains("regoin"));
+    assert!(fault(&FILE.replace("region: eu-central-1\n", "regoin: x\n")).contains("regoin"));
     assert!(usage_error(&["agreements", "--file", "no-such-file"]).contains("'no-such-file'"));
     let kafka = usage_error(&["agreements", "--file", &file, "--topic", "events"]);
     assert!(kafka.contains("are for --to kafka"), "{kafka}");

@@ -130,10 +130,7 @@ fn a_folder_that_cannot_be_written_is_told_and_tried_again() {
         Value::Null => Ok(()),
         problem => Err(problem.to_string()),
     });
-    scene.clear();
-    scene.all_told();
-    Room::stop(program).succeeded();
-    scene.assert_accounts_agree();
+    scene.end(program);
 }
 
 /// Stops the broker for a while. `PRORATA_OUTAGE_SECONDS` makes it longer.

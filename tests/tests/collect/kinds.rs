@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
-use super::lives::{events, running_seconds, said};
+use super::lives::{end_told, events, running_seconds, said};
 use super::scene::{alone, shared};
 
 /// A custom resource of any shape. Returns the path of its objects.
@@ -211,8 +211,7 @@ fn a_claim_of_a_gpu_is_a_request() {
     });
     cluster.delete(&format!("{pods}/claiming"), None);
     cluster.emptied(&pods);
-    let has_ended = || said(&events(&room.events()), "claims")[&uid].end.is_some();
-    eventually("its end is told", has_ended);
+    end_told(&room.events(), "claims", &uid);
     Room::stop(program).succeeded();
     let lake = room.fold();
     let (life, ran) = (&said(&events(&room.events()), "claims")[&uid], running_seconds(&lake, "claims"));

@@ -147,10 +147,7 @@ fn the_api_server_is_restarted() {
         left => Err(format!("{left} are left")),
     });
     scene.cluster.create(&scene.pods, pod("before-1", "restart"));
-    eventually("it runs", || {
-        let pod = scene.cluster.get(&format!("{}/before-1", scene.pods)).unwrap();
-        if pod["status"]["phase"] == "Running" { Ok(()) } else { Err(pod["status"].to_string()) }
-    });
+    scene.runs("before-1");
     let hidden = eventually("three ends are seen", || {
         let mut ended = scene.watcher.lives_so_far();
         ended.retain(|_, life| life.end.is_some());

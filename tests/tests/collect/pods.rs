@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::cluster::pod;
 use super::collector::Room;
 use super::kinds::uid;
-use super::lives::events;
+use super::lives::{events, second_of};
 use super::scene::{Scene, shared};
 
 /// What was told of a pod so far: the second, and the requested cores.
@@ -15,7 +15,7 @@ fn descriptions(room: &Room, uid: &str) -> Vec<(String, String)> {
     let of = |event: &Event| match &event.payload {
         Payload::PodStarted(pod) if *pod.pod_uid == *uid => {
             let cores = pod.requests.get("cpu").map(|quantity| quantity.text.to_string());
-            Some((format!("{}Z", &event.event_time.to_string()[..19]), cores.unwrap_or_default()))
+            Some((second_of(event.event_time), cores.unwrap_or_default()))
         }
         _ => None,
     };
@@ -66,10 +66,7 @@ fn a_pod_requests_what_the_scheduler_counts() {
         [] => Err(cluster.get(&path).unwrap()["status"].to_string()),
         told => Ok(told.to_vec()),
     });
-    scene.clear();
-    scene.all_told();
-    Room::stop(program).succeeded();
-    let lives = scene.assert_accounts_agree();
+    let lives = scene.end(program);
     // It is told once, from when it was bound: before, it has no node.
     assert_eq!(descriptions(room, &uid), [(lives[&uid].start.clone(), "3450m".to_owned())]);
 }
@@ -81,10 +78,7 @@ fn a_resize_is_told_from_its_time() {
     let program = scene.room.collect();
     let uid = uid(&scene.cluster.create(&scene.pods, pod("one", "resized")));
     let path = format!("{}/one", scene.pods);
-    eventually("it runs", || {
-        let pod = scene.cluster.get(&path).unwrap();
-        if pod["status"]["phase"] == "Running" { Ok(()) } else { Err(pod["status"].to_string()) }
-    });
+    scene.runs("one");
     // In another second than its start.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let resized = json!({ "name": "main", "resources": { "requests": { "cpu": "100m" } } });
@@ -99,8 +93,5 @@ fn a_resize_is_told_from_its_time() {
     let wanted = (of_resize["time"].as_str().unwrap().to_owned(), "100m".to_owned());
     assert_eq!(told[1], wanted, "{told:?}");
     assert_eq!(told[0].1, "50m");
-    scene.clear();
-    scene.all_told();
-    Room::stop(program).succeeded();
-    scene.assert_accounts_agree();
+    scene.end(program);
 }

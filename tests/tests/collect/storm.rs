@@ -19,7 +19,7 @@ use serde_json::json;
 use super::cluster::{Cluster, SecondServer, pod, restart};
 use super::collector::Room;
 use super::faults::{behind, server, stop_kafka_for};
-use super::lives::{Life, Lives, Watcher, said_by_killed};
+use super::lives::{Life, Lives, Watcher, said_by_killed, second_of};
 use super::scene::alone;
 use super::topics::{room_with, sent};
 
@@ -171,8 +171,7 @@ impl Storm<'_> {
 /// As Kubernetes writes times.
 fn seconds_ago(seconds: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let at = Timestamp((i64::try_from(now).unwrap() - seconds) * 1_000_000);
-    format!("{}Z", &at.to_string()[..19])
+    second_of(Timestamp((i64::try_from(now).unwrap() - seconds) * 1_000_000))
 }
 
 /// Uids of pods that events say were resized.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
-use super::lives::{column_sums, events, said};
+use super::lives::{column_sums, end_told, events, said};
 use super::meters::{Meter, kubeconfig_of, machine_address};
 use super::refusals::rules;
 use super::scene::shared;
@@ -126,8 +126,7 @@ impl Site {
             self.cluster.delete(&format!("{}/{name}", self.pods), None);
         }
         self.cluster.emptied(&self.pods);
-        let has_ended = || said(&events(&room.events()), self.name)[&worker].end.is_some();
-        eventually("its end is told", has_ended);
+        end_told(&room.events(), self.name, &worker);
         Room::stop(program).succeeded();
         let all = events(&room.events());
         let measured = tiles(&all, &worker);

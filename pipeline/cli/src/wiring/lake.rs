@@ -80,7 +80,7 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
     loop {
         let lake = tables(store, None).await?;
         let checkpoints = Checkpoints::read(store).await?;
-        let rests = before.as_ref() == Some(&(lake.logs().clone(), checkpoints.clone()));
+        let rests = before.as_ref().is_some_and(|(logs, then)| logs == lake.logs() && *then == checkpoints);
         if checkpoints.are_published(&lake, range) || (rests && attempts >= RESTS_AFTER) {
             return Ok((lake, checkpoints));
         }

@@ -8,13 +8,10 @@ use prorata_worker::ports::ObjectStore;
 use serde_json::{Value, json};
 
 use super::find::{self, FIGURES, Found, Grain, TableRow};
-use super::text::Lines;
+use super::text::{Lines, TOLD_MAX};
 use super::{ExplainError, Question};
 use crate::Sum;
 use crate::lake::LakeTables;
-
-/// Most rows that are told.
-const TOLD_MAX: usize = 24;
 
 /// What has changed since an instant.
 #[derive(Clone, Debug)]

@@ -117,6 +117,11 @@ impl Subject {
         }
     }
 
+    /// Whether it is what a row of the table is of.
+    fn has_row(&self, row: &TableRow) -> bool {
+        self.has(&row.grain, (&row.pod.0, &row.pod.1))
+    }
+
     /// What a row would have to be asked for by; none where the row is of another kind.
     fn named(&self, row: &TableRow) -> Option<String> {
         let ([kind, _, resource, uid, commitment, reservation, ..], _) = &row.grain;
@@ -162,7 +167,7 @@ pub fn figures(row: &CostRow) -> Vec<Option<Decimal12>> {
 pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, ExplainError> {
     let Question { subject, hour, organization } = question;
     let rows = rows_of(lake, &[*hour], organization.as_ref()).await?;
-    let is_it = |row: &TableRow| subject.has(&row.grain, (&row.pod.0, &row.pod.1));
+    let is_it = |row: &TableRow| subject.has_row(row);
     let organizations: BTreeSet<&str> =
         rows.iter().filter(|(_, row)| is_it(row)).map(|(_, row)| row.organization.as_str()).collect();
     let (what, name) = subject.name();
@@ -199,7 +204,7 @@ pub async fn rows_of_subject(
 ) -> Result<BTreeMap<Grain, TableRow>, ExplainError> {
     let rows = rows_of(lake, &[question.hour], Some(organization)).await?;
     let rows = rows.into_iter().map(|(_, row)| row);
-    let rows = rows.filter(|row| question.subject.has(&row.grain, (&row.pod.0, &row.pod.1)));
+    let rows = rows.filter(|row| question.subject.has_row(row));
     Ok(rows.map(|row| (row.grain.clone(), row)).collect())
 }
 
@@ -233,7 +238,7 @@ async fn nothing(
     let day = hour.date().days() * 24;
     let day: Vec<Hour> = (day..day + 24).map(Hour).collect();
     let elsewhere = rows_with_hours(lake, &day, organization.as_ref()).await?;
-    let is_it = |row: &TableRow| subject.has(&row.grain, (&row.pod.0, &row.pod.1));
+    let is_it = |row: &TableRow| subject.has_row(row);
     let hours: BTreeSet<String> =
         elsewhere.iter().filter(|(_, row)| is_it(row)).map(|(hour, _)| hour.to_string()).collect();
     if !hours.is_empty() {

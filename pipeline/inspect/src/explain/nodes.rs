@@ -7,10 +7,7 @@ use prorata_engine::PerResource;
 use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
 
 use super::Subject;
-use super::text::{Lines, amounts, instant, span};
-
-/// Most stretches, walks and pods of one node.
-const TOLD_MAX: usize = 24;
+use super::text::{Lines, TOLD_MAX, amounts, instant, span};
 
 /// Tells the steps of the nodes in focus.
 pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {

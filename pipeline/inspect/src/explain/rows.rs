@@ -7,11 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Charge, ExplainedRow};
 use super::find::{self, FIGURES};
-use super::text::{Lines, instant};
+use super::text::{Lines, TOLD_MAX, instant};
 use super::{Answer, Changes, Subject};
-
-/// Most rows and parts of a charge that are told.
-const TOLD_MAX: usize = 24;
 
 /// Tells the rows and their charges.
 pub fn tell(lines: &mut Lines, answer: &Answer) {

@@ -16,6 +16,9 @@ const USAGE_TOLD_MAX: usize = 6;
 /// Most other events that are.
 const EVENTS_TOLD_MAX: usize = 60;
 
+/// Most rows of one list that are told.
+pub const TOLD_MAX: usize = 24;
+
 /// Lines under headings.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<String>);

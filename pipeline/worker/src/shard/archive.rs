@@ -36,13 +36,16 @@ impl ArchiveFile {
     }
 }
 
+/// Before all dates, in days since the epoch.
+const FIRST_DATE: i64 = i64::MIN;
+
 /// A shard's admitted archive files: listed date by date as they are needed, or all at once.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveIndex {
     hours: BTreeMap<Hour, Vec<ArchiveFile>>,
     /// Dates that are listed, in days since the epoch.
     dates: BTreeSet<i64>,
-    /// All dates from this one on are listed, too: all there are, for the first number.
+    /// All dates from this one on are listed, too.
     dates_from: Option<i64>,
     /// Files that were taken out, and may be there still: they are left out where they are listed again.
     removed: BTreeSet<ObjectId>,
@@ -99,7 +102,7 @@ pub async fn list_owners(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Re
 impl ArchiveIndex {
     /// Of a shard that has no archive yet.
     pub fn empty() -> Self {
-        Self { dates_from: Some(i64::MIN), ..Self::default() }
+        Self { dates_from: Some(FIRST_DATE), ..Self::default() }
     }
 
     /// Everything that was listed of a shard.
@@ -138,11 +141,11 @@ impl ArchiveIndex {
     /// # Errors
     /// When storage is unavailable.
     pub async fn ensure_all(&mut self, store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<()> {
-        if self.dates_from != Some(i64::MIN) {
+        if self.dates_from != Some(FIRST_DATE) {
             let listed = list_own(store, checkpoint).await?;
             self.hours.clear();
             self.take(&listed, checkpoint);
-            self.dates_from = Some(i64::MIN);
+            self.dates_from = Some(FIRST_DATE);
         }
         Ok(())
     }
@@ -150,10 +153,9 @@ impl ArchiveIndex {
     fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
             match ArchivePath::parse(&object.path) {
-                Some(ArchivePath { layout, shard, hour, object_id }) if shard == checkpoint.shard => {
-                    if self.removed.contains(&object_id) {
-                        continue;
-                    }
+                Some(ArchivePath { layout, shard, hour, object_id })
+                    if shard == checkpoint.shard && !self.removed.contains(&object_id) =>
+                {
                     if checkpoint.admits(&object_id) {
                         self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
                     } else if object_id.seq <= checkpoint.seq {

@@ -155,19 +155,22 @@ impl<S: Source> Worker<S> {
 
     /// Reads a shard on from where it has come to, as after a claim: whatever was read ahead is dropped.
     pub(super) async fn restart(&mut self, shard: Shard) -> Result<()> {
-        self.drop_waiting(shard);
-        self.source.release(&[shard]).await;
+        self.stop_reading(shard).await;
         self.start_reading(shard).await
     }
 
     /// The same, but after a pause.
     pub(super) async fn read_later(&mut self, shard: Shard) {
-        self.drop_waiting(shard);
-        self.source.release(&[shard]).await;
+        self.stop_reading(shard).await;
         let now = self.ports.shared.clock.now();
         if let Some(live) = self.live_mut(shard) {
             live.note_unread(now);
         }
+    }
+
+    async fn stop_reading(&mut self, shard: Shard) {
+        self.drop_waiting(shard);
+        self.source.release(&[shard]).await;
     }
 }
 

@@ -12,6 +12,7 @@ use kube::core::params::WatchParams;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use prorata_connectors::archive::read_events;
 use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::time::Timestamp;
 use prorata_testkit::wait::eventually;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -116,6 +117,16 @@ fn note(lives: &mut Lives, pod: &Value, is_gone: bool) {
     }
 }
 
+/// As Kubernetes writes times, in whole seconds.
+pub fn second_of(at: Timestamp) -> String {
+    format!("{}Z", &at.to_string()[..19])
+}
+
+/// Waits until events tell how a pod ended.
+pub fn end_told(folder: &Path, namespace: &str, uid: &str) {
+    eventually("its end is told", || said(&events(folder), namespace)[uid].end.is_some());
+}
+
 /// All events of a folder, each as often as it was written.
 pub fn events(folder: &Path) -> Vec<Event> {
     let mut events = Vec::new();
@@ -147,7 +158,7 @@ pub fn said(events: &[Event], namespace: &str) -> Lives {
 pub fn said_by_killed(events: &[Event], namespace: &str) -> (Lives, BTreeSet<String>) {
     let mut starts = BTreeMap::<String, BTreeSet<String>>::new();
     let mut stops = BTreeMap::<String, BTreeSet<String>>::new();
-    let seconds = |event: &Event| format!("{}Z", &event.event_time.to_string()[..19]);
+    let seconds = |event: &Event| second_of(event.event_time);
     for event in events {
         match &event.payload {
             Payload::PodStarted(pod) if *pod.namespace == *namespace => {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::cluster::kubeconfig;
 use super::collector::Room;
+use super::lives::second_of;
 use super::meters::acceptor;
 
 /// Pods of a node.
@@ -250,7 +251,7 @@ impl Site {
 /// As Kubernetes writes times.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
-    format!("{}Z", &Timestamp(i64::try_from(now).unwrap()).to_string()[..19])
+    second_of(Timestamp(i64::try_from(now).unwrap()))
 }
 
 /// A pod in a stage of its life: bound, accepted, its containers made, running, to be deleted, ended, gone.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use prorata_testkit::wait::eventually;
+use prorata_tests::program::Program;
 
 use super::cluster::{Cluster, pod};
 use super::collector::Room;
@@ -63,6 +64,14 @@ impl<Calm> Scene<Calm> {
         self.cluster.delete(&format!("{}/{pod}", self.pods), grace);
     }
 
+    /// Waits until a pod runs.
+    pub fn runs(&self, pod: &str) {
+        eventually("it runs", || {
+            let pod = self.cluster.get(&format!("{}/{pod}", self.pods)).unwrap();
+            if pod["status"]["phase"] == "Running" { Ok(()) } else { Err(pod["status"].to_string()) }
+        });
+    }
+
     /// Deletes all pods, and waits until they are gone.
     pub fn clear(&self) {
         for left in self.cluster.list(&self.pods) {
@@ -79,6 +88,14 @@ impl<Calm> Scene<Calm> {
             let same = lives.iter().filter(|(uid, life)| told.get(*uid) == Some(life)).count();
             if same == lives.len() { Ok(()) } else { Err(format!("{same} of {} are", lives.len())) }
         });
+    }
+
+    /// Deletes all pods, and stops the collector once it has told that: the three accounts agree.
+    pub fn end(&self, program: Program) -> Lives {
+        self.clear();
+        self.all_told();
+        Room::stop(program).succeeded();
+        self.assert_accounts_agree()
     }
 
     /// The three accounts agree on all pods, which have all ended.

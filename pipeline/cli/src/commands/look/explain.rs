@@ -89,7 +89,9 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
         let again = wiring::lake::tables(&store, None).await?;
         let is_settled = is_published && !is_dirty && again.logs() == tables.logs();
         if is_settled || !wiring::lake::try_again(attempts).await {
-            answer.iter_mut().for_each(|answer| answer.is_published = is_published);
+            if let Ok(answer) = &mut answer {
+                answer.is_published = is_published;
+            }
             return answer.map_err(failed);
         }
         attempts += 1;

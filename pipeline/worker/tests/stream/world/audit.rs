@@ -140,28 +140,27 @@ impl Audit {
         self.checkpoints().into_iter().map(|((shard, _), checkpoint)| (shard, checkpoint)).collect()
     }
 
-    /// How often a shard was claimed.
-    pub fn claims(&self, shard: Shard) -> usize {
+    /// The first checkpoint of each owner of a shard.
+    fn claiming(&self, shard: Shard) -> Vec<Arc<Checkpoint>> {
         let seen = self.seen.lock().unwrap();
         let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
-        let owners: Vec<_> =
-            of_shard.map(|(_, checkpoint)| checkpoint.owner().map(|owner| &owner.owner)).collect();
-        owners.chunk_by(|a, b| a == b).count()
+        let of_shard: Vec<_> = of_shard.map(|(_, checkpoint)| checkpoint).collect();
+        let owner = |checkpoint: &Checkpoint| checkpoint.owner().map(|owner| owner.owner.clone());
+        of_shard.chunk_by(|a, b| owner(a) == owner(b)).map(|of_owner| Arc::clone(of_owner[0])).collect()
+    }
+
+    /// How often a shard was claimed.
+    pub fn claims(&self, shard: Shard) -> usize {
+        self.claiming(shard).len()
     }
 
     /// Dates that were open when a shard was claimed, up to a day ahead, over all its claims.
     pub fn dates_claimed(&self, shard: Shard) -> usize {
-        let seen = self.seen.lock().unwrap();
-        let mut owner = None;
-        let mut dates = 0;
-        for (_, checkpoint) in seen.checkpoints.range((shard, 0)..=(shard, u64::MAX)) {
-            let before = owner.replace(checkpoint.owner().map(|owner| &owner.owner));
-            let Some(closed) = checkpoint.closed_through.filter(|_| before != owner) else { continue };
-            let last = Hour(checkpoint.written_at.hour().0 + 24);
-            dates +=
-                usize::try_from(last.date().days() - closed.next().date().days() + 1).unwrap_or_default();
-        }
-        dates
+        let dates = |claim: Arc<Checkpoint>| {
+            let last = Hour(claim.written_at.hour().0 + 24);
+            usize::try_from(last.date().days() - claim.closed_through?.next().date().days() + 1).ok()
+        };
+        self.claiming(shard).into_iter().filter_map(dates).sum()
     }
 
     /// Looks at whatever is new.
