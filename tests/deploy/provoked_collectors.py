@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -141,13 +140,10 @@ class Collector(Scene):
 
     def test_changes_that_come_faster_than_they_are_stored_fill_the_queue(self):
         worker = self.follower("slow")
-        folder, away = self.folder / "slow", self.folder / "slow-away"
         self.node("busy")
         self.until(worker, "^prorata_collector_nodes 1")
-        os.kill(worker.process.pid, signal.SIGSTOP)
-        folder.rename(away)
-        folder.write_text("")
-        os.kill(worker.process.pid, signal.SIGCONT)
+        with paused(worker):
+            block(self.folder / "slow")
         for number in range(1_100):
             api.patch("/api/v1/nodes/busy", {"metadata": {"labels": {"number": str(number)}}})
         text = self.until(worker, "^prorata_collector_queue (9[0-9][0-9]|1024)")
