@@ -109,10 +109,20 @@ def apply_definitions(folder: Path) -> list[str]:
             names.append(document["metadata"]["name"])
     for name in names:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        eventually(f"{name} is served", lambda path=path: _is_established(ask(path)))
+        eventually(f"{name} is served", lambda path=path: _is_served(ask(path)))
     return names
 
 
-def _is_established(definition: dict) -> bool:
+def _is_served(definition: dict) -> bool:
     conditions = definition.get("status", {}).get("conditions") or []
-    return any(of["type"] == "Established" and of["status"] == "True" for of in conditions)
+    if not any(of["type"] == "Established" and of["status"] == "True" for of in conditions):
+        return False
+    spec = definition["spec"]
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    try:
+        return bool(ask(path))
+    except Refused as refused:
+        # It is still filling its cache.
+        if refused.code != 429:
+            raise
+        return False

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import api
 import soak
+from forgetful import forgetful
 from scenes import Scene, block, firing, moved_clock, paused
 
 
@@ -31,10 +32,12 @@ class Collector(Scene):
         api.eventually("the collector listens", worker.address)
         return worker
 
-    def follower(self, folder: str, context: str = "token", **keys: object) -> soak.Worker:
+    def follower(
+        self, folder: str, context: str = "token", kubeconfig: str = api.KUBECONFIG, **keys: object
+    ) -> soak.Worker:
         """A collector of the cluster into a folder, once it is ready; all nodes have a price."""
         to = ["--to", str(self.folder / folder), "--cluster", "cluster"]
-        reach = ["--kubeconfig", api.KUBECONFIG, "--context", context]
+        reach = ["--kubeconfig", kubeconfig, "--context", context]
         worker = self.collector(*reach, *to, **({"price_per_vcpu_hour": "0.03"} | keys))
         self.until(worker, "^prorata_collector_ready 1")
         return worker
@@ -62,13 +65,18 @@ class Collector(Scene):
         text = self.until(worker, "^prorata_collector_held_nodes 1")
         self.assertEqual(self.fires(text), {"ProrataCollectorHeldNodes"})
 
-    def test_an_api_server_that_is_away_leaves_it_unready(self):
+    def kubeconfig(self, name: str, server: str) -> str:
+        """A kubeconfig with this server."""
         config = json.loads(Path(api.KUBECONFIG).read_text())
-        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-        path = self.folder / "nowhere.json"
+        config["clusters"][0]["cluster"]["server"] = server
+        path = self.folder / f"{name}.json"
         path.write_text(json.dumps(config))
+        return str(path)
+
+    def test_an_api_server_that_is_away_leaves_it_unready(self):
+        path = self.kubeconfig("nowhere", "https://127.0.0.1:1")
         to = str(self.folder / "nothing")
-        worker = self.collector("--kubeconfig", str(path), "--cluster", "away", "--to", to)
+        worker = self.collector("--kubeconfig", path, "--cluster", "away", "--to", to)
         self.assertIn("ProrataCollectorNotReady", firing([self.until(worker, "^prorata_collector_ready 0")]))
 
     def test_a_folder_that_is_a_file_takes_no_events(self):
@@ -137,6 +145,23 @@ class Collector(Scene):
         )
         text = self.until(worker, "^prorata_collector_held_lists_total 1")
         self.assertIn("ProrataCollectorListsHeld", self.fires(text))
+
+    def test_a_node_that_the_watch_never_told_is_found_by_a_check(self):
+        with forgetful("unseen") as server:
+            worker = self.follower(
+                "checked", kubeconfig=self.kubeconfig("forgetful", server), list_every="2s"
+            )
+            self.node("seen")
+            self.until(worker, "^prorata_collector_nodes 1")
+            lists = r'^prorata_collector_lists_total{kind="Node"} '
+            before = self.until(worker, lists + r"[3-9]")
+            self.assertEqual(self.fires(before), set())
+            self.node("unseen")
+            # The watch must have told of something later.
+            self.node("seen-too")
+            text = self.until(worker, "^prorata_collector_repaired_total 1")
+            self.assertEqual(self.fires(text), {"ProrataCollectorRepaired"})
+            self.until(worker, "^prorata_collector_nodes 3")
 
     def test_changes_that_come_faster_than_they_are_stored_fill_the_queue(self):
         worker = self.follower("slow")

@@ -30,15 +30,15 @@ DAY = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=2)
 SEEN: set[str] = set()
 
 
-def counters(text: str) -> dict[str, float]:
-    """Values of counters, by name with labels."""
-    pairs = (line.rsplit(" ", 1) for line in text.splitlines() if "_total" in line and line[0] != "#")
-    return {key: float(value) for key, value in pairs}
+def growth(text: str) -> dict[str, float]:
+    """Values of counters and ages, by name with labels."""
+    lines = (line for line in text.splitlines() if re.match(r"\w+(_total|_age_seconds)\b", line))
+    return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
 
 
-def series(text: str, per_minute: dict[str, float] | None = None) -> list[dict]:
-    """A scrape as promtool's input: the values stand for three hours, and counters begin at 0 before that, or
-    go up by so much a minute."""
+def series(text: str, minutes: int, per_minute: dict[str, float] | None = None) -> list[dict]:
+    """A scrape as promtool's input: the values stand for so many minutes and some more, and counters begin at
+    0 before that. Those that go up by so much a minute go on like that."""
     found = []
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     for name, kind in kinds.items():
@@ -53,25 +53,26 @@ def series(text: str, per_minute: dict[str, float] | None = None) -> list[dict]:
         number = repr(float(value)) if value not in ("+Inf", "NaN") else "0"
         before = "0x10" if name.endswith("_total") else f"{number}x10"
         labels = f",{labels}" if labels else ""
-        values = f"{before} {number}x180"
+        values = f"{before} {number}x{minutes + 10}"
         if per_minute and key in per_minute:
-            values = f"0+{per_minute[key]:f}x190"
+            first = "0" if name.endswith("_total") else number
+            values = f"{first}+{per_minute[key]:f}x{minutes + 10}"
         found.append({"series": f"{name}{{{own}{labels}}}", "values": values})
     return found
 
 
 def growing(first: str, second: str, seconds: float) -> dict[str, float]:
-    """By how much counters go up a minute, between two scrapes."""
-    before = counters(first)
-    grown = {key: value - before.get(key, 0) for key, value in counters(second).items()}
-    return {key: value * 60 / seconds for key, value in grown.items()}
+    """By how much counters and ages go up a minute, between two scrapes."""
+    before = growth(first)
+    grown = {key: value - before.get(key, 0) for key, value in growth(second).items()}
+    return {key: value * 60 / seconds for key, value in grown.items() if value >= 0}
 
 
 def firing(
     scrapes: list[str], minutes: int = 60, per_minute: dict[str, float] | None = None
 ) -> set[str]:
     """The alerts that fire once things have been like that for so many minutes."""
-    inputs = [sample for text in scrapes for sample in series(text, per_minute)]
+    inputs = [sample for text in scrapes for sample in series(text, minutes, per_minute)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = write_rules(folder)
@@ -104,13 +105,18 @@ class Scene(unittest.TestCase):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="provoked-")))
 
     @classmethod
+    def of_run(cls, name: str) -> str:
+        """A name on the brokers that no other run has."""
+        return f"{cls.folder.name}-{name}"
+
+    @classmethod
     def config(cls, name: str, **sections: dict) -> str:
         """A configuration file, with a root and a group of its own; sections lie over it."""
         config = {
             "root": {"url": str(cls.folder / name), "shards": SHARDS},
             "kafka": {
                 "bootstrap_servers": os.environ["PRORATA_TEST_KAFKA"],
-                "group_id": name,
+                "group_id": cls.of_run(name),
                 "topics": ["provoked"],
             },
             "registry": {"url": os.environ["PRORATA_TEST_REGISTRY"]},
@@ -120,6 +126,7 @@ class Scene(unittest.TestCase):
         }
         for section, keys in sections.items():
             config[section] = config[section] | keys if section in config else keys
+        config["kafka"]["topics"] = [cls.of_run(topic) for topic in config["kafka"]["topics"]]
         path = cls.folder / f"{name}.yaml"
         path.write_text(json.dumps(config))
         return str(path)
@@ -143,6 +150,14 @@ class Scene(unittest.TestCase):
                 raise AssertionError(f"{sample}: {text}")
             time.sleep(0.2)
         return text
+
+
+    def going_on(self, worker: soak.Worker, minutes: int = 60) -> set[str]:
+        """The alerts that fire if counters and ages grow for so many minutes as they do now."""
+        began, first = time.monotonic(), self.scrape(worker)
+        time.sleep(5)
+        second, seconds = self.scrape(worker), time.monotonic() - began
+        return firing([second], minutes, growing(first, second, seconds))
 
 
 @contextlib.contextmanager

@@ -118,12 +118,11 @@ CASES = [
     Case(
         "ProrataPublishBehind",
         {
-            'prorata_publish_age_seconds{shard="3",pod="p-0"}': "90x59 3600x60",
-            'prorata_checkpoint_age_seconds{shard="3",pod="p-0"}': "60x120",
+            'prorata_publish_age_seconds{shard="3",pod="p-0"}': "60x29 60+60x90",
         },
         70,
         {"shard": "3"},
-        "The tables are 59m 0s behind the checkpoints of shard 3.",
+        "For 41m 0s, tables lack what a checkpoint of shard 3 says.",
     ),
     Case(
         "ProrataDeadLetters",

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use prorata_connectors::DeltaTables;
+use prorata_connectors::SystemClock;
 use prorata_connectors::store::Store;
 use prorata_inspect::check::Checkpoints;
 use prorata_inspect::{HourRange, LakeTables, TableLog};
@@ -12,7 +13,7 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::WorkerError;
 use prorata_worker::names;
-use prorata_worker::ports::ObjectStore;
+use prorata_worker::ports::{Clock, ObjectStore};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -59,6 +60,16 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(4),
 ];
 
+/// How long after a decision its worker may be committing it to tables. Clocks differ by less.
+const COMMITTED_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// Whether a worker may be committing the newest of these checkpoints to tables. Where it is old, what tables
+/// lack of it will not come within seconds.
+pub fn may_be_under_way(checkpoints: &Checkpoints) -> bool {
+    let age = checkpoints.newest().map(|newest| SystemClock.now().micros_since(newest));
+    age.is_some_and(|age| i128::from(age) < COMMITTED_WITHIN.as_micros() as i128)
+}
+
 /// Waits before a lake is read again after so many attempts, and says so; false: it is not to be read again.
 pub async fn try_again(attempts: usize) -> bool {
     let Some(pause) = PAUSES.get(attempts) else { return false };
@@ -81,7 +92,8 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
         let lake = tables(store, None).await?;
         let checkpoints = Checkpoints::read(store).await?;
         let rests = before.as_ref().is_some_and(|(logs, then)| logs == lake.logs() && *then == checkpoints);
-        if checkpoints.are_published(&lake, range) || (rests && attempts >= RESTS_AFTER) {
+        let is_over = rests && (attempts >= RESTS_AFTER || !may_be_under_way(&checkpoints));
+        if is_over || checkpoints.are_published(&lake, range) {
             return Ok((lake, checkpoints));
         }
         before = Some((lake.logs().clone(), checkpoints));

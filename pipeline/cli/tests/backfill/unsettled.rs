@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use prorata_samples::trace::pod;
+use prorata_worker::checkpoint::checksum;
 use serde_json::Value;
 
 use crate::harness::*;
@@ -44,6 +45,20 @@ impl Unsettled {
     fn publish(&self) {
         for commit in names(&self.aside) {
             std::fs::rename(self.aside.join(&commit), self.log.join(&commit)).unwrap();
+        }
+    }
+
+    /// As if nobody had written for an hour.
+    fn rest(&self) {
+        let objects = self.room.objects("lake");
+        for name in objects.iter().filter(|name| name.contains("/checkpoint-")) {
+            let path = self.room.path("lake").join(name);
+            let json = checksum::check_json(&std::fs::read(&path).unwrap()).unwrap();
+            let mut checkpoint: Value = serde_json::from_slice(&json).unwrap();
+            let written_at = checkpoint["written_at"].as_i64().unwrap();
+            checkpoint["written_at"] = (written_at - 3_600_000_000).into();
+            let json = serde_json::to_vec(&checkpoint).unwrap();
+            std::fs::write(&path, checksum::add_to_json(&json)).unwrap();
         }
     }
 
@@ -113,6 +128,18 @@ fn rows_that_nobody_publishes_are_said_to_be_of_an_earlier_revision() {
     people.args(["explain", "--hour", LATE, "--node", "n", "--lake"]).arg(lake.room.path("lake"));
     let people = text(&people.output().unwrap());
     assert!(people.contains("the newest revision of the hour is not in the table yet"), "{people}");
+}
+
+#[test]
+fn nobody_is_waited_for_who_has_not_written_for_long() {
+    let lake = Unsettled::new("cost_allocation");
+    lake.rest();
+    let told = lake.command(&["explain", "--hour", LATE, "--node", "n"]).output().unwrap();
+    assert_eq!((code(&told), error(&told).as_str()), (1, ""));
+    assert_eq!(json(&told)["is_published"], false);
+    let checked = lake.command(&["check"]).output().unwrap();
+    assert!(problems(&json(&checked)).contains("not_published"));
+    assert_eq!(error(&checked).lines().count(), 1, "it is read twice");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::tables::Table;
-use prorata_schemas::time::{Date, Hour};
+use prorata_schemas::time::{Date, Hour, WallTime};
 use prorata_worker::WorkerError;
 use prorata_worker::checkpoint::{Decided, log};
 use prorata_worker::names::{self, ArchivePath, Shard};
@@ -48,6 +48,11 @@ impl Checkpoints {
             }
         }
         Ok(checkpoints)
+    }
+
+    /// When the newest of those that can be read was decided, by the clock of its worker.
+    pub fn newest(&self) -> Option<WallTime> {
+        self.shards.values().map(|decided| decided.written_at).max()
     }
 
     /// Whether the tables hold exactly the files that these checkpoints name. Tables that were read before

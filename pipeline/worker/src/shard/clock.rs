@@ -51,6 +51,8 @@ struct Hands {
 pub(crate) struct ClockReading {
     /// Never goes back: for ages.
     pub steady: WallTime,
+    /// What the machine's wall clock says, right or wrong: for what people read next to it.
+    pub machine: WallTime,
     /// The wall clock and its witness, the earlier one first; both are the wall clock's time while they
     /// agree.
     pub between: (WallTime, WallTime),
@@ -94,10 +96,10 @@ impl WitnessedClock {
         let witness = witness.map_or(wall, |(stored, at)| stored.after(elapsed.saturating_sub(at)));
         let ahead = wall.micros_since(witness);
         if ahead.unsigned_abs() <= micros(self.max_skew).unsigned_abs() {
-            return ClockReading { steady, between: (wall, wall), ahead_seconds: None };
+            return ClockReading { steady, machine: wall, between: (wall, wall), ahead_seconds: None };
         }
         let between = (wall.min(witness), wall.max(witness));
-        ClockReading { steady, between, ahead_seconds: Some(ahead / 1_000_000) }
+        ClockReading { steady, machine: wall, between, ahead_seconds: Some(ahead / 1_000_000) }
     }
 
     /// Asks the store when it stored this object of ours, unless the witness is fresh. `wrote` is the

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use prorata_schemas::time::WallTime;
+
 use super::shard::LiveShard;
 use super::stopped::StoppedShard;
 use super::{Slot, Worker};
@@ -14,6 +16,8 @@ impl<S: Source> Worker<S> {
     pub(super) fn report_status(&self) {
         let clock = self.clock.read();
         let now = clock.steady;
+        // Ages are by the steady clock; readers take them from the machine's.
+        let told = |at: WallTime| WallTime(clock.machine.0.saturating_sub(now.micros_since(at)));
         let shard_status = |live: &LiveShard| {
             let (held, held_example) = live.held();
             let (dirty_hours, dirty_since) = live.waiting();
@@ -23,14 +27,14 @@ impl<S: Source> Worker<S> {
                 loaded: live.unread().is_none(),
                 stopped: None,
                 seq: live.decided().seq,
-                checkpoint_at: Some(live.decided_at()),
-                published_at: live.published_at(),
+                checkpoint_at: Some(told(live.decided_at())),
+                published_at: Some(told(live.published_at(now))),
                 watermark: live.topics().watermark(),
                 closed_through: live.next().closed_through,
                 oldest_open_hour: live.oldest_open_hour(),
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
-                dirty_since,
+                dirty_since: dirty_since.map(told),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
                 open_bytes: live.bytes(),

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use prorata_samples::trace::{START, TRACE_END, pod, pod_stop, trace};
 use prorata_schemas::time::Hour;
-use prorata_testkit::fakes::{Fault, Faults, Resume};
+use prorata_testkit::fakes::{FakeBroker, Fault, Faults, Resume};
 use prorata_worker::WorkerError;
 use prorata_worker::names;
-use prorata_worker::ports::{ErrorKind, ObjectStore};
+use prorata_worker::ports::{Clock, ErrorKind, ObjectStore};
 use prorata_worker::source::SourceError;
-use prorata_worker::status::{Dependency, Status};
+use prorata_worker::status::{Dependency, ShardStatus, Status};
 
 use crate::harness::*;
 use crate::world::member::{Member, Stepped};
@@ -126,6 +126,64 @@ async fn a_full_disk_is_waited_for_although_it_can_be_read() {
     member.settle(&world).await.unwrap();
     assert_eq!(waits(&member), []);
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+#[tokio::test]
+async fn tables_that_take_no_commit_are_behind_from_the_first_checkpoint_they_lack() {
+    let world = World::on(FakeBroker::default(), 1);
+    let faults = Faults::default();
+    let tables = Arc::new(world.lake.tables.with_faults(faults.clone()));
+    let (source, store) = (world.broker.source("a", &TOPICS), Arc::new(world.lake.store.clone()));
+    let (mut worker, status) = world.worker_with(source, store, tables, "a", |_| {}).await;
+    let shard = || status.lock().shards.get(&0).cloned().unwrap_or_default();
+    world.produce(&trace());
+    while shard().closed_through.is_none() || shard().published_at < shard().checkpoint_at {
+        worker.step(Duration::ZERO).await.unwrap();
+        world.pass(Duration::from_secs(5));
+    }
+    // Hours without news make no table lag.
+    world.pass(Duration::from_secs(6 * 3_600));
+    worker.step(Duration::ZERO).await.unwrap();
+    assert_eq!(shard().published_at, Some(world.now()));
+
+    faults.set_storage_down(Some(ErrorKind::Transient));
+    let (before, closed) = (world.now(), shard().closed_through);
+    world.produce(&[pod("a", 13 * 60, "next", 1)]);
+    while shard().closed_through <= closed {
+        world.pass(Duration::from_secs(60));
+        worker.step(Duration::ZERO).await.unwrap();
+    }
+    let since = shard().published_at;
+    assert!(since > Some(before), "{since:?} after {before:?}");
+    // Nor do further checkpoints, or their absence, make it shorter.
+    for _ in 0..100 {
+        world.pass(Duration::from_secs(600));
+        worker.step(Duration::ZERO).await.unwrap();
+        assert_eq!(shard().published_at, since);
+    }
+    faults.set_storage_down(None);
+    world.pass(Duration::from_secs(600));
+    worker.step(Duration::ZERO).await.unwrap();
+    assert_eq!(shard().published_at, Some(world.now()));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_makes_no_checkpoint_older() {
+    let world = World::default();
+    let mut member = world.member("a");
+    member.settle(&world).await.unwrap();
+    let clock = world.clock_of("a");
+    let age = |member: &Member| {
+        let status = member.status.lock();
+        let of = |shard: &ShardStatus| clock.now().micros_since(shard.checkpoint_at.unwrap());
+        status.shards.values().map(of).collect::<Vec<_>>()
+    };
+    let before = age(&member);
+    for ahead in [480, -480] {
+        clock.set_ahead(ahead);
+        step(&mut member).await;
+        assert_eq!(age(&member), before, "{ahead} s ahead");
+    }
 }
 
 #[tokio::test]

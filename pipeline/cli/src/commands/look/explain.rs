@@ -87,7 +87,8 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
         let is_published = checkpoints.are_published(&tables, hour);
         let is_dirty = answer.as_ref().is_ok_and(|answer| answer.input.is_dirty);
         let again = wiring::lake::tables(&store, None).await?;
-        let is_settled = is_published && !is_dirty && again.logs() == tables.logs();
+        let is_done = (is_published && !is_dirty) || !wiring::lake::may_be_under_way(&checkpoints);
+        let is_settled = is_done && again.logs() == tables.logs();
         if is_settled || !wiring::lake::try_again(attempts).await {
             if let Ok(answer) = &mut answer {
                 answer.is_published = is_published;

@@ -82,10 +82,8 @@ impl Deref for Next {
 /// What tables know of the shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct Publication {
-    /// Whether tables may differ from the last checkpoint decided.
-    due: bool,
-    /// When tables were last made equal to a checkpoint.
-    at: Option<WallTime>,
+    /// Since when tables may differ from the last checkpoint decided; none: they are equal.
+    behind_since: Option<WallTime>,
 }
 
 /// What no checkpoint names or admits any more.
@@ -332,9 +330,10 @@ impl LiveShard {
         if let Some(closed) = decided.closed_through {
             self.archive.forget_before(Hour(closed.0 - HORIZON_HOURS));
         }
-        self.publication.due = decided.hours.values().any(|entry| !entry.published);
         self.oldest_base = oldest_base(&decided);
         let now = now();
+        let is_due = decided.hours.values().any(|entry| !entry.published);
+        self.publication.behind_since = is_due.then(|| self.publication.behind_since.unwrap_or(now));
         self.decided_at = now;
         self.next = Next::Draft(Box::new(decided.next_draft()));
         self.decided = decided;
@@ -344,12 +343,12 @@ impl LiveShard {
 
     /// Whether tables may differ from the last checkpoint decided.
     pub fn is_publish_due(&self) -> bool {
-        self.publication.due
+        self.publication.behind_since.is_some()
     }
 
     /// When tables were last known to be equal to the last checkpoint decided.
-    pub fn published_at(&self) -> Option<WallTime> {
-        if self.publication.due { self.publication.at } else { Some(self.decided_at) }
+    pub fn published_at(&self, now: WallTime) -> WallTime {
+        self.publication.behind_since.unwrap_or(now)
     }
 
     /// Notes that tables equal this checkpoint.
@@ -357,7 +356,7 @@ impl LiveShard {
         if let Some(draft) = self.draft() {
             draft.note_published(published);
         }
-        self.publication = Publication { due: self.decided.seq != published.seq, at: Some(now) };
+        self.publication.behind_since = (self.decided.seq != published.seq).then_some(now);
     }
 
     /// A decided file of dead letters that has not reached its topic.

@@ -1,8 +1,10 @@
 //! What holds while nothing goes wrong.
 
+mod looks;
+
 use serde_json::json;
 
-use super::world::{Load, World};
+use crate::world::{Load, World};
 
 fn hold_the_law(world: &World) {
     let load = Load::small(11);

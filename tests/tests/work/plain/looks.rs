@@ -1,0 +1,143 @@
+//! People look at the lake of a worker that goes on writing. What they are told is true all the time.
+
+use std::collections::BTreeSet;
+use std::slice::from_mut;
+use std::time::Duration;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_testkit::wait::eventually;
+use prorata_tests::lake::{EVERY_HOUR, Lake};
+use prorata_tests::program::Ended;
+use prorata_tests::proxy::{Proxy, Weather};
+use prorata_worker::names;
+use serde_json::{Value, json};
+
+use crate::world::{Load, World, sent, variable};
+
+/// Events a second: a minute of load.
+const RATE: u32 = 150;
+/// What may be said of a lake whose worker has not folded everything yet, and is true.
+const UNFOLDED: [&str; 3] = ["dirty", "incomplete", "unpriced"];
+const TOO_FAST: &str = "a worker writes the lake faster than its tables and checkpoints can be compared";
+const READ_AGAIN: &str = "the lake is read again";
+
+/// What was asked meanwhile.
+#[derive(Debug, Default)]
+struct Looks {
+    checks: usize,
+    /// Explanations that are those of the table.
+    explained: usize,
+    /// Hours that were explained.
+    hours: BTreeSet<Hour>,
+    /// Those that say what the hour waits for.
+    waiting: usize,
+    /// How often the lake was read again.
+    again: usize,
+    /// Checks that say that the worker writes too fast.
+    gave_up: usize,
+}
+
+impl Looks {
+    fn asked(&self) -> usize {
+        self.checks + self.gave_up + self.explained + self.waiting
+    }
+
+    fn run(&mut self, world: &World, arguments: &[&str]) -> (Ended, Value) {
+        let ended = world.run(&[arguments, &["--lake", &world.root, "--json"]].concat());
+        self.again += ended.log.matches(READ_AGAIN).count();
+        let document = serde_json::from_str(&ended.output).unwrap_or_default();
+        (ended, document)
+    }
+
+    /// A check finds what is not folded yet, and nothing else.
+    fn check(&mut self, world: &World) {
+        let (ended, report) = self.run(world, &["check"]);
+        if ended.code == Some(4) && ended.log.contains(TOO_FAST) {
+            self.gave_up += 1;
+            return;
+        }
+        let findings = report["findings"].as_array().unwrap_or_else(|| panic!("{ended:?}")).iter();
+        let wrong: Vec<_> =
+            findings.filter(|finding| !UNFOLDED.contains(&finding["problem"].as_str().unwrap())).collect();
+        assert!(wrong.is_empty(), "{wrong:#?} {}", ended.log);
+        self.checks += 1;
+    }
+
+    /// The figures are those of the table. Where they are not, a late event waits to be folded, or a revision
+    /// to be published, and that is said. A late event may also have ended the pod before the hour.
+    fn explain(&mut self, world: &World, hour: Hour) {
+        let lake = world.lake();
+        let Some(pod) = pods(&lake, hour).pop_first() else { return };
+        let arguments = ["explain", "--hour", &hour.to_string(), "--pod", &pod];
+        let (ended, document) = self.run(world, &arguments);
+        let waits = document["waits_to_be_folded"] == true || document["is_published"] == false;
+        match ended.code {
+            Some(0) => self.explained += 1,
+            Some(1) if waits => self.waiting += 1,
+            Some(2) if !pods(&lake, hour).contains(&pod) => {}
+            _ => panic!("{arguments:?}: {ended:?}"),
+        }
+        self.hours.insert(hour);
+    }
+}
+
+/// The hours with rows of cost.
+fn hours(lake: &Lake) -> BTreeSet<Hour> {
+    let files = lake.files(EVERY_HOUR).into_keys();
+    files.filter(|(table, ..)| *table == Table::CostAllocation).map(|(.., hour)| hour).collect()
+}
+
+/// The pods of an hour.
+fn pods(lake: &Lake, hour: Hour) -> BTreeSet<String> {
+    let files = lake.files(hour).into_iter();
+    let files = files.filter(|((table, _, of), _)| (*table, *of) == (Table::CostAllocation, hour));
+    let paths = files.flat_map(|((table, ..), files)| {
+        files.into_iter().map(move |file| format!("{}/{}", names::table(table), file.path()))
+    });
+    let mut pods = BTreeSet::new();
+    for path in paths {
+        let reader = SerializedFileReader::new(lake.object(&path)).unwrap();
+        for row in reader.get_row_iter(None).unwrap().map(Result::unwrap) {
+            if let Some((_, Field::Str(pod))) = row.get_column_iter().find(|(name, _)| *name == "x_PodUid") {
+                pods.insert(pod.clone());
+            }
+        }
+    }
+    pods
+}
+
+#[test]
+fn what_is_checked_and_explained_while_hours_close_and_are_restated_is_true() {
+    let mut world = World::new("looks");
+    world.root = format!("s3://{}/{}", variable("PRORATA_TEST_BUCKET"), world.name);
+    // Between a decision and the last of its commits is time to look.
+    let proxy = Proxy::before(&variable("AWS_ENDPOINT_URL"));
+    world.environment("AWS_ENDPOINT_URL", &proxy.url(&variable("AWS_ENDPOINT_URL")));
+    world.set("work.checkpoint_every", json!("2s"));
+    let mut worker = world.worker();
+    worker.ready();
+    proxy.set(Weather::Slow(Duration::from_millis(5)));
+    let load = Load { hours: 24, ..Load::small(91) };
+    let mut generator = world.start_sending(load, Some(RATE));
+    let lake = world.lake();
+    eventually("an hour is closed", || hours(&lake).pop_first().ok_or("the table has no rows"));
+    let mut looks = Looks::default();
+    while generator.is_running() {
+        looks.check(&world);
+        // Another one each time: late events reach far back.
+        let closed: Vec<Hour> = hours(&lake).into_iter().collect();
+        for look in 0..3 {
+            looks.explain(&world, closed[(looks.asked() * 7 + look) % closed.len()]);
+        }
+    }
+    let messages = sent(generator);
+    world.drained(from_mut(&mut worker), messages);
+    println!("{looks:?}, {} hours restated", worker.counter("hours_restated"));
+    assert!(looks.again > 0 && looks.checks > 0 && looks.explained > 3, "{looks:?}");
+    assert!(looks.hours.len() > 2 && worker.counter("hours_restated") > 0, "{looks:?}");
+    worker.stop();
+    world.assert_law(&[load]);
+}
