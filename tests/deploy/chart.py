@@ -118,6 +118,7 @@ def pods(objects: list[dict]) -> dict[str, dict]:
             "PodDisruptionBudget",
             "NetworkPolicy",
             "ServiceMonitor",
+            "PodMonitor",
             "PrometheusRule",
             "ScaledObject",
         )

@@ -35,7 +35,7 @@ KINDS = [
     "/apis/policy/v1/poddisruptionbudgets",
     "/apis/networking.k8s.io/v1/networkpolicies",
     *("/apis/rbac.authorization.k8s.io/v1/" + kind for kind in ("clusterroles", "clusterrolebindings")),
-    *("/apis/monitoring.coreos.com/v1/" + kind for kind in ("servicemonitors", "prometheusrules")),
+    *("/apis/monitoring.coreos.com/v1/" + kind for kind in ("servicemonitors", "podmonitors", "prometheusrules")),
     "/apis/keda.sh/v1alpha1/scaledobjects",
 ]
 BASE = {
@@ -153,7 +153,9 @@ class Admission(Room):
             self.take(render(case, everything if case == "everything" else {}), taken)
         for example in sorted((CHART / "examples").glob("*.yaml")):
             self.take(render(override=yaml.safe_load(example.read_text())), taken)
-        self.assertLessEqual({"ScaledObject", "PrometheusRule", "ServiceMonitor", "Deployment"}, taken)
+        self.take(render("everything", everything | {"serviceMonitor": {"kind": "PodMonitor"}}), taken)
+        foreign = {"ScaledObject", "PrometheusRule", "ServiceMonitor", "PodMonitor"}
+        self.assertLessEqual(foreign | {"Deployment"}, taken)
 
     def take(self, documents: list[dict], taken: set[str]) -> None:
         """Has the API server look at objects, as if it created them."""

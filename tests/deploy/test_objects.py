@@ -14,7 +14,7 @@ from referencing import Registry, Resource
 from chart import CASES, CHART, HARDENED, KUBERNETES, helm, kinds, one, pods, render, template, text
 
 # No schemas of these come with Kubernetes.
-FOREIGN = ("ServiceMonitor", "PrometheusRule", "ScaledObject")
+FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject")
 
 
 @functools.cache
@@ -126,6 +126,7 @@ class Security(unittest.TestCase):
     def test_users_are_as_the_values_say_or_left_to_the_cluster(self):
         expected = {"everything": (2000, 3000, 4000), "bare": (None, None, None)}
         for case, pod in self.every_pod():
+            self.assertIs(pod.get("hostUsers"), False if case == "everything" else None)
             context = pod["securityContext"]
             found = tuple(context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup"))
             self.assertEqual(found, expected.get(case, (65532, 65532, 65532)))
@@ -230,6 +231,28 @@ class Connections(unittest.TestCase):
         )
         self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["http"])
 
+    def test_a_monitor_of_pods_names_their_service(self):
+        collector = {"enabled": True, "config": {"organization_id": "acme", "state_topic": "state"}}
+        monitor = {"kind": "PodMonitor", "relabelings": [{"action": "labeldrop", "regex": "node"}]}
+        objects = render("everything", {"collector": collector, "serviceMonitor": monitor})
+        monitors = [document for document in objects if document["kind"] == "PodMonitor"]
+        self.assertEqual(len(monitors), 2)
+        services = {of["metadata"]["name"]: of for of in objects if of["kind"] == "Service"}
+        workloads = [one(objects, kind) for kind in ("StatefulSet", "Deployment")]
+        workloads = [template(workload)["metadata"]["labels"] for workload in workloads]
+        for monitor in monitors:
+            chosen = monitor["spec"]["selector"]["matchLabels"].items()
+            own = [labels for labels in workloads if chosen <= labels.items()]
+            (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+            service, given = endpoint["relabelings"]
+            self.assertEqual(given["action"], "labeldrop")
+            self.assertEqual(service["targetLabel"], "service")
+            # As what a ServiceMonitor would find, so that alerts and dashboard find it.
+            selector = services[service["replacement"]]["spec"]["selector"].items()
+            self.assertEqual([selector <= labels.items() for labels in own], [True])
+            self.assertEqual((endpoint["port"], endpoint["path"]), ("http", "/metrics"))
+        self.assertEqual([of for of in objects if of["kind"] == "ServiceMonitor"], [])
+
     def test_what_users_add_is_there(self):
         more = {"name": "proxy", "image": "proxy:1"}
         objects = render("everything", {"initContainers": [more], "extraContainers": [more]})
@@ -245,6 +268,9 @@ class Connections(unittest.TestCase):
         for document in objects:
             if document is not added:
                 self.assertEqual(document["metadata"]["labels"]["cost-center"], "finops")
+        annotations = one(objects, "Service")["metadata"]["annotations"]
+        self.assertEqual(annotations, {"example.com/team": "finops"})
+        self.assertEqual(one(objects, "StatefulSet")["spec"]["revisionHistoryLimit"], 3)
 
     def test_names_stay_within_what_kubernetes_appends_to(self):
         long = render("backfill", {"replay": {"enabled": True}}, release="a" * 53)

@@ -46,6 +46,8 @@ REFUSED = [
     ({"prometheusRule": {"notClosedSeconds": 60}}, "/prometheusRule/notClosedSeconds"),
     ({"autoscaling": {"prometheus": {"serverAddress": "prometheus:9090"}}}, "serverAddress"),
     ({"serviceMonitor": {"interval": 30}}, "/serviceMonitor/interval"),
+    ({"serviceMonitor": {"kind": "Probe"}}, "/serviceMonitor/kind"),
+    ({"podSecurity": {"hostUsers": "no"}}, "/podSecurity/hostUsers"),
     # What contradicts itself.
     ({"terminationGracePeriodSeconds": 30}, "not longer than config.work.drain_timeout (30s)"),
     ({"config": {"work": {"drain_timeout": "1m"}}}, "not longer than config.work.drain_timeout (1m)"),

@@ -70,6 +70,9 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- if not (kindIs "invalid" .Values.podSecurity.hostUsers) }}
+hostUsers: {{ .Values.podSecurity.hostUsers }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   {{- with .Values.podSecurity }}
