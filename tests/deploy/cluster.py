@@ -35,7 +35,8 @@ KINDS = [
     "/apis/policy/v1/poddisruptionbudgets",
     "/apis/networking.k8s.io/v1/networkpolicies",
     *("/apis/rbac.authorization.k8s.io/v1/" + kind for kind in ("clusterroles", "clusterrolebindings")),
-    *("/apis/monitoring.coreos.com/v1/" + kind for kind in ("servicemonitors", "podmonitors", "prometheusrules")),
+    *("/apis/monitoring.coreos.com/v1/" + kind for kind in ("servicemonitors", "podmonitors")),
+    "/apis/monitoring.coreos.com/v1/prometheusrules",
     "/apis/keda.sh/v1alpha1/scaledobjects",
 ]
 BASE = {
