@@ -1,10 +1,11 @@
 """The alerts as files for promtool, and what promtool says of them."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import yaml
-from chart import one, render
+from chart import config_map, one, render
 
 # Alerts of everything: the collector has its own group.
 VALUES = {"collector": {"enabled": True, "config": {"organization_id": "acme", "state_topic": "state"}}}
@@ -18,6 +19,11 @@ def groups(override: dict | None = None) -> list[dict]:
 def rules(override: dict | None = None) -> list[dict]:
     """Its alerts."""
     return [alert for group in groups(override) for alert in group["rules"]]
+
+
+def board() -> dict:
+    """The dashboard of a release with everything on."""
+    return json.loads(config_map(render("everything"), "prorata.json")["data"]["prorata.json"])
 
 
 def write_rules(folder: Path) -> Path:

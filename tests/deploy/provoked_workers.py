@@ -99,7 +99,7 @@ class Worker(Scene):
     @contextlib.contextmanager
     def fed_meanwhile(self, config: str) -> Iterator[None]:
         """Late events come within it."""
-        load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "20"]
+        load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "12"]
         command = [os.environ["PRORATA_BINARY"], "generate", *load, "--to", "kafka", "--config", config]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as producer:
             yield
@@ -117,7 +117,8 @@ class Worker(Scene):
 
     def test_a_table_that_takes_no_commit_is_told(self):
         """Checkpoints are decided meanwhile."""
-        config, worker = self.fed("tables")
+        # Late events are folded while more of them come.
+        config, worker = self.fed("tables", restate_delay_max="1s")
         with self.fed_meanwhile(config):
             self.assertNotIn("ProrataPublishBehind", self.going_on(worker))
             with paused(worker):

@@ -1,10 +1,9 @@
 """Alerts, runbook, dashboard and autoscaler: they speak of metrics that a worker has, and of each other."""
 
-import json
 import re
 import unittest
 
-from alerts import groups, rules
+from alerts import board, groups, rules
 from chart import DEPLOY, REPOSITORY, Refused, config_map, one, render
 
 METRICS = REPOSITORY / "pipeline" / "cli" / "src" / "operations" / "README.md"
@@ -27,11 +26,6 @@ def documented_metrics() -> dict[str, set[str]]:
                 names = [f"{names[0]}_{part}" for part in ("bucket", "sum", "count")]
             found |= {name: set(re.findall(r"`(\w+)`", cells[2])) for name in names}
     return found
-
-
-def board() -> dict:
-    """The dashboard."""
-    return json.loads(config_map(render("everything"), "prorata.json")["data"]["prorata.json"])
 
 
 class Alerts(unittest.TestCase):

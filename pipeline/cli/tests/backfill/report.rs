@@ -131,6 +131,34 @@ fn an_idle_node_can_be_explained_as_the_page_says() {
     }
 }
 
+/// Beyond four days the page goes by days, and an hour of them is explained in which there is a cost.
+#[test]
+fn what_a_page_of_days_names_can_be_explained() {
+    let room = Room::new();
+    let (lake, events) = (room.path("lake"), room.path("generated"));
+    let load = ["generate", "--hours", "100", "--pods", "4", "--seed", "3", "--to"];
+    assert!(program().args(load).arg(&events).output().unwrap().status.success());
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(&lake);
+    assert!(backfill.output().unwrap().status.success());
+    let (_, data) = page(&room, &[]);
+    assert_eq!(data["by_day"], true);
+    let bearers = data["bearers"]["kind"].as_array().unwrap().len();
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let pods: Vec<usize> = (0..bearers).filter(|at| of("kind", *at) == "pod").collect();
+    assert!(pods.len() > 20, "{} pods", pods.len());
+    for at in pods.into_iter().step_by(5) {
+        let (hour, pod) = (of("hour", at), of("uid", at));
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(&lake).args(["--hour", &hour, "--pod", &pod]);
+        let output = explain.output().unwrap();
+        assert_eq!(code(&output), 0, "{pod} at {hour}: {}", error(&output));
+    }
+}
+
 #[test]
 fn every_grouping_adds_up_to_the_same_and_hours_can_be_chosen() {
     let room = sample_day();

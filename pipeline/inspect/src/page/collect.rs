@@ -70,6 +70,7 @@ pub async fn costs(
         sums.over_quota.add(line.amounts.over_quota);
         sums.gpu_cost.add(line.amounts.gpu_cost);
         sums.gpu_hours.add(line.amounts.gpu_hours);
+        sums.dearest = sums.dearest.max(line.amounts.dearest);
     })
     .await
 }
@@ -163,6 +164,7 @@ fn read(
                 over_quota: if is_over { cost } else { Decimal12::ZERO }.into(),
                 gpu_cost: if is_pod { amount(&gpu_costs) } else { Decimal12::ZERO }.into(),
                 gpu_hours: amount(&gpu_hours).into(),
+                dearest: Some((cost, hour)),
             };
             let (unpriced, seconds) = (text(&unpriced), amount(&seconds));
             each(report, CostLine { hour, bearer, amounts, unpriced, seconds });

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use prorata_schemas::time::Hour;
 use serde_json::{Value, json};
 
 use super::{BearerAmounts, CostBearer, Report};
@@ -52,10 +53,12 @@ impl Report {
     pub fn data(&self) -> Value {
         let mut texts = Texts::default();
         let mut bearers: BTreeMap<&CostBearer, usize> = BTreeMap::new();
+        let mut dearest = Vec::new();
         let mut times = BTreeMap::new();
         for (time, bearer) in self.amounts.keys() {
             let next = bearers.len();
             bearers.entry(bearer).or_insert(next);
+            dearest.resize(bearers.len(), None);
             let next = times.len();
             times.entry(*time).or_insert(next);
         }
@@ -65,6 +68,13 @@ impl Report {
         let mut column = |of: fn(&CostBearer) -> &str| -> Vec<usize> {
             in_order.iter().map(|(bearer, _)| texts.number(of(bearer))).collect()
         };
+        for ((_, bearer), amounts) in &self.amounts {
+            if let Some(of) = bearers.get(bearer).and_then(|number| dearest.get_mut(*number)) {
+                *of = amounts.dearest.max(*of);
+            }
+        }
+        let hour = |of: &Option<(_, Hour)>| of.map(|(_, hour)| hour.to_string()).unwrap_or_default();
+        let dearest = dearest.iter().map(hour).collect::<Vec<_>>();
         let bearer_columns = json!({
             "organization": column(|bearer| &bearer.organization),
             "currency": column(|bearer| &bearer.currency),
@@ -75,6 +85,7 @@ impl Report {
             "name": column(|bearer| &bearer.name),
             "uid": column(|bearer| &bearer.uid),
             "gpu_model": column(|bearer| &bearer.gpu_model),
+            "hour": dearest.iter().map(|hour| texts.number(hour)).collect::<Vec<_>>(),
         });
         let facts = |of: fn(&BearerAmounts) -> Sum| -> Vec<String> {
             self.amounts.values().map(|amounts| atoms(of(amounts))).collect()
@@ -83,10 +94,9 @@ impl Report {
             self.amounts.keys().filter_map(|(time, _)| times.get(time).copied()).collect();
         let bearer_of: Vec<usize> =
             self.amounts.keys().filter_map(|(_, bearer)| bearers.get(bearer).copied()).collect();
-        let hours = |hours: Option<(prorata_schemas::time::Hour, prorata_schemas::time::Hour)>| {
-            hours.map(|(first, last)| [first.to_string(), last.to_string()])
-        };
-        let time_name = |hour: &prorata_schemas::time::Hour| {
+        let hours =
+            |hours: Option<(Hour, Hour)>| hours.map(|(first, last)| [first.to_string(), last.to_string()]);
+        let time_name = |hour: &Hour| {
             if self.by_day { hour.date().to_string() } else { hour.to_string() }
         };
         json!({

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::time::Hour;
 use prorata_worker::WorkerError;
 
@@ -102,6 +103,8 @@ pub struct BearerAmounts {
     pub gpu_cost: Sum,
     /// GPU-hours that it was allocated.
     pub gpu_hours: Sum,
+    /// The row that cost most, and its hour: that is what there is to explain.
+    pub dearest: Option<(Decimal12, Hour)>,
 }
 
 /// Pods without a price.

@@ -543,28 +543,22 @@ function bearerTable(added) {
 /** One pod: its cost over time, and the command that explains it. */
 function detail(at) {
   const over = new Map();
-  let dearest = [0n, 0];
   DATA.facts.bearer.forEach((who, fact) => {
     if (who !== at) return;
-    const cost = FACTS.cost[fact],
-      time = DATA.facts.time[fact];
-    add(over, time, cost);
-    if (cost > dearest[0]) dearest = [cost, time];
+    add(over, DATA.facts.time[fact], FACTS.cost[fact]);
   });
   const kind = bearer(at, "kind"),
     title = `${{ pod: "", idle: "idle node " }[kind] ?? `${kind} `}${bearer(at, "name")}`;
   const dialog = document.getElementById("detail");
   const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const day = DATA.times[dearest[1]];
   const subject =
     kind === "pod"
       ? `--pod ${bearer(at, "uid")}`
       : kind === "idle"
         ? `--node ${bearer(at, "cluster")}/${bearer(at, "name")}`
         : `--${kind} ${bearer(at, "name")}`;
-  const hour = DATA.by_day ? `${day}T00` : day;
   const command =
-    `prorata explain --lake ${DATA.lake} --hour ${hour} ${subject} ` +
+    `prorata explain --lake ${DATA.lake} --hour ${bearer(at, "hour")} ${subject} ` +
     `--organization ${bearer(at, "organization")}`;
   dialog.replaceChildren(
     element("h2", { id: "detail-title" }, title),
@@ -577,7 +571,7 @@ function detail(at) {
         .join(", "),
     ),
     ...chart([title], (time) => over.get(time) ?? 0n, `Cost of ${title} over time`),
-    element("p", {}, "How its cost in an hour came about: ", element("code", {}, command)),
+    element("p", {}, "How its cost came about in the hour that cost most: ", element("code", {}, command)),
     element("p", {}, close),
   );
   dialog.showModal();
