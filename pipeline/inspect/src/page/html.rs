@@ -53,12 +53,10 @@ impl Report {
     pub fn data(&self) -> Value {
         let mut texts = Texts::default();
         let mut bearers: BTreeMap<&CostBearer, usize> = BTreeMap::new();
-        let mut dearest = Vec::new();
         let mut times = BTreeMap::new();
         for (time, bearer) in self.amounts.keys() {
             let next = bearers.len();
             bearers.entry(bearer).or_insert(next);
-            dearest.resize(bearers.len(), None);
             let next = times.len();
             times.entry(*time).or_insert(next);
         }
@@ -68,13 +66,7 @@ impl Report {
         let mut column = |of: fn(&CostBearer) -> &str| -> Vec<usize> {
             in_order.iter().map(|(bearer, _)| texts.number(of(bearer))).collect()
         };
-        for ((_, bearer), amounts) in &self.amounts {
-            if let Some(of) = bearers.get(bearer).and_then(|number| dearest.get_mut(*number)) {
-                *of = amounts.dearest.max(*of);
-            }
-        }
-        let hour = |of: &Option<(_, Hour)>| of.map(|(_, hour)| hour.to_string()).unwrap_or_default();
-        let dearest = dearest.iter().map(hour).collect::<Vec<_>>();
+        let hours = self.dearest_hours(&bearers);
         let bearer_columns = json!({
             "organization": column(|bearer| &bearer.organization),
             "currency": column(|bearer| &bearer.currency),
@@ -85,7 +77,7 @@ impl Report {
             "name": column(|bearer| &bearer.name),
             "uid": column(|bearer| &bearer.uid),
             "gpu_model": column(|bearer| &bearer.gpu_model),
-            "hour": dearest.iter().map(|hour| texts.number(hour)).collect::<Vec<_>>(),
+            "hour": hours.iter().map(|hour| texts.number(hour)).collect::<Vec<_>>(),
         });
         let facts = |of: fn(&BearerAmounts) -> Sum| -> Vec<String> {
             self.amounts.values().map(|amounts| atoms(of(amounts))).collect()
@@ -127,6 +119,18 @@ impl Report {
             "agreements": self.agreements(),
             "unreadable": self.unreadable,
         })
+    }
+
+    /// The hour in which each bearer cost most, by its number.
+    fn dearest_hours(&self, bearers: &BTreeMap<&CostBearer, usize>) -> Vec<String> {
+        let mut dearest = vec![None; bearers.len()];
+        for ((_, bearer), amounts) in &self.amounts {
+            if let Some(of) = bearers.get(bearer).and_then(|number| dearest.get_mut(*number)) {
+                *of = amounts.dearest.max(*of);
+            }
+        }
+        let name = |of: Option<(_, Hour)>| of.map(|(_, hour)| hour.to_string()).unwrap_or_default();
+        dearest.into_iter().map(name).collect()
     }
 
     fn agreements(&self) -> Value {
