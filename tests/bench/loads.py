@@ -28,18 +28,21 @@ class Size(NamedTuple):
     pods: int
     """Pods that run at once in each."""
     hours: int
+    usage_every: str = ""
+    """How often every pod is measured, such as `1m`, the collector's default; else seldom, and not all."""
 
 
 class Shape(NamedTuple):
     """What every figure is measured on."""
 
     backfill: dict[str, Size]
-    """Of few large organizations, and of many small ones."""
+    """Of few large organizations, of many small ones, and of pods that are measured every minute."""
     close: dict[str, Size]
     """As many pods in one organization and in many."""
     shards: Size
     """About 100 rows for each of 16 shards and hour."""
-    stream: Size
+    stream: dict[str, Size]
+    """Of pods that are measured every minute, and of pods that come and go."""
     pods: tuple[int, ...]
     """Pods of one organization, for two hours."""
     organizations: tuple[int, ...]
@@ -49,30 +52,33 @@ class Shape(NamedTuple):
 
 
 SMALL = Size(64, 9, 12)
+LARGE, MANY, MEASURED, CHANGING = (
+    "large organizations", "small organizations", "pods measured every minute", "pods that come and go"
+)
 SHAPES = {
     "small": Shape(
-        {"large organizations": Size(2, 600, 6), "small organizations": Size(100, 8, 4)},
+        {LARGE: Size(2, 600, 6), MANY: Size(100, 8, 4), MEASURED: Size(4, 250, 12, "1m")},
         {"1 organization": Size(1, 4000, 2), "100 organizations": Size(100, 40, 2)},
         SMALL,
-        Size(12, 150, 12),
+        {MEASURED: Size(20, 50, 12, "1m"), CHANGING: Size(12, 150, 12)},
         (100, 1000, 3000, 10_000),
         (10, 100, 300, 1000),
         20_000,
     ),
     "middle": Shape(
-        {"large organizations": Size(4, 2000, 12), "small organizations": Size(100, 20, 24)},
+        {LARGE: Size(4, 2000, 12), MANY: Size(100, 20, 24), MEASURED: Size(4, 2500, 16, "1m")},
         {"1 organization": Size(1, 40_000, 2), "1,000 organizations": Size(1000, 40, 2)},
         SMALL,
-        Size(40, 200, 24),
+        {MEASURED: Size(40, 100, 16, "1m"), CHANGING: Size(40, 200, 24)},
         (1000, 10_000, 30_000, 100_000),
         (100, 1000, 3000, 10_000),
         100_000,
     ),
     "large": Shape(
-        {"large organizations": Size(4, 10_000, 12), "small organizations": Size(1000, 20, 24)},
+        {LARGE: Size(4, 10_000, 12), MANY: Size(1000, 20, 24), MEASURED: Size(4, 2500, 83, "1m")},
         {"1 organization": Size(1, 1_000_000, 2), "1,000 organizations": Size(1000, 1000, 2)},
         SMALL,
-        Size(40, 2500, 24),
+        {MEASURED: Size(40, 250, 18, "1m"), CHANGING: Size(40, 2500, 24)},
         (1000, 10_000, 100_000, 1_000_000),
         (100, 1000, 3000, 10_000),
         1_000_000,
@@ -98,8 +104,8 @@ def program() -> str:
 
 def generate(size: Size, target: Path, *more: str) -> list[str]:
     """The command that writes events as files."""
-    numbers = zip(("--organizations", "--pods", "--hours"), map(str, size), strict=True)
-    made = [argument for pair in numbers for argument in pair]
+    options = zip(("--organizations", "--pods", "--hours", "--usage-every"), map(str, size), strict=True)
+    made = [argument for option, value in options if value for argument in (option, value)]
     return [program(), "generate", *made, "--seed", "9", "--start", START, "--to", str(target), *more]
 
 

@@ -112,7 +112,14 @@ def turns(
 
 def stream(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """All that a worker does, next to a bare consumer that decodes the events and drops them."""
-    source = topic(loads.SHAPES[options.shape].stream, *PLAIN)
+    for name, size in loads.SHAPES[options.shape].stream.items():
+        yield next_to_a_consumer(name, topic(size, *PLAIN), options, folder)
+
+
+def next_to_a_consumer(
+    name: str, source: Topic, options: argparse.Namespace, folder: Path
+) -> measure.Figure:
+    """The same on one topic."""
     consumer = Path(loads.program()).with_name("consume")
     bare = [str(consumer), os.environ[BROKERS], source.name]
     counted = []
@@ -125,7 +132,8 @@ def stream(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure
     pairs = turns(options, lambda: work(source, folder / "work", options.threads), consume)
     problem = None if set(counted) == {source.events} else f"{counted} of {source.events} events were read"
     problem = problem or same_as_backfill(source, folder)
-    yield measure.Figure("stream", "a bare consumer that decodes", 2.5, pairs, problem, source.events)
+    peer = "a bare consumer that decodes"
+    return measure.Figure(f"stream of {name}", peer, 2.5, pairs, problem, source.events)
 
 
 def same_as_backfill(source: Topic, folder: Path) -> str | None:
@@ -142,7 +150,14 @@ def same_as_backfill(source: Topic, folder: Path) -> str | None:
 
 def flink(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """All that a worker does, next to Flink doing only the hourly sum of each pod's use."""
-    source = topic(loads.SHAPES[options.shape].stream, *PLAIN)
+    for name, size in loads.SHAPES[options.shape].stream.items():
+        yield next_to_flink(name, topic(size, *PLAIN), options, folder)
+
+
+def next_to_flink(
+    name: str, source: Topic, options: argparse.Namespace, folder: Path
+) -> measure.Figure:
+    """The same on one topic."""
     target = built()
     sums = folder / "sums.csv"
     classes = f"{target / 'classes'}:{target / 'libs'}/*"
@@ -155,7 +170,8 @@ def flink(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]
     events = folder / "stream-events.parquet"
     loads.export(folder / "work" / "lake", events)
     problem = compare.hourly_sums(events, sums)
-    yield measure.Figure("stream", "Flink, hourly sums alone", 0.2, pairs, problem, source.events)
+    peer = "Flink, hourly sums alone"
+    return measure.Figure(f"stream of {name}", peer, 0.2, pairs, problem, source.events)
 
 
 def built() -> Path:
@@ -171,7 +187,7 @@ def built() -> Path:
 
 def late(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """A worker with one event in a hundred up to six hours late, next to itself with none."""
-    size = loads.SHAPES[options.shape].stream
+    size = loads.SHAPES[options.shape].stream[loads.CHANGING]
     ours, theirs = topic(size, *LATE), topic(size, *PLAIN)
     pairs = turns(
         options,

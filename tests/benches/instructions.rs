@@ -30,6 +30,7 @@ const LOAD: Load = Load {
     seed: 9,
     late_per_million: 0,
     duplicates_per_million: 0,
+    usage_every: None,
 };
 const FILE_ROWS: u64 = 100_000;
 const CLOCK: HourClock = HourClock {

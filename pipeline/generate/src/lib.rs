@@ -21,6 +21,8 @@ mod random;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use prorata_schemas::event::Event;
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -52,6 +54,9 @@ pub struct Load {
     pub late_per_million: u32,
     /// Events in a million that arrive a second time, up to two hours later.
     pub duplicates_per_million: u32,
+    /// Length of the intervals of measured use, at most an hour: every pod is measured at whole multiples of
+    /// it, as the collector does. Without, most pods are measured every 5, 10 or 15 minutes, and some never.
+    pub usage_every: Option<Duration>,
 }
 
 impl Load {
@@ -59,7 +64,9 @@ impl Load {
     pub fn organization(&self, number: u64) -> OrganizationEvents {
         let start = self.start.start().0;
         let end = start + i64::try_from(self.hours).unwrap_or(i64::MAX) * HOUR;
-        let organization = Organization::new(number, self.seed, Run { start, end, pods: self.pods });
+        let usage_every = self.usage_every.map(|every| i64::try_from(every.as_micros()).unwrap_or(HOUR).max(1));
+        let run = Run { start, end, pods: self.pods, usage_every };
+        let organization = Organization::new(number, self.seed, run);
         let rates = Rates { late: self.late_per_million, duplicates: self.duplicates_per_million };
         OrganizationEvents(Disorder::new(organization, rates, self.seed, number))
     }

@@ -22,6 +22,7 @@ fn load(seed: u64, pods: u64, hours: u64) -> Load {
         seed,
         late_per_million: 0,
         duplicates_per_million: 0,
+        usage_every: None,
     }
 }
 
@@ -47,6 +48,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         seed: 9,
         late_per_million: 20_000,
         duplicates_per_million: 20_000,
+        usage_every: None,
         ..load(9, 40, 48)
     };
     assert_eq!(digest(load.arrivals()), "519f5f059908413997d4d19177570587ed90eff76ee572980450bf57fb8dd251");

@@ -4,7 +4,7 @@
 //! keys are errors, with the key that was probably meant.
 
 mod collect;
-mod duration;
+pub mod duration;
 mod environment;
 mod kafka;
 mod messages;

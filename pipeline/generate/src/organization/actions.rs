@@ -129,14 +129,7 @@ impl Organization {
         if let Some(node) = node {
             self.fleet.place(node, key, workload.need);
         }
-        let sampled = CLUSTERS.get(workload.cluster).map_or(0, |cluster| cluster.sampled);
-        let sampling = chance(&mut self.rng, sampled).then(|| {
-            let minutes = pick(&mut self.rng, &[5, 10, 15]).copied().unwrap_or(10);
-            (minutes * MINUTE, at)
-        });
-        if let Some((interval, _)) = sampling {
-            self.plan(at + interval, Action::Sample(key));
-        }
+        let sampling = self.first_sample(at, workload, key);
         let amended = lifetime > HOUR / 2 && chance(&mut self.rng, 60_000);
         if amended {
             let amended_at = at + span(&mut self.rng, MINUTE, lifetime - MINUTE);
@@ -155,6 +148,21 @@ impl Organization {
         self.pods.insert(key, live);
         self.emit(at, Payload::PodStarted(Box::new(pod)));
         Some(key)
+    }
+
+    /// Plans a new pod's first sample, and returns the length of its intervals and when the first one starts.
+    fn first_sample(&mut self, at: i64, workload: &Workload, key: u64) -> Option<(i64, i64)> {
+        if let Some(every) = self.run.usage_every {
+            self.plan(at - at.rem_euclid(every) + every, Action::Sample(key));
+            return Some((every, at));
+        }
+        let sampled = CLUSTERS.get(workload.cluster).map_or(0, |cluster| cluster.sampled);
+        if !chance(&mut self.rng, sampled) {
+            return None;
+        }
+        let interval = pick(&mut self.rng, &[5, 10, 15]).copied().unwrap_or(10) * MINUTE;
+        self.plan(at + interval, Action::Sample(key));
+        Some((interval, at))
     }
 
     fn stop_pod(&mut self, at: i64, key: u64) {

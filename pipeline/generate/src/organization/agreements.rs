@@ -25,6 +25,8 @@ pub struct Run {
     pub end: i64,
     /// Pods that run at once.
     pub pods: u64,
+    /// Length of the intervals of measured use of every pod, in microseconds; without, each has its own.
+    pub usage_every: Option<i64>,
 }
 
 /// A scripted event and its time.

@@ -9,6 +9,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,6 +18,7 @@ use prorata_schemas::decimal::ONE;
 use prorata_schemas::money::Ratio;
 use prorata_schemas::time::Hour;
 
+use crate::config::duration;
 use crate::failure::Failure;
 use files::FilesError;
 use kafka::KafkaArgs;
@@ -56,6 +58,12 @@ pub struct GenerateArgs {
     /// Share of the events that arrive twice, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
     pub duplicate_rate: u32,
+    /// Measure every pod's use in intervals of this length, such as 1m, from 1s to 1h
+    ///
+    /// They end at whole multiples of it, as the collector's do. By default most pods are measured every 5, 10
+    /// or 15 minutes, and some never.
+    #[arg(long, value_name = "DURATION", value_parser = parse_usage_every)]
+    pub usage_every: Option<Duration>,
     /// Most events in one file
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -76,6 +84,7 @@ impl GenerateArgs {
             seed: self.seed,
             late_per_million: self.late_rate,
             duplicates_per_million: self.duplicate_rate,
+            usage_every: self.usage_every,
         }
     }
 }
@@ -118,6 +127,17 @@ fn progress_bar(hours: u64) -> ProgressBar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a decimal from 0 to 1, such as 0.01")]
 struct ParseShareError;
+
+/// A text is no length of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a duration from 1s to 1h, such as 30s or 1m")]
+struct ParseIntervalError;
+
+/// A duration from a second to an hour: what an interval of measured use may be.
+fn parse_usage_every(text: &str) -> Result<Duration, ParseIntervalError> {
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
+    duration::parse(text).filter(|every| allowed.contains(every)).ok_or(ParseIntervalError)
+}
 
 /// A share from 0 to 1, as events in a million; what is beyond the sixth decimal is cut off.
 fn parse_share(text: &str) -> Result<u32, ParseShareError> {

@@ -22,6 +22,7 @@ fn load() -> Load {
         start: "2026-11-01T00".parse().unwrap(),
         late_per_million: 20_000,
         duplicates_per_million: 20_000,
+        usage_every: None,
     }
 }
 
