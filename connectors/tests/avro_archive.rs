@@ -104,7 +104,7 @@ fn own(events: &[EventRecord]) -> Vec<u8> {
 fn read_wanted(file: &[u8], wanted: Option<&[&str]>) -> Result<Vec<Event>, String> {
     let wanted = wanted.map(|ids| ids.iter().map(|id| OrganizationId::from(*id)).collect::<BTreeSet<_>>());
     let mut events = Vec::new();
-    let read = AvroArchive.read_own(file, wanted.as_ref(), &mut |event| events.push(event));
+    let read = AvroArchive.read_own(file, wanted.as_ref(), &mut |event| events.push(event.into_owned()));
     read.map(|()| events).map_err(|error| error.source.to_string())
 }
 

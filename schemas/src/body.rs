@@ -4,6 +4,7 @@
 //! field. [`wire`] is the encoding itself, which the resolution of other writers' schemas reads and writes
 //! too.
 
+mod borrowed;
 mod fields;
 mod names;
 mod read;
@@ -14,6 +15,8 @@ use std::cell::RefCell;
 
 use crate::event::{Event, EventKind, EventRecord};
 use crate::reject::Reject;
+
+pub use borrowed::{EventRef, PodUsageRef};
 
 use fields::Fields;
 use names::Names;
@@ -41,7 +44,14 @@ pub fn encode(event: &Event) -> Vec<u8> {
 
 /// The organization of a body, as bytes: the first field of every record.
 pub fn organization_of(body: &[u8]) -> &[u8] {
-    Wire::new(body).bytes().unwrap_or_default()
+    split_organization(body).0
+}
+
+/// The organization of a body, as bytes, and what is behind it.
+pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
+    let mut wire = Wire::new(body);
+    let organization = wire.bytes().unwrap_or_default();
+    (organization, wire.rest())
 }
 
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
@@ -50,12 +60,15 @@ pub fn organization_of(body: &[u8]) -> &[u8] {
 /// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of
 /// range.
 pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
-    let mut wire = Wire::new(body);
-    let event = decode_next(kind, &mut wire)?;
-    match wire.rest().len() {
-        0 => event,
-        left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
-    }
+    whole(kind, body, decode_next)
+}
+
+/// The same, with the texts of a sample borrowed from `body`.
+///
+/// # Errors
+/// As those of [`decode`].
+pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> {
+    whole(kind, body, decode_next_ref)
 }
 
 /// Reads the next body of our newest schema of `kind` from `wire`, which then stands at its end: an invalid
@@ -65,11 +78,43 @@ pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
 /// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner
 /// one is the verdict on a record whose end is known.
 pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
+    next(kind, wire, |fields| read::event(fields, kind))
+}
+
+/// The same, with the texts of a sample borrowed from the bytes of `wire`.
+///
+/// # Errors
+/// As those of [`decode_next`].
+pub fn decode_next_ref<'a>(
+    kind: EventKind,
+    wire: &mut Wire<'a>,
+) -> Result<Result<EventRef<'a>, Reject>, Reject> {
+    next(kind, wire, |fields| read::event_ref(fields, kind))
+}
+
+fn whole<'a, T>(
+    kind: EventKind,
+    body: &'a [u8],
+    next: impl FnOnce(EventKind, &mut Wire<'a>) -> Result<Result<T, Reject>, Reject>,
+) -> Result<T, Reject> {
+    let mut wire = Wire::new(body);
+    let event = next(kind, &mut wire)?;
+    match wire.rest().len() {
+        0 => event,
+        left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
+    }
+}
+
+fn next<'a, T>(
+    kind: EventKind,
+    wire: &mut Wire<'a>,
+    read: impl FnOnce(&mut Fields<'_, 'a>) -> Result<T, Reject>,
+) -> Result<Result<T, Reject>, Reject> {
     let bytes = wire.rest();
     let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
     let verdict = NAMES.with_borrow_mut(|names| {
         let mut fields = Fields::new(&mut within, names, kind.name());
-        let event = read::event(&mut fields, kind)?;
+        let event = read(&mut fields)?;
         Ok(fields.into_fault().map_or(Ok(event), Err))
     });
     let verdict = verdict

@@ -104,18 +104,17 @@ impl Rules {
     /// # Errors
     /// `currency_mismatch`.
     pub fn check_currency(&self, event: &Event) -> Result<(), Reject> {
+        let Some(currency) = event.payload.currency() else { return Ok(()) };
         let ours = self.currency_of(&event.organization_id);
-        match event.payload.currency() {
-            Some(currency) if currency != ours => {
-                let what = format!(
-                    "'{}' is not '{ours}', the currency configured for organization '{}'",
-                    excerpt(currency),
-                    excerpt(&event.organization_id)
-                );
-                let sentence = format!("{}.currency: {what}", event.payload.kind().name());
-                Err(Reject::new(Reason::CurrencyMismatch, sentence))
-            }
-            _ => Ok(()),
+        if currency == ours {
+            return Ok(());
         }
+        let what = format!(
+            "'{}' is not '{ours}', the currency configured for organization '{}'",
+            excerpt(currency),
+            excerpt(&event.organization_id)
+        );
+        let sentence = format!("{}.currency: {what}", event.payload.kind().name());
+        Err(Reject::new(Reason::CurrencyMismatch, sentence))
     }
 }

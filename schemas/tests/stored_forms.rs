@@ -23,7 +23,7 @@ fn event(payload: Payload) -> Event {
 }
 
 fn node() -> Event {
-    event(Payload::NodeStarted(NodeStarted {
+    event(Payload::NodeStarted(Box::new(NodeStarted {
         cluster_id: "c".into(),
         node_id: "n".into(),
         node_name: "one".into(),
@@ -38,11 +38,11 @@ fn node() -> Event {
         hourly_cost: "98.32".parse().unwrap(),
         currency: "USD".into(),
         pool_id: Some("p".into()),
-    }))
+    })))
 }
 
 fn reservation() -> Event {
-    event(Payload::ReservationSet(ReservationSet {
+    event(Payload::ReservationSet(Box::new(ReservationSet {
         reservation_id: "r1".into(),
         name: "one".into(),
         provider: "aws".into(),
@@ -56,11 +56,11 @@ fn reservation() -> Event {
         created_at: Timestamp(1),
         starts_at: Timestamp(2),
         ends_at: Some(Timestamp(3)),
-    }))
+    })))
 }
 
 fn commitment() -> Event {
-    event(Payload::CommitmentSet(CommitmentSet {
+    event(Payload::CommitmentSet(Box::new(CommitmentSet {
         commitment_id: "c1".into(),
         name: "one".into(),
         provider: "gcp".into(),
@@ -78,11 +78,11 @@ fn commitment() -> Event {
         enabled: true,
         allowed_utilization: Some("1.000000000000".parse().unwrap()),
         assignments: vec![Assignment { cluster_id: "c".into(), priority: Some(1) }],
-    }))
+    })))
 }
 
 fn pool() -> Event {
-    event(Payload::PoolSet(PoolSet {
+    event(Payload::PoolSet(Box::new(PoolSet {
         pool_id: "p1".into(),
         cluster_id: "c".into(),
         provider: "aws".into(),
@@ -100,11 +100,11 @@ fn pool() -> Event {
         budget_per_month: None,
         budget_per_quarter: Some("1000000".parse().unwrap()),
         currency: "USD".into(),
-    }))
+    })))
 }
 
 fn rate() -> Event {
-    event(Payload::RateSet(RateSet {
+    event(Payload::RateSet(Box::new(RateSet {
         provider: "acs".into(),
         region: "r".into(),
         gpu_model: Some("m".into()),
@@ -113,7 +113,7 @@ fn rate() -> Event {
         per_gib_hour: "0.000000000255".parse().unwrap(),
         per_gpu_hour: "0.000000000256".parse().unwrap(),
         currency: "USD".into(),
-    }))
+    })))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -14,7 +14,7 @@ import measure
 
 def backfill(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
     """Backfill of all tables next to a peer's node split: from foreign files, and from our archive."""
-    for name, size in loads.SHAPES[options.shape].backfill.items():
+    for name, size in loads.chosen(options, loads.SHAPES[options.shape].backfill).items():
         load = loads.prepare(name, size, work)
         loads.export(load.lake, load.parquet)
         for peer in ("duckdb", "polars"):
@@ -39,7 +39,7 @@ def node_split(load: loads.Load, peer: str, options: argparse.Namespace) -> Iter
 
 def close(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
     """Hour close: as many pods in one organization and in many."""
-    for name, size in loads.SHAPES[options.shape].close.items():
+    for name, size in loads.chosen(options, loads.SHAPES[options.shape].close).items():
         load = loads.prepare(f"close {name}", size, work)
         files, rows = compare.files_and_rows(load.lake, "cost_allocation")
         yield fold_and_tables(f"hour close, {name}, {rows:,} rows in {files} files", load, options)

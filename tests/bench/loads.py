@@ -1,5 +1,6 @@
 """The events of each shape, and the commands that make and fold them."""
 
+import argparse
 import os
 import shutil
 from pathlib import Path
@@ -84,6 +85,11 @@ SHAPES = {
         1_000_000,
     ),
 }
+
+
+def chosen(options: argparse.Namespace, sizes: dict[str, Size]) -> dict[str, Size]:
+    """The loads that `--load` asks for: those whose name has its text."""
+    return {name: size for name, size in sizes.items() if options.load in name}
 
 
 class Load(NamedTuple):

@@ -112,7 +112,7 @@ def turns(
 
 def stream(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """All that a worker does, next to a bare consumer that decodes the events and drops them."""
-    for name, size in loads.SHAPES[options.shape].stream.items():
+    for name, size in loads.chosen(options, loads.SHAPES[options.shape].stream).items():
         yield next_to_a_consumer(name, topic(size, *PLAIN), options, folder)
 
 
@@ -150,7 +150,7 @@ def same_as_backfill(source: Topic, folder: Path) -> str | None:
 
 def flink(options: argparse.Namespace, folder: Path) -> Iterator[measure.Figure]:
     """All that a worker does, next to Flink doing only the hourly sum of each pod's use."""
-    for name, size in loads.SHAPES[options.shape].stream.items():
+    for name, size in loads.chosen(options, loads.SHAPES[options.shape].stream).items():
         yield next_to_flink(name, topic(size, *PLAIN), options, folder)
 
 

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use prorata_connectors::archive::{read_own, write_own};
 use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
 use prorata_generate::Load;
-use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::body::EventRef;
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -41,6 +42,9 @@ const CLOCK: HourClock = HourClock {
     last_updated: WallTime(0),
 };
 
+/// Events of one hour as they are decoded.
+type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
+
 /// Events of each hour, by organization.
 type Hours = BTreeMap<Hour, BTreeMap<OrganizationId, OrderedEvents>>;
 
@@ -60,24 +64,27 @@ fn archive() -> Vec<(Hour, Vec<u8>)> {
 }
 
 #[inline(never)]
-fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, Vec<Event>)> {
+fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, ByOrganization)> {
     let read = |(hour, file): &(Hour, Vec<u8>)| {
-        let mut events = Vec::new();
-        read_own(file, None, &mut |event| events.push(event)).unwrap();
-        (*hour, events)
+        let mut organizations = ByOrganization::new();
+        let mut each = |event: EventRef<'_>| {
+            let organization = OrganizationId::from(event.organization_id());
+            let events = organizations.entry(organization).or_insert_with(|| HourEvents::new(*hour));
+            match event {
+                EventRef::PodUsage { event_time, usage, .. } => events.push_usage(event_time, usage),
+                EventRef::Event(event) => events.push(event),
+            }
+        };
+        read_own(file, None, &mut each).unwrap();
+        (*hour, organizations)
     };
     files.iter().map(read).collect()
 }
 
 /// Usage reduced to sums, everything else in order without duplicates.
 #[inline(never)]
-fn counted_fold(decoded: Vec<(Hour, Vec<Event>)>) -> Hours {
-    let fold = |(hour, events): (Hour, Vec<Event>)| {
-        let mut organizations: BTreeMap<OrganizationId, HourEvents> = BTreeMap::new();
-        for event in events {
-            let organization = event.organization_id.clone();
-            organizations.entry(organization).or_insert_with(|| HourEvents::new(hour)).push(event);
-        }
+fn counted_fold(decoded: Vec<(Hour, ByOrganization)>) -> Hours {
+    let fold = |(hour, organizations): (Hour, ByOrganization)| {
         let ordered = organizations.into_iter().map(|(organization, events)| (organization, events.into()));
         (hour, ordered.collect())
     };

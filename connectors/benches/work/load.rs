@@ -133,7 +133,7 @@ fn quantities(amounts: &[(&str, &str)]) -> Quantities {
 }
 
 fn node_started(number: u64) -> Payload {
-    Payload::NodeStarted(NodeStarted {
+    Payload::NodeStarted(Box::new(NodeStarted {
         cluster_id: "production".into(),
         node_id: format!("i-{number:017x}").into(),
         node_name: format!("ip-10-0-0-{number}.ec2.internal").into(),
@@ -148,7 +148,7 @@ fn node_started(number: u64) -> Payload {
         hourly_cost: UnitPrice::from_nanos(1_929_600_000),
         currency: "USD".into(),
         pool_id: None,
-    })
+    }))
 }
 
 fn pod_started(slot: u64, node: u64, created_at: Timestamp) -> PodStarted {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_worker::ports::Wanted;
 use sha2::{Digest, Sha256};
+use zstd::bulk::Compressor;
 
 use super::codec::{BLOCK_BYTES_MAX, Codec};
 use super::error::{BlockFault, FileError, FileFault};
@@ -282,13 +283,15 @@ fn read_header(wire: &mut Wire<'_>) -> Result<Header, FileFault> {
 /// Writes a container file block by block, compressed with Zstandard.
 pub(super) struct ContainerWriter {
     schema: String,
-    sync: [u8; SYNC],
-    /// Blocks that are finished.
-    out: Vec<u8>,
+    zstd: Compressor<'static>,
+    /// Blocks that are finished: how many records, and the compressed bytes.
+    blocks: Vec<(i64, Vec<u8>)>,
     block: Vec<u8>,
     records: i64,
-    /// The first organization of each block.
-    organizations: Vec<String>,
+    /// The first organization of each block, while they ascend.
+    organizations: Option<Vec<String>>,
+    /// The organization of the record before.
+    last: Vec<u8>,
 }
 
 impl ContainerWriter {
@@ -297,18 +300,39 @@ impl ContainerWriter {
     /// Zstandard's own default.
     const LEVEL: i32 = 3;
 
-    /// Begins a file. The sync marker is the caller's: derived from the content, it makes equal content equal
-    /// bytes.
-    pub(super) fn new(schema: &str, sync: [u8; SYNC]) -> Self {
-        let schema = schema.to_owned();
-        Self { schema, sync, out: Vec::new(), block: Vec::new(), records: 0, organizations: Vec::new() }
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Memory ran out.
+    pub(super) fn new(schema: &str) -> io::Result<Self> {
+        let mut zstd = Compressor::new(Self::LEVEL)?;
+        // A flipped bit must not become another event.
+        zstd.include_checksum(true)?;
+        Ok(Self {
+            schema: schema.to_owned(),
+            zstd,
+            blocks: Vec::new(),
+            block: Vec::new(),
+            records: 0,
+            organizations: Some(Vec::new()),
+            last: Vec::new(),
+        })
     }
 
     /// Notes the organization of the record that is appended next. Of one file all records are noted, or
-    /// none, and organizations ascend.
+    /// none. Where they do not ascend, the file tells nothing of them.
     pub(super) fn note_organization(&mut self, organization: &[u8]) {
-        if self.records == 0 {
-            self.organizations.push(String::from_utf8_lossy(organization).into_owned());
+        if self.last != organization {
+            if *self.last > *organization {
+                self.organizations = None;
+            }
+            self.last.clear();
+            self.last.extend_from_slice(organization);
+        }
+        if self.records == 0
+            && let Some(organizations) = &mut self.organizations
+        {
+            organizations.push(String::from_utf8_lossy(organization).into_owned());
         }
     }
 
@@ -322,14 +346,20 @@ impl ContainerWriter {
         if self.block.len() >= Self::BLOCK_BYTES { self.end_block() } else { Ok(()) }
     }
 
-    /// The file.
+    /// The file. The sync marker is the caller's: derived from the content, it makes equal content equal
+    /// bytes.
     ///
     /// # Errors
     /// Compression failed because memory ran out.
-    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+    pub(super) fn finish(mut self, sync: [u8; SYNC]) -> io::Result<Vec<u8>> {
         self.end_block()?;
         let mut file = self.header();
-        file.extend_from_slice(&self.out);
+        file.extend_from_slice(&sync);
+        for (records, bytes) in &self.blocks {
+            put_long(&mut file, *records);
+            put_bytes(&mut file, bytes);
+            file.extend_from_slice(&sync);
+        }
         Ok(file)
     }
 
@@ -341,9 +371,11 @@ impl ContainerWriter {
             (b"avro.schema", schema.to_vec()),
             (SCHEMA_DIGEST, digest(schema)),
         ];
-        let list = serde_json::Value::from(self.organizations.clone()).to_string().into_bytes();
+        let organizations = self.organizations.clone().unwrap_or_default();
+        let blocks = organizations.len();
+        let list = serde_json::Value::from(organizations).to_string().into_bytes();
         // With one block or none there is nothing to pass over, and the list must leave room in the header.
-        if self.organizations.len() > 1 && list.len() <= HEADER_BYTES_MAX / 2 {
+        if blocks > 1 && list.len() <= HEADER_BYTES_MAX / 2 {
             metadata.push((ORGANIZATIONS_DIGEST, digest(&list)));
             metadata.push((ORGANIZATIONS, list));
         }
@@ -354,18 +386,12 @@ impl ContainerWriter {
             put_bytes(&mut out, &value);
         }
         put_long(&mut out, 0);
-        out.extend_from_slice(&self.sync);
         out
     }
 
     fn end_block(&mut self) -> io::Result<()> {
         if self.records > 0 {
-            put_long(&mut self.out, self.records);
-            let mut zstd = zstd::bulk::Compressor::new(Self::LEVEL)?;
-            // A flipped bit must not become another event.
-            zstd.include_checksum(true)?;
-            put_bytes(&mut self.out, &zstd.compress(&self.block)?);
-            self.out.extend_from_slice(&self.sync);
+            self.blocks.push((self.records, self.zstd.compress(&self.block)?));
             self.block.clear();
             self.records = 0;
         }

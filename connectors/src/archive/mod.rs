@@ -21,7 +21,8 @@ pub use write::{archive_schema, write_events, write_own};
 
 use std::io::{self, Read};
 
-use prorata_schemas::event::{Event, EventKind};
+use prorata_schemas::body::EventRef;
+use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reject;
 use prorata_worker::ports::{Archive, DeadLetter, EachRecord, FormatError, Wanted};
 
@@ -46,7 +47,7 @@ impl Archive for AvroArchive {
         &self,
         file: &[u8],
         wanted: Wanted<'_>,
-        each: &mut dyn FnMut(Event),
+        each: &mut dyn FnMut(EventRef<'_>),
     ) -> Result<(), FormatError> {
         read_own(file, wanted, each).map_err(|error| match error {
             FileError::NotAvro(FileFault::Own(damage)) => FormatError::new("decode events", damage),

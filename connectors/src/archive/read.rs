@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::sync::LazyLock;
 
+use prorata_schemas::body::EventRef;
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 use prorata_worker::ports::Wanted;
 
@@ -16,8 +17,8 @@ use crate::avro::{Decoder, Decoders};
 /// Called with each record.
 pub type OnRecord<'f, E = EventRecord> = dyn FnMut(Position, Result<E, Rejected>) + 'f;
 
-/// Reads the next record.
-type NextRecord<'f, E> = dyn Fn(&mut Wire<'_>) -> Result<Result<E, Reject>, Reject> + 'f;
+/// Reads the next record of bytes that live for `'r`.
+type NextRecord<'f, 'r, E> = dyn Fn(&mut Wire<'r>) -> Result<Result<E, Reject>, Reject> + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
@@ -30,11 +31,10 @@ static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileError> {
     let mut container = Container::open(file)?;
     let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
-    let next_record = |wire: &mut Wire<'_>| decoder.next(wire);
     let mut unpacked = Vec::new();
     while let Some(next) = container.next(&mut unpacked)? {
         match next {
-            Next::Block(block) => read_block(&next_record, block, &unpacked, on),
+            Next::Block(block) => read_block(&|wire: &mut Wire<'_>| decoder.next(wire), block, &unpacked, on),
             Next::Lost(lost) => read_lost(&decoder, lost, on),
         }
     }
@@ -46,21 +46,26 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
 ///
 /// # Errors
 /// What is damaged, and where.
-pub fn read_own(file: &[u8], wanted: Wanted<'_>, each: &mut dyn FnMut(Event)) -> Result<(), FileError> {
+pub fn read_own(
+    file: &[u8],
+    wanted: Wanted<'_>,
+    each: &mut dyn FnMut(EventRef<'_>),
+) -> Result<(), FileError> {
     let mut container = Container::open(file)?;
     let decoder = DECODERS.get(container.schema()).map_err(FileFault::Schema)?;
-    let next_record = |wire: &mut Wire<'_>| decoder.next_wanted(wire, wanted);
     let mut damage = None;
-    let mut on = |position, judged: Result<Option<Event>, Rejected>| match judged {
-        Ok(event) => event.into_iter().for_each(&mut *each),
-        Err(rejected) => {
-            damage.get_or_insert_with(|| rejected.at(Some(position)));
-        }
-    };
     let mut unpacked = Vec::new();
     while let Some(next) = container.next_of(wanted, &mut unpacked)? {
+        let mut on = |position, judged: Result<Option<EventRef<'_>>, Rejected>| match judged {
+            Ok(event) => event.into_iter().for_each(&mut *each),
+            Err(rejected) => {
+                damage.get_or_insert_with(|| rejected.at(Some(position)));
+            }
+        };
         match next {
-            Next::Block(block) => read_block(&next_record, block, &unpacked, &mut on),
+            Next::Block(block) => {
+                read_block(&|wire| decoder.next_wanted(wire, wanted), block, &unpacked, &mut on);
+            }
             Next::Lost(lost) => {
                 let reject = Reject::malformed(format!("a block is damaged: {}", lost.why));
                 on(
@@ -73,7 +78,12 @@ pub fn read_own(file: &[u8], wanted: Wanted<'_>, each: &mut dyn FnMut(Event)) ->
     damage.map_or(Ok(()), |damage| Err(FileFault::Own(damage).into()))
 }
 
-fn read_block<E>(next_record: &NextRecord<'_, E>, block: Block, records: &[u8], on: &mut OnRecord<'_, E>) {
+fn read_block<'r, E>(
+    next_record: &NextRecord<'_, 'r, E>,
+    block: Block,
+    records: &'r [u8],
+    on: &mut OnRecord<'_, E>,
+) {
     let mut wire = Wire::new(records);
     for record in 0..block.records {
         let rest = wire.rest();
@@ -126,7 +136,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
 
 /// The next record with its bytes.
 fn next_with_bytes<'a, E>(
-    next_record: &NextRecord<'_, E>,
+    next_record: &NextRecord<'_, 'a, E>,
     wire: &mut Wire<'a>,
 ) -> Result<(&'a [u8], Result<E, Reject>), Reject> {
     let before = wire.rest();

@@ -35,18 +35,17 @@ pub fn write_events(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Compression failed because memory ran out.
 pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
-    write(records, records.is_sorted_by_key(|(_, body)| organization_of(body)))
+    write(records, true)
 }
 
 fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     let mut digest = Sha256::new();
+    let mut file = ContainerWriter::new(archive_schema())?;
     for (kind, body) in records {
-        digest.update([*kind as u8]);
-        digest.update((body.len() as u64).to_le_bytes());
+        let mut head = [*kind as u8; 9];
+        head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+        digest.update(head);
         digest.update(body);
-    }
-    let mut file = ContainerWriter::new(archive_schema(), marker(digest));
-    for (kind, body) in records {
         if index {
             file.note_organization(organization_of(body));
         }
@@ -56,7 +55,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
             out.extend_from_slice(body);
         })?;
     }
-    file.finish()
+    file.finish(marker(digest))
 }
 
 /// A sync marker made from the content's digest.

@@ -34,7 +34,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::body::{BODY_BYTES_MAX, decode_next};
+use prorata_schemas::body::{BODY_BYTES_MAX, EventRef, decode_next, decode_next_ref};
 use prorata_schemas::event::{Event, EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{Wanted, is_wanted};
@@ -122,18 +122,18 @@ impl Decoder {
     /// verdict on a record whose end is known.
     pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
         let branch = self.branch(wire)?;
-        Ok(self.event(branch, wire)?.map(EventRecord::new))
+        Ok(self.event(branch, wire, decode_next, |event| event)?.map(EventRecord::new))
     }
 
     /// The same without a body, if its organization is wanted; others are passed over and not judged.
     ///
     /// # Errors
     /// As those of [`Decoder::next`].
-    pub fn next_wanted(
+    pub fn next_wanted<'a>(
         &self,
-        wire: &mut Wire<'_>,
+        wire: &mut Wire<'a>,
         wanted: Wanted<'_>,
-    ) -> Result<Result<Option<Event>, Reject>, Reject> {
+    ) -> Result<Result<Option<EventRef<'a>>, Reject>, Reject> {
         let branch = self.branch(wire)?;
         if matches!(branch.reading, Reading::Direct(_)) {
             // The organization is the first field of our records.
@@ -143,8 +143,8 @@ impl Decoder {
                 return Ok(Ok(None));
             }
         }
-        let judged = self.event(branch, wire)?;
-        Ok(judged.map(|event| Some(event).filter(|event| is_wanted(wanted, &event.organization_id))))
+        let judged = self.event(branch, wire, decode_next_ref, EventRef::Event)?;
+        Ok(judged.map(|event| Some(event).filter(|event| is_wanted(wanted, event.organization_id()))))
     }
 
     fn branch(&self, wire: &mut Wire<'_>) -> Result<&Branch, Reject> {
@@ -153,15 +153,23 @@ impl Decoder {
         branch.ok_or_else(|| Reject::malformed("the writer's schema is empty"))
     }
 
-    fn event(&self, branch: &Branch, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
+    /// The verdict on the next record: an event as `direct` reads it, or as `converted` makes it of one in
+    /// another form.
+    fn event<'a, T>(
+        &self,
+        branch: &Branch,
+        wire: &mut Wire<'a>,
+        direct: impl FnOnce(EventKind, &mut Wire<'a>) -> Result<Result<T, Reject>, Reject>,
+        converted: impl FnOnce(Event) -> T,
+    ) -> Result<Result<T, Reject>, Reject> {
         let mut end = wire.clone();
         let reject = match &branch.reading {
-            Reading::Direct(kind) => match decode_next(*kind, wire) {
+            Reading::Direct(kind) => match direct(*kind, wire) {
                 Ok(verdict) => return Ok(verdict),
                 Err(reject) => reject,
             },
             Reading::Converted(kind, node) => match self.convert_next(*kind, node, wire) {
-                Ok(verdict) => return Ok(verdict),
+                Ok(verdict) => return Ok(verdict.map(converted)),
                 Err(reject) => reject,
             },
             Reading::Refused(reject) => reject.clone(),

@@ -51,7 +51,7 @@ fn node(index: i64) -> Event {
         currency: "USD".into(),
         pool_id: None,
     };
-    event(0, Payload::NodeStarted(node))
+    event(0, Payload::NodeStarted(Box::new(node)))
 }
 
 fn pod(index: i64) -> Event {
@@ -105,7 +105,7 @@ fn commitment() -> Event {
         allowed_utilization: Ratio::from_atoms(900_000_000_001),
         assignments: Vec::new(),
     };
-    event(0, Payload::CommitmentSet(commitment))
+    event(0, Payload::CommitmentSet(Box::new(commitment)))
 }
 
 fn quota(index: i64) -> Event {
@@ -117,7 +117,7 @@ fn quota(index: i64) -> Event {
         min: quantities(&[("cpu", 90_000), ("nvidia.com/gpu", 20_000)]),
         max: None,
     };
-    event(0, Payload::QuotaSet(quota))
+    event(0, Payload::QuotaSet(Box::new(quota)))
 }
 
 fn pods_and_nodes() -> Vec<Event> {

@@ -1,5 +1,6 @@
 //! What the engine takes in: the events of one organization in one hour, one by one.
 
+use prorata_schemas::body::PodUsageRef;
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -31,12 +32,21 @@ impl HourEvents {
 
     /// Takes one event. Its event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
-        self.latest = self.latest.max(Some(event.event_time));
-        if let Payload::PodUsage(usage) = event.payload {
-            self.usage.push(event.event_time, usage);
-        } else {
-            self.others.push(event);
+        match &event.payload {
+            Payload::PodUsage(usage) => {
+                self.push_usage(event.event_time, usage.into());
+            }
+            _ => {
+                self.latest = self.latest.max(Some(event.event_time));
+                self.others.push(event);
+            }
         }
+    }
+
+    /// Takes a sample of use. Its event time must lie in the hour.
+    pub fn push_usage(&mut self, event_time: Timestamp, usage: PodUsageRef<'_>) {
+        self.latest = self.latest.max(Some(event_time));
+        self.usage.push(event_time, usage);
     }
 
     /// Takes all events of another part of the same hour.

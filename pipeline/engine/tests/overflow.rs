@@ -58,7 +58,7 @@ fn pod(uid: &str, requests: Quantities) -> PodStarted {
 }
 
 fn node() -> Payload {
-    Payload::NodeStarted(NodeStarted {
+    Payload::NodeStarted(Box::new(NodeStarted {
         cluster_id: "c".into(),
         node_id: "node".into(),
         node_name: "node".into(),
@@ -73,7 +73,7 @@ fn node() -> Payload {
         hourly_cost: "7".parse().unwrap(),
         currency: "USD".into(),
         pool_id: None,
-    })
+    }))
 }
 
 fn on_node(uid: &str, requests: Quantities) -> Payload {
@@ -81,7 +81,7 @@ fn on_node(uid: &str, requests: Quantities) -> Payload {
 }
 
 fn reservation(id: &str) -> Payload {
-    Payload::ReservationSet(ReservationSet {
+    Payload::ReservationSet(Box::new(ReservationSet {
         reservation_id: id.into(),
         name: id.into(),
         provider: "acs".into(),
@@ -95,7 +95,7 @@ fn reservation(id: &str) -> Payload {
         created_at: Timestamp(0),
         starts_at: Timestamp(0),
         ends_at: None,
-    })
+    }))
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_pool_charge_past_its_column_is_an_error() {
     };
     let requests = quantities(&[("nvidia.com/gpu", "9E"), ("tensor-fusion.ai/tflops", "9E")]);
     let pod = PodStarted { pool_id: Some("pool".into()), ..pod("p", requests) };
-    assert_out_of_range(vec![Payload::PoolSet(pool), Payload::PodStarted(Box::new(pod))]);
+    assert_out_of_range(vec![Payload::PoolSet(Box::new(pool)), Payload::PodStarted(Box::new(pod))]);
 }
 
 #[test]

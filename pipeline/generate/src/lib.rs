@@ -64,7 +64,8 @@ impl Load {
     pub fn organization(&self, number: u64) -> OrganizationEvents {
         let start = self.start.start().0;
         let end = start + i64::try_from(self.hours).unwrap_or(i64::MAX) * HOUR;
-        let usage_every = self.usage_every.map(|every| i64::try_from(every.as_micros()).unwrap_or(HOUR).max(1));
+        let usage_every =
+            self.usage_every.map(|every| i64::try_from(every.as_micros()).unwrap_or(HOUR).max(1));
         let run = Run { start, end, pods: self.pods, usage_every };
         let organization = Organization::new(number, self.seed, run);
         let rates = Rates { late: self.late_per_million, duplicates: self.duplicates_per_million };

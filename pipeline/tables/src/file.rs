@@ -111,7 +111,10 @@ fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
 
 /// A file of one batch. It is known whole before it is written, so its constant columns are too.
 fn write_whole(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
-    row_group::write(open(rows.schema_ref(), &constant_columns(rows))?, rows)
+    let mut uncompressed = constant_columns(rows);
+    // Their bytes are those of their originals, so they need no compressor.
+    uncompressed.extend(row_group::copied_columns(rows));
+    row_group::write(open(rows.schema_ref(), &uncompressed)?, rows)
 }
 
 /// The file of rows that are columns, with the digest of its content.

@@ -139,7 +139,7 @@ fn node_started() -> impl Strategy<Value = Payload> {
     let rest = (any::<bool>(), quantities(), maybe(text()), decimal(), text(), maybe(key()));
     (names, rest).prop_map(|(names, (spot, capacity, gpu_model, hourly_cost, currency, pool_id))| {
         let (cluster_id, node_id, node_name, provider, region, zone, instance_type, instance_family) = names;
-        Payload::NodeStarted(NodeStarted {
+        Payload::NodeStarted(Box::new(NodeStarted {
             cluster_id,
             node_id,
             node_name,
@@ -154,7 +154,7 @@ fn node_started() -> impl Strategy<Value = Payload> {
             hourly_cost,
             currency,
             pool_id,
-        })
+        }))
     })
 }
 
@@ -204,7 +204,7 @@ fn reservation_set() -> impl Strategy<Value = Payload> {
     (names, rest).prop_map(|(names, rest)| {
         let (reservation_id, name, provider, region, zone, gpu_model) = names;
         let (capacity, quantity, unit_hourly_price, currency, created_at, (starts_at, ends_at)) = rest;
-        Payload::ReservationSet(ReservationSet {
+        Payload::ReservationSet(Box::new(ReservationSet {
             reservation_id,
             name,
             provider,
@@ -218,7 +218,7 @@ fn reservation_set() -> impl Strategy<Value = Payload> {
             created_at,
             starts_at,
             ends_at,
-        })
+        }))
     })
 }
 
@@ -236,7 +236,7 @@ fn commitment_set() -> impl Strategy<Value = Payload> {
         let (commitment_id, name, provider, reserved, region, instance_family) = names;
         let (vcpu, memory_gib, gpu, gpu_model, hourly_cost, currency) = sizes;
         let ((starts_at, ends_at), enabled, allowed_utilization, assignments) = rest;
-        Payload::CommitmentSet(CommitmentSet {
+        Payload::CommitmentSet(Box::new(CommitmentSet {
             commitment_id,
             name,
             provider,
@@ -258,7 +258,7 @@ fn commitment_set() -> impl Strategy<Value = Payload> {
             enabled,
             allowed_utilization,
             assignments,
-        })
+        }))
     })
 }
 
@@ -267,7 +267,7 @@ fn quota_set() -> impl Strategy<Value = Payload> {
     (key(), key(), any::<bool>(), namespaces, quantities(), maybe(quantities())).prop_map(
         |(cluster_id, quota_id, elastic, namespaces, min, max)| {
             let kind = if elastic { QuotaKind::ElasticQuota } else { QuotaKind::CompositeElasticQuota };
-            Payload::QuotaSet(QuotaSet { cluster_id, quota_id, kind, namespaces, min, max })
+            Payload::QuotaSet(Box::new(QuotaSet { cluster_id, quota_id, kind, namespaces, min, max }))
         },
     )
 }
@@ -287,7 +287,7 @@ fn pool_set() -> impl Strategy<Value = Payload> {
     (names, percents, budgets).prop_map(|(names, percents, budgets)| {
         let (pool_id, cluster_id, provider, default_qos, qos_pricing) = names;
         let (budget_per_day, budget_per_month, budget_per_quarter, currency) = budgets;
-        Payload::PoolSet(PoolSet {
+        Payload::PoolSet(Box::new(PoolSet {
             pool_id,
             cluster_id,
             provider,
@@ -300,14 +300,14 @@ fn pool_set() -> impl Strategy<Value = Payload> {
             budget_per_month,
             budget_per_quarter,
             currency,
-        })
+        }))
     })
 }
 
 fn rate_set() -> impl Strategy<Value = Payload> {
     (text(), key(), maybe(key()), key(), decimal(), decimal(), decimal(), text()).prop_map(
         |(provider, region, gpu_model, qos, per_vcpu_hour, per_gib_hour, per_gpu_hour, currency)| {
-            Payload::RateSet(RateSet {
+            Payload::RateSet(Box::new(RateSet {
                 provider,
                 region,
                 gpu_model,
@@ -316,7 +316,7 @@ fn rate_set() -> impl Strategy<Value = Payload> {
                 per_gib_hour,
                 per_gpu_hour,
                 currency,
-            })
+            }))
         },
     )
 }

@@ -49,7 +49,7 @@ pub fn node_priced(organization: &str, minutes: i64, hourly_cost: UnitPrice) -> 
         currency: "USD".into(),
         pool_id: None,
     };
-    event(organization, minutes, Payload::NodeStarted(node))
+    event(organization, minutes, Payload::NodeStarted(Box::new(node)))
 }
 
 /// The node stops.

@@ -18,6 +18,9 @@ use crate::quantity::Quantity;
 use crate::reject::{Reason, Reject, excerpt};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
 
+/// What is wrong with an id or key without characters.
+const EMPTY: &str = "empty, but an id or key must not be";
+
 /// Event times lie in the years 1970 to 9999.
 const TIME_END: i64 = Date { year: 10_000, month: 1, day: 1 }.start().0;
 
@@ -49,18 +52,27 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     fn str(&mut self, field: &str) -> Result<&'a str, Reject> {
         let bytes = self.wire.bytes()?;
-        Ok(std::str::from_utf8(bytes).unwrap_or_else(|_| {
+        Ok(self.utf8(bytes, field))
+    }
+
+    fn utf8(&mut self, bytes: &'a [u8], field: &str) -> &'a str {
+        std::str::from_utf8(bytes).unwrap_or_else(|_| {
             // Its length is known, so the record's end is; but such bytes are no Avro string.
             if self.fault.as_ref().is_none_or(|fault| fault.reason != Reason::Malformed) {
                 self.fault = Some(Reject::malformed(format!("{}.{field}: not UTF-8", self.record)));
             }
             ""
-        }))
+        })
     }
 
     /// Any text.
     pub fn text(&mut self, field: &str) -> Result<Text, Reject> {
-        self.str(field).map(|text| self.names.text(text))
+        let bytes = self.wire.bytes()?;
+        if let Some(kept) = self.names.kept(bytes) {
+            return Ok(kept);
+        }
+        let text = self.utf8(bytes, field);
+        Ok(self.names.text(text))
     }
 
     /// Any text that other events hardly repeat.
@@ -68,23 +80,41 @@ impl<'w, 'a> Fields<'w, 'a> {
         self.str(field).map(Text::from)
     }
 
+    /// An id, not empty and borrowed from the bytes.
+    pub fn key_ref(&mut self, field: &str) -> Result<&'a str, Reject> {
+        let text = self.str(field)?;
+        if text.is_empty() {
+            self.invalid(field, EMPTY);
+        }
+        Ok(text)
+    }
+
+    /// A text read before, shared among the events of its organization.
+    pub fn shared(&mut self, text: &str) -> Text {
+        self.names.text(text)
+    }
+
     /// The organization's id, not empty; the texts behind it are shared among its events.
     pub fn organization(&mut self, field: &str) -> Result<OrganizationId, Reject> {
-        let text = self.str(field)?;
-        self.names.enter(text);
-        if text.is_empty() {
-            self.invalid(field, "empty, but an id or key must not be");
-        }
-        Ok(self.names.text(text).into())
+        let bytes = self.wire.bytes()?;
+        let id = self.names.last(bytes).unwrap_or_else(|| {
+            let id = self.utf8(bytes, field);
+            self.names.enter(id)
+        });
+        Ok(self.not_empty(id, field).into())
     }
 
     /// An id, or a text that is part of a natural key: not empty.
     pub fn key<K: From<Text>>(&mut self, field: &str) -> Result<K, Reject> {
-        let text = self.str(field)?;
+        let text = self.text(field)?;
+        Ok(self.not_empty(text, field).into())
+    }
+
+    fn not_empty(&mut self, text: Text, field: &str) -> Text {
         if text.is_empty() {
-            self.invalid(field, "empty, but an id or key must not be");
+            self.invalid(field, EMPTY);
         }
-        Ok(self.names.text(text).into())
+        text
     }
 
     /// Null, or what `read` reads.

@@ -8,7 +8,7 @@
 use crate::Text;
 
 /// Slots; a power of two.
-const SLOTS: usize = 4096;
+const SLOTS: usize = 16_384;
 
 /// Longer texts are rarely repeated and not kept.
 const LENGTH_MAX: usize = 64;
@@ -17,17 +17,43 @@ const LENGTH_MAX: usize = 64;
 pub struct Names {
     slots: Vec<Option<(u64, Text)>>,
     organization: u64,
+    /// The id of that organization: most often the next event's, too.
+    last: Option<Text>,
 }
 
 impl Names {
     /// None yet.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), organization: 0 }
+        Self { slots: Vec::new(), organization: 0, last: None }
     }
 
-    /// From here on texts are those of this organization.
-    pub fn enter(&mut self, organization: &str) {
+    /// The organization entered last, if these are its bytes.
+    pub fn last(&self, organization: &[u8]) -> Option<Text> {
+        self.last.as_ref().filter(|last| last.as_bytes() == organization).cloned()
+    }
+
+    /// From here on texts are those of this organization, whose id is returned.
+    pub fn enter(&mut self, organization: &str) -> Text {
         self.organization = hash(0, organization.as_bytes());
+        let id = self.text(organization);
+        self.last = Some(Text::clone(&id));
+        id
+    }
+
+    /// The kept text of these bytes, if there is one: they need not be judged to be UTF-8 again.
+    pub fn kept(&self, bytes: &[u8]) -> Option<Text> {
+        match self.slots.get(self.place(bytes)) {
+            Some(Some((organization, kept)))
+                if *organization == self.organization && kept.as_bytes() == bytes =>
+            {
+                Some(Text::clone(kept))
+            }
+            _ => None,
+        }
+    }
+
+    fn place(&self, bytes: &[u8]) -> usize {
+        (hash(self.organization, bytes) >> 40) as usize % SLOTS
     }
 
     /// `text`, shared with the last equal one of the organization if that is still kept.
@@ -35,21 +61,18 @@ impl Names {
         if text.len() > LENGTH_MAX {
             return text.into();
         }
+        if let Some(kept) = self.kept(text.as_bytes()) {
+            return kept;
+        }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, None);
         }
-        let place = (hash(self.organization, text.as_bytes()) >> 40) as usize % SLOTS;
-        let Some(slot) = self.slots.get_mut(place) else { return text.into() };
-        match slot {
-            Some((organization, kept)) if *organization == self.organization && **kept == *text => {
-                Text::clone(kept)
-            }
-            _ => {
-                let kept = Text::from(text);
-                *slot = Some((self.organization, Text::clone(&kept)));
-                kept
-            }
+        let place = self.place(text.as_bytes());
+        let own = Text::from(text);
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = Some((self.organization, Text::clone(&own)));
         }
+        own
     }
 }
 

@@ -1,10 +1,11 @@
 //! One reader for each record, its fields in the order of its schema.
 
 use crate::body::fields::Fields;
+use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
     Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
-    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice,
-    QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
+    QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
 };
 use crate::money::{Amount, Money, Ratio, UnitPrice};
 use crate::reject::Reject;
@@ -16,31 +17,44 @@ pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reje
     let organization_id = f.organization("organization_id")?;
     let event_time = f.time("event_time")?;
     let payload = match kind {
-        EventKind::NodeStarted => Payload::NodeStarted(node_started(f)?),
+        EventKind::NodeStarted => Payload::NodeStarted(Box::new(node_started(f)?)),
         EventKind::NodeStopped => {
             Payload::NodeStopped(NodeStopped { cluster_id: f.key("cluster_id")?, node_id: f.key("node_id")? })
         }
         EventKind::PodStarted => Payload::PodStarted(Box::new(pod_started(f)?)),
         EventKind::PodStopped => Payload::PodStopped(pod_stopped(f)?),
-        EventKind::PodUsage => Payload::PodUsage(pod_usage(f, event_time)?),
-        EventKind::ReservationSet => Payload::ReservationSet(reservation_set(f)?),
+        EventKind::PodUsage => {
+            let usage = pod_usage(f, event_time)?;
+            Payload::PodUsage(usage.owned(f.shared(usage.pod_uid).into()))
+        }
+        EventKind::ReservationSet => Payload::ReservationSet(Box::new(reservation_set(f)?)),
         EventKind::ReservationReleased => {
             Payload::ReservationReleased(ReservationReleased { reservation_id: f.key("reservation_id")? })
         }
-        EventKind::CommitmentSet => Payload::CommitmentSet(commitment_set(f)?),
+        EventKind::CommitmentSet => Payload::CommitmentSet(Box::new(commitment_set(f)?)),
         EventKind::CommitmentDeleted => {
             Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: f.key("commitment_id")? })
         }
-        EventKind::QuotaSet => Payload::QuotaSet(quota_set(f)?),
+        EventKind::QuotaSet => Payload::QuotaSet(Box::new(quota_set(f)?)),
         EventKind::QuotaDeleted => Payload::QuotaDeleted(QuotaDeleted {
             cluster_id: f.key("cluster_id")?,
             quota_id: f.key("quota_id")?,
         }),
-        EventKind::PoolSet => Payload::PoolSet(pool_set(f)?),
+        EventKind::PoolSet => Payload::PoolSet(Box::new(pool_set(f)?)),
         EventKind::PoolDeleted => Payload::PoolDeleted(PoolDeleted { pool_id: f.key("pool_id")? }),
-        EventKind::RateSet => Payload::RateSet(rate_set(f)?),
+        EventKind::RateSet => Payload::RateSet(Box::new(rate_set(f)?)),
     };
     Ok(Event { organization_id, event_time, payload })
+}
+
+/// The same, with the texts of a sample borrowed.
+pub fn event_ref<'a>(f: &mut Fields<'_, 'a>, kind: EventKind) -> Result<EventRef<'a>, Reject> {
+    if kind != EventKind::PodUsage {
+        return event(f, kind).map(EventRef::Event);
+    }
+    let organization_id = f.key_ref("organization_id")?;
+    let event_time = f.time("event_time")?;
+    Ok(EventRef::PodUsage { organization_id, event_time, usage: pod_usage(f, event_time)? })
 }
 
 fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {
@@ -97,9 +111,9 @@ fn pod_stopped(f: &mut Fields<'_, '_>) -> Result<PodStopped, Reject> {
     })
 }
 
-fn pod_usage(f: &mut Fields<'_, '_>, event_time: Timestamp) -> Result<PodUsage, Reject> {
-    let usage = PodUsage {
-        pod_uid: f.key("pod_uid")?,
+fn pod_usage<'a>(f: &mut Fields<'_, 'a>, event_time: Timestamp) -> Result<PodUsageRef<'a>, Reject> {
+    let usage = PodUsageRef {
+        pod_uid: f.key_ref("pod_uid")?,
         interval_end: f.time("interval_end")?,
         cpu_millis: f.measured("cpu_millis")?,
         memory_bytes: f.measured("memory_bytes")?,

@@ -3,6 +3,17 @@
 
 use crate::reject::Reject;
 
+/// The bit of each of eight bytes that says that the integer goes on.
+const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
+/// The lower seven bits of each of eight bytes, the first byte lowest, moved together.
+const fn sevens(bytes: u64) -> u64 {
+    let sevens = bytes & !CONTINUES;
+    let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+    (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
+}
+
 /// What is left of the bytes being read.
 #[derive(Clone, Debug)]
 pub struct Wire<'a> {
@@ -49,6 +60,15 @@ impl<'a> Wire<'a> {
     }
 
     fn long_of_many_bytes(&mut self) -> Result<i64, Reject> {
+        if let Some((word, _)) = self.rest.split_first_chunk::<8>()
+            && let word = u64::from_le_bytes(*word)
+            && let ends @ 1.. = !word & CONTINUES
+        {
+            // All bits below the first byte that does not continue, and those of it.
+            let value = sevens(word & (ends ^ (ends - 1)));
+            self.rest = self.rest.get(ends.trailing_zeros() as usize / 8 + 1..).unwrap_or_default();
+            return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+        }
         let mut value = 0u64;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
             if index == 9 && byte > 1 {
@@ -118,11 +138,17 @@ fn truncated() -> Reject {
 /// Appends a zigzag variable-length integer.
 pub fn put_long(out: &mut Vec<u8>, value: i64) {
     let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    while bits >= 0x80 {
-        out.push((bits & 0x7f) as u8 | 0x80);
+    let (mut bytes, mut last) = ([0; 10], 0);
+    for byte in &mut bytes {
+        if bits < 0x80 {
+            *byte = bits as u8;
+            break;
+        }
+        *byte = (bits & 0x7f) as u8 | 0x80;
         bits >>= 7;
+        last += 1;
     }
-    out.push(bits as u8);
+    out.extend_from_slice(bytes.get(..=last).unwrap_or(&bytes));
 }
 
 /// Appends the length of `bytes`, then `bytes`.
@@ -161,6 +187,22 @@ mod tests {
             let mut wire = Wire::new(&out);
             assert_eq!(wire.long(), Ok(value));
             assert_eq!(wire.rest(), b"");
+        }
+    }
+
+    #[test]
+    fn integers_of_every_length_survive_whatever_follows() {
+        for shift in 0..64 {
+            for value in [1_i64 << shift, (1_i64 << shift).wrapping_sub(1), -(1_i64 << (shift / 2))] {
+                for behind in 0..12 {
+                    let mut out = Vec::new();
+                    put_long(&mut out, value);
+                    out.extend(vec![0xff; behind]);
+                    let mut wire = Wire::new(&out);
+                    assert_eq!(wire.long(), Ok(value));
+                    assert_eq!(wire.rest().len(), behind);
+                }
+            }
         }
     }
 

@@ -127,20 +127,20 @@ impl EventKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is documented by the payload of the same name")]
 pub enum Payload {
-    NodeStarted(NodeStarted),
+    NodeStarted(Box<NodeStarted>),
     NodeStopped(NodeStopped),
     PodStarted(Box<PodStarted>),
     PodStopped(PodStopped),
     PodUsage(PodUsage),
-    ReservationSet(ReservationSet),
+    ReservationSet(Box<ReservationSet>),
     ReservationReleased(ReservationReleased),
-    CommitmentSet(CommitmentSet),
+    CommitmentSet(Box<CommitmentSet>),
     CommitmentDeleted(CommitmentDeleted),
-    QuotaSet(QuotaSet),
+    QuotaSet(Box<QuotaSet>),
     QuotaDeleted(QuotaDeleted),
-    PoolSet(PoolSet),
+    PoolSet(Box<PoolSet>),
     PoolDeleted(PoolDeleted),
-    RateSet(RateSet),
+    RateSet(Box<RateSet>),
 }
 
 impl Payload {

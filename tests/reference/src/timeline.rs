@@ -133,18 +133,18 @@ fn set(world: &mut World, at: i64, payload: &Payload) {
     match payload {
         Payload::RateSet(rate) => {
             let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
-            world.rates.insert(key, Arc::new(rate.clone()));
+            world.rates.insert(key, Arc::new(*rate.clone()));
         }
         Payload::PoolSet(pool) => {
-            world.pools.insert(pool.pool_id.clone(), Arc::new(pool.clone()));
+            world.pools.insert(pool.pool_id.clone(), Arc::new(*pool.clone()));
         }
         Payload::QuotaSet(quota) => {
             let key = (quota.cluster_id.clone(), quota.quota_id.clone());
             let first_set = world.quotas.get(&key).map_or(at, |existing| existing.first_set);
-            world.quotas.insert(key, Quota { first_set, set: Arc::new(quota.clone()) });
+            world.quotas.insert(key, Quota { first_set, set: Arc::new(*quota.clone()) });
         }
         Payload::CommitmentSet(commitment) => {
-            let set = Arc::new(commitment.clone());
+            let set = Arc::new(*commitment.clone());
             world.last_commitments.insert(commitment.commitment_id.clone(), Arc::clone(&set));
             world.commitments.insert(commitment.commitment_id.clone(), set);
         }
@@ -162,7 +162,7 @@ fn reservations_begin(world: &mut World, at: i64, now: &[&Event], rules: &Rules)
     }
     for event in now {
         if let Payload::ReservationSet(set) = &event.payload {
-            sets.insert(set.reservation_id.clone(), Arc::new(set.clone()));
+            sets.insert(set.reservation_id.clone(), Arc::new(*set.clone()));
         }
     }
     for (id, set) in sets {
@@ -234,7 +234,7 @@ fn start(world: &mut World, at: i64, payload: &Payload, before: &World, now: &[&
                 return;
             }
             let start = world.nodes.get(&key).map_or(at, |running| running.start);
-            world.nodes.insert(key, Node { start, set: Arc::new(node.clone()) });
+            world.nodes.insert(key, Node { start, set: Arc::new(*node.clone()) });
         }
         Payload::PodStarted(pod) => {
             let stops = now.iter().any(|event| match &event.payload {

@@ -83,7 +83,7 @@ impl Bad {
             per_gpu_hour: 1.into(),
             currency: currency.into(),
         };
-        self.event(self.now, Payload::RateSet(rate))
+        self.event(self.now, Payload::RateSet(Box::new(rate)))
     }
 
     fn usage(&self, interval_end: Timestamp) -> Vec<u8> {

@@ -162,7 +162,7 @@ fn node(name: &str, from: i64, to: i64) -> [EventRecord; 2] {
         pool_id: None,
     };
     let stopped = NodeStopped { cluster_id: "cluster".into(), node_id: name.into() };
-    [event(from, Payload::NodeStarted(started)), event(to, Payload::NodeStopped(stopped))]
+    [event(from, Payload::NodeStarted(Box::new(started))), event(to, Payload::NodeStopped(stopped))]
 }
 
 /// A load of which one organization's prices seem to be in another currency, and one event type's schema is

@@ -168,7 +168,7 @@ impl Agreements {
         }
         for (index, entry) in self.pools.iter().enumerate() {
             let place = EntryPlace { section: "pools", number: index + 1, id: entry.id.to_string() };
-            let set = Payload::PoolSet(entry.payload(&self.currency));
+            let set = Payload::PoolSet(Box::new(entry.payload(&self.currency)));
             let deleted = Payload::PoolDeleted(PoolDeleted { pool_id: entry.id.clone() });
             versions.push(version(place, entry.from, entry.to, set, Some(deleted)));
         }
@@ -179,7 +179,7 @@ impl Agreements {
         let place = EntryPlace { section: "reservations", number: index + 1, id: entry.id.to_string() };
         let capacity = entries::quantities(&entry.capacity)
             .map_err(|fault| AgreementsError::Value { place: place.clone(), fault })?;
-        let set = Payload::ReservationSet(ReservationSet {
+        let set = Payload::ReservationSet(Box::new(ReservationSet {
             reservation_id: entry.id.clone(),
             name: entry.name.clone(),
             provider: entry.provider.clone(),
@@ -193,14 +193,14 @@ impl Agreements {
             created_at: entry.created_at.unwrap_or(entry.from).0,
             starts_at: entry.from.0,
             ends_at: entry.to.map(|to| to.0),
-        });
+        }));
         let released = ReservationReleased { reservation_id: entry.id.clone() };
         Ok(version(place, entry.from, entry.to, set, Some(Payload::ReservationReleased(released))))
     }
 
     fn commitment(&self, index: usize, entry: &CommitmentEntry) -> Version {
         let place = EntryPlace { section: "commitments", number: index + 1, id: entry.id.to_string() };
-        let set = Payload::CommitmentSet(CommitmentSet {
+        let set = Payload::CommitmentSet(Box::new(CommitmentSet {
             commitment_id: entry.id.clone(),
             name: entry.name.clone(),
             provider: entry.provider.clone(),
@@ -218,7 +218,7 @@ impl Agreements {
             enabled: entry.enabled,
             allowed_utilization: entry.allowed_utilization,
             assignments: entry.assignments.iter().map(AssignmentEntry::payload).collect(),
-        });
+        }));
         let deleted = CommitmentDeleted { commitment_id: entry.id.clone() };
         version(place, entry.from, entry.to, set, Some(Payload::CommitmentDeleted(deleted)))
     }
@@ -226,7 +226,7 @@ impl Agreements {
     fn rate(&self, index: usize, entry: &RateEntry) -> Version {
         let model = entry.gpu_model.as_deref().unwrap_or("no GPU");
         let id = format!("{}, {model}, {}", entry.region, entry.qos);
-        let set = Payload::RateSet(RateSet {
+        let set = Payload::RateSet(Box::new(RateSet {
             provider: entry.provider.clone(),
             region: entry.region.clone(),
             gpu_model: entry.gpu_model.clone(),
@@ -235,7 +235,7 @@ impl Agreements {
             per_gib_hour: entry.per_gib_hour,
             per_gpu_hour: entry.per_gpu_hour,
             currency: self.currency.clone(),
-        });
+        }));
         version(EntryPlace { section: "rates", number: index + 1, id }, entry.from, None, set, None)
     }
 }

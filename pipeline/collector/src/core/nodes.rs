@@ -159,7 +159,12 @@ impl Collector {
         if let Some(node) = self.nodes.get_mut(name) {
             node.is_announced = true;
         }
-        self.announce(key, named, Payload::NodeStarted(description), Since { start: at, change: at });
+        self.announce(
+            key,
+            named,
+            Payload::NodeStarted(Box::new(description)),
+            Since { start: at, change: at },
+        );
         self.price_steps(name, now);
         if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
             self.notices.push(Notice::Relist(ObjectKind::Pod));
@@ -198,7 +203,7 @@ impl Collector {
             let Some(node) = self.nodes.get(name) else { return };
             let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
             let Some(description) = self.described(node, at) else { continue };
-            let payload = Payload::NodeStarted(description);
+            let payload = Payload::NodeStarted(Box::new(description));
             self.announce(key.clone(), named, payload, Since { start: at, change: at });
         }
     }

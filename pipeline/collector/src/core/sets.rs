@@ -17,9 +17,13 @@ impl Collector {
         };
         self.note_seen(kind, &quota.metadata.uid);
         match sets::quota(quota, quota_kind, &self.options) {
-            Ok(set) => {
-                self.set(kind, quota.metadata.uid.as_str(), &quota.metadata, Payload::QuotaSet(set), now)
-            }
+            Ok(set) => self.set(
+                kind,
+                quota.metadata.uid.as_str(),
+                &quota.metadata,
+                Payload::QuotaSet(Box::new(set)),
+                now,
+            ),
             Err(fault) => self.unreadable(kind, name_of(&quota.metadata), vec![fault]),
         }
     }
@@ -33,7 +37,9 @@ impl Collector {
         let id = sets::id_of_pool(pool, &self.options);
         self.note_seen(ObjectKind::GpuPool, &id);
         match sets::pool(pool, &self.options) {
-            Ok(set) => self.set(ObjectKind::GpuPool, &id, &pool.metadata, Payload::PoolSet(set), now),
+            Ok(set) => {
+                self.set(ObjectKind::GpuPool, &id, &pool.metadata, Payload::PoolSet(Box::new(set)), now)
+            }
             Err(fault) => self.unreadable(ObjectKind::GpuPool, name_of(&pool.metadata), vec![fault]),
         }
     }

@@ -49,13 +49,13 @@ impl Running<'_> {
     /// Applies one event. Matching takes effect before the next step.
     pub(super) fn apply(&mut self, payload: Payload, never_ran: &NeverRan) -> Result<(), EngineError> {
         match payload {
-            Payload::RateSet(rate) => self.set_rate(rate),
-            Payload::PoolSet(pool) => self.set_pool(pool),
+            Payload::RateSet(rate) => self.set_rate(*rate),
+            Payload::PoolSet(pool) => self.set_pool(*pool),
             Payload::PoolDeleted(pool) => self.delete_pool(&pool.pool_id),
-            Payload::QuotaSet(quota) => self.quotas.set(Arc::new(quota), self.now),
+            Payload::QuotaSet(quota) => self.quotas.set(Arc::new(*quota), self.now),
             Payload::QuotaDeleted(quota) => self.quotas.delete(&(quota.cluster_id, quota.quota_id)),
             Payload::CommitmentSet(commitment) => {
-                self.commitments.set(Arc::new(commitment), self.now);
+                self.commitments.set(Arc::new(*commitment), self.now);
                 self.coverage_is_stale = true;
                 self.schedule_coverage();
             }
@@ -65,7 +65,7 @@ impl Running<'_> {
             }
             Payload::ReservationSet(reservation) => {
                 let id = reservation.reservation_id.clone();
-                self.reservations.set(Arc::new(reservation), self.now, self.rules);
+                self.reservations.set(Arc::new(*reservation), self.now, self.rules);
                 // What it schedules for this very instant has been applied with it.
                 self.schedule_reservation(&id, Timestamp(self.now.0 + 1));
             }
@@ -75,7 +75,7 @@ impl Running<'_> {
             Payload::NodeStarted(node) => {
                 let key = (node.cluster_id.clone(), node.node_id.clone());
                 if !never_ran.nodes.contains(&key) {
-                    self.start_node(key, node);
+                    self.start_node(key, *node);
                 }
             }
             Payload::NodeStopped(node) => self.stop_node(&(node.cluster_id, node.node_id)),

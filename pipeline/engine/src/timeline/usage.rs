@@ -6,8 +6,8 @@
 
 use std::cmp::Ordering;
 
+use prorata_schemas::body::PodUsageRef;
 use prorata_schemas::body::wire::{Wire, put_long};
-use prorata_schemas::event::PodUsage;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 use rayon::prelude::{ParallelIterator, ParallelSliceMut};
@@ -77,16 +77,15 @@ impl Usage {
     }
 
     /// Takes one sample.
-    pub(crate) fn push(&mut self, from: Timestamp, usage: PodUsage) {
-        let PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
-        let figures = [cpu_millis, memory_bytes, gpu_millis];
-        self.of_pod(pod_uid).push(Measured { from, to: interval_end, figures });
+    pub(crate) fn push(&mut self, from: Timestamp, usage: PodUsageRef<'_>) {
+        let figures = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
+        self.of_pod(usage.pod_uid).push(Measured { from, to: usage.interval_end, figures });
     }
 
     /// Takes all samples of another part of the same hour.
     pub(crate) fn append(&mut self, other: Self) {
         for (pod_uid, samples) in other.pods {
-            let mine = self.of_pod(pod_uid);
+            let mine = self.of_pod(&pod_uid);
             if mine.bytes.is_empty() {
                 *mine = samples;
             } else if mine.base == samples.base {
@@ -97,11 +96,12 @@ impl Usage {
         }
     }
 
-    fn of_pod(&mut self, pod_uid: PodUid) -> &mut PackedSamples {
+    fn of_pod(&mut self, pod_uid: &str) -> &mut PackedSamples {
         let (pods, base) = (&mut self.pods, self.base);
-        let place = match self.places.get(&pod_uid) {
+        let place = match self.places.get(pod_uid) {
             Some(place) => *place,
             None => {
+                let pod_uid = PodUid::from(pod_uid);
                 self.places.insert(pod_uid.clone(), pods.len());
                 pods.push((pod_uid, PackedSamples { base, bytes: Vec::new() }));
                 pods.len() - 1
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use prorata_schemas::body;
-    use prorata_schemas::event::{Event, Payload};
+    use prorata_schemas::event::{Event, Payload, PodUsage};
 
     const BASE: i64 = 7 * 3_600_000_000;
 
@@ -248,7 +248,7 @@ mod tests {
         let mut usage = Usage::new(Timestamp(base));
         for event in events.iter().cloned() {
             let Payload::PodUsage(measured) = event.payload else { continue };
-            usage.push(event.event_time, measured);
+            usage.push(event.event_time, (&measured).into());
         }
         usage
     }

@@ -36,7 +36,7 @@ impl Organization {
             Action::Reprice(key) => self.reprice(at, key),
             Action::CutPrices => {
                 for node in self.fleet.cut_prices() {
-                    self.emit(at, Payload::NodeStarted(node));
+                    self.emit(at, Payload::NodeStarted(Box::new(node)));
                 }
             }
             Action::BringBack(node) => {
@@ -59,7 +59,7 @@ impl Organization {
         let (described, spot) = (node.described.clone(), node.described.capacity_type == CapacityType::Spot);
         let agent = self.agent_of(&described.cluster_id, &described.node_id, at);
         let pooled = described.pool_id.is_some();
-        self.emit(at, Payload::NodeStarted(described));
+        self.emit(at, Payload::NodeStarted(Box::new(described)));
         self.emit(at, Payload::PodStarted(Box::new(agent)));
         if spot {
             let repriced = at + span(&mut self.rng, HOUR, 5 * HOUR);
@@ -286,7 +286,7 @@ impl Organization {
 
     fn reprice(&mut self, at: i64, key: u64) {
         if let Some(described) = self.fleet.reprice(&mut self.rng, key) {
-            self.emit(at, Payload::NodeStarted(described));
+            self.emit(at, Payload::NodeStarted(Box::new(described)));
             let next = at + span(&mut self.rng, HOUR, 6 * HOUR);
             self.plan(next, Action::Reprice(key));
         }

@@ -62,7 +62,7 @@ pub fn script(run: &Run) -> Vec<Scripted> {
 fn rates(run: &Run, events: &mut Vec<Scripted>) {
     let rate = |model: Option<&str>, best_effort: bool, per_gpu_hour: UnitPrice| {
         let share = if best_effort { BEST_EFFORT_PERCENT } else { 100 };
-        Payload::RateSet(RateSet {
+        Payload::RateSet(Box::new(RateSet {
             provider: CLUSTERS.get(SERVERLESS).map_or("", |cluster| cluster.provider).into(),
             region: CLUSTERS.get(SERVERLESS).map_or("", |cluster| cluster.region).into(),
             gpu_model: model.map(Into::into),
@@ -71,7 +71,7 @@ fn rates(run: &Run, events: &mut Vec<Scripted>) {
             per_gib_hour: percent(SERVERLESS_GIB_HOUR, share),
             per_gpu_hour: percent(per_gpu_hour, share),
             currency: "USD".into(),
-        })
+        }))
     };
     for best_effort in [false, true] {
         events.push((run.start, rate(None, best_effort, UnitPrice::ZERO)));
@@ -123,7 +123,7 @@ fn unit_price(unit: &ReservationUnit) -> UnitPrice {
 /// release, and a quantity that rises, falls and is 0.
 fn reservations(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, reservation: Option<ReservationSet>| {
-        events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(reservation))));
+        events.extend(reservation.map(|reservation| (at, Payload::ReservationSet(Box::new(reservation)))));
     };
     let few = run.sized(15, 1);
     set(run.start, reservation(run, 1, "P16EN", 1, few));
@@ -186,7 +186,7 @@ fn commitment(run: &Run, id: &str, cluster: usize, name: &str, count: u64) -> Op
 /// one that is disabled and enabled, one deleted, and one that no node of any cluster matches.
 fn commitments(run: &Run, events: &mut Vec<Scripted>) {
     let mut set = |at: i64, commitment: Option<CommitmentSet>| {
-        events.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(commitment))));
+        events.extend(commitment.map(|commitment| (at, Payload::CommitmentSet(Box::new(commitment)))));
     };
     let assignment = |cluster_id: &str, priority| Assignment { cluster_id: cluster_id.into(), priority };
     let general = commitment(run, "ri-m6i", 0, "m6i.4xlarge", run.sized(25, 1)).map(|set| CommitmentSet {

@@ -92,7 +92,7 @@ impl Organization {
         {
             if let Some(node) = self.fleet.node(key) {
                 pod.node_id = Some(node.described.node_id.clone());
-                let announced = Payload::NodeStarted(node.described.clone());
+                let announced = Payload::NodeStarted(Box::new(node.described.clone()));
                 let when = at + span(&mut self.rng, 3 * MINUTE, 15 * MINUTE);
                 self.plan(when, Action::Emit(Box::new(announced)));
             }

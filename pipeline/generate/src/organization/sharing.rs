@@ -38,14 +38,14 @@ fn amounts(units: &[(&str, u64)]) -> Quantities {
 }
 
 fn quota(cluster: usize, id: &str, kind: QuotaKind, namespaces: &[&str], min: Quantities) -> Payload {
-    Payload::QuotaSet(QuotaSet {
+    Payload::QuotaSet(Box::new(QuotaSet {
         cluster_id: CLUSTERS.get(cluster).map_or("", |cluster| cluster.id).into(),
         quota_id: id.into(),
         kind,
         namespaces: namespaces.iter().map(|&namespace| Text::from(namespace)).collect(),
         min,
         max: None,
-    })
+    }))
 }
 
 /// In `dev-aws` one quota lends and two borrow. In `train-gcp` a composite quota takes over namespaces; the
@@ -85,7 +85,9 @@ fn quotas(run: &Run, events: &mut Vec<Scripted>) {
 
 fn with_max(payload: Payload, max: &[(&str, u64)]) -> Payload {
     match payload {
-        Payload::QuotaSet(quota) => Payload::QuotaSet(QuotaSet { max: Some(amounts(max)), ..quota }),
+        Payload::QuotaSet(quota) => {
+            Payload::QuotaSet(Box::new(QuotaSet { max: Some(amounts(max)), ..*quota }))
+        }
         other => other,
     }
 }
@@ -135,8 +137,8 @@ fn pools(run: &Run, events: &mut Vec<Scripted>) {
         budget_per_quarter: budget(85),
         ..pool(0, POOL_L40S, 100)
     };
-    events.push((run.start, Payload::PoolSet(budgeted)));
-    events.push((run.start, Payload::PoolSet(pool(2, POOL_L4, 90))));
-    events.push((run.at(500), Payload::PoolSet(pool(2, POOL_L4, 60))));
+    events.push((run.start, Payload::PoolSet(Box::new(budgeted))));
+    events.push((run.start, Payload::PoolSet(Box::new(pool(2, POOL_L4, 90)))));
+    events.push((run.at(500), Payload::PoolSet(Box::new(pool(2, POOL_L4, 60)))));
     events.push((run.at(880), Payload::PoolDeleted(PoolDeleted { pool_id: POOL_L4.into() })));
 }

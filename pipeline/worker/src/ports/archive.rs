@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 
-use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::body::EventRef;
+use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 
@@ -160,11 +161,11 @@ pub trait Archive: Send + Sync {
         &self,
         file: &[u8],
         wanted: Wanted<'_>,
-        each: &mut dyn FnMut(Event),
+        each: &mut dyn FnMut(EventRef<'_>),
     ) -> Result<(), FormatError> {
         read_whole(self, file, |record| {
             if is_wanted(wanted, &record.event.organization_id) {
-                each(record.event);
+                each(EventRef::Event(record.event));
             }
         })
     }

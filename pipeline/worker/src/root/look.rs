@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prorata_engine::{HourEvents, State};
+use prorata_schemas::body::EventRef;
 use prorata_schemas::event::Event;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
@@ -187,7 +188,8 @@ impl Look<'_> {
             let bytes = self.ports.store.get(&path).await?;
             let bytes = bytes.ok_or_else(|| damaged("it was listed but is not there".to_owned()))?;
             let mut events = Vec::new();
-            let read = self.ports.archive.read_own(&bytes, Some(&wanted), &mut |event| events.push(event));
+            let mut each = |event: EventRef<'_>| events.push(event.into_owned());
+            let read = self.ports.archive.read_own(&bytes, Some(&wanted), &mut each);
             read.map_err(|error| damaged(error.to_string()))?;
             if !events.is_empty() {
                 files.push(ArchivedEvents { path, events });

@@ -1,18 +1,18 @@
 //! Reading of archive files: a few at a time, on all cores. What is read is reduced at once, so an hour need
 //! not fit in memory event by event.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use prorata_engine::HourEvents;
-use prorata_schemas::body;
-use prorata_schemas::event::{Event, EventRecord};
+use prorata_schemas::body::{self, EventRef};
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
+use super::archive_order::archive_order;
 use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -52,16 +52,25 @@ impl Gathered {
         Self { hour, organizations: Vec::new(), places: BTreeMap::new(), last: None }
     }
 
-    fn of(&mut self, organization_id: &OrganizationId) -> &mut HourEvents {
+    fn take(&mut self, event: EventRef<'_>) {
+        let events = self.of(event.organization_id());
+        match event {
+            EventRef::PodUsage { event_time, usage, .. } => events.push_usage(event_time, usage),
+            EventRef::Event(event) => events.push(event),
+        }
+    }
+
+    fn of(&mut self, organization_id: &str) -> &mut HourEvents {
         let place = match &self.last {
-            Some((last, place)) if last == organization_id => *place,
+            Some((last, place)) if **last == *organization_id => *place,
             _ => {
-                let next = self.organizations.len();
+                let (organization_id, next) =
+                    (OrganizationId::from(organization_id), self.organizations.len());
                 let place = *self.places.entry(organization_id.clone()).or_insert(next);
                 if place == next {
                     self.organizations.push(HourEvents::new(self.hour));
                 }
-                self.last = Some((organization_id.clone(), place));
+                self.last = Some((organization_id, place));
                 place
             }
         };
@@ -104,9 +113,8 @@ impl HourIntake {
         let parts = on_all_cores(|part, parts| {
             let mut own = Gathered::new(hour);
             for (kind, bytes) in bodies.iter().skip(part).step_by(parts) {
-                let event =
-                    body::decode(*kind, bytes).map_err(|reject| in_memory_damaged(shard, hour, &reject))?;
-                own.of(&event.organization_id).push(event);
+                let event = body::decode_ref(*kind, bytes);
+                own.take(event.map_err(|reject| in_memory_damaged(shard, hour, &reject))?);
             }
             Ok(own)
         })?;
@@ -125,7 +133,7 @@ impl HourIntake {
             let mut own = self.empty();
             for (shard, file) in files.iter().skip(part).step_by(parts) {
                 let Some(gathered) = own.shards.get_mut(shard) else { continue };
-                read_own(archive, file, of, |event| gathered.of(&event.organization_id).push(event))?;
+                read_own(archive, file, of, |event| gathered.take(event))?;
             }
             Ok(own)
         })?;
@@ -245,7 +253,7 @@ fn read_own(
     archive: &dyn Archive,
     file: &StoredObject,
     of: &WantedOrganizations,
-    mut each: impl FnMut(Event),
+    mut each: impl FnMut(EventRef<'_>),
 ) -> Result<()> {
     archive.read_own(&file.bytes, of.as_deref(), &mut each).map_err(|error| damaged(file, &error))
 }
@@ -260,11 +268,6 @@ pub fn read_archive(archive: &dyn Archive, file: &StoredObject, each: impl FnMut
 
 fn damaged(file: &StoredObject, error: &FormatError) -> WorkerError {
     WorkerError::Damaged { object: file.path.clone(), cause: error.source.to_string() }
-}
-
-/// The order of events in an archive file: by organization, then kind, then body.
-pub fn archive_order(a: &Body, b: &Body) -> Ordering {
-    body::organization_of(&a.1).cmp(body::organization_of(&b.1)).then_with(|| a.cmp(b))
 }
 
 /// Those of these events that none of these files of their hour holds, each once, in the order of the

@@ -1,10 +1,12 @@
-//! One message after another: is it the next, what does it decode to, and may it count?
+//! The messages of a topic partition, one after another: is it the next, what does it decode to, and may it
+//! count?
 //!
 //! `in_the_future` and `too_late` are judged here, once; the checkpoint that takes the offset makes it final,
 //! and readers of the archive never judge again. What is too late follows from the hours that are closed,
 //! never from the clock, with one exception: the first hour of a shard must not lie so far back that closing
 //! all hours since would never end.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use prorata_schemas::event::EventRecord;
@@ -13,6 +15,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
 use super::shard::LiveShard;
+use super::watermark::TopicProgress;
 use crate::checkpoint::LastRecord;
 use crate::error::Result;
 use crate::ports::DeadLetter;
@@ -23,20 +26,20 @@ use crate::shard::clock_limit::ClockLimit;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 use crate::status::Counts;
 
-/// What became of a message.
+/// What became of messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is in the shard now, or was before.
-    Done,
-    /// It waits for a schema, and is handed back.
-    NeedsSchema(Box<Message>, u32),
-    /// Wall clock and witness disagree about it, and it is handed back.
-    NeedsClock(Box<Message>),
-    /// It is not the record that was there before.
+    /// All are in the shard now, or were before.
+    All,
+    /// The first of those that are left waits for a schema.
+    NeedsSchema(u32),
+    /// Wall clock and witness disagree about the first of those that are left.
+    NeedsClock,
+    /// The last one taken is not the record that was there before.
     Differs(String),
 }
 
-/// What judging a message takes.
+/// What judging messages takes.
 pub(super) struct Intake<'a> {
     pub root: &'a Root,
     pub decoder: &'a dyn MessageDecoder,
@@ -52,49 +55,86 @@ pub(super) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Takes a message of this shard.
+    /// Takes messages of one topic partition of this shard, in their order. Those that are left were not
+    /// looked at, but for the first.
     ///
     /// # Errors
     /// When the shard lists rules that were not loaded.
-    pub fn take(&self, shard: &mut LiveShard, message: Message, counts: &mut Counts) -> Result<Taken> {
-        let is_new = shard.next().closed_through.is_none();
-        let Some(topic) = shard.topics_mut().get_mut(&message.topic) else { return Ok(Taken::Done) };
-        if let Some(before) = topic.verify.take() {
-            let found = LastRecord::of(&message);
-            if found.offset == before.offset && found != before {
-                return Ok(Taken::Differs(format!(
-                    "the record at offset {} is not the one that was read before: the topic was recreated, \
-                     or its log has diverged",
-                    found.offset
-                )));
-            }
-        }
-        if topic.offsets.next.is_some_and(|next| message.offset < next) {
-            return Ok(Taken::Done);
-        }
-        let verdict = match self.judge(shard, &message)? {
-            Ok(record) if self.in_doubt(is_new, &record) => return Ok(Taken::NeedsClock(Box::new(message))),
-            Err(DecodeFailure::NeedsSchema(schema)) => {
-                return Ok(Taken::NeedsSchema(Box::new(message), schema));
-            }
-            Err(DecodeFailure::Reject(reject)) => Err(reject),
-            Ok(record) => Ok(record),
+    pub fn take(
+        &self,
+        shard: &mut LiveShard,
+        messages: &mut VecDeque<Message>,
+        counts: &mut Counts,
+    ) -> Result<Taken> {
+        let Some(topic) = messages.front().map(|message| message.topic.clone()) else {
+            return Ok(Taken::All);
         };
-        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
-            topic.offsets.next = Some(message.offset + 1);
+        let Some(place) = shard.topics_mut().get_mut(&topic) else {
+            messages.clear();
+            return Ok(Taken::All);
+        };
+        // Taken out, because each message changes the shard, too.
+        let mut progress = std::mem::take(place);
+        let before = progress.offsets.next;
+        let taken = self.take_each(shard, &mut progress, messages, counts);
+        if progress.offsets.next != before {
+            shard.topics_mut().note_moved();
         }
-        shard.topics_mut().note_moved();
-        match verdict {
-            Ok(record) => self.accept(shard, &message, record, counts),
-            Err(reject) => self.reject(shard, &message, reject, counts),
+        if let Some(place) = shard.topics_mut().get_mut(&topic) {
+            *place = progress;
         }
-        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
-            topic.last = Some(message);
-        }
-        Ok(Taken::Done)
+        taken
     }
 
-    fn judge(&self, shard: &LiveShard, message: &Message) -> Result<Result<EventRecord, DecodeFailure>> {
+    fn take_each(
+        &self,
+        shard: &mut LiveShard,
+        progress: &mut TopicProgress,
+        messages: &mut VecDeque<Message>,
+        counts: &mut Counts,
+    ) -> Result<Taken> {
+        let is_new = shard.next().closed_through.is_none();
+        let mut rules = None;
+        while let Some(message) = messages.pop_front() {
+            if let Some(differs) = progress.verify.take().and_then(|before| differs(&before, &message)) {
+                return Ok(Taken::Differs(differs));
+            }
+            if progress.offsets.next.is_some_and(|next| message.offset < next) {
+                continue;
+            }
+            let verdict = match self.judge(shard, &message, &mut rules)? {
+                Ok(record) if self.in_doubt(is_new, &record) => {
+                    messages.push_front(message);
+                    return Ok(Taken::NeedsClock);
+                }
+                Err(DecodeFailure::NeedsSchema(schema)) => {
+                    messages.push_front(message);
+                    return Ok(Taken::NeedsSchema(schema));
+                }
+                Err(DecodeFailure::Reject(reject)) => Err(reject),
+                Ok(record) => Ok(record),
+            };
+            progress.offsets.next = Some(message.offset + 1);
+            let rejected = match verdict {
+                Ok(record) => self.accept(shard, progress, record, counts).err(),
+                Err(reject) => Some(reject),
+            };
+            if let Some(reject) = rejected {
+                *counts.dead_letters.entry(reject.reason).or_default() += 1;
+                shard.push_letter(DeadLetter::of(&message, reject));
+            }
+            progress.last = Some(message);
+        }
+        Ok(Taken::All)
+    }
+
+    /// `rules` are those of the hour of the event before, which is most often that of this one.
+    fn judge<'r>(
+        &'r self,
+        shard: &LiveShard,
+        message: &Message,
+        rules: &mut Option<(Hour, &'r Rules)>,
+    ) -> Result<Result<EventRecord, DecodeFailure>> {
         let value = match message.event_bytes() {
             Ok(value) => value,
             Err(reject) => return Ok(Err(DecodeFailure::Reject(reject))),
@@ -103,8 +143,15 @@ impl Intake<'_> {
             Ok(record) => record,
             Err(failure) => return Ok(Err(failure)),
         };
-        let listed = self.rules.judging(shard.next(), record.event.event_time.hour())?;
-        let checked = self.check(listed.unwrap_or(self.configured), message, &record);
+        let hour = record.event.event_time.hour();
+        let (_, rules) = match *rules {
+            Some(known) if known.0 == hour => known,
+            _ => {
+                let listed = self.rules.judging(shard.next(), hour)?;
+                *rules.insert((hour, listed.unwrap_or(self.configured)))
+            }
+        };
+        let checked = self.check(rules, message, &record);
         Ok(checked.map(|()| record).map_err(DecodeFailure::Reject))
     }
 
@@ -143,17 +190,22 @@ impl Intake<'_> {
         now.hour().0.saturating_sub(hour.0) > self.hours_max
     }
 
-    fn accept(&self, shard: &mut LiveShard, message: &Message, record: EventRecord, counts: &mut Counts) {
+    fn accept(
+        &self,
+        shard: &mut LiveShard,
+        progress: &mut TopicProgress,
+        record: EventRecord,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
         let (time, kind) = (record.event.event_time, record.event.payload.kind());
         let hour = time.hour();
         if let Some(sentence) = self.too_late(shard, hour) {
-            return self.reject(shard, message, Reject::new(Reason::TooLate, sentence), counts);
+            return Err(Reject::new(Reason::TooLate, sentence));
         }
         *counts.events.entry(kind).or_default() += 1;
-        if let Some(topic) = shard.topics_mut().get_mut(&message.topic) {
-            topic.saw(time, self.clock.steady);
-        }
+        progress.saw(time, self.clock.steady);
         shard.push(hour, (kind, record.body));
+        Ok(())
     }
 
     /// Why an event of this hour comes too late, if it does.
@@ -176,9 +228,16 @@ impl Intake<'_> {
         let is_too_late = shard.is_too_late(hour);
         is_too_late.then(|| format!("hour {hour} is closed, and no state from before it is kept; {way_out}"))
     }
+}
 
-    fn reject(&self, shard: &mut LiveShard, message: &Message, reject: Reject, counts: &mut Counts) {
-        *counts.dead_letters.entry(reject.reason).or_default() += 1;
-        shard.push_letter(DeadLetter::of(message, reject));
-    }
+/// How a message is not the record that was at its offset before, if it is not.
+fn differs(before: &LastRecord, message: &Message) -> Option<String> {
+    let found = LastRecord::of(message);
+    (found.offset == before.offset && found != *before).then(|| {
+        format!(
+            "the record at offset {} is not the one that was read before: the topic was recreated, or its \
+             log has diverged",
+            found.offset
+        )
+    })
 }

@@ -1,6 +1,6 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{Item, Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::source::{Source, SourceError, SourceEvent};
+use crate::source::{Message, Source, SourceError, SourceEvent};
 use crate::status::{Dependency, Wait};
 
 /// Schemas asked for in one step, at most.
@@ -199,7 +199,11 @@ impl<S: Source> Worker<S> {
                 shards.iter().for_each(|shard| self.forget(*shard));
                 self.source.release(&shards).await;
             }
-            SourceEvent::Messages(messages) => self.backlog.extend(messages.into_iter().map(Item::Message)),
+            SourceEvent::Messages(messages) => {
+                let shard = messages.first().map(|message| message.partition);
+                let item = shard.map(|shard| Item::Messages { shard, messages: messages.into() });
+                self.backlog.extend(item);
+            }
             SourceEvent::End { topic, partition, offset } => {
                 self.backlog.push_back(Item::End { topic, shard: partition, offset });
             }
@@ -256,20 +260,20 @@ impl<S: Source> Worker<S> {
                     }
                 }
                 Item::Lost { topic, shard, loss } => self.offsets_lost(topic, shard, loss).await?,
-                Item::Message(message) => {
-                    let (topic, shard) = (message.topic.clone(), message.partition);
-                    match self.take(message) {
+                Item::Messages { shard, mut messages } => {
+                    let topic = messages.front().map(|message| message.topic.clone()).unwrap_or_default();
+                    let taken = self.take(shard, &mut messages);
+                    if !messages.is_empty() {
+                        self.backlog.push_front(Item::Messages { shard, messages });
+                    }
+                    match taken {
                         Err(error) => self.stop_shard(shard, error).await?,
-                        Ok(Taken::Done) => {}
+                        Ok(Taken::All) => {}
                         Ok(Taken::Differs(cause)) => {
                             self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
                         }
-                        Ok(Taken::NeedsClock(message)) => {
-                            self.backlog.push_front(Item::Message(*message));
-                            return Ok(());
-                        }
-                        Ok(Taken::NeedsSchema(message, schema)) => {
-                            self.backlog.push_front(Item::Message(*message));
+                        Ok(Taken::NeedsClock) => return Ok(()),
+                        Ok(Taken::NeedsSchema(schema)) => {
                             fetches += 1;
                             if fetches > FETCHES_MAX || !self.fetch(schema).await {
                                 return Ok(());
@@ -282,8 +286,11 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    fn take(&mut self, message: crate::source::Message) -> Result<Taken> {
-        let Some(Slot::Live(live)) = self.slots.get_mut(&message.partition) else { return Ok(Taken::Done) };
+    fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
+        let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else {
+            messages.clear();
+            return Ok(Taken::All);
+        };
         let intake = Intake {
             root: &self.root,
             decoder: &*self.ports.decoder,
@@ -293,7 +300,7 @@ impl<S: Source> Worker<S> {
             max_clock_skew: self.options.max_clock_skew,
             hours_max: self.options.hours_max,
         };
-        intake.take(live, message, &mut self.ports.status.lock().counts)
+        intake.take(live, messages, &mut self.ports.status.lock().counts)
     }
 
     /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.

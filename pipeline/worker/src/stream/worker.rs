@@ -65,16 +65,27 @@ impl Slot {
 
 /// What waits to be taken, in its order.
 pub(super) enum Item {
-    Message(Message),
-    End { topic: Text, shard: Shard, offset: i64 },
-    Lost { topic: Text, shard: Shard, loss: Loss },
+    /// Messages of one topic partition.
+    Messages {
+        shard: Shard,
+        messages: VecDeque<Message>,
+    },
+    End {
+        topic: Text,
+        shard: Shard,
+        offset: i64,
+    },
+    Lost {
+        topic: Text,
+        shard: Shard,
+        loss: Loss,
+    },
 }
 
 impl Item {
     pub fn shard(&self) -> Shard {
         match self {
-            Self::Message(message) => message.partition,
-            Self::End { shard, .. } | Self::Lost { shard, .. } => *shard,
+            Self::Messages { shard, .. } | Self::End { shard, .. } | Self::Lost { shard, .. } => *shard,
         }
     }
 }

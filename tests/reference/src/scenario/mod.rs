@@ -105,7 +105,7 @@ fn event(world: &mut World, often: &Often) -> Event {
     }
     let event_time = world.instant();
     let payload = match kind {
-        0 => Payload::NodeStarted(world.node()),
+        0 => Payload::NodeStarted(Box::new(world.node())),
         1 => Payload::NodeStopped(NodeStopped { cluster_id: world.cluster(), node_id: world.text(&NODES) }),
         2 => Payload::PodStarted(Box::new(world.pod())),
         3 => Payload::PodStopped(PodStopped {
@@ -115,17 +115,17 @@ fn event(world: &mut World, often: &Often) -> Event {
             reason: None,
         }),
         4 => Payload::PodUsage(world.usage(event_time)),
-        5 => Payload::ReservationSet(world.reservation()),
+        5 => Payload::ReservationSet(Box::new(world.reservation())),
         6 => Payload::ReservationReleased(ReservationReleased { reservation_id: world.text(&RESERVATIONS) }),
-        7 => Payload::CommitmentSet(world.commitment()),
+        7 => Payload::CommitmentSet(Box::new(world.commitment())),
         8 => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: world.text(&COMMITMENTS) }),
-        9 => Payload::QuotaSet(world.quota()),
+        9 => Payload::QuotaSet(Box::new(world.quota())),
         10 => {
             Payload::QuotaDeleted(QuotaDeleted { cluster_id: world.cluster(), quota_id: world.text(&QUOTAS) })
         }
-        11 => Payload::PoolSet(world.pool()),
+        11 => Payload::PoolSet(Box::new(world.pool())),
         12 => Payload::PoolDeleted(PoolDeleted { pool_id: world.text(&POOLS) }),
-        _ => Payload::RateSet(world.rate()),
+        _ => Payload::RateSet(Box::new(world.rate())),
     };
     Event { organization_id: ORGANIZATION.into(), event_time, payload }
 }

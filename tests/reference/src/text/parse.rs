@@ -30,7 +30,7 @@ pub fn parse(line: &str) -> Result<Event, String> {
 
 fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut Fields) -> Result<Payload, String> {
     Ok(match kind {
-        "node" => Payload::NodeStarted(node(id.into(), fields)?),
+        "node" => Payload::NodeStarted(Box::new(node(id.into(), fields)?)),
         "stop-node" => Payload::NodeStopped(NodeStopped {
             cluster_id: fields.text_or("cluster", "c"),
             node_id: id.into(),
@@ -43,18 +43,18 @@ fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut Fields) -> Result<P
             reason: fields.text("reason"),
         }),
         "use" => Payload::PodUsage(usage(at, id.into(), fields)?),
-        "reservation" => Payload::ReservationSet(reservation(at, id.into(), fields)?),
+        "reservation" => Payload::ReservationSet(Box::new(reservation(at, id.into(), fields)?)),
         "release" => Payload::ReservationReleased(ReservationReleased { reservation_id: id.into() }),
-        "commitment" => Payload::CommitmentSet(commitment(at, id.into(), fields)?),
+        "commitment" => Payload::CommitmentSet(Box::new(commitment(at, id.into(), fields)?)),
         "delete-commitment" => Payload::CommitmentDeleted(CommitmentDeleted { commitment_id: id.into() }),
-        "quota" => Payload::QuotaSet(quota(id.into(), fields)?),
+        "quota" => Payload::QuotaSet(Box::new(quota(id.into(), fields)?)),
         "delete-quota" => Payload::QuotaDeleted(QuotaDeleted {
             cluster_id: fields.text_or("cluster", "c"),
             quota_id: id.into(),
         }),
-        "pool" => Payload::PoolSet(pool(id.into(), fields)?),
+        "pool" => Payload::PoolSet(Box::new(pool(id.into(), fields)?)),
         "delete-pool" => Payload::PoolDeleted(PoolDeleted { pool_id: id.into() }),
-        "rate" => Payload::RateSet(rate(id.into(), fields)?),
+        "rate" => Payload::RateSet(Box::new(rate(id.into(), fields)?)),
         other => return Err(format!("'{other}' is no event")),
     })
 }

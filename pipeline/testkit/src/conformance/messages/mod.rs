@@ -152,7 +152,9 @@ fn own_events() -> Vec<EventRecord> {
         min: [].into(),
         max: None,
     };
-    [node_stopped("n"), event(Payload::QuotaSet(quota_set)), quota_deleted()].map(EventRecord::new).into()
+    [node_stopped("n"), event(Payload::QuotaSet(Box::new(quota_set))), quota_deleted()]
+        .map(EventRecord::new)
+        .into()
 }
 
 /// Decodes as the worker does: fetches what is needed, once.

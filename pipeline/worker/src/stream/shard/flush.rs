@@ -10,9 +10,10 @@ use prorata_schemas::time::{Hour, WallTime};
 use super::{LateCounts, LiveShard};
 use crate::error::Result;
 use crate::ports::Archive;
+use crate::shard::archive_order::in_archive_order;
 use crate::shard::dead_letters::DeadLetterFile;
 use crate::shard::fold::Body;
-use crate::shard::reading::{archive_order, unknown_events};
+use crate::shard::reading::unknown_events;
 use crate::status::Counts;
 use crate::stream::StreamPorts;
 
@@ -41,7 +42,7 @@ impl LiveShard {
             let archive = Arc::clone(&ports.shared.archive);
             let encode = move || {
                 let fresh = events.get(flushed..).unwrap_or_default();
-                write_sorted(&*archive, fresh.iter().collect())
+                write_sorted(&*archive, fresh)
             };
             let bytes = tokio::task::spawn_blocking(encode).await??;
             self.add_archive_file(hour, bytes);
@@ -69,7 +70,7 @@ impl LiveShard {
             counts.late_events += events.len() as u64;
             counts.late_duplicates += all - events.len() as u64;
             if !events.is_empty() {
-                let bytes = write_sorted(archive, events.iter().collect())?;
+                let bytes = write_sorted(archive, &events)?;
                 self.add_archive_file(hour, bytes);
                 self.mark_late(hour, &events);
             }
@@ -114,9 +115,8 @@ impl LiveShard {
 }
 
 /// An archive file of these events, each once, in the order of the archive.
-pub(super) fn write_sorted(archive: &dyn Archive, mut events: Vec<&Body>) -> Result<Vec<u8>> {
-    events.sort_unstable_by(|a, b| archive_order(a, b));
-    events.dedup();
-    let bodies: Vec<(EventKind, &[u8])> = events.into_iter().map(|(kind, body)| (*kind, &**body)).collect();
+pub(super) fn write_sorted(archive: &dyn Archive, events: &[Body]) -> Result<Vec<u8>> {
+    let sorted = in_archive_order(events).into_iter();
+    let bodies: Vec<(EventKind, &[u8])> = sorted.map(|(kind, body)| (*kind, &**body)).collect();
     Ok(archive.write(&bodies)?)
 }

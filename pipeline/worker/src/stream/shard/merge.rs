@@ -187,7 +187,7 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
             return Err(WorkerError::Damaged { object: file.path.clone(), cause });
         }
     }
-    super::flush::write_sorted(archive, events.iter().collect()).map(Bytes::from)
+    super::flush::write_sorted(archive, &events).map(Bytes::from)
 }
 
 /// The sync marker, with which an archive file ends: the digest of its events. A file that was cut off

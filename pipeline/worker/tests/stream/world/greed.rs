@@ -52,7 +52,7 @@ pub fn greedy(organization: &str, minutes: i64, price: i32, pods: usize) -> Vec<
         };
         event(organization, minutes, Payload::PodStarted(Box::new(started)))
     });
-    std::iter::once(event(organization, minutes, Payload::PoolSet(pool))).chain(greedy).collect()
+    std::iter::once(event(organization, minutes, Payload::PoolSet(Box::new(pool)))).chain(greedy).collect()
 }
 
 /// Stops of nine such pods.

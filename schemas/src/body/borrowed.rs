@@ -1,0 +1,75 @@
+//! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
+//! their texts are borrowed from the body.
+
+use crate::event::{Event, Payload, PodUsage};
+use crate::ids::PodUid;
+use crate::time::Timestamp;
+
+/// An event whose texts may be borrowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventRef<'a> {
+    /// Measured use.
+    PodUsage {
+        /// The event's organization.
+        organization_id: &'a str,
+        /// The event's time.
+        event_time: Timestamp,
+        /// What it says.
+        usage: PodUsageRef<'a>,
+    },
+    /// Any event, most often another.
+    Event(Event),
+}
+
+/// A [`PodUsage`] whose texts are borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is documented by the field of `PodUsage` of the same name")]
+pub struct PodUsageRef<'a> {
+    pub pod_uid: &'a str,
+    pub interval_end: Timestamp,
+    pub cpu_millis: i64,
+    pub memory_bytes: i64,
+    pub gpu_millis: i64,
+}
+
+impl EventRef<'_> {
+    /// The event's organization.
+    pub fn organization_id(&self) -> &str {
+        match self {
+            Self::PodUsage { organization_id, .. } => organization_id,
+            Self::Event(event) => &event.organization_id,
+        }
+    }
+
+    /// The event, with texts of its own.
+    pub fn into_owned(self) -> Event {
+        match self {
+            Self::PodUsage { organization_id, event_time, usage } => {
+                let payload = Payload::PodUsage(usage.owned(usage.pod_uid.into()));
+                Event { organization_id: organization_id.into(), event_time, payload }
+            }
+            Self::Event(event) => event,
+        }
+    }
+}
+
+impl PodUsageRef<'_> {
+    /// The same with a text of its own.
+    pub(super) fn owned(&self, pod_uid: PodUid) -> PodUsage {
+        let Self { interval_end, cpu_millis, memory_bytes, gpu_millis, .. } = *self;
+        PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis }
+    }
+}
+
+impl<'a> From<&'a PodUsage> for PodUsageRef<'a> {
+    fn from(usage: &'a PodUsage) -> Self {
+        let PodUsage { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
+        Self {
+            pod_uid,
+            interval_end: *interval_end,
+            cpu_millis: *cpu_millis,
+            memory_bytes: *memory_bytes,
+            gpu_millis: *gpu_millis,
+        }
+    }
+}
