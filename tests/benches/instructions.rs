@@ -120,7 +120,7 @@ fn main() {
     let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
     let files = archive();
     let decoded = counted_decode(&files);
-    let events: usize = decoded.iter().map(|(_, events)| events.len()).sum();
+    let events = LOAD.arrivals().count();
     let hours = counted_fold(decoded);
     let tables = counted_close(hours, &Rules::default());
     let rows: usize = tables.iter().flatten().map(|tables| tables.cost_allocation.len()).sum();

@@ -32,15 +32,11 @@ impl HourEvents {
 
     /// Takes one event. Its event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
-        match &event.payload {
-            Payload::PodUsage(usage) => {
-                self.push_usage(event.event_time, usage.into());
-            }
-            _ => {
-                self.latest = self.latest.max(Some(event.event_time));
-                self.others.push(event);
-            }
+        if let Payload::PodUsage(usage) = &event.payload {
+            return self.push_usage(event.event_time, usage.into());
         }
+        self.latest = self.latest.max(Some(event.event_time));
+        self.others.push(event);
     }
 
     /// Takes a sample of use. Its event time must lie in the hour.

@@ -54,8 +54,8 @@ pub struct Load {
     pub late_per_million: u32,
     /// Events in a million that arrive a second time, up to two hours later.
     pub duplicates_per_million: u32,
-    /// Length of the intervals of measured use, at most an hour: every pod is measured at whole multiples of
-    /// it, as the collector does. Without, most pods are measured every 5, 10 or 15 minutes, and some never.
+    /// Length of the intervals of measured use, at most an hour: pods are measured at whole multiples of it,
+    /// as the collector does. Without, most pods are measured every 5, 10 or 15 minutes, and some never.
     pub usage_every: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
 //! Laws of generated events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use prorata_schemas::body;
 use prorata_schemas::event::{Event, EventKind, Payload, Quantities};
@@ -84,6 +85,28 @@ fn organizations_send_at_the_same_time() {
     for event in load.arrivals().filter(|event| event.payload.kind() != EventKind::PodUsage) {
         assert!(event.event_time.0 > latest - 2 * MINUTE, "{event:?} comes after {latest}");
         latest = latest.max(event.event_time.0);
+    }
+}
+
+#[test]
+fn every_pod_is_measured_in_rounds_where_they_are_asked_for() {
+    let load = Load { usage_every: Some(Duration::from_secs(60)), ..load(3, 400, 4) };
+    let (mut started, mut measured) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+    for event in load.organization(0) {
+        match event.payload {
+            Payload::PodStarted(pod) => drop(started.entry(pod.pod_uid).or_insert(event.event_time)),
+            Payload::PodUsage(usage) => measured.entry(usage.pod_uid).or_default().push(event.event_time),
+            _ => {}
+        }
+    }
+    let before_the_last = Timestamp(START + 4 * HOUR - 2 * MINUTE);
+    started.retain(|_, at| *at < before_the_last);
+    // Nothing measures the pods of oddities.
+    assert!(started.keys().filter(|uid| !measured.contains_key(*uid)).count() < started.len() / 4);
+    for (uid, samples) in &measured {
+        let [first, rounds @ ..] = samples.as_slice() else { panic!("{uid} has no sample") };
+        assert!(started.get(uid).is_none_or(|at| at == first), "{uid}: from its start");
+        assert!(rounds.iter().all(|from| from.0 % MINUTE == 0), "{uid}: {rounds:?}");
     }
 }
 

@@ -58,7 +58,7 @@ pub struct GenerateArgs {
     /// Share of the events that arrive twice, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
     pub duplicate_rate: u32,
-    /// Measure every pod's use in intervals of this length, such as 1m, from 1s to 1h
+    /// Measure the use of pods in intervals of this length, such as 1m, from 1s to 1h
     ///
     /// They end at whole multiples of it, as the collector's do. By default most pods are measured every 5, 10
     /// or 15 minutes, and some never.

@@ -48,6 +48,15 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
+fn an_interval_of_use_lies_between_a_second_and_an_hour() {
+    assert_eq!(parse_usage_every("1m"), Ok(Duration::from_secs(60)));
+    assert_eq!(parse_usage_every("1h"), Ok(Duration::from_secs(3600)));
+    for text in ["", "60", "1M", "500ms", "61m"] {
+        assert_eq!(parse_usage_every(text), Err(ParseIntervalError), "{text}");
+    }
+}
+
+#[test]
 fn equal_arguments_make_equal_files() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let written = write(one.path()).unwrap();
