@@ -1,6 +1,8 @@
 //! Reading of archive files: a few at a time, on all cores. What is read is reduced at once, so an hour need
 //! not fit in memory event by event.
 
+pub mod order;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::archive_order::archive_order;
+use self::order::archive_order;
 use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;

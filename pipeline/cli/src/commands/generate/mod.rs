@@ -60,8 +60,8 @@ pub struct GenerateArgs {
     pub duplicate_rate: u32,
     /// Measure the use of pods in intervals of this length, such as 1m, from 1s to 1h
     ///
-    /// They end at whole multiples of it, as the collector's do. By default most pods are measured every 5, 10
-    /// or 15 minutes, and some never.
+    /// They end at whole multiples of it, as the collector's do. By default most pods are measured every 5,
+    /// 10 or 15 minutes, and some never.
     #[arg(long, value_name = "DURATION", value_parser = parse_usage_every)]
     pub usage_every: Option<Duration>,
     /// Most events in one file

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 
-use super::fold::Body;
+use crate::shard::fold::Body;
 
 /// Which of two events stands first.
 pub fn archive_order(a: &Body, b: &Body) -> Ordering {
