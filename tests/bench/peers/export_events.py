@@ -16,6 +16,7 @@ import environment
 environment.enter("archive")
 
 import csv
+import io
 import re
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -71,18 +72,34 @@ def line(name: str, event: dict) -> tuple:
     return (*head, cluster, node, pod, *size(quantities), event.get("hourly_cost"), None)
 
 
+def body(schema: dict, event: dict) -> bytes:
+    """An event's body, by which versions of it are ordered."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, event)
+    return out.getvalue()
+
+
 def main() -> None:
     lake, target = Path(sys.argv[1]), Path(sys.argv[2])
-    # Of events about one thing at one instant the last body stands; a file has them in that order.
-    lines = {}
+    # Of events about one thing at one instant the last body stands, whatever file it is in.
+    lines, events = {}, {}
     for path in sorted((lake / "events").rglob("*.avro")):
         with path.open("rb") as file:
-            for name, event in fastavro.reader(file, return_record_name=True):
-                if (short := name.rsplit(".", 1)[-1]) in KINDS:
-                    made = line(short, event)
-                    kind, organization, time, cluster, node, pod = made[:6]
-                    key = (cluster, node) if pod is None else pod
-                    lines[kind, organization, time, key] = made
+            reader = fastavro.reader(file, return_record_name=True)
+            schemas = {schema["name"]: schema for schema in reader.writer_schema}
+            for name, event in reader:
+                if (short := name.rsplit(".", 1)[-1]) not in KINDS:
+                    continue
+                made = line(short, event)
+                kind, organization, time, cluster, node, pod = made[:6]
+                key = kind, organization, time, (cluster, node) if pod is None else pod
+                before = events.get(key)
+                if before and body(schemas[name], before) > body(schemas[name], event):
+                    continue
+                lines[key] = made
+                # No pod has two samples of one instant that differ.
+                if short != "PodUsage":
+                    events[key] = event
     with target.open("w", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(COLUMNS)
