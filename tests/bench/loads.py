@@ -43,7 +43,7 @@ class Shape(NamedTuple):
     shards: Size
     """About 100 rows for each of 16 shards and hour."""
     stream: dict[str, Size]
-    """Of pods that are measured every minute, and of pods that come and go."""
+    """Of pods that are measured every minute or every six, and of pods that come and go."""
     pods: tuple[int, ...]
     """Pods of one organization, for two hours."""
     organizations: tuple[int, ...]
@@ -53,15 +53,17 @@ class Shape(NamedTuple):
 
 
 SMALL = Size(64, 9, 12)
-LARGE, MANY, MEASURED, CHANGING = (
-    "large organizations", "small organizations", "pods measured every minute", "pods that come and go"
+LARGE, MANY = "large organizations", "small organizations"
+# Of 50 events 49 are samples of use, of ten events nine, and of five events four.
+MEASURED, OFTEN, CHANGING = (
+    "pods measured every minute", "pods measured every six minutes", "pods that come and go"
 )
 SHAPES = {
     "small": Shape(
         {LARGE: Size(2, 600, 6), MANY: Size(100, 8, 4), MEASURED: Size(4, 250, 12, "1m")},
         {"1 organization": Size(1, 4000, 2), "100 organizations": Size(100, 40, 2)},
         SMALL,
-        {MEASURED: Size(20, 50, 12, "1m"), CHANGING: Size(12, 150, 12)},
+        {MEASURED: Size(20, 50, 12, "1m"), OFTEN: Size(20, 50, 24, "6m"), CHANGING: Size(12, 150, 12)},
         (100, 1000, 3000, 10_000),
         (10, 100, 300, 1000),
         20_000,
@@ -70,7 +72,7 @@ SHAPES = {
         {LARGE: Size(4, 2000, 12), MANY: Size(100, 20, 24), MEASURED: Size(4, 2500, 16, "1m")},
         {"1 organization": Size(1, 40_000, 2), "1,000 organizations": Size(1000, 40, 2)},
         SMALL,
-        {MEASURED: Size(40, 100, 16, "1m"), CHANGING: Size(40, 200, 24)},
+        {MEASURED: Size(40, 100, 16, "1m"), OFTEN: Size(40, 250, 24, "6m"), CHANGING: Size(40, 200, 24)},
         (1000, 10_000, 30_000, 100_000),
         (100, 1000, 3000, 10_000),
         100_000,
@@ -79,7 +81,7 @@ SHAPES = {
         {LARGE: Size(4, 10_000, 12), MANY: Size(1000, 20, 24), MEASURED: Size(4, 2500, 83, "1m")},
         {"1 organization": Size(1, 1_000_000, 2), "1,000 organizations": Size(1000, 1000, 2)},
         SMALL,
-        {MEASURED: Size(40, 250, 18, "1m"), CHANGING: Size(40, 2500, 24)},
+        {MEASURED: Size(40, 250, 18, "1m"), OFTEN: Size(40, 1500, 24, "6m"), CHANGING: Size(40, 2500, 24)},
         (1000, 10_000, 100_000, 1_000_000),
         (100, 1000, 3000, 10_000),
         1_000_000,
