@@ -89,12 +89,20 @@ def work(source: Topic, folder: Path, threads: int) -> measure.Cost:
     before = children()
     worker = soak.Worker(settings(folder, source.name, threads), folder)
     worker.wait(source.last_hour())
-    told = worker.status()["counts"]
+    # Those of the hour that stays open come behind.
+    deadline = time.monotonic() + soak.PATIENCE
+    while (events := taken(worker)) < source.events and time.monotonic() < deadline:
+        time.sleep(0.1)
     peak_mb = worker.peak_mib()
     worker.stop()
-    if (events := sum(told["events"].values())) != source.events:
+    if events != source.events:
         sys.exit(f"the worker took {events} events of {source.events}")
     return measure.Cost(children() - before, peak_mb)
+
+
+def taken(worker: soak.Worker) -> int:
+    """Events that a worker has taken since its start."""
+    return sum(worker.status()["counts"]["events"].values())
 
 
 def children() -> float:
