@@ -125,6 +125,10 @@ class Worker(Scene):
                 block(self.folder / "tables" / "cost_allocation" / "_delta_log")
             self.until(worker, r"^prorata_publish_age_seconds{.*} [5-9]\.")
             fires = self.going_on(worker)
+            for _ in range(2):
+                if "ProrataPublishBehind" not in fires:
+                    # On a busy machine no checkpoint may be decided for ten seconds.
+                    fires = self.going_on(worker)
         self.assertIn("ProrataPublishBehind", fires)
         self.assertNotIn("ProrataCheckpointOld", fires)
 
