@@ -69,11 +69,7 @@ fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, ByOrganization)> {
         let mut organizations = ByOrganization::new();
         let mut each = |event: EventRef<'_>| {
             let organization = OrganizationId::from(event.organization_id());
-            let events = organizations.entry(organization).or_insert_with(|| HourEvents::new(*hour));
-            match event {
-                EventRef::PodUsage { event_time, usage, .. } => events.push_usage(event_time, usage),
-                EventRef::Event(event) => events.push(event),
-            }
+            organizations.entry(organization).or_insert_with(|| HourEvents::new(*hour)).push_ref(event);
         };
         read_own(file, None, &mut each).unwrap();
         (*hour, organizations)

@@ -1,6 +1,6 @@
 //! What the engine takes in: the events of one organization in one hour, one by one.
 
-use prorata_schemas::body::PodUsageRef;
+use prorata_schemas::body::{EventRef, PodUsageRef};
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::time::{Hour, Timestamp};
 
@@ -39,8 +39,15 @@ impl HourEvents {
         self.others.push(event);
     }
 
-    /// Takes a sample of use. Its event time must lie in the hour.
-    pub fn push_usage(&mut self, event_time: Timestamp, usage: PodUsageRef<'_>) {
+    /// Takes one event whose texts may be borrowed. Its event time must lie in the hour.
+    pub fn push_ref(&mut self, event: EventRef<'_>) {
+        match event {
+            EventRef::PodUsage { event_time, usage, .. } => self.push_usage(event_time, usage),
+            EventRef::Event(event) => self.push(event),
+        }
+    }
+
+    fn push_usage(&mut self, event_time: Timestamp, usage: PodUsageRef<'_>) {
         self.latest = self.latest.max(Some(event_time));
         self.usage.push(event_time, usage);
     }

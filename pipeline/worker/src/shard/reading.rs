@@ -55,11 +55,7 @@ impl Gathered {
     }
 
     fn take(&mut self, event: EventRef<'_>) {
-        let events = self.of(event.organization_id());
-        match event {
-            EventRef::PodUsage { event_time, usage, .. } => events.push_usage(event_time, usage),
-            EventRef::Event(event) => events.push(event),
-        }
+        self.of(event.organization_id()).push_ref(event);
     }
 
     fn of(&mut self, organization_id: &str) -> &mut HourEvents {
