@@ -63,6 +63,13 @@ await page.keyboard.press("Enter");
 const dialog = page.locator("dialog[open]");
 const command = await dialog.locator("code").textContent();
 assert.match(command, /^prorata explain --lake .* --hour \d{4}-\d\d-\d\dT\d\d /);
+// It cost most of all, so the page explains it, to the keyboard, too.
+await tabTo("dialog[open] pre");
+const told = await dialog.locator("pre").textContent();
+const hour = command.match(/--hour (\S+)/)[1];
+assert.match(told.split("\n")[0], new RegExp(` of organization .*, hour ${hour}: [\\d.]+ [A-Z]{3}$`));
+assert.match(told, /\nThe same rows stand in cost_allocation\//);
+assert.match(told, /\nCharges, rounded once/);
 await page.keyboard.press("Escape");
 assert.equal(await dialog.count(), 0);
 assert.equal(await page.evaluate(() => document.activeElement.textContent), pod, "the focus comes back");

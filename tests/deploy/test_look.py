@@ -14,11 +14,12 @@ class Look(unittest.TestCase):
         objects = render(override=ON)
         lake = ["--lake", "s3://bucket/lake"]
         self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--allow-warnings"])
-        page = ["--out", PAGE, "--group-by", "namespace", "--days", "35"]
+        page = ["--out", PAGE, "--group-by", "namespace", "--days", "35", "--explain", "50"]
         self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
         objects, lake = render("everything"), ["--lake", "az://container/lake"]
         self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--json"])
         page = ["--out", "az://container/reports/costs.html", "--group-by", "label:team", "--days", "7"]
+        page += ["--explain", "0"]
         self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
 
     def test_they_reach_the_root_and_need_no_kafka(self):

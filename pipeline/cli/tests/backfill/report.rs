@@ -131,6 +131,59 @@ fn an_idle_node_can_be_explained_as_the_page_says() {
     }
 }
 
+/// What cost most is explained on the page, with the words of the command.
+#[test]
+fn the_page_explains_what_cost_most() {
+    let room = sample_day();
+    let (_, data) = page(&room, &["--explain", "12"]);
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let mut costs: BTreeMap<usize, i128> = BTreeMap::new();
+    let facts = &data["facts"];
+    for (cost, at) in facts["cost"].as_array().unwrap().iter().zip(facts["bearer"].as_array().unwrap()) {
+        *costs.entry(at.as_u64().unwrap() as usize).or_default() += atoms(cost);
+    }
+    let explained = data["explained"].as_object().unwrap();
+    assert_eq!(explained.len(), 12);
+    let least = explained.keys().map(|at| costs[&at.parse().unwrap()]).min().unwrap();
+    assert_eq!(costs.values().filter(|cost| **cost > least).count(), 11, "those that cost most");
+    let mut kinds = BTreeMap::new();
+    for (at, told) in explained {
+        let at: usize = at.parse().unwrap();
+        let subject = match of("kind", at).as_str() {
+            "pod" => ["--pod".to_owned(), of("uid", at)],
+            "idle" => ["--node".to_owned(), format!("{}/{}", of("cluster", at), of("name", at))],
+            agreement => [format!("--{agreement}"), of("name", at)],
+        };
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", &of("hour", at)]);
+        let output =
+            explain.args(&subject).args(["--organization", &of("organization", at)]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), told.as_str().unwrap(), "{subject:?}");
+        *kinds.entry(of("kind", at)).or_insert(0) += 1;
+    }
+    assert!(kinds.len() > 2, "{kinds:?}");
+    assert_eq!(page(&room, &["--explain", "0"]).1["explained"], serde_json::json!({}));
+}
+
+/// A lake whose archive is damaged cannot be explained: the page is written, and says why there.
+#[test]
+fn a_page_of_what_cannot_be_explained_says_why() {
+    let room = sample_day();
+    let archive = room.objects("lake").into_iter().filter(|object| object.starts_with("events/"));
+    archive.for_each(|object| std::fs::write(room.path("lake").join(object), "damaged").unwrap());
+    let (_, data) = page(&room, &["--explain", "3"]);
+    let told: Vec<&Value> = data["explained"].as_object().unwrap().values().collect();
+    assert_eq!(told.len(), 3);
+    assert!(
+        told.iter().all(|told| told.as_str().unwrap().starts_with("It cannot be explained: ")),
+        "{told:?}"
+    );
+    assert_eq!(sums(&data, "cost", "organization"), expected("hours", "organization_id", "allocated_cost"));
+}
+
 /// Beyond four days the page goes by days, and an hour of them is explained in which there is a cost.
 #[test]
 fn what_a_page_of_days_names_can_be_explained() {

@@ -1,20 +1,19 @@
 //! The hour folded again, its steps, and how its rows compare with those of the table files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use prorata_engine::trace::{Focus, Trace};
 use prorata_engine::{close_hour, close_hour_traced};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::PodStarted;
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
-use prorata_worker::Ports;
-use prorata_worker::root::Root;
-use prorata_worker::root::look::{HourInput, look};
+use prorata_worker::root::look::HourInput;
 
 use super::changes::Changes;
 use super::events::{self, UsedEvent};
 use super::find::{self, FIGURES, Found, Grain};
-use super::{ExplainError, Question, Subject};
+use super::{ExplainError, Subject};
 use crate::Sum;
 
 /// A row, as the engine makes it and as the table file has it.
@@ -54,7 +53,7 @@ pub struct Answer {
     /// What was asked for.
     pub subject: Subject,
     /// What the hour was folded from.
-    pub input: HourInput,
+    pub input: Arc<HourInput>,
     /// The hour's tables, as the engine makes them now.
     pub tables: HourTables,
     /// The steps to the rows.
@@ -99,22 +98,11 @@ impl Answer {
     }
 }
 
-/// Folds the hour and compares.
-///
-/// # Errors
-/// When an object of the lake is missing or damaged, or the hour cannot be explained.
-pub async fn answer(ports: &Ports, question: &Question, found: Found) -> Result<Answer, ExplainError> {
-    let root = Root::find(&*ports.store, None).await?;
-    let root = root.ok_or_else(|| ExplainError::NotFound("the lake has no root.json".to_owned()))?;
-    let input = look(ports, &root, &found.organization, question.hour).await?;
-    from_input(question.subject.clone(), input, found)
-}
-
 /// Explains rows of an hour from what folding it takes.
 ///
 /// # Errors
 /// When the organization is held, or the engine refuses the hour.
-pub fn from_input(subject: Subject, input: HourInput, found: Found) -> Result<Answer, ExplainError> {
+pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Result<Answer, ExplainError> {
     let (organization, hour) = (&input.organization_id, input.hour);
     if let Some(hold) = &input.hold {
         return Err(ExplainError::NotFound(prorata_worker::checkpoint::snapshot::hold_sentence(

@@ -165,20 +165,32 @@ pub fn figures(row: &CostRow) -> Vec<Option<Decimal12>> {
 /// # Errors
 /// When there are none, or those of several organizations, or a file cannot be read.
 pub async fn find(lake: &LakeTables<'_>, question: &Question) -> Result<Found, ExplainError> {
-    let Question { subject, hour, organization } = question;
-    let rows = rows_of(lake, &[*hour], organization.as_ref()).await?;
+    let rows = rows_of(lake, &[question.hour], question.organization.as_ref()).await?;
+    among(lake, question, &rows).await
+}
+
+/// Finds the rows of a question among those of its hour.
+///
+/// # Errors
+/// As [`find`].
+pub async fn among(
+    lake: &LakeTables<'_>,
+    question: &Question,
+    rows: &[(String, TableRow)],
+) -> Result<Found, ExplainError> {
+    let Question { subject, hour, .. } = question;
     let is_it = |row: &TableRow| subject.has_row(row);
     let organizations: BTreeSet<&str> =
         rows.iter().filter(|(_, row)| is_it(row)).map(|(_, row)| row.organization.as_str()).collect();
     let (what, name) = subject.name();
     match organizations.len() {
-        0 => Err(ExplainError::NotFound(nothing(lake, question, &rows).await?)),
+        0 => Err(ExplainError::NotFound(nothing(lake, question, rows).await?)),
         1 => {
             let organization = organizations.first().copied().unwrap_or_default().into();
             let (mut files, mut found) = (BTreeSet::new(), BTreeMap::new());
-            for (file, row) in rows.into_iter().filter(|(_, row)| is_it(row)) {
-                files.insert(file);
-                found.insert(row.grain.clone(), row);
+            for (file, row) in rows.iter().filter(|(_, row)| is_it(row)) {
+                files.insert(file.clone());
+                found.insert(row.grain.clone(), row.clone());
             }
             Ok(Found { organization, files: files.into_iter().collect(), rows: found })
         }
@@ -268,7 +280,11 @@ fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { String::new() } else { format!("; the nearest that it has: {}", names.join(", ")) }
 }
 
-async fn rows_of(
+/// All rows of some hours of one date, each with its file.
+///
+/// # Errors
+/// When a file cannot be read.
+pub async fn rows_of(
     lake: &LakeTables<'_>,
     hours: &[Hour],
     organization: Option<&OrganizationId>,

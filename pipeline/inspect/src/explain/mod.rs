@@ -14,8 +14,12 @@ mod rows;
 mod spans;
 mod text;
 
+use std::sync::Arc;
+
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, Timestamp};
+use prorata_worker::root::Root;
+use prorata_worker::root::look::{HourInput, look};
 use prorata_worker::{Ports, WorkerError};
 
 use crate::lake::LakeTables;
@@ -90,11 +94,46 @@ pub async fn explain(
         Some((since, then)) => Some(Changes::find(since, then, question, &found).await?),
         None => None,
     };
-    let mut answer = answer::answer(ports, question, found).await?;
+    let input = input(ports, &found.organization, question.hour).await?;
+    let mut answer = from_input(question.subject.clone(), input, found)?;
     if let Some(changes) = &mut changes {
         let files = answer.input.files.iter().map(|file| file.path.as_str());
         changes.find_new_files(&*ports.store, files).await?;
     }
     answer.changes = changes;
     Ok(answer)
+}
+
+/// Explains several subjects of one hour of an organization, which is read once. The answers come in the order
+/// of the subjects.
+///
+/// # Errors
+/// When an object of the lake is missing or damaged, or storage is unavailable.
+pub async fn explain_all(
+    lake: &LakeTables<'_>,
+    ports: &Ports,
+    organization: &OrganizationId,
+    hour: Hour,
+    subjects: Vec<Subject>,
+) -> Result<Vec<Result<Answer, ExplainError>>, ExplainError> {
+    let rows = find::rows_of(lake, &[hour], Some(organization)).await?;
+    let input = input(ports, organization, hour).await?;
+    let mut answers = Vec::new();
+    for subject in subjects {
+        let question = Question { subject, hour, organization: Some(organization.clone()) };
+        let found = find::among(lake, &question, &rows).await;
+        answers.push(found.and_then(|found| from_input(question.subject, Arc::clone(&input), found)));
+    }
+    Ok(answers)
+}
+
+/// What folding the hour takes.
+async fn input(
+    ports: &Ports,
+    organization: &OrganizationId,
+    hour: Hour,
+) -> Result<Arc<HourInput>, ExplainError> {
+    let root = Root::find(&*ports.store, None).await?;
+    let root = root.ok_or_else(|| ExplainError::NotFound("the lake has no root.json".to_owned()))?;
+    Ok(Arc::new(look(ports, &root, organization, hour).await?))
 }

@@ -79,6 +79,10 @@ impl Report {
             "gpu_model": column(|bearer| &bearer.gpu_model),
             "hour": hours.iter().map(|hour| texts.number(hour)).collect::<Vec<_>>(),
         });
+        let explained = self.explained.iter().filter_map(|(bearer, told)| {
+            let number = bearers.get(bearer)?;
+            Some((number.to_string(), json!(told)))
+        });
         let facts = |of: fn(&BearerAmounts) -> Sum| -> Vec<String> {
             self.amounts.values().map(|amounts| atoms(of(amounts))).collect()
         };
@@ -99,6 +103,7 @@ impl Report {
             "by_day": self.by_day,
             "times": times.keys().map(time_name).collect::<Vec<_>>(),
             "bearers": bearer_columns,
+            "explained": explained.collect::<serde_json::Map<_, _>>(),
             "texts": texts.list,
             "facts": {
                 "time": time_of,

@@ -2,10 +2,11 @@
 //! price. The page holds its data and asks nobody for anything.
 //!
 //! Reading order: [`Report`] is what is told; `collect` reads the cost rows, `agreements` the other tables;
-//! `html` writes the page; `assets` is what runs in the browser.
+//! `explained` explains what cost most; `html` writes the page; `assets` is what runs in the browser.
 
 mod agreements;
 mod collect;
+mod explained;
 mod html;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::str::FromStr;
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::time::Hour;
-use prorata_worker::WorkerError;
+use prorata_worker::{Ports, WorkerError};
 
 use crate::Sum;
 use crate::lake::{HourRange, LakeTables};
@@ -131,6 +132,8 @@ pub struct Report {
     pub by_day: bool,
     /// BearerAmounts by time and bearer. Time is an hour, the first of its day where it goes by days.
     pub amounts: BTreeMap<(Hour, CostBearer), BearerAmounts>,
+    /// Explanations of what cost most, each of the hour in which it cost most, as lines for people.
+    pub explained: BTreeMap<CostBearer, String>,
     /// Cost of groups in the period before, by organization, currency and group.
     pub before: BTreeMap<(String, String, String), Sum>,
     /// Pods without a price by organization and reason.
@@ -147,15 +150,17 @@ pub struct Report {
     pub unreadable: Vec<(String, String)>,
 }
 
-/// Reads the tables of a lake for a page.
+/// Reads the tables of a lake for a page, and explains so many of the bearers that cost most.
 ///
 /// # Errors
 /// When storage is unavailable. A file that cannot be read is told on the page.
 pub async fn report(
     lake: &LakeTables<'_>,
+    ports: &Ports,
     name: &str,
     range: HourRange,
     group_by: GroupBy,
+    explain: usize,
 ) -> Result<Report, WorkerError> {
     let all = collect::hours(lake);
     let hours = all.filter(|hour| range.holds(*hour)).collect::<std::collections::BTreeSet<_>>();
@@ -168,6 +173,7 @@ pub async fn report(
         before_hours: None,
         by_day,
         amounts: BTreeMap::new(),
+        explained: BTreeMap::new(),
         before: BTreeMap::new(),
         unpriced: BTreeMap::new(),
         reservations: BTreeMap::new(),
@@ -180,6 +186,7 @@ pub async fn report(
         collect::costs(lake, (first, last), &mut report).await?;
         agreements::read(lake, (first, last), &mut report).await?;
         collect::before(lake, (first, last), &mut report).await?;
+        explained::dearest(lake, ports, explain, &mut report).await?;
     }
     Ok(report)
 }

@@ -32,6 +32,10 @@ pub struct ReportArgs {
     /// What costs are grouped by
     #[arg(long, value_name = "namespace|label:KEY|cluster|gpu_model", default_value = "namespace")]
     pub group_by: GroupBy,
+    /// How many of the pods, idle nodes and agreements that cost most are explained on the page, as
+    /// `prorata explain` does it
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    pub explain: u16,
     /// File to write the page to, or its URL (s3://, gs://, az://, file://); what is there is replaced
     #[arg(long, value_name = "FILE|URL")]
     pub out: String,
@@ -52,7 +56,8 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     wiring::small_runtime()?.block_on(async {
         let store = wiring::lake::store(&args.lake).await?;
         let tables = wiring::lake::tables(&store, None).await?;
-        let told = report(&tables, &args.lake, range, args.group_by.clone()).await?;
+        let (ports, explain) = (wiring::look_ports(store.clone()), usize::from(args.explain));
+        let told = report(&tables, &ports, &args.lake, range, args.group_by.clone(), explain).await?;
         write(&args.out, told.html()).await
     })?;
     Ok(ExitCode::SUCCESS)

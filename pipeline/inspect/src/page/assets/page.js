@@ -540,7 +540,20 @@ function bearerTable(added) {
   );
 }
 
-/** One pod: its cost over time, and the command that explains it. */
+/** How the cost of one bearer came about: explained here, if it cost much, and by which command. */
+function explanation(at, command) {
+  const told = DATA.explained[at];
+  const code = element("code", {}, command);
+  if (!told) return [element("p", {}, "How its cost came about in the hour that cost most: ", code)];
+  const name = `How its cost came about in the hour that cost most, ${bearer(at, "hour")} (UTC)`;
+  return [
+    element("h3", { id: "explained-title" }, name),
+    element("pre", { role: "region", tabindex: "0", "aria-labelledby": "explained-title" }, told),
+    element("p", {}, "Other hours: ", code),
+  ];
+}
+
+/** One pod: its cost over time, and how it came about. */
 function detail(at) {
   const over = new Map();
   DATA.facts.bearer.forEach((who, fact) => {
@@ -571,7 +584,7 @@ function detail(at) {
         .join(", "),
     ),
     ...chart([title], (time) => over.get(time) ?? 0n, `Cost of ${title} over time`),
-    element("p", {}, "How its cost came about in the hour that cost most: ", element("code", {}, command)),
+    ...explanation(at, command),
     element("p", {}, close),
   );
   dialog.showModal();

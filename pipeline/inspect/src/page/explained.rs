@@ -1,0 +1,94 @@
+//! The explanations that the page holds: of what cost most, each of the hour in which it cost most.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::time::Hour;
+use prorata_worker::{Ports, WorkerError};
+
+use super::{BearerAmounts, CostBearer, Report};
+use crate::check::Checkpoints;
+use crate::explain::{ExplainError, Subject, explain_all};
+use crate::lake::{HourRange, LakeTables};
+
+/// Most bearers of cost of an organization of which any is explained: all events of an hour of the
+/// organization are in memory then.
+const BEARERS_MAX: usize = 20_000;
+
+/// Explains the bearers that cost most in the whole period, so many of them. What cannot be explained is told
+/// in its place.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn dearest(
+    lake: &LakeTables<'_>,
+    ports: &Ports,
+    count: usize,
+    report: &mut Report,
+) -> Result<(), WorkerError> {
+    let mut checkpoints = None;
+    for ((organization, hour), bearers) in chosen(report, count) {
+        let subjects = bearers.iter().map(subject).collect();
+        let answers = match explain_all(lake, ports, &organization, hour, subjects).await {
+            Ok(answers) => answers,
+            Err(ExplainError::Worker(error @ (WorkerError::Store(_) | WorkerError::Tables(_)))) => {
+                return Err(error);
+            }
+            Err(error) => bearers.iter().map(|_| Err(ExplainError::NotFound(error.to_string()))).collect(),
+        };
+        for (bearer, answer) in bearers.into_iter().zip(answers) {
+            let told = match answer {
+                Ok(answer) if answer.is_same() => answer.to_string(),
+                Ok(mut answer) => {
+                    // What the table has may be of another revision than what was folded.
+                    let checkpoints = match &mut checkpoints {
+                        Some(checkpoints) => checkpoints,
+                        none => none.insert(Checkpoints::read(&*ports.store).await?),
+                    };
+                    let range = HourRange { from: Some(hour), to: Some(hour) };
+                    answer.is_published = checkpoints.are_published(lake, range);
+                    answer.to_string()
+                }
+                Err(why) => format!("It cannot be explained: {why}"),
+            };
+            report.explained.insert(bearer, told);
+        }
+    }
+    Ok(())
+}
+
+/// The bearers to be explained, by organization and hour.
+fn chosen(report: &Report, count: usize) -> BTreeMap<(OrganizationId, Hour), Vec<CostBearer>> {
+    let mut totals: BTreeMap<&CostBearer, BearerAmounts> = BTreeMap::new();
+    for ((_, bearer), amounts) in &report.amounts {
+        let total = totals.entry(bearer).or_default();
+        total.cost.add(amounts.cost);
+        total.dearest = total.dearest.max(amounts.dearest);
+    }
+    let mut bearers: BTreeMap<&str, usize> = BTreeMap::new();
+    totals.keys().for_each(|bearer| *bearers.entry(&bearer.organization).or_default() += 1);
+    let is_small = |bearer: &CostBearer| {
+        bearers.get(bearer.organization.as_str()).is_some_and(|bearers| *bearers <= BEARERS_MAX)
+    };
+    let mut ranked: Vec<_> = totals.into_iter().filter(|(bearer, _)| is_small(bearer)).collect();
+    ranked.sort_by_key(|(_, total)| Reverse(total.cost.magnitude()));
+    let mut chosen: BTreeMap<_, Vec<CostBearer>> = BTreeMap::new();
+    for (bearer, total) in ranked.into_iter().take(count) {
+        if let Some((_, hour)) = total.dearest {
+            chosen.entry((bearer.organization.as_str().into(), hour)).or_default().push(bearer.clone());
+        }
+    }
+    chosen
+}
+
+/// What the command explains of a bearer.
+fn subject(bearer: &CostBearer) -> Subject {
+    let CostBearer { kind, cluster, name, uid, .. } = bearer;
+    match *kind {
+        "pod" => Subject::Pod(uid.clone()),
+        "idle" => Subject::Node(format!("{cluster}/{name}")),
+        "reservation" => Subject::Reservation(name.clone()),
+        _ => Subject::Commitment(name.clone()),
+    }
+}
