@@ -103,7 +103,7 @@ fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> 
     });
     let files = vec!["cost_allocation/one.parquet".to_owned()];
     let found = Found { organization: ORGANIZATION.into(), files, rows: rows.collect() };
-    from_input(subject, folded.input.clone(), found).unwrap()
+    from_input(subject, folded.input.clone().into(), found).unwrap()
 }
 
 /// Every explanation of the histories.

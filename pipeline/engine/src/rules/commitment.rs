@@ -15,32 +15,26 @@
 //! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is
 //! a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
-use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
+use crate::rules::coverage::{Family, FamilyKey, FamilyNode, NodeRun, family_of_commitment, family_of_node};
 use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
-use crate::trace::{Recorder, WalkStep, covered_units};
+use crate::trace::{Recorder, WalkStep};
 
 /// Covered amounts are counted in this part of a thousandth or byte: 10^24, twice the decimals of an event.
 pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
-
-/// A running node as coverage sees it.
-pub(crate) struct CandidateNode<'a> {
-    pub(crate) key: &'a NodeKey,
-    pub(crate) spec: &'a NodeSpec,
-    pub(crate) start: Timestamp,
-}
 
 /// A commitment since its last slice ended.
 #[derive(Debug)]
@@ -59,23 +53,28 @@ pub(crate) struct Commitments {
     hour_start: Timestamp,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
+    /// Those of live commitments.
+    families: BTreeMap<FamilyKey, Family>,
+    /// Families that have changed since coverage was decided, and whether their commitments have.
+    stale: BTreeMap<FamilyKey, bool>,
     pub(crate) trace: Recorder<WalkStep>,
 }
 
 impl Commitments {
     /// Starts from the commitments of a state at the hour's start.
     pub(crate) fn restore(states: BTreeMap<CommitmentId, Arc<CommitmentSet>>, hour_start: Timestamp) -> Self {
-        let (live, hours) = (BTreeMap::new(), BTreeMap::new());
-        let mut commitments = Self { hour_start, live, hours, trace: Recorder::default() };
+        let mut commitments = Self {
+            hour_start,
+            live: BTreeMap::new(),
+            hours: BTreeMap::new(),
+            families: BTreeMap::new(),
+            stale: BTreeMap::new(),
+            trace: Recorder::default(),
+        };
         for description in states.into_values() {
             commitments.set(description, hour_start);
         }
         commitments
-    }
-
-    /// Whether there is no commitment, so that coverage need not be decided.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.live.is_empty()
     }
 
     /// Instants at which commitments start or end.
@@ -85,10 +84,38 @@ impl Commitments {
             .flat_map(|live| std::iter::once(live.description.starts_at).chain(live.description.ends_at))
     }
 
+    /// An instant at which commitments may start or end.
+    pub(crate) fn edge(&mut self, now: Timestamp) {
+        let at_edge = self.live.values().map(|live| &live.description);
+        let at_edge = at_edge.filter(|set| set.starts_at == now || set.ends_at == Some(now));
+        self.stale.extend(at_edge.map(|set| (family_of_commitment(set), true)));
+    }
+
+    /// A node starts, ends or is described again.
+    pub(crate) fn node_changed(&mut self, key: &NodeKey, before: Option<&NodeSpec>, now: Option<FamilyNode>) {
+        if self.families.is_empty() {
+            return;
+        }
+        if let Some(family_key) = before.and_then(|spec| family_of_node(&spec.description))
+            && let Some(family) = self.families.get_mut(&family_key)
+        {
+            family.node_left(key);
+            self.stale.entry(family_key).or_default();
+        }
+        if let Some(node) = now
+            && let Some(family_key) = family_of_node(&node.spec.description)
+            && let Some(family) = self.families.get_mut(&family_key)
+        {
+            family.node_runs(key, node);
+            self.stale.entry(family_key).or_default();
+        }
+    }
+
     /// A `CommitmentSet`.
     pub(crate) fn set(&mut self, description: Arc<CommitmentSet>, now: Timestamp) {
         let id = description.commitment_id.clone();
         self.close_slice(&id, now);
+        self.stale.insert(family_of_commitment(&description), true);
         let live = LiveCommitment {
             description: description.clone(),
             since: now,
@@ -96,7 +123,9 @@ impl Commitments {
             covered: PerResource::default(),
             provisioned: Amounts::default(),
         };
-        self.live.insert(id.clone(), live);
+        if let Some(before) = self.live.insert(id.clone(), live) {
+            self.stale.insert(family_of_commitment(&before.description), true);
+        }
         let hour = self.hours.entry(id).or_insert_with(|| CommitmentHour {
             description: description.clone(),
             existed_micros: 0,
@@ -111,59 +140,113 @@ impl Commitments {
     /// A `CommitmentDeleted`.
     pub(crate) fn delete(&mut self, id: &CommitmentId, now: Timestamp) {
         self.close_slice(id, now);
-        if self.live.remove(id).is_some()
-            && let Some(hour) = self.hours.get_mut(id)
-        {
-            hour.deleted = true;
+        if let Some(before) = self.live.remove(id) {
+            self.stale.insert(family_of_commitment(&before.description), true);
+            if let Some(hour) = self.hours.get_mut(id) {
+                hour.deleted = true;
+            }
         }
     }
 
-    /// Recomputes all coverage and returns it by node; nodes without any are left out.
-    pub(crate) fn cover(
+    /// Decides coverage of what has changed since the last decision, and returns the nodes that may be covered
+    /// otherwise. `nodes` are all that run.
+    pub(crate) fn decide<'a>(
         &mut self,
-        nodes: &[CandidateNode<'_>],
+        nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>,
         now: Timestamp,
-    ) -> BTreeMap<NodeKey, Vec<Coverage>> {
-        self.close_slices(now);
-        let mut in_order: Vec<&mut LiveCommitment> = self.live.values_mut().collect();
-        in_order.sort_by(|a, b| {
-            let key =
-                |live: &LiveCommitment| (live.description.starts_at, live.description.commitment_id.clone());
-            key(a).cmp(&key(b))
-        });
-        let mut coverage: BTreeMap<NodeKey, Vec<Coverage>> = BTreeMap::new();
-        let mut left: BTreeMap<&NodeKey, PerResource<UBig>> = BTreeMap::new();
-        for (commitment_place, live) in in_order.into_iter().enumerate() {
-            let commitment = live.description.clone();
-            live.effective = commitment.starts_at <= now && commitment.ends_at.is_none_or(|end| now < end);
-            live.covered = PerResource::default();
-            live.provisioned = Amounts::default();
-            if !live.effective {
-                continue;
-            }
-            let mut allowed = allowed_totals(&commitment);
-            for (place, node) in matching_nodes(nodes, &commitment).into_iter().enumerate() {
-                let matching = matching_capacity(node.spec, &commitment);
-                live.provisioned += matching;
-                if !commitment.enabled {
-                    continue;
-                }
-                let rest = left.entry(node.key).or_insert_with(|| scaled(node.spec.capacity));
-                let before = self.trace.wants(|focus| focus.has_walk(&commitment.commitment_id, node.key));
-                let before = before.then(|| [rest.clone(), allowed.clone()]);
-                let amounts = take(rest, &mut allowed, matching);
-                if let Some(before) = before {
-                    let places = [commitment_place + 1, place + 1];
-                    self.trace.push(walk_step(now, (&commitment, node), places, &before, &amounts));
-                }
-                if amounts.iter().any(|amount| !amount.is_zero()) {
-                    live.covered += amounts.as_ref();
-                    let part = Coverage { commitment: commitment.clone(), amounts };
-                    coverage.entry(node.key.clone()).or_default().push(part);
-                }
+    ) -> BTreeSet<NodeKey> {
+        let stale = std::mem::take(&mut self.stale);
+        self.fill(stale.keys().filter(|key| !self.families.contains_key(*key)).cloned().collect(), nodes);
+        let mut changed = BTreeSet::new();
+        for (key, is_anew) in stale {
+            let commitments = is_anew.then(|| self.effective(&key, now));
+            let Some(family) = self.families.get_mut(&key) else { continue };
+            changed.extend(match commitments {
+                Some(commitments) => family.decide_anew(commitments),
+                None => family.decide(),
+            });
+            self.note(&key, is_anew, now);
+        }
+        changed
+    }
+
+    /// What is covered of a node, in the order of the commitments.
+    pub(crate) fn coverage_of(&self, node: &NodeSpec, run: &NodeRun) -> Vec<Coverage> {
+        let family = family_of_node(&node.description).and_then(|key| self.families.get(&key));
+        family.map(|family| family.coverage_of(run)).unwrap_or_default()
+    }
+
+    /// Puts the running nodes into families that are new.
+    fn fill<'a>(&mut self, new: Vec<FamilyKey>, nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) {
+        if new.is_empty() {
+            return;
+        }
+        let mut families: BTreeMap<FamilyKey, Family> =
+            new.into_iter().map(|key| (key, Family::default())).collect();
+        for (key, node) in nodes {
+            let family = family_of_node(&node.spec.description).and_then(|key| families.get_mut(&key));
+            if let Some(family) = family {
+                family.node_runs(key, node);
             }
         }
-        coverage
+        self.families.append(&mut families);
+    }
+
+    /// The effective commitments of a family, in their order.
+    fn effective(&self, family: &FamilyKey, now: Timestamp) -> Vec<Arc<CommitmentSet>> {
+        let is_effective =
+            |set: &CommitmentSet| set.starts_at <= now && set.ends_at.is_none_or(|end| now < end);
+        let sets = self.in_order().into_iter().filter(|set| is_effective(set));
+        sets.filter(|set| family_of_commitment(set) == *family).cloned().collect()
+    }
+
+    /// All commitments in their order.
+    fn in_order(&self) -> Vec<&Arc<CommitmentSet>> {
+        let mut sets: Vec<_> = self.live.values().map(|live| &live.description).collect();
+        sets.sort_by_key(|set| (set.starts_at, &set.commitment_id));
+        sets
+    }
+
+    /// Notes what the commitments of a family cover from now on.
+    fn note(&mut self, key: &FamilyKey, is_anew: bool, now: Timestamp) {
+        let Some(family) = self.families.get(key) else { return };
+        let mut covers: BTreeMap<CommitmentId, Option<(PerResource<UBig>, Amounts)>> = BTreeMap::new();
+        if is_anew {
+            let live = self.live.iter();
+            let of_family = live.filter(|(_, live)| family_of_commitment(&live.description) == *key);
+            covers.extend(of_family.map(|(id, _)| (id.clone(), None)));
+        }
+        for cover in family.covers() {
+            let amounts = (cover.covered.clone(), cover.provisioned);
+            covers.insert(cover.commitment.commitment_id.clone(), Some(amounts));
+        }
+        if self.trace.focus().is_some() {
+            let ids = self.in_order().into_iter().map(|set| set.commitment_id.clone());
+            let places = ids.zip(1..).collect();
+            family.record(now, &places, &mut self.trace);
+        }
+        if is_anew && covers.is_empty() {
+            self.families.remove(key);
+        }
+        for (id, cover) in covers {
+            self.set_cover(&id, cover, now);
+        }
+    }
+
+    /// Ends the slice of a commitment that covers otherwise from now on; none: it is not effective.
+    fn set_cover(&mut self, id: &CommitmentId, cover: Option<(PerResource<UBig>, Amounts)>, now: Timestamp) {
+        let effective = cover.is_some();
+        let (covered, provisioned) = cover.unwrap_or_default();
+        let is_as_before = self.live.get(id).is_some_and(|live| {
+            (live.effective, &live.covered, live.provisioned) == (effective, &covered, provisioned)
+        });
+        if is_as_before {
+            return;
+        }
+        self.close_slice(id, now);
+        if let Some(live) = self.live.get_mut(id) {
+            (live.effective, live.covered, live.provisioned) = (effective, covered, provisioned);
+        }
     }
 
     /// Ends all slices at the hour's end: what the next hour needs, and what this one saw.
@@ -194,34 +277,6 @@ impl Commitments {
             }
         }
         live.since = now;
-    }
-}
-
-fn walk_step(
-    at: Timestamp,
-    (commitment, node): (&CommitmentSet, &CandidateNode<'_>),
-    [commitment_place, place]: [usize; 2],
-    [rest, allowed]: &[PerResource<UBig>; 2],
-    taken: &PerResource<UBig>,
-) -> WalkStep {
-    let (cluster_id, node_id) = node.key.clone();
-    let rank = match rank(commitment, &cluster_id) {
-        ClusterRank::Priority(priority) => format!("assigned with priority {priority}"),
-        ClusterRank::Assigned => "assigned without priority".to_owned(),
-        ClusterRank::Other => "not assigned".to_owned(),
-    };
-    WalkStep {
-        at,
-        commitment_id: commitment.commitment_id.clone(),
-        commitment_place,
-        cluster_id,
-        node_id,
-        place,
-        rank,
-        node_start: node.start,
-        left_of_commitment: covered_units(allowed),
-        left_of_node: covered_units(rest),
-        covered: covered_units(taken),
     }
 }
 
@@ -262,76 +317,9 @@ pub(crate) fn utilization_parts(
 }
 
 /// What may be covered: totals times allowed_utilization, not rounded.
-fn allowed_totals(commitment: &CommitmentSet) -> PerResource<UBig> {
+pub(crate) fn allowed_totals(commitment: &CommitmentSet) -> PerResource<UBig> {
     let allowed = commitment.allowed_utilization.map_or(ATOMS_IN_ONE, atoms);
     committed(commitment).map(|total| total / ATOMS_IN_ONE * &allowed)
-}
-
-/// Covers what is left of a node, where the commitment can match it, up to what is left of the totals.
-fn take(
-    rest: &mut PerResource<UBig>,
-    totals: &mut PerResource<UBig>,
-    matching: Amounts,
-) -> PerResource<UBig> {
-    rest.as_mut().zip(totals.as_mut()).zip(matching).map(|((rest, total), matching)| {
-        if matching == 0 {
-            return UBig::ZERO;
-        }
-        let taken = rest.clone().min(total.clone());
-        *rest -= &taken;
-        *total -= &taken;
-        taken
-    })
-}
-
-/// A node's capacity as far as the commitment can match it: GPUs of another model do not count.
-fn matching_capacity(node: &NodeSpec, commitment: &CommitmentSet) -> Amounts {
-    let same_model = commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model;
-    let gpu = if same_model { node.capacity.gpu } else { 0 };
-    PerResource { gpu, ..node.capacity }
-}
-
-/// The nodes that the commitment may cover, in the order in which it does.
-fn matching_nodes<'a, 'b>(
-    nodes: &'a [CandidateNode<'b>],
-    commitment: &CommitmentSet,
-) -> Vec<&'a CandidateNode<'b>> {
-    let mut matching: Vec<(ClusterRank, &CandidateNode<'_>)> = nodes
-        .iter()
-        .filter(|node| matches(&node.spec.description, commitment))
-        .map(|node| (rank(commitment, &node.key.0), node))
-        .collect();
-    matching.sort_by(|(rank_a, a), (rank_b, b)| {
-        let place = |node: &CandidateNode<'_>| (node.start, node.key.1.clone(), node.key.0.clone());
-        rank_a.cmp(rank_b).then_with(|| place(a).cmp(&place(b)))
-    });
-    matching.into_iter().map(|(_, node)| node).collect()
-}
-
-fn matches(node: &NodeStarted, commitment: &CommitmentSet) -> bool {
-    node.capacity_type == CapacityType::OnDemand
-        && node.provider == commitment.provider
-        && node.region == commitment.region
-        && node.instance_family == commitment.instance_family
-}
-
-/// Rank of a cluster, first to last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ClusterRank {
-    /// Assigned with a priority; 1 is the highest.
-    Priority(i32),
-    /// Assigned without one.
-    Assigned,
-    /// Not assigned.
-    Other,
-}
-
-/// The best rank that the assignments give a cluster.
-fn rank(commitment: &CommitmentSet, cluster: &str) -> ClusterRank {
-    let assigned = commitment.assignments.iter().filter(|assignment| &*assignment.cluster_id == cluster);
-    let ranks =
-        assigned.map(|assignment| assignment.priority.map_or(ClusterRank::Assigned, ClusterRank::Priority));
-    ranks.min().unwrap_or(ClusterRank::Other)
 }
 
 #[cfg(test)]
@@ -355,20 +343,5 @@ mod tests {
         assert_eq!(utilization((0, 400, 8), (9, 100, 8)), of(1, 4));
         assert_eq!(utilization((0, 0, 8), (9, 9, 2)), of(1, 4));
         assert_eq!(utilization((0, 0, 0), (9, 9, 9)), RBig::ZERO);
-    }
-
-    #[test]
-    fn clusters_with_a_priority_come_before_assigned_ones_and_those_before_others() {
-        use ClusterRank::{Assigned, Other, Priority};
-        assert!([Priority(1), Priority(2), Priority(i32::MAX), Assigned, Other].is_sorted());
-    }
-
-    #[test]
-    fn a_node_is_covered_up_to_what_is_left_on_either_side_and_only_where_it_matches() {
-        let (mut rest, mut totals) = (amounts(10, 20, 4), amounts(6, 30, 8));
-        let taken = take(&mut rest, &mut totals, PerResource { cpu: 10, memory: 20, gpu: 0 });
-        assert_eq!(taken, amounts(6, 20, 0));
-        assert_eq!(rest, amounts(4, 0, 4));
-        assert_eq!(totals, amounts(0, 10, 8));
     }
 }

@@ -3,9 +3,11 @@
 //! rounds.
 
 pub(crate) mod commitment;
+pub(crate) mod coverage;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod quota_labels;
 pub(crate) mod quota_ledger;
 pub(crate) mod reservation;
 pub(crate) mod split;
+pub(crate) mod walk;

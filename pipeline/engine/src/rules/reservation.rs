@@ -29,6 +29,9 @@ use crate::timeline::spec::{Amounts, PodSpec, amounts};
 use crate::timeline::state::SavedReservation;
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
 
+/// The quality of service of pods that no unit serves.
+const BEST_EFFORT: &str = "best-effort";
+
 /// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit
 /// that becomes free is offered to its own class, not to every waiting pod.
 type UnitClass = (Text, Text, u128);
@@ -70,6 +73,12 @@ impl LiveReservation {
         (self.description.region.clone(), self.description.gpu_model.clone(), self.unit.gpu)
     }
 
+    fn is_of(&self, (region, gpu_model, gpu): &UnitClass) -> bool {
+        self.description.region == *region
+            && self.description.gpu_model == *gpu_model
+            && self.unit.gpu == *gpu
+    }
+
     fn has_free_unit(&self, now: Timestamp) -> bool {
         let units = usize::try_from(self.description.quantity).unwrap_or(0);
         self.active && self.matched.len() < units && self.description.ends_at.is_none_or(|end| now < end)
@@ -90,7 +99,7 @@ impl LiveReservation {
             (pod.requests.gpu == self.unit.gpu, "another number of GPUs"),
             (pod.requests.cpu <= self.unit.cpu, "too few vCPUs"),
             (pod.requests.memory <= self.unit.memory, "too little memory"),
-            (&*wanted.qos != "best-effort", "the pod is best-effort"),
+            (&*wanted.qos != BEST_EFFORT, "the pod is best-effort"),
         ];
         conditions.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }
@@ -213,8 +222,9 @@ impl Reservations {
         }
         let candidate = Candidate { spec: spec.clone(), start, reservation: None };
         self.pods.insert(uid.clone(), candidate);
+        // Those that wait longer have found no unit among the free ones, and no more are free now.
         if let Some(class) = self.wait(uid, spec, start) {
-            self.offer(BTreeSet::from([class]), now);
+            self.offer_to(&class, start, uid, now);
         }
         self.note_unmatched(uid, now);
     }
@@ -335,38 +345,54 @@ impl Reservations {
         Some(class)
     }
 
+    /// Offers all free units to unmatched pods, oldest first.
+    pub(crate) fn offer_all(&mut self, now: Timestamp) {
+        self.offer(self.unmatched.keys().cloned().collect(), now);
+    }
+
     /// Offers the free units of these classes to unmatched pods, oldest first.
     fn offer(&mut self, classes: BTreeSet<UnitClass>, now: Timestamp) {
         for class in classes {
-            if !self.live.values().any(|live| live.has_free_unit(now) && live.class() == class) {
-                continue;
-            }
-            let waiting = self.unmatched.get(&class).cloned().unwrap_or_default();
-            for (start, uid) in waiting {
-                let Some(pod) = self.pods.get_mut(&uid) else { continue };
-                let fitting = self
-                    .live
-                    .iter()
-                    .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.spec))
-                    .min_by_key(|(id, live)| {
-                        (live.unit.cpu, live.unit.memory, live.description.created_at, *id)
-                    });
-                let Some(id) = fitting.map(|(id, _)| id.clone()) else { continue };
-                if self.trace.wants(|focus| focus.pods.contains(&uid)) {
-                    let step = match_step(now, &uid, MatchOutcome::Taken, Some(id.clone()));
-                    self.trace.push(MatchStep { units: units(&self.live, &pod.spec, now), ..step });
+            let mut is_any_free = self.has_free_unit(&class, now);
+            let waiting = if is_any_free { self.unmatched.get(&class).cloned() } else { None };
+            for (start, uid) in waiting.unwrap_or_default() {
+                if !is_any_free {
+                    break;
                 }
-                pod.reservation = Some(id.clone());
-                self.changes.push((uid.clone(), Some(id.clone())));
-                self.close_slice(&id, now);
-                if let Some(live) = self.live.get_mut(&id) {
-                    live.matched.insert(uid.clone(), now);
-                }
-                if let Some(waiting) = self.unmatched.get_mut(&class) {
-                    waiting.remove(&(start, uid));
+                if self.offer_to(&class, start, &uid, now) {
+                    is_any_free = self.has_free_unit(&class, now);
                 }
             }
         }
+    }
+
+    fn has_free_unit(&self, class: &UnitClass, now: Timestamp) -> bool {
+        self.live.values().any(|live| live.is_of(class) && live.has_free_unit(now))
+    }
+
+    /// Gives an unmatched pod the smallest free unit that fits; whether there was one.
+    fn offer_to(&mut self, class: &UnitClass, start: Timestamp, uid: &PodUid, now: Timestamp) -> bool {
+        let Some(pod) = self.pods.get_mut(uid) else { return false };
+        let fitting = self
+            .live
+            .iter()
+            .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.spec))
+            .min_by_key(|(id, live)| (live.unit.cpu, live.unit.memory, live.description.created_at, *id));
+        let Some(id) = fitting.map(|(id, _)| id.clone()) else { return false };
+        if self.trace.wants(|focus| focus.pods.contains(uid)) {
+            let step = match_step(now, uid, MatchOutcome::Taken, Some(id.clone()));
+            self.trace.push(MatchStep { units: units(&self.live, &pod.spec, now), ..step });
+        }
+        pod.reservation = Some(id.clone());
+        self.changes.push((uid.clone(), Some(id.clone())));
+        self.close_slice(&id, now);
+        if let Some(live) = self.live.get_mut(&id) {
+            live.matched.insert(uid.clone(), now);
+        }
+        if let Some(waiting) = self.unmatched.get_mut(class) {
+            waiting.remove(&(start, uid.clone()));
+        }
+        true
     }
 
     /// Records why a pod in focus has no unit.
@@ -415,8 +441,12 @@ pub(crate) fn unused_units(slice: &ReservationSlice) -> u128 {
     units.saturating_sub(u128::from(slice.used_units))
 }
 
-/// The class of units that may serve a pod; none when it names no region or GPU model, as no unit does then.
+/// The class of units that may serve a pod; none when it names no region or GPU model, or is best-effort, as no
+/// unit does then.
 fn pod_class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
+    if &*pod.qos == BEST_EFFORT {
+        return None;
+    }
     Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
 }

@@ -73,7 +73,7 @@ fn apply_instant(running: &mut Running<'_>, payloads: Vec<Payload>) -> Result<()
     let never_ran = NeverRan::among(&payloads, running);
     let mut payloads = payloads.into_iter().peekable();
     if running.schedule.take_cut(running.now) {
-        running.coverage_is_stale = true;
+        running.commitments.edge(running.now);
     }
     for step in running.schedule.take_steps(running.now) {
         while let Some(payload) =

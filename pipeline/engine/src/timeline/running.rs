@@ -9,7 +9,8 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::error::EngineError;
-use crate::rules::commitment::{CandidateNode, Commitments};
+use crate::rules::commitment::Commitments;
+use crate::rules::coverage::FamilyNode;
 use crate::rules::pool::PoolPricing;
 use crate::rules::quota::Quotas;
 use crate::rules::quota_ledger::ClusterLedger;
@@ -76,8 +77,6 @@ pub(super) struct Running<'a> {
     pub(super) commitments: Commitments,
     pub(super) samples: BTreeMap<PodUid, Samples>,
     pub(super) schedule: Schedule,
-    /// Whether nodes or commitments have changed since coverage was decided.
-    pub(super) coverage_is_stale: bool,
     slices: Slices,
 }
 
@@ -112,7 +111,6 @@ impl<'a> Running<'a> {
                 .map(|(uid, carried)| (uid, Samples::carried(carried)))
                 .collect(),
             schedule: Schedule::new(hour.end()),
-            coverage_is_stale: true,
             slices: Slices::default(),
         };
         running.quotas.trace = Recorder::new(focus);
@@ -121,6 +119,9 @@ impl<'a> Running<'a> {
         for (uid, pod) in state.pods {
             running.restore_pod(uid, pod)?;
         }
+        // Other rules may count other GPUs, and then a unit may serve a pod that has waited.
+        running.reservations.offer_all(now);
+        running.take_matches();
         for id in running.reservations.ids() {
             running.schedule_reservation(&id, now);
         }
@@ -179,9 +180,7 @@ impl<'a> Running<'a> {
 
     /// Ends an instant: coverage and labels follow what is running now.
     pub(super) fn end_instant(&mut self) -> Result<(), EngineError> {
-        if std::mem::take(&mut self.coverage_is_stale) {
-            self.decide_coverage();
-        }
+        self.decide_coverage();
         for (uid, label) in self.quotas.end_instant(self.now)? {
             self.change_pod(&uid, |status| status.label = label);
         }
@@ -189,16 +188,12 @@ impl<'a> Running<'a> {
     }
 
     fn decide_coverage(&mut self) {
-        if self.commitments.is_empty() && self.nodes.values().all(|node| node.coverage.is_empty()) {
-            return;
-        }
         let nodes = self.nodes.iter();
-        let nodes: Vec<CandidateNode<'_>> =
-            nodes.map(|(key, node)| CandidateNode { key, spec: &node.spec, start: node.start }).collect();
-        let mut decided = self.commitments.cover(&nodes, self.now);
-        for key in self.nodes.keys().cloned().collect::<Vec<_>>() {
-            let coverage = decided.remove(&key).unwrap_or_default();
-            if self.nodes.get(&key).is_some_and(|node| *node.coverage != coverage) {
+        let nodes = nodes.map(|(key, node)| (key, FamilyNode { spec: node.spec.clone(), start: node.start }));
+        for key in self.commitments.decide(nodes, self.now) {
+            let Some(node) = self.nodes.get(&key) else { continue };
+            let coverage = self.commitments.coverage_of(&node.spec, &(key.clone(), node.start));
+            if *node.coverage != coverage {
                 self.close_node(&key);
                 if let Some(node) = self.nodes.get_mut(&key) {
                     node.coverage = Arc::new(coverage);

@@ -8,6 +8,7 @@ use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::rules::coverage::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 use crate::timeline::slices::PodStatus;
@@ -56,12 +57,10 @@ impl Running<'_> {
             Payload::QuotaDeleted(quota) => self.quotas.delete(&(quota.cluster_id, quota.quota_id)),
             Payload::CommitmentSet(commitment) => {
                 self.commitments.set(Arc::new(*commitment), self.now);
-                self.coverage_is_stale = true;
                 self.schedule_coverage();
             }
             Payload::CommitmentDeleted(commitment) => {
                 self.commitments.delete(&commitment.commitment_id, self.now);
-                self.coverage_is_stale = true;
             }
             Payload::ReservationSet(reservation) => {
                 let id = reservation.reservation_id.clone();
@@ -142,12 +141,15 @@ impl Running<'_> {
     /// A node starts, or a running one is described again: its start and its pods stay.
     fn start_node(&mut self, key: NodeKey, description: NodeStarted) {
         let spec = Arc::new(NodeSpec::new(Arc::new(description), self.rules));
-        self.coverage_is_stale = true;
         self.close_node(&key);
         if let Some(node) = self.nodes.get_mut(&key) {
+            let now = FamilyNode { spec: spec.clone(), start: node.start };
+            self.commitments.node_changed(&key, Some(&node.spec), Some(now));
             node.spec = spec;
             return;
         }
+        let now = FamilyNode { spec: spec.clone(), start: self.now };
+        self.commitments.node_changed(&key, None, Some(now));
         let waiting = self.pods_by_node.get(&key).cloned().unwrap_or_default();
         let node = RunningNode { spec, start: self.now, since: self.now, coverage: Arc::default() };
         self.nodes.insert(key, node);
@@ -159,10 +161,8 @@ impl Running<'_> {
     /// A node stops and ends its pods.
     fn stop_node(&mut self, key: &NodeKey) {
         self.close_node(key);
-        if self.nodes.remove(key).is_none() {
-            return;
-        }
-        self.coverage_is_stale = true;
+        let Some(node) = self.nodes.remove(key) else { return };
+        self.commitments.node_changed(key, Some(&node.spec), None);
         for uid in self.pods_by_node.remove(key).unwrap_or_default() {
             self.stop_pod(&uid);
         }
