@@ -108,6 +108,45 @@ pub(crate) fn total<'a>(ratios: impl IntoIterator<Item = &'a RBig>) -> RBig {
     ratios.into_iter().fold(RBig::ZERO, |sum, ratio| sum + ratio)
 }
 
+/// Bits behind the point up to which [`round_sum`] adds fractions before it needs their exact sum.
+const SUM_BITS: usize = 64;
+
+/// Rounds the sum of fractions of atoms to a decimal, half to even.
+///
+/// The exact sum of many fractions has a denominator nearly as long as all of theirs together, so adding them
+/// one by one takes time with the square of their number. Bounds of the sum nearly always round alike; only
+/// where they do not, the sum itself is taken.
+///
+/// # Errors
+/// Past 38 digits.
+pub(crate) fn round_sum(fractions: &[Fraction]) -> Result<Decimal12, EngineError> {
+    let (mut least, mut cut) = (UBig::ZERO, 0_u64);
+    for Fraction { numerator, denominator } in fractions {
+        let (quotient, rest) = (numerator << SUM_BITS).div_rem(denominator);
+        least += quotient;
+        cut += u64::from(!rest.is_zero());
+    }
+    let most = &least + UBig::from(cut);
+    let one = UBig::ONE << SUM_BITS;
+    let rounded = round_half_even(&least, &one);
+    if rounded == round_half_even(&most, &one) {
+        return decimal(rounded);
+    }
+    Fraction::of(&exact_sum(fractions)).round_atoms()
+}
+
+/// The sum of fractions, by halves: numbers that are added are of like length.
+fn exact_sum(fractions: &[Fraction]) -> RBig {
+    match fractions {
+        [] => RBig::ZERO,
+        [one] => one.reduced(),
+        many => {
+            let (first, second) = many.split_at(many.len() / 2);
+            exact_sum(first) + exact_sum(second)
+        }
+    }
+}
+
 /// Microseconds as hours.
 pub(crate) fn hours(micros: u128) -> RBig {
     ratio(UBig::from(micros), UBig::from(HOUR_MICROS))
@@ -278,6 +317,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_sum_rounds_as_the_exact_sum_does_even_next_to_a_half() {
+        // Thirds and sevenths that come to a half, to less and to more of it by less than the bounds tell.
+        let tiny = |numerator: u8| Fraction::new(UBig::from(numerator), UBig::ONE << 200);
+        let half = [fraction(1, 3), fraction(1, 7), fraction(1, 42)];
+        let less =
+            [fraction(1, 3), fraction(1, 6), Fraction::new((UBig::ONE << 200) - UBig::ONE, UBig::ONE << 200)];
+        let more = [fraction(1, 3), fraction(1, 6), tiny(1)];
+        let sums = [(half.to_vec(), 0), (less.to_vec(), 1), (more.to_vec(), 1), (Vec::new(), 0)];
+        for (fractions, expected) in sums {
+            assert_eq!(round_sum(&fractions).unwrap().atoms(), expected, "{fractions:?}");
+        }
+        let two_halves = [half.to_vec(), vec![fraction(1, 1)]].concat();
+        assert_eq!(round_sum(&two_halves).unwrap().atoms(), 2, "half to even");
+        let many: Vec<Fraction> =
+            (1..500).map(|number| fraction(number * 7919, number * number + 3)).collect();
+        assert_eq!(round_sum(&many).unwrap(), Fraction::of(&exact_sum(&many)).round_atoms().unwrap());
+        assert_eq!(exact_sum(&many), many.iter().fold(RBig::ZERO, |sum, part| sum + part.reduced()));
     }
 
     #[test]

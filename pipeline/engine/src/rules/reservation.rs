@@ -36,6 +36,12 @@ const BEST_EFFORT: &str = "best-effort";
 /// that becomes free is offered to its own class, not to every waiting pod.
 type UnitClass = (Text, Text, u128);
 
+/// What else of a pod decides which units serve it: its zone, vCPUs and memory.
+type PodShape = (Option<Text>, u128, u128);
+
+/// Pods that hold no unit, in the order in which free units are offered to them.
+type Waiting = BTreeSet<(Timestamp, PodUid)>;
+
 /// A running serverless pod, as matching sees it.
 #[derive(Clone, Debug)]
 struct Candidate {
@@ -59,8 +65,8 @@ struct LiveReservation {
 pub(crate) struct Reservations {
     live: BTreeMap<ReservationId, LiveReservation>,
     pods: BTreeMap<PodUid, Candidate>,
-    /// Pods that hold no unit, in the order in which free units are offered to them.
-    unmatched: BTreeMap<UnitClass, BTreeSet<(Timestamp, PodUid)>>,
+    /// Pods that hold no unit, by shape: a unit that does not serve one does not serve any of its shape.
+    unmatched: BTreeMap<UnitClass, BTreeMap<PodShape, Waiting>>,
     /// Matches that began or ended and have not been taken yet.
     changes: Vec<(PodUid, Option<ReservationId>)>,
     /// Slices of effective reservations so far in the hour.
@@ -223,8 +229,8 @@ impl Reservations {
         let candidate = Candidate { spec: spec.clone(), start, reservation: None };
         self.pods.insert(uid.clone(), candidate);
         // Those that wait longer have found no unit among the free ones, and no more are free now.
-        if let Some(class) = self.wait(uid, spec, start) {
-            self.offer_to(&class, start, uid, now);
+        if self.wait(uid, spec, start).is_some() {
+            self.offer_to(start, uid, now);
         }
         self.note_unmatched(uid, now);
     }
@@ -330,19 +336,27 @@ impl Reservations {
                     classes.insert(live.class());
                 }
             }
-            None => {
-                if let Some(waiting) = pod_class(&pod.spec).and_then(|class| self.unmatched.get_mut(&class)) {
-                    waiting.remove(&(pod.start, uid.clone()));
-                }
-            }
+            None => self.wait_no_more(uid, &pod.spec, pod.start),
         }
         classes
     }
 
     fn wait(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) -> Option<UnitClass> {
         let class = pod_class(spec)?;
-        self.unmatched.entry(class.clone()).or_default().insert((start, uid.clone()));
+        let shapes = self.unmatched.entry(class.clone()).or_default();
+        shapes.entry(pod_shape(spec)).or_default().insert((start, uid.clone()));
         Some(class)
+    }
+
+    fn wait_no_more(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) {
+        let Some(shapes) = pod_class(spec).and_then(|class| self.unmatched.get_mut(&class)) else { return };
+        let shape = pod_shape(spec);
+        if let Some(waiting) = shapes.get_mut(&shape) {
+            waiting.remove(&(start, uid.clone()));
+            if waiting.is_empty() {
+                shapes.remove(&shape);
+            }
+        }
     }
 
     /// Offers all free units to unmatched pods, oldest first.
@@ -353,32 +367,36 @@ impl Reservations {
     /// Offers the free units of these classes to unmatched pods, oldest first.
     fn offer(&mut self, classes: BTreeSet<UnitClass>, now: Timestamp) {
         for class in classes {
-            let mut is_any_free = self.has_free_unit(&class, now);
-            let waiting = if is_any_free { self.unmatched.get(&class).cloned() } else { None };
-            for (start, uid) in waiting.unwrap_or_default() {
-                if !is_any_free {
-                    break;
-                }
-                if self.offer_to(&class, start, &uid, now) {
-                    is_any_free = self.has_free_unit(&class, now);
-                }
+            while let Some((start, uid)) = self.oldest_that_fits(&class, now) {
+                self.offer_to(start, &uid, now);
             }
         }
     }
 
-    fn has_free_unit(&self, class: &UnitClass, now: Timestamp) -> bool {
-        self.live.values().any(|live| live.is_of(class) && live.has_free_unit(now))
+    /// The oldest unmatched pod of a class that a free unit serves.
+    fn oldest_that_fits(&self, class: &UnitClass, now: Timestamp) -> Option<(Timestamp, PodUid)> {
+        let free: Vec<&LiveReservation> =
+            self.live.values().filter(|live| live.is_of(class) && live.has_free_unit(now)).collect();
+        if free.is_empty() {
+            return None;
+        }
+        let first = self.unmatched.get(class)?.values().filter_map(|waiting| waiting.first());
+        let fitting = first.filter(|(_, uid)| {
+            self.pods.get(uid).is_some_and(|pod| free.iter().any(|live| live.fits(&pod.spec)))
+        });
+        fitting.min().cloned()
     }
 
-    /// Gives an unmatched pod the smallest free unit that fits; whether there was one.
-    fn offer_to(&mut self, class: &UnitClass, start: Timestamp, uid: &PodUid, now: Timestamp) -> bool {
-        let Some(pod) = self.pods.get_mut(uid) else { return false };
+    /// Gives an unmatched pod the smallest free unit that fits, if there is one.
+    fn offer_to(&mut self, start: Timestamp, uid: &PodUid, now: Timestamp) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
         let fitting = self
             .live
             .iter()
             .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.spec))
             .min_by_key(|(id, live)| (live.unit.cpu, live.unit.memory, live.description.created_at, *id));
-        let Some(id) = fitting.map(|(id, _)| id.clone()) else { return false };
+        let Some(id) = fitting.map(|(id, _)| id.clone()) else { return };
+        let spec = pod.spec.clone();
         if self.trace.wants(|focus| focus.pods.contains(uid)) {
             let step = match_step(now, uid, MatchOutcome::Taken, Some(id.clone()));
             self.trace.push(MatchStep { units: units(&self.live, &pod.spec, now), ..step });
@@ -389,10 +407,7 @@ impl Reservations {
         if let Some(live) = self.live.get_mut(&id) {
             live.matched.insert(uid.clone(), now);
         }
-        if let Some(waiting) = self.unmatched.get_mut(class) {
-            waiting.remove(&(start, uid.clone()));
-        }
-        true
+        self.wait_no_more(uid, &spec, start);
     }
 
     /// Records why a pod in focus has no unit.
@@ -449,4 +464,8 @@ fn pod_class(spec: &PodSpec) -> Option<UnitClass> {
         return None;
     }
     Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
+}
+
+fn pod_shape(spec: &PodSpec) -> PodShape {
+    (spec.description.zone.clone(), spec.requests.cpu, spec.requests.memory)
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use dashu_int::UBig;
-use dashu_ratio::RBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::ids::{ClusterId, PodUid};
@@ -14,8 +13,7 @@ use prorata_schemas::quantity::AmountUnit;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, atoms, ratio, round, sum};
-use crate::rows::draft::round_total;
+use crate::exact::{ATOMS_IN_ONE, Fraction, HOUR_MICROS, atoms, ratio, round, round_sum, sum};
 use crate::rules::quota_ledger::{ClusterLedger, QuotaAccount, ResourceAccount};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
@@ -95,15 +93,17 @@ fn preemptible(
     costs: &Costs<'_>,
     spans: Option<&BTreeMap<&PodUid, Vec<Span>>>,
 ) -> Result<Decimal12, EngineError> {
-    let mut total = RBig::ZERO;
+    let mut parts = Vec::new();
     for (uid, costs) in &costs.over_quota {
         let Some(spans) = spans.and_then(|spans| spans.get(*uid)) else { continue };
         let all: u128 = spans.iter().map(|span| span.micros()).sum();
         let above: u128 = spans.iter().map(|span| shared(*span, &account.above_guaranteed)).sum();
-        let cost = RBig::from(atoms(sum(costs.iter().copied())?));
-        total += cost * ratio(UBig::from(above), UBig::from(all));
+        let cost = atoms(sum(costs.iter().copied())?);
+        if all > 0 {
+            parts.push(Fraction::new(cost * UBig::from(above), UBig::from(all)));
+        }
     }
-    round_total(&total)
+    round_sum(&parts)
 }
 
 /// Microseconds that a span shares with sorted, disjoint spans.
@@ -124,10 +124,10 @@ fn row(
     let over = |amount: &UBig, micros: &UBig| round(&ratio(amount.clone(), &scale * micros));
     let hour = UBig::from(HOUR_MICROS);
     let mean = |amount: &UBig| over(amount, &hour);
-    let lent = account
-        .lent
-        .iter()
-        .fold(RBig::ZERO, |sum, (pool, lent)| sum + ratio(lent.clone(), UBig::from(*pool)));
+    // Nothing is lent of an empty pool.
+    let lent = account.lent.iter().filter(|(pool, _)| **pool > 0);
+    let lent =
+        lent.map(|(pool, lent)| Fraction::new(lent * ATOMS_IN_ONE, UBig::from(*pool) * &scale * &hour));
     let over_quota_cost = sum(costs.over_quota.values().flatten().copied())?;
     Ok(QuotaUsageRow {
         cluster_id: cluster_id.clone(),
@@ -146,7 +146,7 @@ fn row(
         over_quota_pool: mean(&account.pool)?,
         guaranteed_over_quota: mean(&account.guaranteed)?,
         borrowed_hours: mean(&account.borrowed)?,
-        lent_hours: round(&(lent / RBig::from(&scale * &hour)))?,
+        lent_hours: round_sum(&lent.collect::<Vec<_>>())?,
         preemptible_cost,
         over_quota_pods_peak: i64::try_from(account.over_pods_peak).unwrap_or(i64::MAX),
     })
