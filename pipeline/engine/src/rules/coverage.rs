@@ -168,7 +168,8 @@ impl Family {
         }
         self.walks = PerResource::default();
         for commitment in &commitments {
-            let allowed = commitment.enabled.then(|| allowed_totals(commitment)).unwrap_or_default();
+            let allowed =
+                if commitment.enabled { allowed_totals(commitment) } else { PerResource::default() };
             for (walks, total) in self.walks.as_mut().zip(allowed) {
                 walks.push(Walk::new(total));
             }

@@ -1,6 +1,6 @@
 //! The accounting rules: what is matched, covered, labelled, charged and split. Each file is a section of
-//! RULES.md, and opens with what it decides, in which order of precedence, on which intervals and how it
-//! rounds.
+//! RULES.md or a part of one, and opens with what it decides; a section's with the order of precedence, the
+//! ends of intervals and the rounding, too.
 
 pub(crate) mod commitment;
 pub(crate) mod coverage;
@@ -10,4 +10,5 @@ pub(crate) mod quota_labels;
 pub(crate) mod quota_ledger;
 pub(crate) mod reservation;
 pub(crate) mod split;
+pub(crate) mod waiting;
 pub(crate) mod walk;

@@ -17,30 +17,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::ReservationSet;
 use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
+use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods};
 use crate::timeline::slices::ReservationSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, PodSpec, amounts};
 use crate::timeline::state::SavedReservation;
 use crate::trace::{MatchOutcome, MatchStep, Recorder, UnitStep, in_units};
-
-/// The quality of service of pods that no unit serves.
-const BEST_EFFORT: &str = "best-effort";
-
-/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths. A unit
-/// that becomes free is offered to its own class, not to every waiting pod.
-type UnitClass = (Text, Text, u128);
-
-/// What else of a pod decides which units serve it: its zone, vCPUs and memory.
-type PodShape = (Option<Text>, u128, u128);
-
-/// Pods that hold no unit, in the order in which free units are offered to them.
-type Waiting = BTreeSet<(Timestamp, PodUid)>;
 
 /// A running serverless pod, as matching sees it.
 #[derive(Clone, Debug)]
@@ -65,8 +52,8 @@ struct LiveReservation {
 pub(crate) struct Reservations {
     live: BTreeMap<ReservationId, LiveReservation>,
     pods: BTreeMap<PodUid, Candidate>,
-    /// Pods that hold no unit, by shape: a unit that does not serve one does not serve any of its shape.
-    unmatched: BTreeMap<UnitClass, BTreeMap<PodShape, Waiting>>,
+    /// Pods that hold no unit.
+    waiting: WaitingPods,
     /// Matches that began or ended and have not been taken yet.
     changes: Vec<(PodUid, Option<ReservationId>)>,
     /// Slices of effective reservations so far in the hour.
@@ -156,7 +143,7 @@ impl Reservations {
         }
         let reservation = held.map(|(id, _)| id.clone());
         if reservation.is_none() {
-            self.wait(uid, spec, start);
+            self.waiting.add(uid, spec, start);
         }
         let candidate = Candidate { spec: spec.clone(), start, reservation: reservation.clone() };
         self.pods.insert(uid.clone(), candidate);
@@ -229,7 +216,7 @@ impl Reservations {
         let candidate = Candidate { spec: spec.clone(), start, reservation: None };
         self.pods.insert(uid.clone(), candidate);
         // Those that wait longer have found no unit among the free ones, and no more are free now.
-        if self.wait(uid, spec, start).is_some() {
+        if self.waiting.add(uid, spec, start).is_some() {
             self.offer_to(start, uid, now);
         }
         self.note_unmatched(uid, now);
@@ -256,7 +243,7 @@ impl Reservations {
         if spec.is_serverless() {
             let candidate = Candidate { spec: spec.clone(), start, reservation: None };
             self.pods.insert(uid.clone(), candidate);
-            classes.extend(self.wait(uid, spec, start));
+            classes.extend(self.waiting.add(uid, spec, start));
         }
         self.offer(classes, now);
         self.note_unmatched(uid, now);
@@ -318,7 +305,7 @@ impl Reservations {
             if self.trace.wants(|focus| focus.pods.contains(&uid)) {
                 self.trace.push(match_step(now, &uid, MatchOutcome::Lost, Some(id.clone())));
             }
-            classes.extend(self.wait(&uid, &spec, start));
+            classes.extend(self.waiting.add(&uid, &spec, start));
         }
         classes
     }
@@ -336,32 +323,14 @@ impl Reservations {
                     classes.insert(live.class());
                 }
             }
-            None => self.wait_no_more(uid, &pod.spec, pod.start),
+            None => self.waiting.remove(uid, &pod.spec, pod.start),
         }
         classes
     }
 
-    fn wait(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) -> Option<UnitClass> {
-        let class = pod_class(spec)?;
-        let shapes = self.unmatched.entry(class.clone()).or_default();
-        shapes.entry(pod_shape(spec)).or_default().insert((start, uid.clone()));
-        Some(class)
-    }
-
-    fn wait_no_more(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) {
-        let Some(shapes) = pod_class(spec).and_then(|class| self.unmatched.get_mut(&class)) else { return };
-        let shape = pod_shape(spec);
-        if let Some(waiting) = shapes.get_mut(&shape) {
-            waiting.remove(&(start, uid.clone()));
-            if waiting.is_empty() {
-                shapes.remove(&shape);
-            }
-        }
-    }
-
     /// Offers all free units to unmatched pods, oldest first.
     pub(crate) fn offer_all(&mut self, now: Timestamp) {
-        self.offer(self.unmatched.keys().cloned().collect(), now);
+        self.offer(self.waiting.classes(), now);
     }
 
     /// Offers the free units of these classes to unmatched pods, oldest first.
@@ -380,8 +349,7 @@ impl Reservations {
         if free.is_empty() {
             return None;
         }
-        let first = self.unmatched.get(class)?.values().filter_map(|waiting| waiting.first());
-        let fitting = first.filter(|(_, uid)| {
+        let fitting = self.waiting.oldest_of_each_shape(class).filter(|(_, uid)| {
             self.pods.get(uid).is_some_and(|pod| free.iter().any(|live| live.fits(&pod.spec)))
         });
         fitting.min().cloned()
@@ -407,7 +375,7 @@ impl Reservations {
         if let Some(live) = self.live.get_mut(&id) {
             live.matched.insert(uid.clone(), now);
         }
-        self.wait_no_more(uid, &spec, start);
+        self.waiting.remove(uid, &spec, start);
     }
 
     /// Records why a pod in focus has no unit.
@@ -454,18 +422,4 @@ fn units(live: &BTreeMap<ReservationId, LiveReservation>, pod: &PodSpec, now: Ti
 pub(crate) fn unused_units(slice: &ReservationSlice) -> u128 {
     let units = u128::try_from(slice.description.quantity).unwrap_or(0);
     units.saturating_sub(u128::from(slice.used_units))
-}
-
-/// The class of units that may serve a pod; none when it names no region or GPU model, or is best-effort, as no
-/// unit does then.
-fn pod_class(spec: &PodSpec) -> Option<UnitClass> {
-    let pod = &spec.description;
-    if &*pod.qos == BEST_EFFORT {
-        return None;
-    }
-    Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
-}
-
-fn pod_shape(spec: &PodSpec) -> PodShape {
-    (spec.description.zone.clone(), spec.requests.cpu, spec.requests.memory)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::time::Hour;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{BearerAmounts, CostBearer, Report};
 use crate::Sum;
@@ -79,10 +79,6 @@ impl Report {
             "gpu_model": column(|bearer| &bearer.gpu_model),
             "hour": hours.iter().map(|hour| texts.number(hour)).collect::<Vec<_>>(),
         });
-        let explained = self.explained.iter().filter_map(|(bearer, told)| {
-            let number = bearers.get(bearer)?;
-            Some((number.to_string(), json!(told)))
-        });
         let facts = |of: fn(&BearerAmounts) -> Sum| -> Vec<String> {
             self.amounts.values().map(|amounts| atoms(of(amounts))).collect()
         };
@@ -103,7 +99,7 @@ impl Report {
             "by_day": self.by_day,
             "times": times.keys().map(time_name).collect::<Vec<_>>(),
             "bearers": bearer_columns,
-            "explained": explained.collect::<serde_json::Map<_, _>>(),
+            "explained": self.explained(&bearers),
             "texts": texts.list,
             "facts": {
                 "time": time_of,
@@ -124,6 +120,12 @@ impl Report {
             "agreements": self.agreements(),
             "unreadable": self.unreadable,
         })
+    }
+
+    /// What is explained of bearers, by their numbers.
+    fn explained(&self, bearers: &BTreeMap<&CostBearer, usize>) -> Value {
+        let numbered = self.explained.iter().filter_map(|(bearer, told)| Some((bearers.get(bearer)?, told)));
+        numbered.map(|(number, told)| (number.to_string(), json!(told))).collect::<Map<_, _>>().into()
     }
 
     /// The hour in which each bearer cost most, by its number.
