@@ -1,0 +1,77 @@
+//! Serverless pods that hold no unit of a reservation (RULES.md, section 2), in the order in which free units
+//! are offered to them: oldest start first, then uid.
+//!
+//! They wait by class and shape. A unit that becomes free is offered to its own class, and one that does not
+//! serve a pod serves none of its shape: so it does not matter how many wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::Text;
+use prorata_schemas::ids::PodUid;
+use prorata_schemas::time::Timestamp;
+
+use crate::timeline::spec::PodSpec;
+
+/// The quality of service of pods that no unit serves.
+pub(crate) const BEST_EFFORT: &str = "best-effort";
+
+/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths.
+pub(crate) type UnitClass = (Text, Text, u128);
+
+/// What else of a pod decides which units serve it: zone, thousandths of a vCPU, bytes of memory.
+type PodShape = (Option<Text>, u128, u128);
+
+/// Pods by start, then uid.
+type ByStart = BTreeSet<(Timestamp, PodUid)>;
+
+/// All pods that wait for a unit.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingPods(BTreeMap<UnitClass, BTreeMap<PodShape, ByStart>>);
+
+impl WaitingPods {
+    /// A pod waits, in the class that is returned; none: no unit ever serves it.
+    pub(crate) fn add(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) -> Option<UnitClass> {
+        let class = class(spec)?;
+        let shapes = self.0.entry(class.clone()).or_default();
+        shapes.entry(shape(spec)).or_default().insert((start, uid.clone()));
+        Some(class)
+    }
+
+    /// A pod waits no more.
+    pub(crate) fn remove(&mut self, uid: &PodUid, spec: &PodSpec, start: Timestamp) {
+        let Some(shapes) = class(spec).and_then(|class| self.0.get_mut(&class)) else { return };
+        let shape = shape(spec);
+        if let Some(pods) = shapes.get_mut(&shape) {
+            pods.remove(&(start, uid.clone()));
+            if pods.is_empty() {
+                shapes.remove(&shape);
+            }
+        }
+    }
+
+    /// Classes in which pods wait, or have waited.
+    pub(crate) fn classes(&self) -> BTreeSet<UnitClass> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// Of each shape in a class, the pod that is asked first.
+    pub(crate) fn oldest_of_each_shape(
+        &self,
+        class: &UnitClass,
+    ) -> impl Iterator<Item = &(Timestamp, PodUid)> {
+        self.0.get(class).into_iter().flat_map(BTreeMap::values).filter_map(BTreeSet::first)
+    }
+}
+
+/// The class of units that may serve a pod; none when it names no region or GPU model, or is best-effort.
+fn class(spec: &PodSpec) -> Option<UnitClass> {
+    let pod = &spec.description;
+    if &*pod.qos == BEST_EFFORT {
+        return None;
+    }
+    Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
+}
+
+fn shape(spec: &PodSpec) -> PodShape {
+    (spec.description.zone.clone(), spec.requests.cpu, spec.requests.memory)
+}
