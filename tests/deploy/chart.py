@@ -15,6 +15,7 @@ REPOSITORY = HERE.parent.parent
 DEPLOY = Path(os.environ.get("PRORATA_DEPLOY") or REPOSITORY / "deploy")
 CHART = DEPLOY / "helm" / "prorata"
 RELEASE = "prorata"
+NAMESPACE = "finops"
 
 # The oldest version that Chart.yaml allows, one between, and the newest that there are schemas of.
 KUBERNETES = ["1.29.0", "1.31.0", "1.37.0"]
@@ -52,14 +53,15 @@ def text(
     release: str = RELEASE,
     kubernetes: str = "1.31.0",
     chart: Path = CHART,
+    namespace: str = NAMESPACE,
 ) -> str:
     """The manifests of a case, with some values on top."""
-    return _text(case, json.dumps(override or {}), release, kubernetes, chart)
+    return _text(case, json.dumps(override or {}), release, kubernetes, chart, namespace)
 
 
 @functools.cache
-def _text(case: str, override: str, release: str, kubernetes: str, chart: Path) -> str:
-    arguments = ["template", release, str(chart), "--namespace", "finops", "--kube-version", kubernetes]
+def _text(case: str, override: str, release: str, kubernetes: str, chart: Path, namespace: str) -> str:
+    arguments = ["template", release, str(chart), "--namespace", namespace, "--kube-version", kubernetes]
     if CASES[case]:
         arguments += ["--values", str(CASES[case])]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -69,12 +71,15 @@ def _text(case: str, override: str, release: str, kubernetes: str, chart: Path) 
 
 
 def render(
-    case: str = "defaults", override: dict | None = None, release: str = RELEASE, kubernetes: str = "1.31.0"
+    case: str = "defaults",
+    override: dict | None = None,
+    release: str = RELEASE,
+    kubernetes: str = "1.31.0",
+    namespace: str = NAMESPACE,
 ) -> list[dict]:
     """The objects of a case, with some values on top."""
-    return [
-        document for document in yaml.safe_load_all(text(case, override, release, kubernetes)) if document
-    ]
+    manifests = text(case, override, release, kubernetes, namespace=namespace)
+    return [document for document in yaml.safe_load_all(manifests) if document]
 
 
 def one(objects: list[dict], kind: str, part: str = "") -> dict:

@@ -55,6 +55,11 @@ class Compose(unittest.TestCase):
         self.assertEqual(named["apicurio/apicurio-registry"], registry)
         moto = pinned("python/requirements-servers.txt", r"moto\[server\]==([\d.]+)")
         self.assertEqual(named["motoserver/moto"], moto)
+        prometheus = pinned("servers/prometheus/build", r"prometheus=([\d.]+)")
+        self.assertEqual(named["prom/prometheus"], f"v{prometheus}")
+        major, minor, patch = prometheus.split(".")
+        promtool = pinned("deploy/tools.sh", r"\[promtool\]=([\d.]+)")
+        self.assertEqual(promtool, f"0.{major}{minor:0>2}.{patch}")
         self.assertNotIn("latest", named.values())
 
     def test_the_program_and_prometheus_take_their_files(self):

@@ -15,7 +15,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import environment
+
+environment.enter("deploy")
+
+import processes
 import soak
+from prometheus import METRIC, Prometheus
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def settings(folder: Path, lake: str) -> Path:
@@ -38,6 +46,9 @@ def settings(folder: Path, lake: str) -> Path:
 
 
 def interrupt(_number: int, _frame: object) -> None:
+    # Another one must not keep it from ending what it has started.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -54,11 +65,17 @@ def show(folder: Path, wanted: argparse.Namespace) -> None:
     soak.run("generate", *load, "--to", "kafka", "--config", str(config))
     print("The worker folds them ..", flush=True)
     worker.wait(f"{day}T23")
+    prometheus = Prometheus(folder, worker.address(), json.loads(config.read_text()))
     soak.run("check", "--lake", lake)
     soak.run("report", "--lake", lake, "--out", str(wanted.out))
+    prometheus.wait()
     print(f"\n  report     {wanted.out.resolve().as_uri()}")
     print(f"  worker     http://{worker.address()}/status  (also /metrics, /readyz)")
     print(f"  log        {worker.log}")
+    print(f"  prometheus {prometheus.url}/query?query={METRIC}")
+    print("             (its pages are not built, nor are Grafana's: deploy/compose has both)")
+    for state in ("firing", "pending"):
+        print(f"  {state:10} {', '.join(prometheus.alerts(state)) or 'no alert'}")
     print(f"  settings   {config}")
     print(f"  lake       {lake}, in an S3 server that forgets it at the end:\n")
     for name in ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION"):
@@ -78,13 +95,16 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("prorata-demo.html"))
     wanted = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, interrupt)
     with tempfile.TemporaryDirectory(prefix="prorata-demo-") as folder:
         try:
             show(Path(folder), wanted)
         except KeyboardInterrupt:
             print("\nStopped.")
+        finally:
+            # Before their folder goes away.
+            processes.end_all()
 
 
 if __name__ == "__main__":
