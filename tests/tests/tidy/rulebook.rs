@@ -12,7 +12,10 @@ const RULES: &str = "pipeline/engine/RULES.md";
 const RULE_FILES: &[(&str, u32)] = &[
     ("split", 1),
     ("reservation", 2),
+    ("waiting", 2),
     ("commitment", 3),
+    ("coverage", 3),
+    ("walk", 3),
     ("quota", 4),
     ("quota_labels", 4),
     ("quota_ledger", 4),

@@ -148,8 +148,8 @@ impl Commitments {
         }
     }
 
-    /// Decides coverage of what has changed since the last decision, and returns the nodes that may be covered
-    /// otherwise. `nodes` are all that run.
+    /// Decides coverage of what has changed since the last decision, and returns the nodes that may be
+    /// covered otherwise. `nodes` are all that run.
     pub(crate) fn decide<'a>(
         &mut self,
         nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>,

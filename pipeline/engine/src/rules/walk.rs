@@ -144,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever changes in whatever order: the cover is that of a walk from the first node on, and what has
-        /// changed is told.
+        /// Whatever changes in whatever order: the cover is that of a walk from the first node on, and what
+        /// has changed is told.
         #[test]
         fn what_is_decided_again_is_what_a_whole_walk_decides(
             total in 0_u64..60,

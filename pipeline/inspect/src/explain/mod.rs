@@ -104,8 +104,8 @@ pub async fn explain(
     Ok(answer)
 }
 
-/// Explains several subjects of one hour of an organization, which is read once. The answers come in the order
-/// of the subjects.
+/// Explains several subjects of one hour of an organization, which is read once. The answers are in the
+/// order of the subjects.
 ///
 /// # Errors
 /// When an object of the lake is missing or damaged, or storage is unavailable.

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, value_parser};
 use prorata_connectors::SystemClock;
 use prorata_connectors::store::Store;
 use prorata_inspect::HourRange;
@@ -34,11 +35,16 @@ pub struct ReportArgs {
     pub group_by: GroupBy,
     /// How many of the pods, idle nodes and agreements that cost most are explained on the page, as
     /// `prorata explain` does it
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = explained())]
     pub explain: u16,
     /// File to write the page to, or its URL (s3://, gs://, az://, file://); what is there is replaced
     #[arg(long, value_name = "FILE|URL")]
     pub out: String,
+}
+
+/// How many explanations a page may have.
+fn explained() -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(..=10_000)
 }
 
 /// Writes the page. A lake without hours gives a page that says so.
