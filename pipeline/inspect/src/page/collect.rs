@@ -56,8 +56,7 @@ pub async fn costs(
     report: &mut Report,
 ) -> Result<(), WorkerError> {
     scan(lake, (first, last), report, |report, line| {
-        let day = line.hour.date().days() * 24;
-        let time = if report.by_day { Hour(day) } else { line.hour };
+        let time = report.time_of(line.hour);
         if !line.unpriced.is_empty() && !line.bearer.uid.is_empty() {
             let key = (line.bearer.organization.clone(), line.unpriced);
             let unpriced = report.unpriced.entry(key).or_default();

@@ -12,8 +12,8 @@ use crate::check::Checkpoints;
 use crate::explain::{ExplainError, Subject, explain_all};
 use crate::lake::{HourRange, LakeTables};
 
-/// Most bearers of cost of an organization of which any is explained: all events of an hour of the
-/// organization are in memory then.
+/// Most bearers of cost that an organization may have in an hour that is explained, or in its day where time
+/// goes by days: all events of the hour are in memory then.
 const BEARERS_MAX: usize = 20_000;
 
 /// Explains the bearers that cost most in the whole period, so many of them. What cannot be explained is told
@@ -66,12 +66,14 @@ fn chosen(report: &Report, count: usize) -> BTreeMap<(OrganizationId, Hour), Vec
         total.cost.add(amounts.cost);
         total.dearest = total.dearest.max(amounts.dearest);
     }
-    let mut bearers: BTreeMap<&str, usize> = BTreeMap::new();
-    totals.keys().for_each(|bearer| *bearers.entry(&bearer.organization).or_default() += 1);
-    let is_small = |bearer: &CostBearer| {
-        bearers.get(bearer.organization.as_str()).is_some_and(|bearers| *bearers <= BEARERS_MAX)
+    let mut counts: BTreeMap<(Hour, &str), usize> = BTreeMap::new();
+    let keys = report.amounts.keys();
+    keys.for_each(|(time, bearer)| *counts.entry((*time, &bearer.organization)).or_default() += 1);
+    let is_small = |bearer: &CostBearer, total: &BearerAmounts| {
+        let at = total.dearest.map(|(_, hour)| (report.time_of(hour), bearer.organization.as_str()));
+        at.and_then(|at| counts.get(&at)).is_some_and(|bearers| *bearers <= BEARERS_MAX)
     };
-    let mut ranked: Vec<_> = totals.into_iter().filter(|(bearer, _)| is_small(bearer)).collect();
+    let mut ranked: Vec<_> = totals.into_iter().filter(|(bearer, total)| is_small(bearer, total)).collect();
     ranked.sort_by_key(|(_, total)| Reverse(total.cost.magnitude()));
     let mut chosen: BTreeMap<_, Vec<CostBearer>> = BTreeMap::new();
     for (bearer, total) in ranked.into_iter().take(count) {
@@ -90,5 +92,50 @@ fn subject(bearer: &CostBearer) -> Subject {
         "idle" => Subject::Node(format!("{cluster}/{name}")),
         "reservation" => Subject::Reservation(name.clone()),
         _ => Subject::Commitment(name.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::decimal::Decimal12;
+
+    use super::*;
+    use crate::Sum;
+    use crate::page::GroupBy;
+
+    fn pods(
+        organization: &str,
+        count: usize,
+        cost: i128,
+    ) -> impl Iterator<Item = (CostBearer, BearerAmounts)> {
+        let cost = Decimal12::from_atoms(cost);
+        let amounts =
+            BearerAmounts { cost: Sum::from(cost), dearest: Some((cost, Hour(30))), ..Default::default() };
+        (0..count).map(move |number| {
+            let bearer = CostBearer {
+                organization: organization.to_owned(),
+                currency: "USD".to_owned(),
+                kind: "pod",
+                group: String::new(),
+                cluster: String::new(),
+                namespace: String::new(),
+                name: String::new(),
+                uid: number.to_string(),
+                gpu_model: String::new(),
+            };
+            (bearer, amounts)
+        })
+    }
+
+    #[test]
+    fn what_costs_most_is_explained_unless_its_hour_would_fill_the_memory() {
+        let mut report = Report::new("lake", GroupBy::Namespace, Some((Hour(24), Hour(47))));
+        let large = pods("large", BEARERS_MAX + 1, 9);
+        let loads = large.chain(pods("full", BEARERS_MAX, 5)).chain(pods("small", 2, 7));
+        report.amounts = loads.map(|(bearer, amounts)| ((Hour(30), bearer), amounts)).collect();
+        let chosen = chosen(&report, 3);
+        let counts: Vec<_> =
+            chosen.iter().map(|((organization, hour), pods)| (&**organization, *hour, pods.len())).collect();
+        assert_eq!(counts, [("full", Hour(30), 1), ("small", Hour(30), 2)]);
     }
 }

@@ -150,6 +150,33 @@ pub struct Report {
     pub unreadable: Vec<(String, String)>,
 }
 
+impl Report {
+    /// A page of these hours, with nothing on it yet.
+    fn new(lake: &str, group_by: GroupBy, hours: Option<(Hour, Hour)>) -> Self {
+        Self {
+            lake: lake.to_owned(),
+            group_by,
+            hours,
+            before_hours: None,
+            by_day: hours.is_some_and(|(first, last)| last.0 - first.0 >= HOURS_SHOWN_MAX),
+            amounts: BTreeMap::new(),
+            explained: BTreeMap::new(),
+            before: BTreeMap::new(),
+            unpriced: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            commitments: BTreeMap::new(),
+            quotas: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// The time that an hour belongs to: itself, or the first hour of its day.
+    fn time_of(&self, hour: Hour) -> Hour {
+        if self.by_day { Hour(hour.date().days() * 24) } else { hour }
+    }
+}
+
 /// Reads the tables of a lake for a page, and explains so many of the bearers that cost most.
 ///
 /// # Errors
@@ -165,23 +192,7 @@ pub async fn report(
     let all = collect::hours(lake);
     let hours = all.filter(|hour| range.holds(*hour)).collect::<std::collections::BTreeSet<_>>();
     let hours = hours.first().copied().zip(hours.last().copied());
-    let by_day = hours.is_some_and(|(first, last)| last.0 - first.0 >= HOURS_SHOWN_MAX);
-    let mut report = Report {
-        lake: name.to_owned(),
-        group_by,
-        hours,
-        before_hours: None,
-        by_day,
-        amounts: BTreeMap::new(),
-        explained: BTreeMap::new(),
-        before: BTreeMap::new(),
-        unpriced: BTreeMap::new(),
-        reservations: BTreeMap::new(),
-        commitments: BTreeMap::new(),
-        quotas: BTreeMap::new(),
-        pools: BTreeMap::new(),
-        unreadable: Vec::new(),
-    };
+    let mut report = Report::new(name, group_by, hours);
     if let Some((first, last)) = hours {
         collect::costs(lake, (first, last), &mut report).await?;
         agreements::read(lake, (first, last), &mut report).await?;
