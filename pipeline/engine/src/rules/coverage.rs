@@ -111,9 +111,13 @@ impl Cover {
 
 /// A node's capacity as far as the commitment can match it: GPUs of another model do not count.
 fn matching_capacity(node: &NodeSpec, commitment: &CommitmentSet) -> Amounts {
-    let same_model = commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model;
-    let gpu = if same_model { node.capacity.gpu } else { 0 };
+    let gpu = if matches_gpus(commitment, node) { node.capacity.gpu } else { 0 };
     PerResource { gpu, ..node.capacity }
+}
+
+/// Whether the commitment may cover the node's GPUs.
+fn matches_gpus(commitment: &CommitmentSet, node: &NodeSpec) -> bool {
+    commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model
 }
 
 /// The nodes of a family, and the effective commitments in their order.
@@ -204,13 +208,7 @@ impl Family {
         let PerResource { cpu, memory, gpu } = rests;
         changed.extend(self.walk(|walks| &mut walks.cpu, cpu, |_, _| true));
         changed.extend(self.walk(|walks| &mut walks.memory, memory, |_, _| true));
-        changed.extend(self.walk(
-            |walks| &mut walks.gpu,
-            gpu,
-            |commitment, node| {
-                commitment.gpu_model.is_none() || commitment.gpu_model == node.spec.description.gpu_model
-            },
-        ));
+        changed.extend(self.walk(|walks| &mut walks.gpu, gpu, matches_gpus));
         for (index, cover) in self.covers.iter_mut().enumerate() {
             let walks = self.walks.as_ref().map(|walks| walks.get(index));
             cover.covered = walks.map(|walk| walk.map(Walk::covered).unwrap_or_default());
@@ -224,14 +222,14 @@ impl Family {
         &mut self,
         of: impl Fn(&mut PerResource<Vec<Walk<Place>>>) -> &mut Vec<Walk<Place>>,
         mut rests: BTreeMap<NodeRun, UBig>,
-        matches: impl Fn(&CommitmentSet, &FamilyNode) -> bool,
+        matches: impl Fn(&CommitmentSet, &NodeSpec) -> bool,
     ) -> impl Iterator<Item = NodeKey> {
         for (Cover { commitment, .. }, walk) in self.covers.iter().zip(of(&mut self.walks)) {
             if walk.is_empty() {
                 continue;
             }
             for (run, rest) in &rests {
-                let is_matched = self.nodes.get(&run.0).is_some_and(|node| matches(commitment, node));
+                let is_matched = self.nodes.get(&run.0).is_some_and(|node| matches(commitment, &node.spec));
                 let rest = if is_matched { rest.clone() } else { UBig::ZERO };
                 walk.set_rest(Place::new(commitment, run), rest);
             }

@@ -104,27 +104,39 @@ pub async fn explain(
     Ok(answer)
 }
 
-/// Explains several subjects of one hour of an organization, which is read once. The answers are in the
-/// order of the subjects.
-///
-/// # Errors
-/// When an object of the lake is missing or damaged, or storage is unavailable.
-pub async fn explain_all(
-    lake: &LakeTables<'_>,
-    ports: &Ports,
-    organization: &OrganizationId,
-    hour: Hour,
-    subjects: Vec<Subject>,
-) -> Result<Vec<Result<Answer, ExplainError>>, ExplainError> {
-    let rows = find::rows_of(lake, &[hour], Some(organization)).await?;
-    let input = input(ports, organization, hour).await?;
-    let mut answers = Vec::new();
-    for subject in subjects {
-        let question = Question { subject, hour, organization: Some(organization.clone()) };
-        let found = find::among(lake, &question, &rows).await;
-        answers.push(found.and_then(|found| from_input(question.subject, Arc::clone(&input), found)));
+/// An hour of an organization that is read once, to explain several subjects of it one by one: each answer
+/// has the hour's tables.
+pub struct HourToExplain<'a> {
+    lake: &'a LakeTables<'a>,
+    rows: Vec<(String, TableRow)>,
+    input: Arc<HourInput>,
+}
+
+impl<'a> HourToExplain<'a> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When an object of the lake is missing or damaged, or storage is unavailable.
+    pub async fn read(
+        lake: &'a LakeTables<'a>,
+        ports: &Ports,
+        organization: &OrganizationId,
+        hour: Hour,
+    ) -> Result<Self, ExplainError> {
+        let rows = find::rows_of(lake, &[hour], Some(organization)).await?;
+        Ok(Self { lake, rows, input: input(ports, organization, hour).await? })
     }
-    Ok(answers)
+
+    /// Explains a subject.
+    ///
+    /// # Errors
+    /// When the hour has no such rows, or cannot be explained.
+    pub async fn explain(&self, subject: Subject) -> Result<Answer, ExplainError> {
+        let organization = Some(self.input.organization_id.clone());
+        let question = Question { subject, hour: self.input.hour, organization };
+        let found = find::among(self.lake, &question, &self.rows).await?;
+        from_input(question.subject, Arc::clone(&self.input), found)
+    }
 }
 
 /// What folding the hour takes.

@@ -9,7 +9,7 @@ use prorata_worker::{Ports, WorkerError};
 
 use super::{BearerAmounts, CostBearer, Report};
 use crate::check::Checkpoints;
-use crate::explain::{ExplainError, Subject, explain_all};
+use crate::explain::{ExplainError, HourToExplain, Subject};
 use crate::lake::{HourRange, LakeTables};
 
 /// Most bearers of cost that an organization may have in an hour that is explained, or in its day where time
@@ -29,15 +29,17 @@ pub async fn dearest(
 ) -> Result<(), WorkerError> {
     let mut checkpoints = None;
     for ((organization, hour), bearers) in chosen(report, count) {
-        let subjects = bearers.iter().map(subject).collect();
-        let answers = match explain_all(lake, ports, &organization, hour, subjects).await {
-            Ok(answers) => answers,
+        let read = match HourToExplain::read(lake, ports, &organization, hour).await {
             Err(ExplainError::Worker(error @ (WorkerError::Store(_) | WorkerError::Tables(_)))) => {
                 return Err(error);
             }
-            Err(error) => bearers.iter().map(|_| Err(ExplainError::NotFound(error.to_string()))).collect(),
+            read => read,
         };
-        for (bearer, answer) in bearers.into_iter().zip(answers) {
+        for bearer in bearers {
+            let answer = match &read {
+                Ok(hour) => hour.explain(subject(&bearer)).await,
+                Err(error) => Err(ExplainError::NotFound(error.to_string())),
+            };
             let told = match answer {
                 Ok(answer) if answer.is_same() => answer.to_string(),
                 Ok(mut answer) => {
