@@ -50,10 +50,10 @@ class Topic(NamedTuple):
         return f"{loads.START[:-2]}{self.size.hours - 2:02}"
 
 
-def settings(folder: Path, topic: str, threads: int) -> Path:
+def settings(folder: Path, topic: str, threads: int, shards: int = soak.SHARDS) -> Path:
     """A worker's configuration: all defaults, but for what waits on the wall clock."""
     config = {
-        "root": {"url": str(folder / "lake"), "shards": soak.SHARDS},
+        "root": {"url": str(folder / "lake"), "shards": shards},
         "kafka": {
             "bootstrap_servers": os.environ[BROKERS],
             "group_id": folder.name,
@@ -70,15 +70,15 @@ def settings(folder: Path, topic: str, threads: int) -> Path:
 
 
 @functools.cache
-def topic(size: loads.Size, *more: str) -> Topic:
+def topic(size: loads.Size, *more: str, shards: int = soak.SHARDS) -> Topic:
     """Sends a load to a topic of its own; the same one for the same load."""
     if size.hours > 24:
         sys.exit("a stream lies within a day")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         name = Path(folder).name
-        soak.create_topic(name)
+        soak.create_topic(name, shards)
         command = loads.generate(size, Path("kafka"), *more)
-        sent = soak.run(*command[1:], "--config", str(settings(Path(folder), name, 1)))
+        sent = soak.run(*command[1:], "--config", str(settings(Path(folder), name, 1, shards)))
     return Topic(name, size, int(sent.split()[0]))
 
 

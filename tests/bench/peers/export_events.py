@@ -18,8 +18,10 @@ environment.enter("archive")
 import csv
 import io
 import re
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from fractions import Fraction
+from itertools import groupby
 from math import ceil
 
 import fastavro
@@ -79,11 +81,11 @@ def body(schema: dict, event: dict) -> bytes:
     return out.getvalue()
 
 
-def main() -> None:
-    lake, target = Path(sys.argv[1]), Path(sys.argv[2])
-    # Of events about one thing at one instant the last body stands, whatever file it is in.
-    lines, events = {}, {}
-    for path in sorted((lake / "events").rglob("*.avro")):
+def lines(files: list[Path]) -> Iterable[tuple]:
+    """The lines of one shard's hour. Of events about one thing at one instant the last body stands, whatever
+    file it is in."""
+    found, events = {}, {}
+    for path in files:
         with path.open("rb") as file:
             reader = fastavro.reader(file, return_record_name=True)
             schemas = {schema["name"]: schema for schema in reader.writer_schema}
@@ -96,14 +98,22 @@ def main() -> None:
                 before = events.get(key)
                 if before and body(schemas[name], before) > body(schemas[name], event):
                     continue
-                lines[key] = made
+                found[key] = made
                 # No pod has two samples of one instant that differ.
                 if short != "PodUsage":
                     events[key] = event
+    return found.values()
+
+
+def main() -> None:
+    lake, target = Path(sys.argv[1]), Path(sys.argv[2])
+    files = sorted((lake / "events").rglob("*.avro"))
     with target.open("w", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(COLUMNS)
-        writer.writerows(lines.values())
+        # The archive has a folder for each shard and hour of event time.
+        for _, of_hour in groupby(files, key=lambda path: path.parent):
+            writer.writerows(lines(list(of_hour)))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ const FETCH_BYTES: u32 = 8 << 20;
 /// default of 1,000 ms, 190,000 to 470,000 messages a second were read; with 5 ms, 1.2 to 1.5 million.
 const FETCH_BACKOFF_MILLIS: &str = "5";
 
+/// Milliseconds that a broker may wait for news before it answers. A partition that is read from now on is not
+/// asked for before that answer: with the library's default of 500 ms a restarted worker waited half a second
+/// for all shards but its first.
+const FETCH_WAIT_MILLIS: &str = "100";
+
 /// Least time that a member may take to release its partitions before the group goes on without it. The
 /// library's own default: shorter ones throw out members whose machine was paused.
 const REBALANCE_MIN: Duration = Duration::from_secs(300);
@@ -166,9 +171,10 @@ impl KafkaSettings {
 
 /// How a source fetches, as settings of the client library: what another consumer needs to be compared with
 /// it.
-pub fn fetch_settings() -> [(&'static str, String); 4] {
+pub fn fetch_settings() -> [(&'static str, String); 5] {
     [
         ("check.crcs", "true".to_owned()),
+        ("fetch.wait.max.ms", FETCH_WAIT_MILLIS.to_owned()),
         ("fetch.queue.backoff.ms", FETCH_BACKOFF_MILLIS.to_owned()),
         ("queued.max.messages.kbytes", FETCHED_KIB.to_string()),
         ("fetch.max.bytes", FETCH_BYTES.to_string()),

@@ -124,15 +124,22 @@ impl RowBook {
         }
     }
 
-    /// Adds all rows of another book, behind those of this one. Its charges are none of this one's.
+    /// All rows of some books, in their order. At most one of them says what a charge adds up to.
     ///
     /// # Errors
     /// When an amount passes its column.
-    pub(crate) fn append(&mut self, other: Self) -> Result<(), EngineError> {
-        let Self { rows, open, pool_charges, totals, node_cost, trace } = other;
+    pub(crate) fn of(books: Vec<Self>, focus: Option<&Arc<Focus>>) -> Result<Self, EngineError> {
+        // Rows are large: growing step by step would move them again and again.
+        let mut all = Self::with_capacity(books.iter().map(|book| book.rows.len()).sum()).traced(focus);
+        books.into_iter().try_for_each(|book| all.append(book))?;
+        Ok(all)
+    }
+
+    fn append(&mut self, other: Self) -> Result<(), EngineError> {
+        let Self { mut rows, open, pool_charges, totals, node_cost, trace } = other;
         trace.finish().into_iter().for_each(|step| self.trace.push(step));
         let first = self.rows.len();
-        self.rows.extend(rows);
+        self.rows.append(&mut rows);
         self.open.extend(open.into_iter().map(|open| OpenRow { row: first + open.row, ..open }));
         self.pool_charges.extend(pool_charges.into_iter().map(|(row, charge)| (first + row, charge)));
         self.totals.extend(totals);
@@ -213,16 +220,14 @@ impl RowBook {
         order.sort_by_key(|row| rows[*row].kind);
         order.sort_by(|a, b| grain(&rows[*a]).cmp(&grain(&rows[*b])));
         let mut places = vec![0; order.len()];
-        for (place, row) in order.iter().enumerate() {
-            places[*row] = place;
+        for (place, row) in order.into_iter().enumerate() {
+            places[row] = place;
         }
-        let mut unsorted: Vec<Option<CostRow>> =
-            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
-        self.rows.extend(order.into_iter().filter_map(|row| unsorted[row].take()));
         self.open.iter_mut().for_each(|open| open.row = places[open.row]);
         self.open.sort_unstable_by_key(|open| open.row);
         self.pool_charges.iter_mut().for_each(|(row, _)| *row = places[*row]);
         self.pool_charges.sort_unstable_by_key(|(row, _)| *row);
+        put_in_place(&mut self.rows, places);
     }
 
     fn close_open(&mut self) -> Result<(), EngineError> {
@@ -264,6 +269,17 @@ impl RowBook {
 /// A charge rounded, half to even.
 pub(crate) fn round_total(total: &RBig) -> Result<Decimal12, EngineError> {
     Fraction::of(total).round_atoms()
+}
+
+/// Moves each row to its place: each swap brings one to where it stays.
+fn put_in_place(rows: &mut [CostRow], mut places: Vec<usize>) {
+    for row in 0..rows.len() {
+        while places[row] != row {
+            let place = places[row];
+            rows.swap(row, place);
+            places.swap(row, place);
+        }
+    }
 }
 
 /// The order of rows (RULES.md, section 10): the grain, null first, text as UTF-8 bytes.

@@ -19,8 +19,18 @@ use crate::timeline::span::Span;
 use crate::timeline::state::NodeKey;
 use crate::timeline::usage::Samples;
 
-/// Slices of pods by node, each pod's in order of time.
-pub(crate) type ByNode<'a> = BTreeMap<&'a NodeKey, Vec<(&'a PodUid, Vec<&'a PodSlice>)>>;
+/// A pod in one place.
+#[derive(Debug)]
+pub(crate) struct PlacedPod<'a> {
+    pub(crate) uid: &'a PodUid,
+    /// In order of time.
+    pub(crate) slices: Vec<&'a PodSlice>,
+    /// Its measured use, wherever it was.
+    pub(crate) samples: Option<&'a Samples>,
+}
+
+/// Pods by node.
+pub(crate) type ByNode<'a> = BTreeMap<&'a NodeKey, Vec<PlacedPod<'a>>>;
 
 /// Slices of pods by where they count.
 #[derive(Debug, Default)]
@@ -30,14 +40,21 @@ pub(crate) struct Placement<'a> {
     /// While the node that the pod names is not running.
     pub(crate) on_unknown_nodes: ByNode<'a>,
     /// Of pods that name no node.
-    pub(crate) nodeless: Vec<(&'a PodUid, Vec<&'a PodSlice>)>,
+    pub(crate) nodeless: Vec<PlacedPod<'a>>,
 }
 
 impl<'a> Placement<'a> {
     /// Places all slices. A pod that moves or changes its description may be in several places.
-    pub(crate) fn new(pods: &'a BTreeMap<PodUid, Vec<PodSlice>>) -> Self {
+    pub(crate) fn new(
+        pods: &'a BTreeMap<PodUid, Vec<PodSlice>>,
+        samples: &'a BTreeMap<PodUid, Samples>,
+    ) -> Self {
         let mut placement = Self::default();
+        // Both are sorted: walking them side by side is faster than looking each pod up.
+        let mut samples = samples.iter().peekable();
         for (uid, slices) in pods {
+            while samples.next_if(|(of, _)| *of < uid).is_some() {}
+            let samples = samples.next_if(|(of, _)| *of == uid).map(|(_, samples)| samples);
             for slice in slices {
                 let place = match (&slice.spec.node, slice.status.node_runs) {
                     (Some(node), true) => placement.on_nodes.entry(node).or_default(),
@@ -45,8 +62,8 @@ impl<'a> Placement<'a> {
                     (None, _) => &mut placement.nodeless,
                 };
                 match place.last_mut() {
-                    Some((last, list)) if *last == uid => list.push(slice),
-                    _ => place.push((uid, vec![slice])),
+                    Some(last) if std::ptr::eq(last.uid, uid) => last.slices.push(slice),
+                    _ => place.push(PlacedPod { uid, slices: vec![slice], samples }),
                 }
             }
         }
@@ -79,9 +96,9 @@ pub(crate) struct PodHours {
 }
 
 impl PodHours {
-    /// Adds up slices of one pod; none without any.
-    pub(crate) fn gather(slices: &[&PodSlice], samples: &Samples, rules: &Rules) -> Option<Self> {
-        let last = slices.last()?;
+    /// Adds up the slices of a pod; none without any.
+    pub(crate) fn gather(pod: &PlacedPod<'_>, rules: &Rules) -> Option<Self> {
+        let last = pod.slices.last()?;
         let mut hours = Self {
             description: last.spec.description.clone(),
             micros: 0,
@@ -89,13 +106,13 @@ impl PodHours {
             used: None,
             labels: BTreeMap::new(),
         };
-        for slice in slices {
-            hours.add(slice, samples, rules);
+        for slice in &pod.slices {
+            hours.add(slice, pod.samples, rules);
         }
         Some(hours)
     }
 
-    fn add(&mut self, slice: &PodSlice, samples: &Samples, rules: &Rules) {
+    fn add(&mut self, slice: &PodSlice, samples: Option<&Samples>, rules: &Rules) {
         let micros = slice.span.micros();
         self.micros += micros;
         self.requested += slice.spec.requests.map(|amount| UBig::from(amount) * micros);
@@ -132,9 +149,9 @@ impl PodHours {
 }
 
 /// Adds the use of samples that overlap a span, each for the part that does. Overlapping samples add up.
-pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: &Samples) {
+pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples: Option<&Samples>) {
     let mut sums: Option<PerResource<u128>> = None;
-    for sample in samples.iter() {
+    for sample in samples.into_iter().flat_map(Samples::iter) {
         let overlap = Span::new(sample.from, sample.to).and_then(|sample| sample.overlap(span));
         let Some(overlap) = overlap else { continue };
         // 64 bits times the 32 of an hour in microseconds: no memory holds the samples whose sum would pass
@@ -180,17 +197,17 @@ mod tests {
         Sample { from: Timestamp(from), to: Timestamp(to), use_amounts }
     }
 
-    fn samples(samples: [Sample; 2]) -> Samples {
-        Samples::carried(samples.to_vec())
+    fn add(used: &mut Option<PerResource<UBig>>, span: Span, samples: [Sample; 2]) {
+        add_use(used, span, Some(&Samples::carried(samples.to_vec())));
     }
 
     #[test]
     fn samples_count_for_their_part_of_the_span_and_add_up() {
         let span = Span::new(Timestamp(10), Timestamp(20)).unwrap();
         let mut used = None;
-        add_use(&mut used, span, &samples([sample(0, 10, 7), sample(20, 30, 7)]));
+        add(&mut used, span, [sample(0, 10, 7), sample(20, 30, 7)]);
         assert_eq!(used, None);
-        add_use(&mut used, span, &samples([sample(0, 12, 5), sample(11, 40, 100)]));
+        add(&mut used, span, [sample(0, 12, 5), sample(11, 40, 100)]);
         assert_eq!(used.unwrap().cpu, UBig::from(5_u64 * 2 + 100 * 9));
     }
 

@@ -18,13 +18,12 @@ use rayon::prelude::{ParallelIterator, ParallelSlice};
 
 use crate::error::EngineError;
 use crate::rows::draft::{RoundedRows, RowBook};
-use crate::rows::group::{Placement, PodHours};
+use crate::rows::group::{PlacedPod, Placement, PodHours};
 use crate::rows::node::NodeRows;
 use crate::rules::split::{NodeHour, WeightScale};
 use crate::timeline::Timeline;
-use crate::timeline::slices::{NodeSlice, PodSlice};
+use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
-use crate::timeline::usage::Samples;
 use crate::trace::{Focus, NodeStep, RowStep};
 
 /// The nodes that ran, for the tables.
@@ -47,7 +46,7 @@ const PODS_OF_A_PART: usize = 1024;
 struct PlacedNode<'a> {
     key: &'a NodeKey,
     slices: &'a [NodeSlice],
-    pods: Vec<(&'a PodUid, Vec<&'a PodSlice>)>,
+    pods: Vec<PlacedPod<'a>>,
 }
 
 /// What `work` makes of each part of a list, on all cores and in the order of the list.
@@ -70,17 +69,12 @@ pub(crate) fn rows<'a>(
     focus: Option<&Arc<Focus>>,
 ) -> Result<(RoundedRows, Nodes<'a>, RowsTrace), EngineError> {
     let slices = &timeline.slices;
-    let Placement { mut on_nodes, on_unknown_nodes, nodeless } = Placement::new(&slices.pods);
-    let unmeasured = Samples::default();
-    let samples = |uid: &PodUid| timeline.samples.get(uid).unwrap_or(&unmeasured);
-    let gather = |pods: &[(&PodUid, Vec<&PodSlice>)]| -> Vec<(PodUid, PodHours)> {
-        let hours = pods.iter().filter_map(|(uid, slices)| {
-            Some((PodUid::clone(uid), PodHours::gather(slices, samples(uid), rules)?))
-        });
+    let Placement { mut on_nodes, on_unknown_nodes, nodeless } =
+        Placement::new(&slices.pods, &timeline.samples);
+    let gather = |pods: &[PlacedPod<'_>]| -> Vec<(PodUid, PodHours)> {
+        let hours = pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?)));
         hours.collect()
     };
-    // Most pods have one row, and some nodes an idle one.
-    let mut book = RowBook::with_capacity(slices.pods.len() + slices.nodes.len()).traced(focus);
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
     let placed = slices.nodes.iter().map(|(key, node)| {
@@ -90,8 +84,10 @@ pub(crate) fn rows<'a>(
     let placed: Vec<PlacedNode<'_>> = placed.collect();
     // Nodes share nothing, so parts of them are drafted on all cores, and taken in their order.
     let part = |part: &[PlacedNode<'a>]| {
-        let (mut book, mut nodes) = (RowBook::default().traced(focus), Vec::new());
-        let mut steps = Vec::new();
+        // Most pods have one row, and most nodes an idle one.
+        let rows = part.iter().map(|node| node.pods.len() + 1).sum();
+        let mut book = RowBook::with_capacity(rows).traced(focus);
+        let (mut nodes, mut steps) = (Vec::new(), Vec::new());
         for PlacedNode { key, slices, pods } in part {
             let Some(node) = NodeHour::new(slices, &scale) else { continue };
             let pods = gather(pods);
@@ -102,32 +98,37 @@ pub(crate) fn rows<'a>(
         }
         Ok((book, nodes, steps))
     };
-    let mut node_steps = Vec::new();
+    let (mut books, mut node_steps) = (Vec::new(), Vec::new());
     for (part, drafted, steps) in in_order(&placed, NODES_OF_A_PART, part)? {
-        book.append(part)?;
+        books.push(part);
         nodes.extend(drafted);
         node_steps.extend(steps);
     }
+    let mut unknown = RowBook::default().traced(focus);
     for (key, pods) in on_unknown_nodes {
         for (uid, pod) in gather(&pods) {
-            unknown_node::draft(key, &uid, &pod, rules)?.into_iter().try_for_each(|draft| book.add(draft))?;
+            let drafts = unknown_node::draft(key, &uid, &pod, rules)?;
+            drafts.into_iter().try_for_each(|draft| unknown.add(draft))?;
         }
     }
-    let part = |pods: &[(&PodUid, Vec<&PodSlice>)]| {
-        let mut book = RowBook::default().traced(focus);
-        for (uid, slices) in pods {
-            let drafts = nodeless::draft(uid, slices, samples(uid), rules)?;
-            drafts.into_iter().try_for_each(|draft| book.add(draft))?;
+    books.push(unknown);
+    let part = |pods: &[PlacedPod<'_>]| {
+        let mut book = RowBook::with_capacity(pods.len()).traced(focus);
+        for pod in pods {
+            nodeless::draft(pod, rules)?.into_iter().try_for_each(|draft| book.add(draft))?;
         }
         Ok(book)
     };
-    in_order(&nodeless, PODS_OF_A_PART, part)?.into_iter().try_for_each(|part| book.append(part))?;
+    books.extend(in_order(&nodeless, PODS_OF_A_PART, part)?);
+    let mut bought = RowBook::default().traced(focus);
     for slices in slices.reservations.values() {
-        reservation::draft(slices)?.into_iter().try_for_each(|draft| book.add(draft))?;
+        reservation::draft(slices)?.into_iter().try_for_each(|draft| bought.add(draft))?;
     }
     for hour in slices.commitments.values() {
-        commitment::draft(hour, &mut book)?;
+        commitment::draft(hour, &mut bought)?;
     }
+    books.push(bought);
+    let mut book = RowBook::of(books, focus)?;
     let steps = RowsTrace { nodes: node_steps, rows: book.take_trace() };
     Ok((book.finish()?, nodes, steps))
 }

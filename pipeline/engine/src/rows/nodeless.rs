@@ -21,7 +21,7 @@ use crate::error::EngineError;
 use crate::exact::{Fraction, atoms, hours, ratio, round, seconds};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
-use crate::rows::group::{add_use, resource_hours};
+use crate::rows::group::{PlacedPod, add_use, resource_hours};
 use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
@@ -72,19 +72,14 @@ pub(crate) struct PricedSpan {
 ///
 /// # Errors
 /// When an amount passes its column.
-pub(crate) fn draft(
-    uid: &PodUid,
-    slices: &[&PodSlice],
-    samples: &Samples,
-    rules: &Rules,
-) -> Result<Vec<Draft>, EngineError> {
+pub(crate) fn draft(pod: &PlacedPod<'_>, rules: &Rules) -> Result<Vec<Draft>, EngineError> {
     let mut sums: BTreeMap<RowKey, RowSum> = BTreeMap::new();
-    for slice in slices {
+    for slice in &pod.slices {
         for span in priced_spans(slice, rules) {
-            add(&mut sums, slice, span, samples)?;
+            add(&mut sums, slice, span, pod.samples)?;
         }
     }
-    sums.into_iter().map(|(key, sum)| row(uid, key, sum)).collect()
+    sums.into_iter().map(|(key, sum)| row(pod.uid, key, sum)).collect()
 }
 
 /// A slice of a pod on no node, cut where its price changes.
@@ -147,7 +142,7 @@ fn add(
     sums: &mut BTreeMap<RowKey, RowSum>,
     slice: &PodSlice,
     priced: PricedSpan,
-    samples: &Samples,
+    samples: Option<&Samples>,
 ) -> Result<(), EngineError> {
     let label = slice.status.label.as_ref();
     let key = RowKey {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dashu_int::UBig;
 use prorata_schemas::Text;
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::ids::{ClusterId, PodUid};
+use prorata_schemas::ids::{ClusterId, PodUid, QuotaId};
 use prorata_schemas::quantity::AmountUnit;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
@@ -48,7 +48,7 @@ pub(crate) fn quota_usage(
         for (quota_id, quota) in &ledger.quotas {
             let key = (cluster_id.clone(), quota_id.clone());
             let none = Costs::default();
-            let costs = costs.get(&key).unwrap_or(&none);
+            let costs = costs.get(&(cluster_id, quota_id)).unwrap_or(&none);
             for (resource, account) in &quota.resources {
                 let preemptible = preemptible(account, costs, over_spans.get(&key))?;
                 out.push(row(&key, quota, (resource, account), costs, preemptible)?);
@@ -58,13 +58,13 @@ pub(crate) fn quota_usage(
     Ok(out)
 }
 
-fn costs(rows: &[CostRow]) -> BTreeMap<QuotaKey, Costs<'_>> {
-    let mut costs: BTreeMap<QuotaKey, Costs<'_>> = BTreeMap::new();
+fn costs(rows: &[CostRow]) -> BTreeMap<(&ClusterId, &QuotaId), Costs<'_>> {
+    let mut costs: BTreeMap<_, Costs<'_>> = BTreeMap::new();
     for row in rows {
         let (Some(cluster), Some(quota), Some(uid)) = (&row.cluster_id, &row.quota_id, &row.pod_uid) else {
             continue;
         };
-        let entry = costs.entry((cluster.clone(), quota.clone())).or_default();
+        let entry = costs.entry((cluster, quota)).or_default();
         match row.quota_state {
             Some(QuotaState::InQuota) => entry.in_quota.push(row.effective_cost),
             Some(QuotaState::OverQuota) => entry.over_quota.entry(uid).or_default().push(row.effective_cost),

@@ -52,6 +52,28 @@ pub(super) struct RunningPod {
     pub(super) start: Timestamp,
     pub(super) since: Timestamp,
     pub(super) status: PodStatus,
+    /// Slices of this run that have ended.
+    pub(super) slices: Vec<PodSlice>,
+}
+
+impl RunningPod {
+    /// A pod that has no slice yet.
+    pub(super) const fn new(
+        spec: Arc<PodSpec>,
+        start: Timestamp,
+        since: Timestamp,
+        status: PodStatus,
+    ) -> Self {
+        Self { spec, start, since, status, slices: Vec::new() }
+    }
+
+    /// Ends its slice.
+    pub(super) fn close(&mut self, now: Timestamp) {
+        if let Some(span) = Span::new(self.since, now) {
+            self.slices.push(PodSlice { span, spec: self.spec.clone(), status: self.status.clone() });
+        }
+        self.since = now;
+    }
 }
 
 /// A pool since its last slice ended.
@@ -77,6 +99,7 @@ pub(super) struct Running<'a> {
     pub(super) commitments: Commitments,
     pub(super) samples: BTreeMap<PodUid, Samples>,
     pub(super) schedule: Schedule,
+    /// Of running pods, only earlier runs.
     slices: Slices,
 }
 
@@ -116,9 +139,11 @@ impl<'a> Running<'a> {
         running.quotas.trace = Recorder::new(focus);
         running.reservations.trace = Recorder::new(focus);
         running.commitments.trace = Recorder::new(focus);
-        for (uid, pod) in state.pods {
-            running.restore_pod(uid, pod)?;
-        }
+        let pods = state.pods.into_iter().map(|(uid, pod)| {
+            let pod = running.restore_pod(&uid, pod)?;
+            Ok((uid, pod))
+        });
+        running.pods = pods.collect::<Result<_, _>>()?;
         // Other rules may count other GPUs, and then a unit may serve a pod that has waited.
         running.reservations.offer_all(now);
         running.take_matches();
@@ -129,14 +154,13 @@ impl<'a> Running<'a> {
         Ok(running)
     }
 
-    fn restore_pod(&mut self, uid: PodUid, pod: SavedPod) -> Result<(), EngineError> {
+    fn restore_pod(&mut self, uid: &PodUid, pod: SavedPod) -> Result<RunningPod, EngineError> {
         let spec = Arc::new(PodSpec::new(pod.description, self.rules));
-        let reservation = self.reservations.restore_pod(&uid, &spec, pod.start);
+        let reservation = self.reservations.restore_pod(uid, &spec, pod.start);
         let status = PodStatus { reservation, ..self.status_of(&spec) };
         self.quotas.pod_started(&spec)?;
-        self.index_pod(&uid, &spec);
-        self.pods.insert(uid, RunningPod { spec, start: pod.start, since: self.now, status });
-        Ok(())
+        self.index_pod(uid, &spec);
+        Ok(RunningPod::new(spec, pod.start, self.now, status))
     }
 
     /// What is true of a pod of this description now; its reservation and label are still to be decided.
@@ -211,25 +235,20 @@ impl<'a> Running<'a> {
 
     /// Changes a running pod's status from now on, and ends its slice if anything differs.
     pub(super) fn change_pod(&mut self, uid: &PodUid, change: impl FnOnce(&mut PodStatus)) {
-        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(pod) = self.pods.get_mut(uid) else { return };
         let mut status = pod.status.clone();
         change(&mut status);
         if status != pod.status {
-            self.close_pod(uid);
-            if let Some(pod) = self.pods.get_mut(uid) {
-                pod.status = status;
-            }
+            pod.close(self.now);
+            pod.status = status;
         }
     }
 
-    /// Ends a pod's slice.
-    pub(super) fn close_pod(&mut self, uid: &PodUid) {
-        let Some(pod) = self.pods.get_mut(uid) else { return };
-        if let Some(span) = Span::new(pod.since, self.now) {
-            let slice = PodSlice { span, spec: pod.spec.clone(), status: pod.status.clone() };
-            self.slices.pods.entry(uid.clone()).or_default().push(slice);
+    /// Keeps the slices of a run that is over.
+    pub(super) fn keep_slices(&mut self, uid: &PodUid, slices: Vec<PodSlice>) {
+        if !slices.is_empty() {
+            self.slices.pods.entry(uid.clone()).or_default().extend(slices);
         }
-        pod.since = self.now;
     }
 
     /// Ends a node's slice.
@@ -282,9 +301,6 @@ impl<'a> Running<'a> {
         for key in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.close_node(&key);
         }
-        for uid in self.pods.keys().cloned().collect::<Vec<_>>() {
-            self.close_pod(&uid);
-        }
         for id in self.pools.keys().cloned().collect::<Vec<_>>() {
             self.close_pool(&id);
         }
@@ -300,9 +316,7 @@ impl<'a> Running<'a> {
         let nodes = self.nodes.into_iter().map(|(key, node)| {
             (key, SavedNode { description: node.spec.description.clone(), start: node.start })
         });
-        let pods = self.pods.into_iter().map(|(uid, pod)| {
-            (uid, SavedPod { description: pod.spec.description.clone(), start: pod.start })
-        });
+        let (pods, pod_slices) = finish_pods(self.pods, self.slices.pods, end);
         let state = State {
             organization_id,
             rates: self.rates.into_iter().collect(),
@@ -311,14 +325,40 @@ impl<'a> Running<'a> {
             commitments,
             reservations,
             nodes: nodes.collect(),
-            pods: pods.collect(),
+            pods,
             samples: samples_after(&self.samples, end),
             spend,
         };
-        let slices =
-            Slices { reservations: reservation_slices, commitments: commitment_hours, ..self.slices };
+        let slices = Slices {
+            nodes: self.slices.nodes,
+            pods: pod_slices,
+            pools: self.slices.pools,
+            reservations: reservation_slices,
+            commitments: commitment_hours,
+        };
         Timeline { state, slices, samples: self.samples, quota_ledgers, trace }
     }
+}
+
+/// Slices by pod, each pod's in order of time.
+type PodSlices = BTreeMap<PodUid, Vec<PodSlice>>;
+
+/// What the next hour needs of the pods that still run, and the slices of all, those of earlier runs first.
+fn finish_pods(
+    running: BTreeMap<PodUid, RunningPod>,
+    mut ended: PodSlices,
+    end: Timestamp,
+) -> (BTreeMap<PodUid, SavedPod>, PodSlices) {
+    let (mut saved, mut slices) = (Vec::with_capacity(running.len()), Vec::with_capacity(running.len()));
+    for (uid, mut pod) in running {
+        pod.close(end);
+        let mut of_pod = ended.remove(&uid).unwrap_or_default();
+        of_pod.append(&mut pod.slices);
+        saved.push((uid.clone(), SavedPod { description: pod.spec.description.clone(), start: pod.start }));
+        slices.push((uid, of_pod));
+    }
+    ended.append(&mut slices.into_iter().collect());
+    (saved.into_iter().collect(), ended)
 }
 
 /// The samples that reach into the next hour.

@@ -173,30 +173,31 @@ impl Running<'_> {
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
         let spec = Arc::new(PodSpec::new(description, self.rules));
-        self.close_pod(&uid);
-        let (now, mut status) = (self.now, self.status_of(&spec));
-        let start = match self.pods.remove(&uid) {
-            Some(pod) => {
+        let (now, status) = (self.now, self.status_of(&spec));
+        let pod = match self.pods.remove(&uid) {
+            Some(mut pod) => {
+                pod.close(now);
                 self.unindex_pod(&uid, &pod.spec);
                 self.quotas.pod_ended(&pod.spec);
-                status = PodStatus { reservation: pod.status.reservation, ..status };
                 self.reservations.pod_described(&uid, &spec, pod.start, now);
-                pod.start
+                let status = PodStatus { reservation: pod.status.reservation, ..status };
+                RunningPod { spec: spec.clone(), status, ..pod }
             }
             None => {
                 self.reservations.pod_started(&uid, &spec, now, now);
-                now
+                RunningPod::new(spec.clone(), now, now, status)
             }
         };
         self.index_pod(&uid, &spec);
         self.quotas.pod_started(&spec)?;
-        self.pods.insert(uid, RunningPod { spec, start, since: now, status });
+        self.pods.insert(uid, pod);
         Ok(())
     }
 
     fn stop_pod(&mut self, uid: &PodUid) {
-        self.close_pod(uid);
-        if let Some(pod) = self.pods.remove(uid) {
+        if let Some(mut pod) = self.pods.remove(uid) {
+            pod.close(self.now);
+            self.keep_slices(uid, pod.slices);
             self.unindex_pod(uid, &pod.spec);
             self.quotas.pod_ended(&pod.spec);
             self.reservations.pod_ended(uid, self.now);
