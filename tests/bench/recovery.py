@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,28 +46,28 @@ class Root(NamedTuple):
         """Whether it is not in memory."""
         return self.url.startswith("s3:")
 
-    def state(self, suffix: str) -> dict[str, list[FileInfo]]:
-        """The objects of this kind by shard."""
+    def objects(self, name: str) -> dict[str, list[FileInfo]]:
+        """The objects of state whose names are of this form, by shard."""
         found: dict[str, list[FileInfo]] = {}
         for info in self.files.get_file_info(FileSelector(f"{self.folder}/state", recursive=True)):
-            if info.path.endswith(suffix):
+            if fnmatch(info.base_name, name):
                 found.setdefault(info.path.split("/")[-2], []).append(info)
         return found
 
     def newest(self) -> dict[str, int]:
         """The number of the newest checkpoint of each shard."""
-        names = {shard: [info.base_name for info in infos] for shard, infos in self.state(".json").items()}
-        return {
-            shard: max(int(name[len("checkpoint-") : -len(".json")]) for name in of_shard)
-            for shard, of_shard in names.items()
+        names = {
+            shard: max(info.base_name for info in infos)
+            for shard, infos in self.objects("checkpoint-*.json").items()
         }
+        return {shard: int(Path(name).stem.removeprefix("checkpoint-")) for shard, name in names.items()}
 
     def seconds_to_read(self) -> float:
         """How long it takes to read the newest snapshot of each shard."""
-        newest = [max(infos, key=lambda info: info.mtime) for infos in self.state(".snapshot").values()]
+        newest = [max(infos, key=lambda info: info.mtime) for infos in self.objects("*.snapshot").values()]
         began = time.monotonic()
         for info in newest:
-            with self.files.open_input_stream(info.path) as file:
+            with self.files.open_input_file(info.path) as file:
                 file.read()
         return time.monotonic() - began
 
@@ -101,7 +102,7 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     for turn in range(options.pairs):
         worker.process.kill()
         worker.process.wait()
-        before = root.newest()
+        before, reading = root.newest(), root.seconds_to_read()
         send_more(config, size, turn)
         sent = time.monotonic()
         worker = soak.Worker(config, folder, root.shards)
@@ -110,7 +111,7 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
             if worker.process.poll() is not None or time.monotonic() > sent + soak.PATIENCE:
                 raise SystemExit(f"the worker did not recover: {worker.log.read_text()[-3000:]}")
             time.sleep(LOOK_S3_SECONDS if root.is_on_s3() else LOOK_SECONDS)
-        pairs.append((time.monotonic() - sent, root.seconds_to_read()))
+        pairs.append((time.monotonic() - sent, reading))
         worker.wait(source.last_hour())
     worker.stop()
     pods = size.organizations * size.pods

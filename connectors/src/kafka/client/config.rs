@@ -24,8 +24,8 @@ const FETCH_BYTES: u32 = 8 << 20;
 /// default of 1,000 ms, 190,000 to 470,000 messages a second were read; with 5 ms, 1.2 to 1.5 million.
 const FETCH_BACKOFF_MILLIS: &str = "5";
 
-/// Milliseconds that a broker may wait for news before it answers. A partition that is read from now on is not
-/// asked for before that answer: with the library's default of 500 ms a restarted worker waited half a second
+/// Milliseconds that a broker may wait for news before it answers. A partition that is read from now on is
+/// asked for after that answer: with the library's default of 500 ms a restarted worker waited half a second
 /// for all shards but its first.
 const FETCH_WAIT_MILLIS: &str = "100";
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, Timestamp};
-use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -181,18 +180,11 @@ fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
 }
 
-/// Makes states idle, on all cores. What they say is read when their organization's next hour is folded: with
-/// a million pods that takes seconds, and whoever takes over a shard must soon commit.
-///
-/// # Errors
-/// When the compressor has no memory.
-pub fn idle(states: PackedStates) -> Result<ShardState, SnapshotError> {
-    let states: Vec<PackedState> = states.into_values().collect();
-    let idle = states.into_par_iter().map(|packed| {
-        let idle = IdleState::new(&packed)?;
-        Ok((packed.organization_id, Arc::new(idle)))
-    });
-    idle.collect()
+/// States that were just loaded. What they say is read when their organization's next hour is folded: with a
+/// million pods that takes seconds, and a new owner must soon commit. For the same reason they are not
+/// compressed yet: see [`idle::compress`].
+pub fn loaded(states: PackedStates) -> ShardState {
+    states.into_iter().map(|(id, packed)| (id, Arc::new(IdleState::loaded(packed)))).collect()
 }
 
 /// Puts what has changed into the states of a snapshot.
@@ -294,7 +286,7 @@ mod tests {
     #[test]
     fn it_is_read_back_as_written() {
         let bytes = encode(&[&packed()]).unwrap();
-        let states = idle(decode_packed(&bytes).unwrap()).unwrap();
+        let states = loaded(decode_packed(&bytes).unwrap());
         assert_eq!(states.len(), 1);
         let read = states["acme"].unpack().unwrap();
         assert_eq!(read.state, State::new("acme".into()));
@@ -304,7 +296,7 @@ mod tests {
     #[test]
     fn what_a_state_says_is_read_when_it_is_unpacked() {
         let unreadable = PackedState { state: vec![0xff; 9], organization_id: "evil".into(), ..packed() };
-        let states = idle(decode_packed(&encode(&[&packed(), &unreadable]).unwrap()).unwrap()).unwrap();
+        let states = loaded(decode_packed(&encode(&[&packed(), &unreadable]).unwrap()).unwrap());
         assert!(states["acme"].unpack().is_ok());
         assert!(matches!(states["evil"].unpack(), Err(SnapshotError::Content(_))));
     }

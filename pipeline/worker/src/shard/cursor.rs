@@ -79,9 +79,7 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
 /// # Errors
 /// When storage is unavailable.
 pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
-    let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
-    let states = tokio::task::spawn_blocking(|| snapshot::idle(packed)).await?;
-    Ok(states.inspect_err(|error| warn_unusable(entry, error)).ok())
+    Ok(load_packed(store, entry).await?.map(snapshot::loaded))
 }
 
 /// The same, but what the states say is not read yet.

@@ -2,17 +2,19 @@
 //!
 //! Unpacked, a running pod takes about nine times the message that started it, in some thirty allocations.
 //! Pods of one organization are much alike, and their bytes compress to a quarter of that message. Only an
-//! organization whose hour is being folded is unpacked.
+//! organization whose hour is being folded is unpacked. States that were just loaded are as the snapshot has
+//! them, and compressed aside: a worker that takes over a shard of a million pods need not wait for that.
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::{Hold, OrganizationState, PackedState, SnapshotError};
+use super::{Hold, OrganizationState, PackedState, ShardState, SnapshotError};
 
 /// How hard states are compressed: more takes longer than it saves.
 const LEVEL: i32 = 1;
@@ -24,35 +26,89 @@ thread_local! {
 }
 
 /// One organization's state between hours.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct IdleState {
-    /// The engine's state as a snapshot has it, compressed.
-    state: Box<[u8]>,
-    /// Bytes of it before.
-    bytes: usize,
+    /// The engine's state.
+    state: RwLock<StateBytes>,
     /// Latest event time so far, for the clock columns.
     pub max_event_time: Option<Timestamp>,
     /// Why it is held, if it is.
     pub hold: Option<Hold>,
 }
 
-impl IdleState {
-    /// Of a packed state.
-    ///
-    /// # Errors
-    /// When the compressor has no memory.
-    pub fn new(packed: &PackedState) -> Result<Self, SnapshotError> {
-        let compress = |slot: &RefCell<Option<Compressor<'static>>>| -> io::Result<Vec<u8>> {
+/// The bytes of a state. They may be compressed while others read them: what they say stays.
+#[derive(Debug)]
+enum StateBytes {
+    /// As a snapshot has them.
+    Plain(Box<[u8]>),
+    /// Compressed, with how many there are.
+    Compressed(Box<[u8]>, usize),
+}
+
+impl StateBytes {
+    fn compressed(state: &[u8]) -> io::Result<Self> {
+        let compress = |slot: &RefCell<Option<Compressor<'static>>>| {
             let mut slot = slot.borrow_mut();
             let compressor = match &mut *slot {
                 Some(compressor) => compressor,
                 None => slot.insert(Compressor::new(LEVEL)?),
             };
-            compressor.compress(&packed.state)
+            compressor.compress(state)
         };
-        let state = COMPRESSOR.with(compress).map_err(|error| SnapshotError::Content(error.to_string()))?;
+        Ok(Self::Compressed(COMPRESSOR.with(compress)?.into(), state.len()))
+    }
+
+    /// The engine's state.
+    fn read(&self) -> Result<State, SnapshotError> {
+        let (compressed, bytes) = match self {
+            Self::Plain(state) => return super::read_state(state),
+            Self::Compressed(compressed, bytes) => (compressed, *bytes),
+        };
+        let decompress = |slot: &RefCell<Option<Decompressor<'static>>>| -> io::Result<Vec<u8>> {
+            let mut slot = slot.borrow_mut();
+            let decompressor = match &mut *slot {
+                Some(decompressor) => decompressor,
+                None => slot.insert(Decompressor::new()?),
+            };
+            decompressor.decompress(compressed, bytes)
+        };
+        let state =
+            DECOMPRESSOR.with(decompress).map_err(|error| SnapshotError::Content(error.to_string()))?;
+        super::read_state(&state)
+    }
+}
+
+impl IdleState {
+    /// Of a packed state, compressed.
+    ///
+    /// # Errors
+    /// When the compressor has no memory.
+    pub fn new(packed: &PackedState) -> Result<Self, SnapshotError> {
+        let state = StateBytes::compressed(&packed.state)
+            .map_err(|error| SnapshotError::Content(error.to_string()))?;
         let (max_event_time, hold) = (packed.max_event_time, packed.hold.clone());
-        Ok(Self { state: state.into(), bytes: packed.state.len(), max_event_time, hold })
+        Ok(Self { state: RwLock::new(state), max_event_time, hold })
+    }
+
+    /// Of a state that was just loaded, still as it is.
+    pub(super) fn loaded(packed: PackedState) -> Self {
+        let PackedState { max_event_time, state, hold, .. } = packed;
+        Self { state: RwLock::new(StateBytes::Plain(state.into())), max_event_time, hold }
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, StateBytes> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compresses the state. It stays as it is when the compressor has no memory.
+    fn compress(&self) {
+        let compressed = match &*self.state() {
+            StateBytes::Plain(state) => StateBytes::compressed(state).ok(),
+            StateBytes::Compressed(..) => None,
+        };
+        if let Some(compressed) = compressed {
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = compressed;
+        }
     }
 
     /// The state itself.
@@ -60,19 +116,14 @@ impl IdleState {
     /// # Errors
     /// When it cannot be read.
     pub fn unpack(&self) -> Result<OrganizationState, SnapshotError> {
-        let decompress = |slot: &RefCell<Option<Decompressor<'static>>>| -> io::Result<Vec<u8>> {
-            let mut slot = slot.borrow_mut();
-            let decompressor = match &mut *slot {
-                Some(decompressor) => decompressor,
-                None => slot.insert(Decompressor::new()?),
-            };
-            decompressor.decompress(&self.state, self.bytes)
-        };
-        let state =
-            DECOMPRESSOR.with(decompress).map_err(|error| SnapshotError::Content(error.to_string()))?;
         let (max_event_time, hold) = (self.max_event_time, self.hold.clone());
-        Ok(OrganizationState { state: super::read_state(&state)?, max_event_time, hold })
+        Ok(OrganizationState { state: self.state().read()?, max_event_time, hold })
     }
+}
+
+/// Compresses states that were just loaded, one by one. They can be used meanwhile.
+pub fn compress(states: &ShardState) {
+    states.values().for_each(|state| state.compress());
 }
 
 /// An organization's state on its way through hours: unpacked from one to the next, idle behind the last.
@@ -110,7 +161,7 @@ impl CourseState {
 
 #[cfg(test)]
 mod tests {
-    use prorata_engine::{HourEvents, State, close_hour};
+    use prorata_engine::{HourEvents, close_hour};
     use prorata_samples::typical::typical;
     use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
     use prorata_schemas::rules::Rules;
@@ -146,12 +197,31 @@ mod tests {
     }
 
     #[test]
+    fn a_loaded_state_says_the_same_before_and_after_it_is_compressed() {
+        let (state, _) = running(3);
+        let state = OrganizationState { state, max_event_time: Some(Timestamp(7)), hold: None };
+        let id = OrganizationId::from("acme-corporation");
+        let loaded = Arc::new(IdleState::loaded(snapshot::pack(&id, &state).unwrap()));
+        assert_eq!(loaded.unpack().unwrap(), state);
+        let before = bytes(&loaded);
+        compress(&ShardState::from([(id, Arc::clone(&loaded))]));
+        assert!(bytes(&loaded) < before);
+        assert_eq!(loaded.unpack().unwrap(), state);
+    }
+
+    fn bytes(idle: &IdleState) -> usize {
+        match &*idle.state() {
+            StateBytes::Plain(state) | StateBytes::Compressed(state, _) => state.len(),
+        }
+    }
+
+    #[test]
     fn idle_pods_take_less_than_the_events_that_started_them() {
         let (state, of_events) = running(100);
         assert_eq!(state.running().1, 100);
         let state = OrganizationState { state, max_event_time: None, hold: None };
         let packed = snapshot::pack(&"acme-corporation".into(), &state).unwrap();
         let idle = IdleState::new(&packed).unwrap();
-        assert!(idle.state.len() < of_events, "{} bytes, the events {of_events}", idle.state.len());
+        assert!(bytes(&idle) < of_events, "{} bytes, the events {of_events}", bytes(&idle));
     }
 }
