@@ -316,7 +316,7 @@ impl<'a> Running<'a> {
         let nodes = self.nodes.into_iter().map(|(key, node)| {
             (key, SavedNode { description: node.spec.description.clone(), start: node.start })
         });
-        let (pods, pod_slices) = finish_pods(self.pods, self.slices.pods, end);
+        let (pods, pod_slices) = finish_pods(self.pods, std::mem::take(&mut self.slices.pods), end);
         let state = State {
             organization_id,
             rates: self.rates.into_iter().collect(),
@@ -330,11 +330,10 @@ impl<'a> Running<'a> {
             spend,
         };
         let slices = Slices {
-            nodes: self.slices.nodes,
             pods: pod_slices,
-            pools: self.slices.pools,
             reservations: reservation_slices,
             commitments: commitment_hours,
+            ..self.slices
         };
         Timeline { state, slices, samples: self.samples, quota_ledgers, trace }
     }

@@ -6,7 +6,7 @@ use prorata_schemas::time::Hour;
 
 use super::archive::ArchiveIndex;
 use super::restate::StoredStates;
-use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
+use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError, idle};
 use crate::checkpoint::{ArchiveBegin, Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
@@ -79,10 +79,15 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
 /// # Errors
 /// When storage is unavailable.
 pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
-    Ok(load_packed(store, entry).await?.map(snapshot::loaded))
+    let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
+    let states = snapshot::loaded(packed);
+    let aside = states.clone();
+    // Nobody waits for it: until then they take more memory.
+    drop(tokio::task::spawn_blocking(move || idle::compress(&aside)));
+    Ok(Some(states))
 }
 
-/// The same, but what the states say is not read yet.
+/// The same, in bytes.
 ///
 /// # Errors
 /// When storage is unavailable.

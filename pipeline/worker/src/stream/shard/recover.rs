@@ -16,7 +16,7 @@ use crate::backoff::{self, Backoff};
 use crate::checkpoint::claim::{self, Claimant};
 use crate::checkpoint::retention::HORIZON_HOURS;
 use crate::checkpoint::snapshot::ShardState;
-use crate::checkpoint::snapshot::idle::{self, IdleState};
+use crate::checkpoint::snapshot::idle::IdleState;
 use crate::checkpoint::{Decided, OwnerKind, RulesFrom, TopicOffsets};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
@@ -207,9 +207,6 @@ impl Recovery<'_> {
         if let Some(entry) = newest {
             if let Some(states) = cursor::load_base(store, &entry).await? {
                 try_held_again(live, &states, closed);
-                let loaded = states.clone();
-                // Nobody waits for it: until then they take more memory.
-                drop(tokio::task::spawn_blocking(move || idle::compress(&loaded)));
                 return Ok(Some(states));
             }
             if let Some(draft) = live.draft() {
