@@ -28,7 +28,7 @@ def node_split(load: loads.Load, peer: str, options: argparse.Namespace) -> Iter
     theirs = [sys.executable, peer_script, str(load.parquet), str(costs), str(options.threads)]
     sources = {
         "files": (lambda: shutil.rmtree(lake, ignore_errors=True), loads.backfill(load.files, lake)),
-        "archive": (lambda: None, loads.backfill(load.known, load.lake, "--from", loads.START)),
+        "archive": (lambda: None, loads.backfill(load.known, load.lake, "--from", load.start)),
     }
     for source, (before, ours) in sources.items():
         pairs = measure.pairs(options, (before, ours), (lambda: None, theirs))
@@ -55,7 +55,7 @@ def shards(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
 def fold_and_tables(name: str, load: loads.Load, options: argparse.Namespace) -> measure.Figure:
     """Folding the archive again and encoding all tables, next to PyArrow writing the same rows."""
     target = load.lake.with_name("written")
-    ours = loads.backfill(load.known, load.lake, "--from", loads.START)
+    ours = loads.backfill(load.known, load.lake, "--from", load.start)
     theirs = [sys.executable, str(loads.PEERS / "write_parquet.py"), str(load.lake), str(target)]
     pairs = measure.pairs(
         options,
@@ -70,11 +70,11 @@ def fold_and_tables(name: str, load: loads.Load, options: argparse.Namespace) ->
 def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
     """Time and memory of a backfill with more pods, more shards, more organizations."""
     shape = loads.SHAPES[options.shape]
-    by_pods = {2 * pods: (loads.Size(1, pods, 2), ()) for pods in shape.pods}
+    by_pods = {shape.hours * pods: (loads.running(1, pods, shape.hours), ()) for pods in shape.pods}
     yield grown("pod-hours", by_pods, options, work)
     by_shards = {count: (shape.shards, shards_of(count, work)) for count in (1, 4, 16, 64)}
     yield grown("shards of one load", by_shards, options, work)
-    by_count = {count: (loads.Size(count, 4, 2), ()) for count in shape.organizations}
+    by_count = {count: (loads.running(count, 4), ()) for count in shape.organizations}
     yield grown("organizations", by_count, options, work)
 
 

@@ -12,7 +12,8 @@ import measure
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
-START = "2026-11-20T00"
+# At night a third of the pods run that a size names, in the morning of a working day nearly all.
+NIGHT, MORNING = "2026-11-20T00", "2026-11-20T09"
 
 # Columns of the peers' events, whose empty fields would not tell their types.
 TYPES = {
@@ -31,6 +32,18 @@ class Size(NamedTuple):
     hours: int
     usage_every: str = ""
     """How often every pod is measured, such as `1m`, the collector's default; else seldom, and not all."""
+    start: str = NIGHT
+    """The first hour."""
+
+    def hour(self, number: int) -> str:
+        """An hour, counted from the first; all lie within a day."""
+        day, first = self.start.split("T")
+        return f"{day}T{int(first) + number:02}"
+
+
+def running(organizations: int, pods: int, hours: int = 2) -> Size:
+    """So many pods that run at once in each organization."""
+    return Size(organizations, pods, hours, start=MORNING)
 
 
 class Shape(NamedTuple):
@@ -45,11 +58,13 @@ class Shape(NamedTuple):
     stream: dict[str, Size]
     """Of pods that are measured every minute or every six, and of pods that come and go."""
     pods: tuple[int, ...]
-    """Pods of one organization, for two hours."""
+    """Pods of one organization."""
     organizations: tuple[int, ...]
     """Organizations of four pods, for two hours."""
     memory: int
     """Running pods."""
+    hours: int = 2
+    """How long the pods of one organization run."""
 
 
 SMALL = Size(64, 9, 12)
@@ -61,7 +76,7 @@ MEASURED, OFTEN, CHANGING = (
 SHAPES = {
     "small": Shape(
         {LARGE: Size(2, 600, 6), MANY: Size(100, 8, 4), MEASURED: Size(4, 250, 12, "1m")},
-        {"1 organization": Size(1, 4000, 2), "100 organizations": Size(100, 40, 2)},
+        {"1 organization": running(1, 4000), "100 organizations": running(100, 40)},
         SMALL,
         {MEASURED: Size(20, 50, 12, "1m"), OFTEN: Size(20, 50, 24, "6m"), CHANGING: Size(12, 150, 12)},
         (100, 1000, 3000, 10_000),
@@ -70,7 +85,7 @@ SHAPES = {
     ),
     "middle": Shape(
         {LARGE: Size(4, 2000, 12), MANY: Size(100, 20, 24), MEASURED: Size(4, 2500, 16, "1m")},
-        {"1 organization": Size(1, 40_000, 2), "1,000 organizations": Size(1000, 40, 2)},
+        {"1 organization": running(1, 40_000), "1,000 organizations": running(1000, 40)},
         SMALL,
         {MEASURED: Size(40, 100, 16, "1m"), OFTEN: Size(40, 250, 24, "6m"), CHANGING: Size(40, 200, 24)},
         (1000, 10_000, 30_000, 100_000),
@@ -79,12 +94,13 @@ SHAPES = {
     ),
     "large": Shape(
         {LARGE: Size(4, 10_000, 12), MANY: Size(1000, 20, 24), MEASURED: Size(4, 2500, 83, "1m")},
-        {"1 organization": Size(1, 1_000_000, 2), "1,000 organizations": Size(1000, 1000, 2)},
+        {"1 organization": running(1, 1_000_000), "1,000 organizations": running(1000, 1000)},
         SMALL,
         {MEASURED: Size(40, 250, 18, "1m"), OFTEN: Size(40, 1500, 24, "6m"), CHANGING: Size(40, 2500, 24)},
-        (1000, 10_000, 100_000, 1_000_000),
+        (100, 1000, 10_000, 100_000, 1_000_000),
         (100, 1000, 3000, 10_000),
         1_000_000,
+        10,
     ),
 }
 
@@ -98,6 +114,7 @@ class Load(NamedTuple):
     """Events in every form that a side reads."""
 
     name: str
+    start: str
     files: Path
     lake: Path
     parquet: Path
@@ -112,9 +129,10 @@ def program() -> str:
 
 def generate(size: Size, target: Path, *more: str) -> list[str]:
     """The command that writes events as files."""
-    options = zip(("--organizations", "--pods", "--hours", "--usage-every"), map(str, size), strict=True)
+    names = "--organizations", "--pods", "--hours", "--usage-every", "--start"
+    options = zip(names, map(str, size), strict=True)
     made = [argument for option, value in options if value for argument in (option, value)]
-    return [program(), "generate", *made, "--seed", "9", "--start", START, "--to", str(target), *more]
+    return [program(), "generate", *made, "--seed", "9", "--to", str(target), *more]
 
 
 def backfill(events: Path, lake: Path, *more: str) -> list[str]:
@@ -125,7 +143,8 @@ def backfill(events: Path, lake: Path, *more: str) -> list[str]:
 def prepare(name: str, size: Size, work: Path) -> Load:
     """Makes the events of a size, and the lake that they fold to."""
     folder = work / name.replace(" ", "-")
-    load = Load(name, folder / "files", folder / "lake", folder / "events.parquet", folder / "known")
+    paths = folder / "files", folder / "lake", folder / "events.parquet", folder / "known"
+    load = Load(name, size.start, *paths)
     measure.check(generate(size, load.files))
     measure.check(backfill(load.files, load.lake))
     load.known.mkdir()

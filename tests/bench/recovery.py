@@ -76,11 +76,11 @@ def recovery(options: argparse.Namespace, folder: Path) -> Iterator[measure.Seco
     """Recovery of 20 organizations in shards in memory, and of one organization in one shard on S3."""
     pods = loads.SHAPES[options.shape].memory
     (folder / "recovery").mkdir()
-    many = loads.Size(stream.ORGANIZATIONS, pods // stream.ORGANIZATIONS, 2)
+    many = loads.running(stream.ORGANIZATIONS, pods // stream.ORGANIZATIONS)
     yield recovered(many, Root.in_memory(folder / "recovery" / "lake"), folder / "recovery", options)
     (folder / "recovery-s3").mkdir()
     yield recovered(
-        loads.Size(1, pods, 2), Root.on_s3(f"{folder.name}-recovery"), folder / "recovery-s3", options
+        loads.running(1, pods), Root.on_s3(f"{folder.name}-recovery"), folder / "recovery-s3", options
     )
 
 
@@ -123,8 +123,8 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
 def send_more(config: Path, size: loads.Size, seed: int) -> None:
     """Sends new events of the open hour to all shards."""
     load = ["--organizations", str(size.organizations), "--pods", "1", "--hours", "1", "--seed", str(seed)]
-    start = f"{loads.START[:-2]}{size.hours - 1:02}"
-    soak.run("generate", *load, "--start", start, *stream.PLAIN, "--to", "kafka", "--config", str(config))
+    load += ["--start", size.hour(size.hours - 1)]
+    soak.run("generate", *load, *stream.PLAIN, "--to", "kafka", "--config", str(config))
 
 
 FIGURES = {"recovery": recovery}

@@ -47,7 +47,7 @@ class Topic(NamedTuple):
 
     def last_hour(self) -> str:
         """The last hour that closes: events of the next one say that it is over."""
-        return f"{loads.START[:-2]}{self.size.hours - 2:02}"
+        return self.size.hour(self.size.hours - 2)
 
 
 def settings(folder: Path, topic: str, threads: int, shards: int = soak.SHARDS) -> Path:
@@ -213,7 +213,7 @@ def memory(options: argparse.Namespace, folder: Path) -> Iterator[measure.Bytes]
     started the pod. What a worker without pods takes is taken off: another one has few."""
     most = loads.SHAPES[options.shape].memory
     (few, few_bytes, _), (many, many_bytes, message) = (
-        resident(loads.Size(ORGANIZATIONS, pods, 2), folder / f"{pods}-pods", options.threads)
+        resident(loads.running(ORGANIZATIONS, pods), folder / f"{pods}-pods", options.threads)
         for pods in (1, most // ORGANIZATIONS)
     )
     bytes_a_pod = (many_bytes - few_bytes) / (many - few)
@@ -227,7 +227,7 @@ def resident(size: loads.Size, folder: Path, threads: int) -> tuple[int, float, 
     source = topic(size, *PLAIN)
     work(source, folder, threads)
     script = loads.PEERS / "running_pods.py"
-    told = json.loads(measure.check([str(script), str(folder / "lake"), f"{loads.START}:59:59"]))
+    told = json.loads(measure.check([str(script), str(folder / "lake"), f"{size.start}:59:59"]))
     worker = soak.Worker(folder / "prorata.yaml", folder)
     worker.wait(source.last_hour())
     time.sleep(SETTLES_SECONDS)

@@ -9,10 +9,11 @@ pub mod idle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use idle::IdleState;
@@ -70,25 +71,39 @@ pub type ShardState = BTreeMap<OrganizationId, Arc<IdleState>>;
 pub type PackedStates = BTreeMap<OrganizationId, PackedState>;
 
 /// One organization's state in bytes, with the clock that goes with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PackedState {
     /// The organization.
     pub organization_id: OrganizationId,
     /// Latest event time so far.
     pub max_event_time: Option<Timestamp>,
-    /// The engine's state; in a patch, empty where the organization has left.
-    #[serde(with = "as_bytes")]
-    pub state: Vec<u8>,
+    /// The engine's state; in a patch, empty where the organization has left. One that was loaded is a part
+    /// of its snapshot, and holds all of it.
+    #[serde(serialize_with = "at_once")]
+    pub state: Bytes,
     /// Why it is held, if it is: written apart, so that the form of all others stays as it is.
     #[serde(skip)]
     pub hold: Option<Hold>,
+}
+
+/// The same where it lies in a snapshot.
+#[derive(Deserialize)]
+struct StoredState<'a> {
+    organization_id: OrganizationId,
+    max_event_time: Option<Timestamp>,
+    state: &'a [u8],
+}
+
+/// Serializes bytes at once: in postcard that is the same as one by one, and much faster.
+fn at_once<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 impl PackedState {
     /// What a patch says of an organization that has left.
     pub fn gone(organization_id: &OrganizationId) -> Self {
         let organization_id = organization_id.clone();
-        Self { organization_id, max_event_time: None, state: Vec::new(), hold: None }
+        Self { organization_id, max_event_time: None, state: Bytes::new(), hold: None }
     }
 }
 
@@ -118,7 +133,7 @@ pub fn pack(
         postcard::to_stdvec(&state.state).map_err(|error| SnapshotError::Content(error.to_string()))?;
     let organization_id = organization_id.clone();
     let (max_event_time, hold) = (state.max_event_time, state.hold.clone());
-    Ok(PackedState { organization_id, max_event_time, state: bytes, hold })
+    Ok(PackedState { organization_id, max_event_time, state: bytes.into(), hold })
 }
 
 /// Digest of one organization's packed state: of what depends on its events and rules alone.
@@ -198,11 +213,11 @@ pub fn apply(states: &mut PackedStates, patch: PackedStates) {
     }
 }
 
-/// Reads an object made by [`encode`], but not what the states say.
+/// Reads an object made by [`encode`], but not what the states say: they stay where they lie.
 ///
 /// # Errors
 /// When it is of another format or damaged.
-pub fn decode_packed(bytes: &[u8]) -> Result<PackedStates, SnapshotError> {
+pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;
     let format = u16::from_le_bytes(*format);
@@ -214,46 +229,16 @@ pub fn decode_packed(bytes: &[u8]) -> Result<PackedStates, SnapshotError> {
         return Err(SnapshotError::Checksum);
     }
     let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
-    let (packed, rest): (Vec<PackedState>, &[u8]) = postcard::take_from_bytes(body).map_err(content)?;
+    let (stored, rest): (Vec<StoredState<'_>>, &[u8]) = postcard::take_from_bytes(body).map_err(content)?;
     let mut holds: BTreeMap<OrganizationId, Hold> = match format {
         FORMAT => BTreeMap::new(),
         _ => postcard::from_bytes(rest).map_err(content)?,
     };
-    let named = packed.into_iter().map(|packed| {
-        let hold = holds.remove(&packed.organization_id);
-        (packed.organization_id.clone(), PackedState { hold, ..packed })
+    let named = stored.into_iter().map(|StoredState { organization_id, max_event_time, state }| {
+        let (state, hold) = (bytes.slice_ref(state), holds.remove(&organization_id));
+        (organization_id.clone(), PackedState { organization_id, max_event_time, state, hold })
     });
     Ok(named.collect())
-}
-
-/// Bytes at once: in postcard that is the same as one by one, and much faster.
-mod as_bytes {
-    use std::fmt;
-
-    use serde::de::{Deserializer, Error, Visitor};
-    use serde::ser::Serializer;
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(bytes)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        deserializer.deserialize_byte_buf(Bytes)
-    }
-
-    struct Bytes;
-
-    impl Visitor<'_> for Bytes {
-        type Value = Vec<u8>;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("bytes")
-        }
-
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
-            Ok(bytes.to_vec())
-        }
-    }
 }
 
 /// Bytes in lower-case hexadecimal.
@@ -275,7 +260,7 @@ mod tests {
     fn what_is_held_is_written_apart_and_is_part_of_the_digest() {
         let hold = Hold { since: Hour(5), cause: "too much".into() };
         let held = PackedState { hold: Some(hold.clone()), organization_id: "evil".into(), ..packed() };
-        let bytes = encode(&[&packed(), &held]).unwrap();
+        let bytes = Bytes::from(encode(&[&packed(), &held]).unwrap());
         assert_eq!(bytes[4..6], FORMAT_HELD.to_le_bytes());
         let states = decode_packed(&bytes).unwrap();
         assert_eq!((&states["acme"].hold, &states["evil"].hold), (&None, &Some(hold)));
@@ -285,7 +270,7 @@ mod tests {
 
     #[test]
     fn it_is_read_back_as_written() {
-        let bytes = encode(&[&packed()]).unwrap();
+        let bytes = Bytes::from(encode(&[&packed()]).unwrap());
         let states = loaded(decode_packed(&bytes).unwrap());
         assert_eq!(states.len(), 1);
         let read = states["acme"].unpack().unwrap();
@@ -295,8 +280,9 @@ mod tests {
 
     #[test]
     fn what_a_state_says_is_read_when_it_is_unpacked() {
-        let unreadable = PackedState { state: vec![0xff; 9], organization_id: "evil".into(), ..packed() };
-        let states = loaded(decode_packed(&encode(&[&packed(), &unreadable]).unwrap()).unwrap());
+        let unreadable = PackedState { state: vec![0xff; 9].into(), organization_id: "evil".into(), ..packed() };
+        let bytes = Bytes::from(encode(&[&packed(), &unreadable]).unwrap());
+        let states = loaded(decode_packed(&bytes).unwrap());
         assert!(states["acme"].unpack().is_ok());
         assert!(matches!(states["evil"].unpack(), Err(SnapshotError::Content(_))));
     }
@@ -307,8 +293,8 @@ mod tests {
         for at in 0..bytes.len() {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1;
-            assert!(decode_packed(&flipped).is_err(), "bit of byte {at}");
-            assert!(decode_packed(&bytes[..at]).is_err(), "cut at {at}");
+            assert!(decode_packed(&flipped.into()).is_err(), "bit of byte {at}");
+            assert!(decode_packed(&bytes[..at].to_vec().into()).is_err(), "cut at {at}");
         }
     }
 

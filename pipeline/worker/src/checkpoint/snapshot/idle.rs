@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use bytes::Bytes;
 use prorata_engine::State;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
@@ -39,8 +40,8 @@ pub struct IdleState {
 /// The bytes of a state. They may be compressed while others read them: what they say stays.
 #[derive(Debug)]
 enum StateBytes {
-    /// As a snapshot has them.
-    Plain(Box<[u8]>),
+    /// A part of the snapshot that they were loaded with.
+    Plain(Bytes),
     /// Compressed, with how many there are.
     Compressed(Box<[u8]>, usize),
 }
@@ -93,7 +94,7 @@ impl IdleState {
     /// Of a state that was just loaded, still as it is.
     pub(super) fn loaded(packed: PackedState) -> Self {
         let PackedState { max_event_time, state, hold, .. } = packed;
-        Self { state: RwLock::new(StateBytes::Plain(state.into())), max_event_time, hold }
+        Self { state: RwLock::new(StateBytes::Plain(state)), max_event_time, hold }
     }
 
     fn state(&self) -> RwLockReadGuard<'_, StateBytes> {
@@ -211,7 +212,8 @@ mod tests {
 
     fn bytes(idle: &IdleState) -> usize {
         match &*idle.state() {
-            StateBytes::Plain(state) | StateBytes::Compressed(state, _) => state.len(),
+            StateBytes::Plain(state) => state.len(),
+            StateBytes::Compressed(state, _) => state.len(),
         }
     }
 
