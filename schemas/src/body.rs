@@ -28,7 +28,7 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
     /// A thread's own copies: no other thread counts references to them while it reads.
-    static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
+    pub(crate) static NAMES: RefCell<Names> = const { RefCell::new(Names::new()) };
     /// A body grows here, so that the copy that is kept is allocated once, at its size. It has about
     /// [`BODY_BYTES_MAX`] at most.
     static SCRATCH: RefCell<write::Out> = const { RefCell::new(write::Out(Vec::new())) };

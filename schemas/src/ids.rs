@@ -16,7 +16,7 @@ macro_rules! ids {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Text);
+        pub struct $name(#[serde(deserialize_with = "crate::event::shared::text")] Text);
 
         impl Deref for $name {
             type Target = str;

@@ -60,6 +60,7 @@ impl AmountUnit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantity {
     /// As the producer wrote it; part of the canonical body.
+    #[serde(deserialize_with = "crate::event::shared::text")]
     pub text: Text,
     /// A whole number of the resource's [`AmountUnit`], rounded up.
     pub amount: u128,

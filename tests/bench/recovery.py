@@ -98,6 +98,8 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     config.write_text(json.dumps(quick))
     worker = soak.Worker(config, folder, root.shards)
     worker.wait(source.last_hour())
+    # Those of the hour that stays open come behind, and would wait with those that are sent later.
+    stream.wait_for_all(worker, source)
     pairs = []
     for turn in range(options.pairs):
         worker.process.kill()

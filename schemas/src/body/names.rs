@@ -52,6 +52,12 @@ impl Names {
         }
     }
 
+    /// From here on texts are those of an organization that is not named, and has shared none yet.
+    pub fn enter_another(&mut self) {
+        self.organization = self.organization.wrapping_add(1);
+        self.last = None;
+    }
+
     fn place(&self, bytes: &[u8]) -> usize {
         (hash(self.organization, bytes) >> 40) as usize % SLOTS
     }

@@ -14,6 +14,7 @@ pub mod bounds;
 mod node;
 mod pod;
 mod price;
+pub mod shared;
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Quantities;
+use super::{Quantities, shared};
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PodUid, PoolId};
 use crate::time::Timestamp;
@@ -18,8 +18,10 @@ pub struct PodStarted {
     /// The cluster that the pod belongs to.
     pub cluster_id: ClusterId,
     /// Its Kubernetes namespace, never empty; quotas govern pods by namespace.
+    #[serde(deserialize_with = "shared::text")]
     pub namespace: Text,
     /// Its Kubernetes name; may be empty, and need not be unique.
+    #[serde(deserialize_with = "shared::text")]
     pub pod_name: Text,
     /// The uid that Kubernetes gave it.
     pub pod_uid: PodUid,
@@ -33,27 +35,36 @@ pub struct PodStarted {
     pub node_id: Option<NodeId>,
     /// Region of a serverless pod: selects its rate and the reservations that can serve it. Null: not known,
     /// and so without a rate.
+    #[serde(deserialize_with = "shared::text_or_null")]
     pub region: Option<Text>,
     /// Availability zone of a serverless pod: a reservation in one zone serves only pods of that zone. Null:
     /// not known.
+    #[serde(deserialize_with = "shared::text_or_null")]
     pub zone: Option<Text>,
     /// The GPU pool that prices it; null: none.
     pub pool_id: Option<PoolId>,
     /// Quality of service: selects the price in a pool and in the rate card. `default` unless the producer
     /// sets it; in a pool, `default` and the empty text mean the pool's own default.
+    #[serde(deserialize_with = "shared::text")]
     pub qos: Text,
     /// The GPU model that it asks for; null: none. A rate or a reservation must name the same one.
+    #[serde(deserialize_with = "shared::text_or_null")]
     pub gpu_model: Option<Text>,
     /// What it requests. The producer has already folded its containers and init containers. In a pool,
     /// TFLOPs and VRAM are per GPU.
+    #[serde(deserialize_with = "shared::quantities")]
     pub requests: Quantities,
     /// Its limits, folded in the same way; only those on TFLOPs and VRAM (per GPU) cost anything.
+    #[serde(deserialize_with = "shared::quantities")]
     pub limits: Quantities,
     /// Kind of the workload that owns it, such as `Deployment`; null: none. Reported only.
+    #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_kind: Option<Text>,
     /// Name of the workload that owns it; null: none. Reported only.
+    #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_name: Option<Text>,
     /// Its Kubernetes labels, value by name. Reported only.
+    #[serde(deserialize_with = "shared::texts")]
     pub labels: BTreeMap<Text, Text>,
     /// Until when, exclusive, it is protected from eviction, which raises its charge in a pool; null: not
     /// protected.

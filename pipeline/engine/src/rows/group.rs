@@ -14,6 +14,7 @@ use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, hours, ratio, round, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
+use crate::timeline::named_nodes::{ByNode, NamedNodes};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
 use crate::timeline::state::NodeKey;
@@ -29,16 +30,13 @@ pub(crate) struct PlacedPod<'a> {
     pub(crate) samples: Option<&'a Samples>,
 }
 
-/// Pods by node.
-pub(crate) type ByNode<'a> = BTreeMap<&'a NodeKey, Vec<PlacedPod<'a>>>;
-
 /// Slices of pods by where they count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Placement<'a> {
     /// On the node that the pod names.
-    pub(crate) on_nodes: ByNode<'a>,
+    pub(crate) on_nodes: ByNode<'a, Vec<PlacedPod<'a>>>,
     /// While the node that the pod names is not running.
-    pub(crate) on_unknown_nodes: ByNode<'a>,
+    pub(crate) on_unknown_nodes: BTreeMap<&'a NodeKey, Vec<PlacedPod<'a>>>,
     /// Of pods that name no node.
     pub(crate) nodeless: Vec<PlacedPod<'a>>,
 }
@@ -48,17 +46,19 @@ impl<'a> Placement<'a> {
     pub(crate) fn new(
         pods: &'a BTreeMap<PodUid, Vec<PodSlice>>,
         samples: &'a BTreeMap<PodUid, Samples>,
+        named: &'a NamedNodes,
     ) -> Self {
-        let mut placement = Self::default();
+        let (on_nodes, nodeless) = (ByNode::new(named), Vec::new());
+        let mut placement = Self { on_nodes, on_unknown_nodes: BTreeMap::new(), nodeless };
         // Both are sorted: walking them side by side is faster than looking each pod up.
         let mut samples = samples.iter().peekable();
         for (uid, slices) in pods {
             while samples.next_if(|(of, _)| *of < uid).is_some() {}
             let samples = samples.next_if(|(of, _)| *of == uid).map(|(_, samples)| samples);
             for slice in slices {
-                let place = match (&slice.spec.node, slice.status.node_runs) {
-                    (Some(node), true) => placement.on_nodes.entry(node).or_default(),
-                    (Some(node), false) => placement.on_unknown_nodes.entry(node).or_default(),
+                let place = match (slice.spec.node, slice.status.node_runs) {
+                    (Some(node), true) => placement.on_nodes.of_mut(node),
+                    (Some(node), false) => placement.on_unknown_nodes.entry(named.key(node)).or_default(),
                     (None, _) => &mut placement.nodeless,
                 };
                 match place.last_mut() {

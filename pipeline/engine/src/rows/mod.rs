@@ -70,7 +70,7 @@ pub(crate) fn rows<'a>(
 ) -> Result<(RoundedRows, Nodes<'a>, RowsTrace), EngineError> {
     let slices = &timeline.slices;
     let Placement { mut on_nodes, on_unknown_nodes, nodeless } =
-        Placement::new(&slices.pods, &timeline.samples);
+        Placement::new(&slices.pods, &timeline.samples, &timeline.named_nodes);
     let gather = |pods: &[PlacedPod<'_>]| -> Vec<(PodUid, PodHours)> {
         let hours = pods.iter().filter_map(|pod| Some((pod.uid.clone(), PodHours::gather(pod, rules)?)));
         hours.collect()
@@ -78,7 +78,7 @@ pub(crate) fn rows<'a>(
     let mut nodes = Nodes::new();
     let scale = WeightScale::new(&rules.weights);
     let placed = slices.nodes.iter().map(|(key, node)| {
-        let pods = on_nodes.remove(key).unwrap_or_default();
+        let pods = on_nodes.take(key);
         PlacedNode { key, slices: node, pods }
     });
     let placed: Vec<PlacedNode<'_>> = placed.collect();

@@ -231,8 +231,9 @@ fn add_pod(integrals: &mut PoolIntegrals, slice: &PodSlice, nodes: &BTreeMap<Nod
     let gpu_micros = UBig::from(slice.span.micros()) * UBig::from(pod.count);
     add(&mut integrals.requested, pod.requests, &gpu_micros);
     add(&mut integrals.limited, pod.limits, &gpu_micros);
-    let Some(node) = slice.spec.node.as_ref().filter(|_| slice.status.node_runs) else { return };
-    for node in nodes.get(node).into_iter().flatten() {
+    let description = &slice.spec.description;
+    let Some(node) = description.node_id.clone().filter(|_| slice.status.node_runs) else { return };
+    for node in nodes.get(&(description.cluster_id.clone(), node)).into_iter().flatten() {
         let Some(span) = node.span.overlap(slice.span) else { continue };
         // Thousandths of GPUs cancel: the pod's count over the node's GPUs.
         let gpus = UBig::from(node.spec.capacity.gpu) * UBig::from(HOUR_MICROS);

@@ -4,6 +4,7 @@
 //! running, so deciding them once at the end of each instant gives the same as deciding them at every step: a
 //! state of no length costs nothing.
 
+pub(crate) mod named_nodes;
 pub(crate) mod order;
 mod running;
 mod schedule;
@@ -45,7 +46,7 @@ pub(crate) fn run(
 ) -> Result<Timeline, EngineError> {
     let organization_id = state.organization_id.clone();
     let spend = std::mem::take(&mut state.spend);
-    let mut running = Running::restore(state, hour, rules, focus)?;
+    let mut running = Running::restore(state, hour, rules, focus);
     running.end_instant()?;
     for (pod_uid, measured) in samples {
         running.samples.entry(pod_uid).or_default().measured = measured;

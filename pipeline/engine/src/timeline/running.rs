@@ -1,6 +1,6 @@
 //! Everything that runs or is set at an instant, and the slices that the hour has been cut into so far.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
@@ -15,6 +15,7 @@ use crate::rules::pool::PoolPricing;
 use crate::rules::quota::Quotas;
 use crate::rules::quota_ledger::ClusterLedger;
 use crate::rules::reservation::Reservations;
+use crate::timeline::named_nodes::NamedNodes;
 use crate::timeline::schedule::{ReservationStep, Schedule};
 use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
 use crate::timeline::span::Span;
@@ -29,6 +30,7 @@ pub(crate) struct Timeline {
     /// What the next hour needs; the spend of pools is still that of the hour's start.
     pub(crate) state: State,
     pub(crate) slices: Slices,
+    pub(crate) named_nodes: NamedNodes,
     /// Measured use that may overlap the hour.
     pub(crate) samples: BTreeMap<PodUid, Samples>,
     pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
@@ -92,8 +94,7 @@ pub(super) struct Running<'a> {
     pub(super) pools: BTreeMap<PoolId, CurrentPool>,
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
     pub(super) pods: BTreeMap<PodUid, RunningPod>,
-    /// Running pods by the node that they name, whether or not it runs.
-    pub(super) pods_by_node: BTreeMap<NodeKey, BTreeSet<PodUid>>,
+    pub(super) named_nodes: NamedNodes,
     pub(super) quotas: Quotas,
     pub(super) reservations: Reservations,
     pub(super) commitments: Commitments,
@@ -105,12 +106,7 @@ pub(super) struct Running<'a> {
 
 impl<'a> Running<'a> {
     /// Starts from a state at the hour's start.
-    pub(super) fn restore(
-        state: State,
-        hour: Hour,
-        rules: &'a Rules,
-        focus: Option<&Arc<Focus>>,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn restore(state: State, hour: Hour, rules: &'a Rules, focus: Option<&Arc<Focus>>) -> Self {
         let now = hour.start();
         let pools = state.pools.into_iter();
         let nodes = state.nodes.into_iter().map(|(key, SavedNode { description, start })| {
@@ -124,7 +120,7 @@ impl<'a> Running<'a> {
             pools: pools.map(|(id, description)| (id, CurrentPool { description, since: now })).collect(),
             nodes: nodes.collect(),
             pods: BTreeMap::new(),
-            pods_by_node: BTreeMap::new(),
+            named_nodes: NamedNodes::default(),
             quotas: Quotas::restore(state.quotas),
             reservations: Reservations::restore(state.reservations, now, rules),
             commitments: Commitments::restore(state.commitments, now),
@@ -136,14 +132,18 @@ impl<'a> Running<'a> {
             schedule: Schedule::new(hour.end()),
             slices: Slices::default(),
         };
+        for key in running.nodes.keys() {
+            running.named_nodes.start(key);
+        }
         running.quotas.trace = Recorder::new(focus);
         running.reservations.trace = Recorder::new(focus);
         running.commitments.trace = Recorder::new(focus);
         let pods = state.pods.into_iter().map(|(uid, pod)| {
-            let pod = running.restore_pod(&uid, pod)?;
-            Ok((uid, pod))
+            let pod = running.restore_pod(&uid, pod);
+            (uid, pod)
         });
-        running.pods = pods.collect::<Result<_, _>>()?;
+        running.pods = pods.collect();
+        running.quotas.restore_pods(running.pods.values().map(|pod| &pod.spec));
         // Other rules may count other GPUs, and then a unit may serve a pod that has waited.
         running.reservations.offer_all(now);
         running.take_matches();
@@ -151,22 +151,22 @@ impl<'a> Running<'a> {
             running.schedule_reservation(&id, now);
         }
         running.schedule_coverage();
-        Ok(running)
+        running
     }
 
-    fn restore_pod(&mut self, uid: &PodUid, pod: SavedPod) -> Result<RunningPod, EngineError> {
-        let spec = Arc::new(PodSpec::new(pod.description, self.rules));
+    fn restore_pod(&mut self, uid: &PodUid, pod: SavedPod) -> RunningPod {
+        let node = self.named_nodes.of(&pod.description);
+        let spec = Arc::new(PodSpec::new(pod.description, node, self.rules));
         let reservation = self.reservations.restore_pod(uid, &spec, pod.start);
         let status = PodStatus { reservation, ..self.status_of(&spec) };
-        self.quotas.pod_started(&spec)?;
         self.index_pod(uid, &spec);
-        Ok(RunningPod::new(spec, pod.start, self.now, status))
+        RunningPod::new(spec, pod.start, self.now, status)
     }
 
     /// What is true of a pod of this description now; its reservation and label are still to be decided.
     pub(super) fn status_of(&self, spec: &PodSpec) -> PodStatus {
         PodStatus {
-            node_runs: spec.node.as_ref().is_some_and(|node| self.nodes.contains_key(node)),
+            node_runs: spec.node.is_some_and(|node| self.named_nodes.runs(node)),
             pool: self.pool_pricing(&spec.description),
             rate: self.rate_of(spec),
             reservation: None,
@@ -191,14 +191,14 @@ impl<'a> Running<'a> {
     }
 
     pub(super) fn index_pod(&mut self, uid: &PodUid, spec: &PodSpec) {
-        if let Some(node) = &spec.node {
-            self.pods_by_node.entry(node.clone()).or_default().insert(uid.clone());
+        if let Some(node) = spec.node {
+            self.named_nodes.pods_mut(node).insert(uid.clone());
         }
     }
 
     pub(super) fn unindex_pod(&mut self, uid: &PodUid, spec: &PodSpec) {
-        if let Some(pods) = spec.node.as_ref().and_then(|node| self.pods_by_node.get_mut(node)) {
-            pods.remove(uid);
+        if let Some(node) = spec.node {
+            self.named_nodes.pods_mut(node).remove(uid);
         }
     }
 
@@ -335,7 +335,8 @@ impl<'a> Running<'a> {
             commitments: commitment_hours,
             ..self.slices
         };
-        Timeline { state, slices, samples: self.samples, quota_ledgers, trace }
+        let (named_nodes, samples) = (self.named_nodes, self.samples);
+        Timeline { state, slices, named_nodes, samples, quota_ledgers, trace }
     }
 }
 

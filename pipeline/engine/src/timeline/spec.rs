@@ -8,7 +8,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::size::{self, Size};
 
 use crate::per_resource::PerResource;
-use crate::timeline::state::NodeKey;
+use crate::timeline::named_nodes::NodeNumber;
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;
@@ -36,7 +36,7 @@ pub(crate) struct PodSpec {
     /// Its `nos.nebuly.com/gpu-memory` in thousandths of a GB: RULES.md, section 4.
     pub(crate) gpu_memory: u128,
     /// The node that it names, running or not.
-    pub(crate) node: Option<NodeKey>,
+    pub(crate) node: Option<NodeNumber>,
 }
 
 impl NodeSpec {
@@ -48,11 +48,10 @@ impl NodeSpec {
 }
 
 impl PodSpec {
-    /// Reads a description.
-    pub(crate) fn new(description: Arc<PodStarted>, rules: &Rules) -> Self {
+    /// Reads a description, which names this node.
+    pub(crate) fn new(description: Arc<PodStarted>, node: Option<NodeNumber>, rules: &Rules) -> Self {
         let requests = amounts(&description.requests, rules);
         let gpu_memory = size::gpu_memory(&description.requests, rules.gpu_memory_gb);
-        let node = description.node_id.as_ref().map(|node| (description.cluster_id.clone(), node.clone()));
         Self { requests, gpu_memory, node, description }
     }
 

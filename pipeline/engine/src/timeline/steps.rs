@@ -150,7 +150,7 @@ impl Running<'_> {
         }
         let now = FamilyNode { spec: spec.clone(), start: self.now };
         self.commitments.node_changed(&key, None, Some(now));
-        let waiting = self.pods_by_node.get(&key).cloned().unwrap_or_default();
+        let waiting = self.named_nodes.start(&key);
         let node = RunningNode { spec, start: self.now, since: self.now, coverage: Arc::default() };
         self.nodes.insert(key, node);
         for uid in waiting {
@@ -163,7 +163,7 @@ impl Running<'_> {
         self.close_node(key);
         let Some(node) = self.nodes.remove(key) else { return };
         self.commitments.node_changed(key, Some(&node.spec), None);
-        for uid in self.pods_by_node.remove(key).unwrap_or_default() {
+        for uid in self.named_nodes.stop(key) {
             self.stop_pod(&uid);
         }
     }
@@ -172,7 +172,8 @@ impl Running<'_> {
     /// allows.
     fn start_pod(&mut self, description: Arc<PodStarted>) -> Result<(), EngineError> {
         let uid = description.pod_uid.clone();
-        let spec = Arc::new(PodSpec::new(description, self.rules));
+        let node = self.named_nodes.of(&description);
+        let spec = Arc::new(PodSpec::new(description, node, self.rules));
         let (now, status) = (self.now, self.status_of(&spec));
         let pod = match self.pods.remove(&uid) {
             Some(mut pod) => {

@@ -36,7 +36,7 @@ pub(crate) fn pods(slices: &Slices, focus: &Focus, rules: &Rules) -> Vec<PodSpan
         from: slice.span.from,
         to: slice.span.to,
         hours: length(slice.span),
-        node: slice.spec.node.as_ref().map(|(_, node)| (node.clone(), slice.status.node_runs)),
+        node: slice.spec.description.node_id.clone().map(|node| (node, slice.status.node_runs)),
         requests: in_units(&slice.spec.requests),
         reservation_id: slice.status.reservation.clone(),
         label: slice.status.label.as_ref().map(|label| (label.quota.1.clone(), label.state.name())),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prorata_engine::State;
+use prorata_schemas::event::shared::share_anew;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
@@ -192,6 +193,7 @@ pub fn unpack(packed: &PackedState) -> Result<OrganizationState, SnapshotError> 
 /// # Errors
 /// When it cannot be read.
 fn read_state(bytes: &[u8]) -> Result<State, SnapshotError> {
+    share_anew();
     postcard::from_bytes(bytes).map_err(|error| SnapshotError::Content(error.to_string()))
 }
 
@@ -280,7 +282,8 @@ mod tests {
 
     #[test]
     fn what_a_state_says_is_read_when_it_is_unpacked() {
-        let unreadable = PackedState { state: vec![0xff; 9].into(), organization_id: "evil".into(), ..packed() };
+        let unreadable =
+            PackedState { state: vec![0xff; 9].into(), organization_id: "evil".into(), ..packed() };
         let bytes = Bytes::from(encode(&[&packed(), &unreadable]).unwrap());
         let states = loaded(decode_packed(&bytes).unwrap());
         assert!(states["acme"].unpack().is_ok());

@@ -1,6 +1,7 @@
 //! Where a recomputation stands, and where it starts: at the nearest base snapshot that can be read.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use prorata_schemas::time::Hour;
 
@@ -10,6 +11,10 @@ use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError,
 use crate::checkpoint::{ArchiveBegin, Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
+
+/// How long states that were just loaded stay uncompressed. A worker that takes over shards needs its
+/// processors for loading them all, and for its first commits.
+const COMPRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// Where a recomputation of a shard stands.
 #[derive(Clone, Debug)]
@@ -83,7 +88,10 @@ pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Opt
     let states = snapshot::loaded(packed);
     let aside = states.clone();
     // Nobody waits for it: until then they take more memory.
-    drop(tokio::task::spawn_blocking(move || idle::compress(&aside)));
+    drop(tokio::spawn(async move {
+        tokio::time::sleep(COMPRESS_AFTER).await;
+        drop(tokio::task::spawn_blocking(move || idle::compress(&aside)));
+    }));
     Ok(Some(states))
 }
 

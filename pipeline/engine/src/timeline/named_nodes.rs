@@ -1,0 +1,108 @@
+//! The nodes of an hour, numbered: pods are placed by a number instead of by two texts, whose comparing takes
+//! a large organization longer than all else that placing needs.
+
+use std::collections::BTreeSet;
+
+use prorata_schemas::event::PodStarted;
+use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
+
+use crate::timeline::state::NodeKey;
+
+/// A node by its place among those of [`NamedNodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeNumber(usize);
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "only looked up, once for each pod and node, and never walked: no order in it"
+)]
+type Numbers<Key, Of> = std::collections::HashMap<Key, Of>;
+
+/// Every node that has run in the hour, or that a pod has named.
+#[derive(Debug, Default)]
+pub(crate) struct NamedNodes {
+    numbers: Numbers<ClusterId, Numbers<NodeId, NodeNumber>>,
+    nodes: Vec<NamedNode>,
+}
+
+#[derive(Debug)]
+struct NamedNode {
+    key: NodeKey,
+    runs: bool,
+    /// Running pods that name it.
+    pods: BTreeSet<PodUid>,
+}
+
+impl NamedNodes {
+    /// A node starts, and the pods that have waited for it.
+    pub(super) fn start(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
+        let NodeNumber(place) = self.number(&key.0, &key.1);
+        let node = &mut self.nodes[place];
+        node.runs = true;
+        node.pods.clone()
+    }
+
+    /// A node stops, and the pods that stop with it.
+    pub(super) fn stop(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
+        let NodeNumber(place) = self.number(&key.0, &key.1);
+        let node = &mut self.nodes[place];
+        node.runs = false;
+        std::mem::take(&mut node.pods)
+    }
+
+    /// The node that a pod names, if it names one.
+    pub(super) fn of(&mut self, pod: &PodStarted) -> Option<NodeNumber> {
+        pod.node_id.as_ref().map(|node| self.number(&pod.cluster_id, node))
+    }
+
+    /// Whether a node runs now.
+    pub(super) fn runs(&self, NodeNumber(place): NodeNumber) -> bool {
+        self.nodes[place].runs
+    }
+
+    /// The running pods that name a node.
+    pub(super) fn pods_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut BTreeSet<PodUid> {
+        &mut self.nodes[place].pods
+    }
+
+    /// The node of a number.
+    pub(crate) fn key(&self, NodeNumber(place): NodeNumber) -> &NodeKey {
+        &self.nodes[place].key
+    }
+
+    fn number(&mut self, cluster: &ClusterId, node: &NodeId) -> NodeNumber {
+        if let Some(number) = self.numbers.get(cluster).and_then(|nodes| nodes.get(node)) {
+            return *number;
+        }
+        let number = NodeNumber(self.nodes.len());
+        let key = (cluster.clone(), node.clone());
+        self.numbers.entry(cluster.clone()).or_default().insert(node.clone(), number);
+        self.nodes.push(NamedNode { key, runs: false, pods: BTreeSet::new() });
+        number
+    }
+}
+
+/// Something of every node.
+#[derive(Debug)]
+pub(crate) struct ByNode<'a, T> {
+    named: &'a NamedNodes,
+    of: Vec<T>,
+}
+
+impl<'a, T: Default> ByNode<'a, T> {
+    /// The same of all.
+    pub(crate) fn new(named: &'a NamedNodes) -> Self {
+        Self { named, of: named.nodes.iter().map(|_| T::default()).collect() }
+    }
+
+    /// That of one node.
+    pub(crate) fn of_mut(&mut self, NodeNumber(place): NodeNumber) -> &mut T {
+        &mut self.of[place]
+    }
+
+    /// Takes that of the node of a key.
+    pub(crate) fn take(&mut self, (cluster, node): &NodeKey) -> T {
+        let number = self.named.numbers.get(cluster).and_then(|nodes| nodes.get(node));
+        number.map(|number| std::mem::take(self.of_mut(*number))).unwrap_or_default()
+    }
+}
