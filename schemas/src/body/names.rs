@@ -17,6 +17,8 @@ const LENGTH_MAX: usize = 64;
 pub struct Names {
     slots: Vec<Option<(u64, Text)>>,
     organization: u64,
+    /// Organizations so far that were not named.
+    unnamed: u64,
     /// The id of that organization: most often the next event's, too.
     last: Option<Text>,
 }
@@ -24,7 +26,7 @@ pub struct Names {
 impl Names {
     /// None yet.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), organization: 0, last: None }
+        Self { slots: Vec::new(), organization: 0, unnamed: 0, last: None }
     }
 
     /// The organization entered last, if these are its bytes.
@@ -54,7 +56,8 @@ impl Names {
 
     /// From here on texts are those of an organization that is not named, and has shared none yet.
     pub fn enter_another(&mut self) {
-        self.organization = self.organization.wrapping_add(1);
+        self.unnamed = self.unnamed.wrapping_add(1);
+        self.organization = hash(self.unnamed, b"unnamed");
         self.last = None;
     }
 
@@ -98,6 +101,18 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn organizations_that_are_not_named_share_nothing_either() {
+        let mut names = Names::new();
+        let texts = [(); 3].map(|()| {
+            names.enter("acme");
+            names.enter_another();
+            [names.text("cpu"), names.text("cpu")]
+        });
+        assert!(texts.iter().all(|[first, second]| Text::ptr_eq(first, second)));
+        assert!(texts.windows(2).all(|pair| !Text::ptr_eq(&pair[0][0], &pair[1][0])));
+    }
 
     #[test]
     fn equal_texts_share_one_copy_and_others_never_do() {

@@ -34,7 +34,7 @@ struct NamedNode {
 }
 
 impl NamedNodes {
-    /// A node starts, and the pods that have waited for it.
+    /// Notes that a node starts. Returns the pods that have waited for it.
     pub(super) fn start(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];
@@ -42,7 +42,7 @@ impl NamedNodes {
         node.pods.clone()
     }
 
-    /// A node stops, and the pods that stop with it.
+    /// Notes that a node stops. Returns the pods that stop with it.
     pub(super) fn stop(&mut self, key: &NodeKey) -> BTreeSet<PodUid> {
         let NodeNumber(place) = self.number(&key.0, &key.1);
         let node = &mut self.nodes[place];

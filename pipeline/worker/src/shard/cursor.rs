@@ -1,13 +1,15 @@
 //! Where a recomputation stands, and where it starts: at the nearest base snapshot that can be read.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prorata_schemas::time::Hour;
 
 use super::archive::ArchiveIndex;
 use super::restate::StoredStates;
-use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError, idle};
+use crate::checkpoint::snapshot::idle::{self, IdleState};
+use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
 use crate::checkpoint::{ArchiveBegin, Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
@@ -86,7 +88,8 @@ pub async fn nearest_base(store: &dyn ObjectStore, checkpoint: &Checkpoint, hour
 pub async fn load_base(store: &dyn ObjectStore, entry: &HourEntry) -> Result<Option<ShardState>> {
     let Some(packed) = load_packed(store, entry).await? else { return Ok(None) };
     let states = snapshot::loaded(packed);
-    let aside = states.clone();
+    // Those that a fold has replaced meanwhile are dropped.
+    let aside: Vec<Weak<IdleState>> = states.values().map(Arc::downgrade).collect();
     // Nobody waits for it: until then they take more memory.
     drop(tokio::spawn(async move {
         tokio::time::sleep(COMPRESS_AFTER).await;

@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use bytes::Bytes;
 use prorata_engine::State;
@@ -15,7 +15,7 @@ use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::{Hold, OrganizationState, PackedState, ShardState, SnapshotError};
+use super::{Hold, OrganizationState, PackedState, SnapshotError};
 
 /// How hard states are compressed: more takes longer than it saves.
 const LEVEL: i32 = 1;
@@ -122,9 +122,10 @@ impl IdleState {
     }
 }
 
-/// Compresses states that were just loaded, one by one. They can be used meanwhile.
-pub fn compress(states: &ShardState) {
-    states.values().for_each(|state| state.compress());
+/// Compresses states that were just loaded, as far as they are still there, one by one. They can be used
+/// meanwhile.
+pub fn compress(states: &[Weak<IdleState>]) {
+    states.iter().filter_map(Weak::upgrade).for_each(|state| state.compress());
 }
 
 /// An organization's state on its way through hours: unpacked from one to the next, idle behind the last.
@@ -205,7 +206,7 @@ mod tests {
         let loaded = Arc::new(IdleState::loaded(snapshot::pack(&id, &state).unwrap()));
         assert_eq!(loaded.unpack().unwrap(), state);
         let before = bytes(&loaded);
-        compress(&ShardState::from([(id, Arc::clone(&loaded))]));
+        compress(&[Arc::downgrade(&loaded), Weak::new()]);
         assert!(bytes(&loaded) < before);
         assert_eq!(loaded.unpack().unwrap(), state);
     }
