@@ -17,16 +17,16 @@ const LENGTH_MAX: usize = 64;
 pub struct Names {
     slots: Vec<Option<(u64, Text)>>,
     organization: u64,
-    /// Organizations so far that were not named.
-    unnamed: u64,
     /// The id of that organization: most often the next event's, too.
     last: Option<Text>,
+    /// Organizations so far that were not named.
+    unnamed: u64,
 }
 
 impl Names {
     /// None yet.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), organization: 0, unnamed: 0, last: None }
+        Self { slots: Vec::new(), organization: 0, last: None, unnamed: 0 }
     }
 
     /// The organization entered last, if these are its bytes.

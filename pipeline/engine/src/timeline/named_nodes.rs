@@ -70,9 +70,14 @@ impl NamedNodes {
         &self.nodes[place].key
     }
 
+    fn find(&self, cluster: &ClusterId, node: &NodeId) -> Option<NodeNumber> {
+        self.numbers.get(cluster)?.get(node).copied()
+    }
+
+    /// The number of a node, a new one if it has none.
     fn number(&mut self, cluster: &ClusterId, node: &NodeId) -> NodeNumber {
-        if let Some(number) = self.numbers.get(cluster).and_then(|nodes| nodes.get(node)) {
-            return *number;
+        if let Some(number) = self.find(cluster, node) {
+            return number;
         }
         let number = NodeNumber(self.nodes.len());
         let key = (cluster.clone(), node.clone());
@@ -102,7 +107,7 @@ impl<'a, T: Default> ByNode<'a, T> {
 
     /// Takes that of the node of a key.
     pub(crate) fn take(&mut self, (cluster, node): &NodeKey) -> T {
-        let number = self.named.numbers.get(cluster).and_then(|nodes| nodes.get(node));
-        number.map(|number| std::mem::take(self.of_mut(*number))).unwrap_or_default()
+        let number = self.named.find(cluster, node);
+        number.map(|number| std::mem::take(self.of_mut(number))).unwrap_or_default()
     }
 }
