@@ -78,6 +78,11 @@ pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> 
 /// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner
 /// one is the verdict on a record whose end is known.
 pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
+    if kind == EventKind::PodUsage
+        && let Some(sample) = EventRef::valid_sample(wire)
+    {
+        return Ok(Ok(NAMES.with_borrow_mut(|names| sample.shared(names))));
+    }
     next(kind, wire, |fields| read::event(fields, kind))
 }
 
@@ -89,7 +94,12 @@ pub fn decode_next_ref<'a>(
     kind: EventKind,
     wire: &mut Wire<'a>,
 ) -> Result<Result<EventRef<'a>, Reject>, Reject> {
-    next(kind, wire, |fields| read::event_ref(fields, kind))
+    if kind == EventKind::PodUsage
+        && let Some(sample) = EventRef::valid_sample(wire)
+    {
+        return Ok(Ok(sample));
+    }
+    next(kind, wire, |fields| read::event(fields, kind).map(EventRef::Event))
 }
 
 fn whole<'a, T>(
@@ -133,5 +143,65 @@ impl EventRecord {
             Box::from(&*scratch.0)
         });
         Self { event, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Payload, PodUsage};
+    use crate::time::Timestamp;
+
+    /// Bodies of samples, whole and with one byte otherwise or the end cut off.
+    fn bodies() -> Vec<Vec<u8>> {
+        let usage = |minutes: i64| PodUsage {
+            pod_uid: "28d1b987-c319-5800-81ab".into(),
+            interval_end: Timestamp(minutes * 60_000_000),
+            cpu_millis: 250,
+            memory_bytes: 1 << 30,
+            gpu_millis: 0,
+        };
+        let event = |minutes| Event {
+            organization_id: "acme".into(),
+            event_time: Timestamp(60_000_000),
+            payload: Payload::PodUsage(usage(minutes)),
+        };
+        let mut bodies = Vec::new();
+        for whole in [0, 1, 2, 61, 62].map(|minutes| encode(&event(minutes))) {
+            for at in 0..whole.len() {
+                bodies.push(whole[..at].to_vec());
+                for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                    let mut other = whole.clone();
+                    other[at] = byte;
+                    bodies.push(other);
+                }
+            }
+            bodies.push(whole);
+        }
+        bodies
+    }
+
+    #[test]
+    fn a_sample_that_is_read_at_once_is_what_reading_field_by_field_gives() {
+        let (mut valid, mut invalid) = (0, 0);
+        for body in bodies() {
+            let (mut at_once, mut by_field) = (Wire::new(&body), Wire::new(&body));
+            let sample = EventRef::valid_sample(&mut at_once).map(EventRef::into_owned);
+            let kind = EventKind::PodUsage;
+            let judged =
+                next(kind, &mut by_field, |fields| read::event(fields, kind)).and_then(|event| event);
+            match sample {
+                Some(sample) => {
+                    assert_eq!((Ok(sample), at_once.rest()), (judged, by_field.rest()), "{body:?}");
+                    valid += 1;
+                }
+                None => {
+                    assert!(judged.is_err(), "{body:?}");
+                    assert_eq!(at_once.rest(), body, "it is to be read again");
+                    invalid += 1;
+                }
+            }
+        }
+        assert!(valid > 100 && invalid > 100, "{valid} valid, {invalid} not");
     }
 }

@@ -15,10 +15,7 @@ use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
 /// Called with each record.
-pub type OnRecord<'f, E = EventRecord> = dyn FnMut(Position, Result<E, Rejected>) + 'f;
-
-/// Reads the next record of bytes that live for `'r`.
-type NextRecord<'f, 'r, E> = dyn Fn(&mut Wire<'r>) -> Result<Result<E, Reject>, Reject> + 'f;
+pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 
@@ -34,7 +31,7 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
     let mut unpacked = Vec::new();
     while let Some(next) = container.next(&mut unpacked)? {
         match next {
-            Next::Block(block) => read_block(&|wire: &mut Wire<'_>| decoder.next(wire), block, &unpacked, on),
+            Next::Block(block) => read_block(|wire| decoder.next(wire), block, &unpacked, &mut *on),
             Next::Lost(lost) => read_lost(&decoder, lost, on),
         }
     }
@@ -64,7 +61,7 @@ pub fn read_own(
         };
         match next {
             Next::Block(block) => {
-                read_block(&|wire| decoder.next_wanted(wire, wanted), block, &unpacked, &mut on);
+                read_block(|wire| decoder.next_wanted(wire, wanted), block, &unpacked, &mut on);
             }
             Next::Lost(lost) => {
                 let reject = Reject::malformed(format!("a block is damaged: {}", lost.why));
@@ -79,21 +76,21 @@ pub fn read_own(
 }
 
 fn read_block<'r, E>(
-    next_record: &NextRecord<'_, 'r, E>,
+    next_record: impl Fn(&mut Wire<'r>) -> Result<Result<E, Reject>, Reject>,
     block: Block,
     records: &'r [u8],
-    on: &mut OnRecord<'_, E>,
+    mut on: impl FnMut(Position, Result<E, Rejected>),
 ) {
     let mut wire = Wire::new(records);
     for record in 0..block.records {
         let rest = wire.rest();
         if rest.is_empty() {
             let why = format!("the block ends behind {record} of its {} records", block.records);
-            return reject(block, record, Reject::malformed(why), rest, on);
+            return reject(block, record, Reject::malformed(why), rest, &mut on);
         }
-        let why = match next_with_bytes(next_record, &mut wire) {
+        let why = match next_with_bytes(&next_record, &mut wire) {
             Ok((bytes, judged)) if !bytes.is_empty() => {
-                tell(block, record, bytes, judged, on);
+                tell(block, record, bytes, judged, &mut on);
                 continue;
             }
             // No event is empty, and a block may say that it holds any number of such records.
@@ -102,12 +99,12 @@ fn read_block<'r, E>(
         };
         let left = block.records - record;
         let why = format!("{why}; {left} records of the block are lost");
-        return reject(block, record, Reject::malformed(why), rest, on);
+        return reject(block, record, Reject::malformed(why), rest, &mut on);
     }
     let rest = wire.rest();
     if !rest.is_empty() {
         let why = format!("{} bytes follow the block's last record", rest.len());
-        reject(block, block.records, Reject::malformed(why), rest, on);
+        reject(block, block.records, Reject::malformed(why), rest, &mut on);
     }
 }
 
@@ -136,7 +133,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
 
 /// The next record with its bytes.
 fn next_with_bytes<'a, E>(
-    next_record: &NextRecord<'_, 'a, E>,
+    next_record: impl Fn(&mut Wire<'a>) -> Result<Result<E, Reject>, Reject>,
     wire: &mut Wire<'a>,
 ) -> Result<(&'a [u8], Result<E, Reject>), Reject> {
     let before = wire.rest();
@@ -145,14 +142,26 @@ fn next_with_bytes<'a, E>(
     Ok((bytes, judged))
 }
 
-fn tell<E>(block: Block, record: u64, bytes: &[u8], judged: Result<E, Reject>, on: &mut OnRecord<'_, E>) {
+fn tell<E>(
+    block: Block,
+    record: u64,
+    bytes: &[u8],
+    judged: Result<E, Reject>,
+    on: &mut (impl FnMut(Position, Result<E, Rejected>) + ?Sized),
+) {
     match judged {
         Ok(event) => on(place(block, record), Ok(event)),
         Err(invalid) => reject(block, record, invalid, bytes, on),
     }
 }
 
-fn reject<E>(block: Block, record: u64, reject: Reject, bytes: &[u8], on: &mut OnRecord<'_, E>) {
+fn reject<E>(
+    block: Block,
+    record: u64,
+    reject: Reject,
+    bytes: &[u8],
+    on: &mut (impl FnMut(Position, Result<E, Rejected>) + ?Sized),
+) {
     on(place(block, record), Err(Rejected { reject, bytes: bytes.to_vec() }));
 }
 

@@ -1,6 +1,10 @@
 //! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
 //! their texts are borrowed from the body.
 
+use crate::body::BODY_BYTES_MAX;
+use crate::body::fields::{is_time, is_usage_interval};
+use crate::body::names::Names;
+use crate::body::wire::Wire;
 use crate::event::{Event, Payload, PodUsage};
 use crate::ids::PodUid;
 use crate::time::Timestamp;
@@ -32,12 +36,53 @@ pub struct PodUsageRef<'a> {
     pub gpu_millis: i64,
 }
 
+impl<'a> EventRef<'a> {
+    /// Reads the next body, of a sample; none where it is no valid one. Most events are valid samples: of
+    /// those no fault is noted field by field. `read.rs` reads the others, and says what is wrong with them.
+    pub(super) fn valid_sample(wire: &mut Wire<'a>) -> Option<Self> {
+        let mut fields = wire.clone();
+        let key = |fields: &mut Wire<'a>| {
+            let text = std::str::from_utf8(fields.bytes().ok()?).ok()?;
+            (!text.is_empty()).then_some(text)
+        };
+        let organization_id = key(&mut fields)?;
+        let event_time = Timestamp(fields.long().ok()?);
+        let pod_uid = key(&mut fields)?;
+        let interval_end = Timestamp(fields.long().ok()?);
+        let figures = [fields.long().ok()?, fields.long().ok()?, fields.long().ok()?];
+        let is_valid = is_time(event_time.0)
+            && is_time(interval_end.0)
+            && is_usage_interval(event_time, interval_end)
+            && figures.iter().all(|figure| *figure >= 0);
+        if !is_valid || wire.rest().len() - fields.rest().len() > BODY_BYTES_MAX {
+            return None;
+        }
+        *wire = fields;
+        let [cpu_millis, memory_bytes, gpu_millis] = figures;
+        let usage = PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis };
+        Some(Self::PodUsage { organization_id, event_time, usage })
+    }
+}
+
 impl EventRef<'_> {
     /// The event's organization.
     pub fn organization_id(&self) -> &str {
         match self {
             Self::PodUsage { organization_id, .. } => organization_id,
             Self::Event(event) => &event.organization_id,
+        }
+    }
+
+    /// The event, with texts that it shares with others of its organization.
+    pub(super) fn shared(self, names: &mut Names) -> Event {
+        match self {
+            Self::PodUsage { organization_id, event_time, usage } => {
+                let organization = names.last(organization_id.as_bytes());
+                let organization = organization.unwrap_or_else(|| names.enter(organization_id));
+                let payload = Payload::PodUsage(usage.owned(names.text(usage.pod_uid).into()));
+                Event { organization_id: organization.into(), event_time, payload }
+            }
+            Self::Event(event) => event,
         }
     }
 

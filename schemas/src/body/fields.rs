@@ -145,7 +145,7 @@ impl<'w, 'a> Fields<'w, 'a> {
     /// An instant of the years 1970 to 9999.
     pub fn time(&mut self, field: &str) -> Result<Timestamp, Reject> {
         let micros = self.wire.long()?;
-        if !(0..TIME_END).contains(&micros) {
+        if !is_time(micros) {
             self.invalid(field, format_args!("{micros} microseconds lie outside the years 1970 to 9999"));
             return Ok(Timestamp::default());
         }
@@ -271,9 +271,12 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     /// Judges a usage interval: not negative, and at most one hour.
     pub fn judge_interval(&mut self, start: Timestamp, end: Timestamp) {
+        if is_usage_interval(start, end) {
+            return;
+        }
         if end < start {
             self.invalid("interval_end", format_args!("{end} is before event_time, {start}"));
-        } else if end.0 - start.0 > HOUR_MICROS {
+        } else {
             self.invalid(
                 "interval_end",
                 format_args!("{end} is more than an hour after event_time, {start}"),
@@ -289,6 +292,16 @@ impl<'w, 'a> Fields<'w, 'a> {
             self.invalid(field, format_args!("{value} is above 1"));
         }
     }
+}
+
+/// Whether microseconds are an instant of the years 1970 to 9999.
+pub const fn is_time(micros: i64) -> bool {
+    micros >= 0 && micros < TIME_END
+}
+
+/// Whether a sample may be of this interval of such instants: not negative, and at most one hour.
+pub const fn is_usage_interval(start: Timestamp, end: Timestamp) -> bool {
+    start.0 <= end.0 && end.0 - start.0 <= HOUR_MICROS
 }
 
 /// The unscaled value of a decimal without leading sign bytes, if it has at most 128 bits.

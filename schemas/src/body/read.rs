@@ -1,7 +1,7 @@
 //! One reader for each record, its fields in the order of its schema.
 
+use crate::body::PodUsageRef;
 use crate::body::fields::Fields;
-use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
     Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
     NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
@@ -45,16 +45,6 @@ pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reje
         EventKind::RateSet => Payload::RateSet(Box::new(rate_set(f)?)),
     };
     Ok(Event { organization_id, event_time, payload })
-}
-
-/// The same, with the texts of a sample borrowed.
-pub fn event_ref<'a>(f: &mut Fields<'_, 'a>, kind: EventKind) -> Result<EventRef<'a>, Reject> {
-    if kind != EventKind::PodUsage {
-        return event(f, kind).map(EventRef::Event);
-    }
-    let organization_id = f.key_ref("organization_id")?;
-    let event_time = f.time("event_time")?;
-    Ok(EventRef::PodUsage { organization_id, event_time, usage: pod_usage(f, event_time)? })
 }
 
 fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {

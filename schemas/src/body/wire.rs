@@ -3,6 +3,9 @@
 
 use crate::reject::Reject;
 
+/// Most bytes of a variable-length integer.
+const LONG_BYTES_MAX: usize = 10;
+
 /// The bit of each of eight bytes that says that the integer goes on.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
@@ -137,18 +140,25 @@ fn truncated() -> Reject {
 
 /// Appends a zigzag variable-length integer.
 pub fn put_long(out: &mut Vec<u8>, value: i64) {
-    let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    let (mut bytes, mut last) = ([0; 10], 0);
-    for byte in &mut bytes {
-        if bits < 0x80 {
-            *byte = bits as u8;
-            break;
+    put_longs(out, [value]);
+}
+
+/// Appends zigzag variable-length integers, all at once.
+pub fn put_longs<const COUNT: usize>(out: &mut Vec<u8>, values: [i64; COUNT]) {
+    let mut room = [[0; LONG_BYTES_MAX]; COUNT];
+    let bytes = room.as_flattened_mut();
+    let mut end = 0;
+    for value in values {
+        let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        while bits >= 0x80 {
+            bytes[end] = bits as u8 | 0x80;
+            bits >>= 7;
+            end += 1;
         }
-        *byte = (bits & 0x7f) as u8 | 0x80;
-        bits >>= 7;
-        last += 1;
+        bytes[end] = bits as u8;
+        end += 1;
     }
-    out.extend_from_slice(bytes.get(..=last).unwrap_or(&bytes));
+    out.extend_from_slice(&bytes[..end]);
 }
 
 /// Appends the length of `bytes`, then `bytes`.
