@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use prorata_schemas::body::PodUsageRef;
-use prorata_schemas::body::wire::{Wire, put_long};
+use prorata_schemas::body::wire::{Wire, put_longs};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 use rayon::prelude::{ParallelIterator, ParallelSliceMut};
@@ -125,10 +125,9 @@ impl Usage {
 
 impl PackedSamples {
     fn push(&mut self, sample: Measured) {
-        let Measured { from, to, figures } = sample;
-        put_long(&mut self.bytes, from.0.wrapping_sub(self.base.0));
-        put_long(&mut self.bytes, to.0.wrapping_sub(from.0));
-        figures.into_iter().for_each(|figure| put_long(&mut self.bytes, figure));
+        let Measured { from, to, figures: [cpu, memory, gpu] } = sample;
+        let times = [from.0.wrapping_sub(self.base.0), to.0.wrapping_sub(from.0)];
+        put_longs(&mut self.bytes, [times[0], times[1], cpu, memory, gpu]);
     }
 
     fn measured(&self) -> impl Iterator<Item = Measured> {
@@ -156,10 +155,12 @@ impl PackedSamples {
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
         sorted.clear();
         sorted.extend(self.measured());
-        if !sorted.is_sorted_by(|one, next| one.from < next.from) {
-            sorted.sort_unstable_by(|a, b| a.from.cmp(&b.from).then_with(|| in_body_order(a, b)));
-            sorted.dedup();
+        if sorted.is_sorted_by(|one, next| one.from < next.from) {
+            self.bytes.shrink_to_fit();
+            return sorted.len();
         }
+        sorted.sort_unstable_by(|a, b| a.from.cmp(&b.from).then_with(|| in_body_order(a, b)));
+        sorted.dedup();
         let distinct = sorted.len();
         // `dedup_by` keeps the earlier of two neighbours, so the later is written over it.
         sorted.dedup_by(|later, earlier| {
@@ -181,8 +182,8 @@ impl PackedSamples {
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
         let mut body = Vec::with_capacity(40);
-        put_long(&mut body, sample.to.0);
-        sample.figures.into_iter().for_each(|figure| put_long(&mut body, figure));
+        let [cpu, memory, gpu] = sample.figures;
+        put_longs(&mut body, [sample.to.0, cpu, memory, gpu]);
         body
     };
     body(a).cmp(&body(b))
