@@ -125,31 +125,33 @@ impl ColumnDigest {
         values: impl Iterator<Item = Option<V>>,
         form: impl Fn(V, &mut Vec<u8>),
     ) {
-        let mut run: Option<(Option<V>, u64)> = None;
+        let (mut run, mut is_first): (Option<(Option<V>, u64)>, bool) = (None, true);
         for value in values {
             match &mut run {
                 Some((same, count)) if *same == value => *count += 1,
                 _ => {
                     if let Some((value, count)) = run.replace((value, 1)) {
-                        self.add_run(value, count, &form);
+                        self.add_run(value, count, is_first, &form);
+                        is_first = false;
                     }
                 }
             }
         }
         if let Some((value, count)) = run {
-            self.add_run(value, count, &form);
+            self.add_run(value, count, is_first, &form);
         }
     }
 
-    /// Adds a run of a batch. It may go on with what the batch before ended with.
-    fn add_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
+    /// Adds a run of a batch. The first may go on with what the batch before ended with; each other differs
+    /// from the one before it.
+    fn add_run<V>(&mut self, value: Option<V>, count: u64, is_first: bool, form: impl Fn(V, &mut Vec<u8>)) {
         self.value.clear();
         self.value.push(u8::from(value.is_some()));
         self.has_values |= value.is_some();
         if let Some(value) = value {
             form(value, &mut self.value);
         }
-        if self.value != self.last {
+        if !is_first || self.value != self.last {
             self.end_last();
             std::mem::swap(&mut self.value, &mut self.last);
         }

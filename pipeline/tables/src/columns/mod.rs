@@ -185,7 +185,7 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, En
     let cells = rows.iter().map(column.value);
     Ok(match column.kind {
         Kind::Text | Kind::Json => {
-            let mut builder = StringBuilder::with_capacity(rows.len(), rows.len() * 16);
+            let mut builder = StringBuilder::with_capacity(rows.len(), text_bytes(column, rows));
             cells.for_each(|cell| builder.append_option(cell.as_text()));
             Arc::new(builder.finish())
         }
@@ -219,6 +219,17 @@ fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, En
             Arc::new(builder.finish())
         }
     })
+}
+
+/// About how many bytes the texts of a column have, by some of its rows. A builder that grows step by step
+/// would move long columns again and again.
+fn text_bytes<R>(column: &Column<R>, rows: &[R]) -> usize {
+    const LOOKED_AT: usize = 32;
+    let step = (rows.len() / LOOKED_AT).max(LOOKED_AT);
+    let some = rows.iter().step_by(step).map(|row| (column.value)(row).as_text().map_or(0, str::len));
+    let (count, bytes) = some.fold((0, 0), |(count, bytes), length| (count + 1, bytes + length));
+    // An eighth more, for rows that were not looked at.
+    bytes * rows.len() / std::cmp::max(count, 1) * 9 / 8
 }
 
 /// The value of a row in a column of one of our types.
