@@ -14,7 +14,7 @@ use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use self::order::archive_order;
+use self::order::{archive_order, in_archive_order};
 use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -297,9 +297,8 @@ struct Unknown {
 }
 
 impl Unknown {
-    fn new(mut events: Vec<Body>) -> Self {
-        events.sort_unstable_by(archive_order);
-        events.dedup();
+    fn new(events: Vec<Body>) -> Self {
+        let events = in_archive_order(events);
         let known = vec![false; events.len()];
         Self { events, known }
     }

@@ -1,6 +1,7 @@
 //! The order of events in an archive file: by organization, then kind, then body. So equal events make equal
 //! files, and a reader of one organization can pass over the blocks of others.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -15,27 +16,23 @@ pub fn archive_order(a: &Body, b: &Body) -> Ordering {
 }
 
 /// These events in the order of an archive file, which [`archive_order`] defines, each once.
-pub fn in_archive_order<'e>(events: impl IntoIterator<Item = &'e Body>) -> Vec<&'e Body> {
-    let mut by_organization: Vec<Vec<(u128, &Body)>> = Vec::new();
-    let mut places = BTreeMap::new();
-    let mut last: Option<(&[u8], usize)> = None;
+pub fn in_archive_order<B: Borrow<Body> + Ord>(events: impl IntoIterator<Item = B>) -> Vec<B> {
+    let mut organizations: BTreeMap<Box<[u8]>, Vec<(u128, B)>> = BTreeMap::new();
     for event in events {
-        let (organization, behind) = body::split_organization(&event.1);
-        let place = match last {
-            Some((known, place)) if known == organization => place,
-            _ => *places.entry(organization).or_insert(by_organization.len()),
-        };
-        last = Some((organization, place));
-        if place == by_organization.len() {
-            by_organization.push(Vec::new());
+        let (kind, body) = event.borrow();
+        let (organization, behind) = body::split_organization(body);
+        let first = first_bytes(*kind, behind);
+        match organizations.get_mut(organization) {
+            Some(of) => of.push((first, event)),
+            None => {
+                organizations.insert(organization.into(), vec![(first, event)]);
+            }
         }
-        by_organization[place].push((first_bytes(event.0, behind), event));
     }
-    let mut sorted = Vec::with_capacity(by_organization.iter().map(Vec::len).sum());
-    for place in places.into_values() {
-        let events = &mut by_organization[place];
+    let mut sorted = Vec::with_capacity(organizations.values().map(Vec::len).sum());
+    for mut events in organizations.into_values() {
         events.sort_unstable();
-        sorted.extend(events.iter().map(|(_, event)| *event));
+        sorted.extend(events.into_iter().map(|(_, event)| event));
     }
     sorted.dedup();
     sorted
@@ -77,7 +74,9 @@ mod tests {
             let mut expected: Vec<&Body> = bodies.iter().collect();
             expected.sort_by(|a, b| archive_order(a, b));
             expected.dedup();
-            prop_assert_eq!(in_archive_order(&bodies), expected);
+            prop_assert_eq!(in_archive_order(&bodies), expected.clone());
+            let owned: Vec<Body> = expected.into_iter().cloned().collect();
+            prop_assert_eq!(in_archive_order(bodies), owned);
         }
     }
 }
