@@ -297,8 +297,8 @@ pub(super) struct ContainerWriter {
 impl ContainerWriter {
     /// Records of about this many bytes make a block: small enough that damage to one costs little.
     const BLOCK_BYTES: usize = 256 << 10;
-    /// Zstandard's own default.
-    const LEVEL: i32 = 3;
+    /// Takes half the time of Zstandard's own default, 3, for one or two per cent more bytes.
+    const LEVEL: i32 = 2;
 
     /// Begins a file.
     ///
