@@ -13,6 +13,10 @@ use sha2::{Digest, Sha256};
 
 use super::container::ContainerWriter;
 
+/// How hard files of the archive are compressed: in half the time of the default, to one or two per cent more
+/// bytes. Every event of a stream goes through here.
+const OWN_LEVEL: i32 = 2;
+
 /// The archive's schema: a union of our records in the order of [`EventKind::ALL`], without their docs.
 pub fn archive_schema() -> &'static str {
     static SCHEMA: LazyLock<String> = LazyLock::new(|| {
@@ -40,7 +44,8 @@ pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
 
 fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     let mut digest = Sha256::new();
-    let mut file = ContainerWriter::new(archive_schema())?;
+    let level = if index { OWN_LEVEL } else { ContainerWriter::LEVEL };
+    let mut file = ContainerWriter::new(archive_schema(), level)?;
     for (kind, body) in records {
         let mut head = [*kind as u8; 9];
         head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
