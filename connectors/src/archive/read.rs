@@ -123,7 +123,7 @@ fn read_lost(decoder: &Decoder, lost: Lost, on: &mut OnRecord<'_>) {
     let mut wire = Wire::new(records);
     for record in 0..lost.block.records {
         let rest = wire.rest();
-        match next_with_bytes(&|wire: &mut Wire<'_>| decoder.next(wire), &mut wire) {
+        match next_with_bytes(|wire: &mut Wire<'_>| decoder.next(wire), &mut wire) {
             Ok((bytes, judged)) if !bytes.is_empty() => tell(lost.block, record, bytes, judged, on),
             _ => return reject(lost.block, record, malformed(record), rest, on),
         }
