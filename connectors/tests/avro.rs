@@ -13,12 +13,17 @@ use prorata_connectors::avro::{Decoder, SCHEMA_BYTES_MAX, SingleObjects, encode_
 use prorata_samples::arbitrary::{event, samples};
 use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
-use prorata_schemas::body::encode;
+use prorata_schemas::body::{EventRecordRef, encode};
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
-use prorata_schemas::reject::Reason;
+use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use serde_json::{Value as Json, json};
+
+/// What a writer's schema makes of a body.
+fn decode(schema: &str, body: &[u8]) -> Result<EventRecord, Reject> {
+    Decoder::compile(schema).unwrap().decode(body).map(EventRecordRef::into_owned)
+}
 
 /// Another version of a schema, and the value that its writer would send.
 struct Version {
@@ -47,8 +52,8 @@ impl Version {
         writer.write_value_to_vec(Value::Record(self.value.clone())).unwrap()
     }
 
-    fn decode(&self) -> Result<EventRecord, prorata_schemas::reject::Reject> {
-        Decoder::compile(&self.schema.to_string()).unwrap().decode(&self.body())
+    fn decode(&self) -> Result<EventRecord, Reject> {
+        decode(&self.schema.to_string(), &self.body())
     }
 
     fn field(&mut self, name: &str) -> (&mut Json, &mut Value) {
@@ -157,7 +162,7 @@ proptest! {
         let resolved = resolved.read_value(&mut &version.body()[..]).unwrap();
         let writer = GenericDatumWriter::builder(&ours).build().unwrap();
         let resolved = writer.write_value_to_vec(resolved).unwrap();
-        let expected = Decoder::compile(avsc(event.payload.kind())).unwrap().decode(&resolved);
+        let expected = decode(avsc(event.payload.kind()), &resolved);
         prop_assert!(expected.is_ok());
         prop_assert_eq!(version.decode(), expected, "{}", version.schema);
     }
@@ -290,14 +295,14 @@ fn names_inside_a_record_do_not_matter_and_its_own_does() {
             &format!("{name}\""),
             1,
         );
-        let decoded = Decoder::compile(&renamed).unwrap().decode(&body);
+        let decoded = decode(&renamed, &body);
         assert_eq!(decoded, Ok(EventRecord::new(event.clone())), "{renamed}");
         let namespaced = text.replacen(
             &format!("prorata.events.{name}\""),
             &format!("{name}\", \"namespace\": \"prorata.events\""),
             1,
         );
-        assert_eq!(Decoder::compile(&namespaced).unwrap().decode(&body), Ok(EventRecord::new(event)));
+        assert_eq!(decode(&namespaced, &body), Ok(EventRecord::new(event)));
         let foreign = text.replacen(&format!("prorata.events.{name}"), &format!("acme.{name}"), 1);
         let reject = Decoder::compile(&foreign).unwrap().decode(&body).unwrap_err();
         assert_eq!(reject.reason, Reason::UnknownEvent);

@@ -13,7 +13,7 @@ use prorata_connectors::archive::{
 use prorata_samples::arbitrary::{records, samples};
 use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
-use prorata_schemas::body::encode;
+use prorata_schemas::body::{EventRecordRef, encode};
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::ids::OrganizationId;
@@ -25,7 +25,9 @@ type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
 
 fn read(file: &[u8]) -> Result<Told, FileError> {
     let mut told = Vec::new();
-    read_events(file, &mut |position, record| told.push((position, record)))?;
+    read_events(file, &mut |position, record| {
+        told.push((position, record.map(EventRecordRef::into_owned)));
+    })?;
     Ok(told)
 }
 
@@ -245,7 +247,7 @@ fn a_block_of_records_that_take_no_bytes_is_told_once() {
             let mut told = Told::new();
             let bytes = file(schema, "null", &[block(i64::MAX, left), block(0, &[])]);
             read_events(&bytes[..], &mut |position, record| {
-                told.push((position, record));
+                told.push((position, record.map(EventRecordRef::into_owned)));
                 assert!(told.len() < 10, "it goes on and on");
             })
             .unwrap();

@@ -12,11 +12,12 @@ pub mod wire;
 mod write;
 
 use std::cell::RefCell;
+use std::hint;
 
 use crate::event::{Event, EventKind, EventRecord};
 use crate::reject::Reject;
 
-pub use borrowed::{EventRef, PodUsageRef};
+pub use borrowed::{EventRecordRef, EventRef, PodUsageRef};
 
 use fields::Fields;
 use names::Names;
@@ -54,13 +55,30 @@ pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
     (organization, wire.rest())
 }
 
+/// The pod of a sample's body, as bytes: the first field behind the event's time. Empty where it is no sample.
+pub fn pod_of_sample(body: &[u8]) -> &[u8] {
+    let mut wire = Wire::new(split_organization(body).1);
+    wire.long().and_then(|_| wire.bytes()).unwrap_or_default()
+}
+
+/// Bodies that [`prefetch`] takes.
+pub const PREFETCHED: usize = 32;
+
+/// Brings the first [`PREFETCHED`] of these bodies into the processor's caches. Bodies lie scattered in
+/// memory: fetched one by one, each would be waited for; asked for together, they come together.
+pub fn prefetch<'a>(bodies: impl Iterator<Item = &'a [u8]>) {
+    let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
+    hint::black_box(bodies.take(PREFETCHED).fold(0, |touched, body| touched ^ ends(body)));
+}
+
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].
 ///
 /// # Errors
 /// `malformed` for bytes that are no such record or that go on behind it, `invalid_field` for a value out of
 /// range.
 pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
-    whole(kind, body, decode_next)
+    let event = decode_ref(kind, body)?;
+    Ok(NAMES.with_borrow_mut(|names| event.shared(names)))
 }
 
 /// The same, with the texts of a sample borrowed from `body`.
@@ -68,50 +86,27 @@ pub fn decode(kind: EventKind, body: &[u8]) -> Result<Event, Reject> {
 /// # Errors
 /// As those of [`decode`].
 pub fn decode_ref(kind: EventKind, body: &[u8]) -> Result<EventRef<'_>, Reject> {
-    whole(kind, body, decode_next_ref)
+    let mut wire = Wire::new(body);
+    let event = decode_next_ref(kind, &mut wire)?;
+    match wire.rest().len() {
+        0 => event,
+        left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
+    }
 }
 
 /// Reads the next body of our newest schema of `kind` from `wire`, which then stands at its end: an invalid
-/// record is read past like a valid one.
+/// record is read past like a valid one. The texts of a sample are borrowed from the bytes of `wire`.
 ///
 /// # Errors
 /// The outer error is `malformed` and says that the bytes are no such record; its end is not known. The inner
 /// one is the verdict on a record whose end is known.
-pub fn decode_next(kind: EventKind, wire: &mut Wire<'_>) -> Result<Result<Event, Reject>, Reject> {
-    if kind == EventKind::PodUsage
-        && let Some(sample) = EventRef::valid_sample(wire)
-    {
-        return Ok(Ok(NAMES.with_borrow_mut(|names| sample.shared(names))));
-    }
-    next(kind, wire, |fields| read::event(fields, kind))
-}
-
-/// The same, with the texts of a sample borrowed from the bytes of `wire`.
-///
-/// # Errors
-/// As those of [`decode_next`].
 pub fn decode_next_ref<'a>(
     kind: EventKind,
     wire: &mut Wire<'a>,
 ) -> Result<Result<EventRef<'a>, Reject>, Reject> {
-    if kind == EventKind::PodUsage
-        && let Some(sample) = EventRef::valid_sample(wire)
-    {
-        return Ok(Ok(sample));
-    }
-    next(kind, wire, |fields| read::event(fields, kind).map(EventRef::Event))
-}
-
-fn whole<'a, T>(
-    kind: EventKind,
-    body: &'a [u8],
-    next: impl FnOnce(EventKind, &mut Wire<'a>) -> Result<Result<T, Reject>, Reject>,
-) -> Result<T, Reject> {
-    let mut wire = Wire::new(body);
-    let event = next(kind, &mut wire)?;
-    match wire.rest().len() {
-        0 => event,
-        left => Err(Reject::malformed(format!("{left} bytes follow the end of a {}", kind.name()))),
+    match EventRef::valid_sample(kind, wire) {
+        Some(sample) => Ok(Ok(sample)),
+        None => next(kind, wire, |fields| read::event(fields, kind).map(EventRef::Event)),
     }
 }
 
@@ -137,12 +132,7 @@ fn next<'a, T>(
 impl EventRecord {
     /// The event with its canonical body.
     pub fn new(event: Event) -> Self {
-        let body = SCRATCH.with_borrow_mut(|scratch| {
-            scratch.0.clear();
-            scratch.event(&event);
-            Box::from(&*scratch.0)
-        });
-        Self { event, body }
+        EventRecordRef::new(EventRef::Event(event)).into_owned()
     }
 }
 
@@ -186,8 +176,8 @@ mod tests {
         let (mut valid, mut invalid) = (0, 0);
         for body in bodies() {
             let (mut at_once, mut by_field) = (Wire::new(&body), Wire::new(&body));
-            let sample = EventRef::valid_sample(&mut at_once).map(EventRef::into_owned);
             let kind = EventKind::PodUsage;
+            let sample = EventRef::valid_sample(kind, &mut at_once).map(EventRef::into_owned);
             let judged =
                 next(kind, &mut by_field, |fields| read::event(fields, kind)).and_then(|event| event);
             match sample {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
+use crate::body::EventRef;
 use crate::event::Event;
-use crate::event::bounds::check_bounds;
+use crate::event::bounds::{check_bounds, check_usage_bounds};
 use crate::ids::OrganizationId;
 use crate::money::{Ratio, Weight};
 use crate::reject::{Reason, Reject, excerpt};
@@ -97,6 +98,17 @@ impl Rules {
     pub fn check(&self, event: &Event) -> Result<(), Reject> {
         check_bounds(event, self)?;
         self.check_currency(event)
+    }
+
+    /// The same of an event whose texts may be borrowed.
+    ///
+    /// # Errors
+    /// As those of [`Rules::check`].
+    pub fn check_ref(&self, event: &EventRef<'_>) -> Result<(), Reject> {
+        match event {
+            EventRef::PodUsage { usage, .. } => check_usage_bounds(*usage, self),
+            EventRef::Event(event) => self.check(event),
+        }
     }
 
     /// Judges the currency of an event's prices: it must be the organization's configured one.

@@ -23,7 +23,7 @@ pub fn decoder(input: &[u8]) {
         }
     };
     if let Ok(Ok(record)) = decoded {
-        assert_canonical(&record);
+        assert_canonical(&record.into_owned());
     }
 }
 
@@ -54,7 +54,7 @@ pub fn container(input: &[u8]) {
         assert!(position.byte < input.len() as u64);
         last = Some((position.block, position.record));
         if let Ok(record) = record {
-            assert_canonical(&record);
+            assert_canonical(&record.into_owned());
         }
     });
     assert!(!matches!(result, Err(FileError::Io(_))), "a slice cannot fail to be read");

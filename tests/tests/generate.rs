@@ -87,7 +87,7 @@ fn events_in(folder: &Path) -> BTreeMap<String, Vec<Event>> {
         files.sort();
         for file in files {
             read_events(&mut File::open(file).unwrap(), &mut |_, record| {
-                let event = record.unwrap().event;
+                let event = record.unwrap().event.into_owned();
                 found.entry(event.organization_id.to_string()).or_default().push(event);
             })
             .unwrap();

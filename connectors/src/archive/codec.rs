@@ -1,13 +1,25 @@
 //! Compression of container blocks. A block that unpacks to more than its limit is refused, not unpacked: a
 //! few bytes can stand for gigabytes.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
+
+use zstd::bulk::Decompressor;
+use zstd::zstd_safe::get_frame_content_size;
 
 /// Most bytes of one block as stored.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// Most bytes of one block unpacked.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
+
+/// A block that says it unpacks to at most this many bytes, as ours do, is unpacked in one piece.
+const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
+
+thread_local! {
+    /// What a thread unpacks such blocks with; none: memory ran out.
+    static AT_ONCE: RefCell<Option<Decompressor<'static>>> = RefCell::new(Decompressor::new().ok());
+}
 
 /// Why a block does not unpack.
 #[derive(Debug, thiserror::Error)]
@@ -93,10 +105,25 @@ fn unpack_snappy(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
 }
 
 fn unpack_zstandard(block: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
+    if unpack_at_once(block, out) {
+        return Ok(());
+    }
+    out.clear();
     let decoder = zstd::stream::read::Decoder::with_buffer(block)?;
     decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_end(out)?;
     if out.len() > UNPACKED_BYTES_MAX {
         return Err(UnpackError::TooLong);
     }
     Ok(())
+}
+
+/// Whether a block could be unpacked in one piece. Any other is unpacked piece by piece, which says what is
+/// wrong with it.
+fn unpack_at_once(block: &[u8], out: &mut Vec<u8>) -> bool {
+    let Ok(Some(bytes @ ..=AT_ONCE_BYTES_MAX)) = get_frame_content_size(block) else { return false };
+    out.reserve(bytes as usize);
+    AT_ONCE.with_borrow_mut(|decompressor| {
+        let written = decompressor.as_mut().map(|decompressor| decompressor.decompress_to_buffer(block, out));
+        written.is_some_and(|written| written.is_ok_and(|written| written as u64 == bytes))
+    })
 }

@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::sync::LazyLock;
 
-use prorata_schemas::body::EventRef;
+use prorata_schemas::body::{EventRecordRef, EventRef};
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reject;
 use prorata_worker::ports::Wanted;
 
@@ -15,7 +14,7 @@ use super::{Position, Rejected};
 use crate::avro::{Decoder, Decoders};
 
 /// Called with each record.
-pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecord, Rejected>) + 'f;
+pub type OnRecord<'f> = dyn FnMut(Position, Result<EventRecordRef<'_>, Rejected>) + 'f;
 
 static DECODERS: LazyLock<Decoders> = LazyLock::new(Decoders::default);
 

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::LazyLock;
 
 use prorata_schemas::avsc::avsc;
-use prorata_schemas::body::organization_of;
 use prorata_schemas::body::wire::put_long;
+use prorata_schemas::body::{PREFETCHED, organization_of, prefetch};
 use prorata_schemas::event::EventKind;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -46,7 +46,10 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     let mut digest = Sha256::new();
     let level = if index { OWN_LEVEL } else { ContainerWriter::LEVEL };
     let mut file = ContainerWriter::new(archive_schema(), level)?;
-    for (kind, body) in records {
+    for (at, (kind, body)) in records.iter().enumerate() {
+        if at % PREFETCHED == 0 {
+            prefetch(records.iter().skip(at).map(|(_, body)| *body));
+        }
         let mut head = [*kind as u8; 9];
         head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
         digest.update(head);

@@ -34,8 +34,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::body::{BODY_BYTES_MAX, EventRef, decode_next, decode_next_ref};
-use prorata_schemas::event::{Event, EventKind, EventRecord};
+use prorata_schemas::body::{BODY_BYTES_MAX, EventRecordRef, EventRef, decode_next_ref};
+use prorata_schemas::event::{Event, EventKind};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{Wanted, is_wanted};
 
@@ -106,7 +106,7 @@ impl Decoder {
     ///
     /// # Errors
     /// `malformed`, `unknown_event` or `invalid_field`.
-    pub fn decode(&self, body: &[u8]) -> Result<EventRecord, Reject> {
+    pub fn decode<'a>(&self, body: &'a [u8]) -> Result<EventRecordRef<'a>, Reject> {
         let mut wire = Wire::new(body);
         let verdict = self.next(&mut wire)?;
         match wire.rest().len() {
@@ -120,9 +120,9 @@ impl Decoder {
     /// # Errors
     /// The outer error is `malformed` and says that the end of the record is not known. The inner one is the
     /// verdict on a record whose end is known.
-    pub fn next(&self, wire: &mut Wire<'_>) -> Result<Result<EventRecord, Reject>, Reject> {
+    pub fn next<'a>(&self, wire: &mut Wire<'a>) -> Result<Result<EventRecordRef<'a>, Reject>, Reject> {
         let branch = self.branch(wire)?;
-        Ok(self.event(branch, wire, decode_next, |event| event)?.map(EventRecord::new))
+        Ok(self.event(branch, wire)?.map(EventRecordRef::new))
     }
 
     /// The same without a body, if its organization is wanted; others are passed over and not judged.
@@ -143,7 +143,7 @@ impl Decoder {
                 return Ok(Ok(None));
             }
         }
-        let judged = self.event(branch, wire, decode_next_ref, EventRef::Event)?;
+        let judged = self.event(branch, wire)?;
         Ok(judged.map(|event| Some(event).filter(|event| is_wanted(wanted, event.organization_id()))))
     }
 
@@ -153,23 +153,20 @@ impl Decoder {
         branch.ok_or_else(|| Reject::malformed("the writer's schema is empty"))
     }
 
-    /// The verdict on the next record: an event as `direct` reads it, or as `converted` makes it of one in
-    /// another form.
-    fn event<'a, T>(
+    /// The verdict on the next record.
+    fn event<'a>(
         &self,
         branch: &Branch,
         wire: &mut Wire<'a>,
-        direct: impl FnOnce(EventKind, &mut Wire<'a>) -> Result<Result<T, Reject>, Reject>,
-        converted: impl FnOnce(Event) -> T,
-    ) -> Result<Result<T, Reject>, Reject> {
+    ) -> Result<Result<EventRef<'a>, Reject>, Reject> {
         let mut end = wire.clone();
         let reject = match &branch.reading {
-            Reading::Direct(kind) => match direct(*kind, wire) {
+            Reading::Direct(kind) => match decode_next_ref(*kind, wire) {
                 Ok(verdict) => return Ok(verdict),
                 Err(reject) => reject,
             },
             Reading::Converted(kind, node) => match self.convert_next(*kind, node, wire) {
-                Ok(verdict) => return Ok(verdict.map(converted)),
+                Ok(verdict) => return Ok(verdict.map(EventRef::Event)),
                 Err(reject) => reject,
             },
             Reading::Refused(reject) => reject.clone(),

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use apache_avro::rabin::Rabin;
 use prorata_schemas::avsc::avsc;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::body::EventRecordRef;
+use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::{Reason, Reject};
 use serde_json::Value as Json;
 
@@ -49,7 +50,7 @@ impl SingleObjects {
     /// # Errors
     /// `malformed` without the magic bytes, `unknown_schema` for a fingerprint not known, and what
     /// [`Decoder::decode`] finds.
-    pub fn decode(&self, message: &[u8]) -> Result<EventRecord, Reject> {
+    pub fn decode<'a>(&self, message: &'a [u8]) -> Result<EventRecordRef<'a>, Reject> {
         let missing = || Reject::malformed("no single-object header: C3 01 and eight bytes of fingerprint");
         let rest = message.strip_prefix(&MAGIC).ok_or_else(missing)?;
         let (fingerprint, body) = rest.split_first_chunk::<8>().ok_or_else(missing)?;

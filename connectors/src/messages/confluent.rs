@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
@@ -140,7 +140,7 @@ impl ConfluentMessages {
 
 #[async_trait]
 impl MessageDecoder for ConfluentMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let (id, body) = split(value).map_err(DecodeFailure::Reject)?;
         match self.known(id) {
             Some(KnownSchema::Decoder(decoder)) => decoder.decode(body).map_err(DecodeFailure::Reject),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use prorata_schemas::avsc::OLDER;
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::Reject;
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
 
@@ -27,7 +27,7 @@ impl SingleObjectMessages {
 
 #[async_trait]
 impl MessageDecoder for SingleObjectMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         // The magic byte and a whole schema id; shorter ones are damaged in any format.
         if let [MAGIC, first, second, third, fourth, ..] = value {
             let id = u32::from_be_bytes([*first, *second, *third, *fourth]);

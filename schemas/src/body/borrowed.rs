@@ -1,11 +1,11 @@
 //! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
 //! their texts are borrowed from the body.
 
-use crate::body::BODY_BYTES_MAX;
+use crate::body::{BODY_BYTES_MAX, SCRATCH};
 use crate::body::fields::{is_time, is_usage_interval};
 use crate::body::names::Names;
 use crate::body::wire::Wire;
-use crate::event::{Event, Payload, PodUsage};
+use crate::event::{Event, EventKind, EventRecord, Payload, PodUsage};
 use crate::ids::PodUid;
 use crate::time::Timestamp;
 
@@ -36,10 +36,22 @@ pub struct PodUsageRef<'a> {
     pub gpu_millis: i64,
 }
 
+/// An event whose texts may be borrowed, with its canonical body: see [`EventRecord`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecordRef<'a> {
+    /// The event.
+    pub event: EventRef<'a>,
+    /// Its canonical body.
+    pub body: Box<[u8]>,
+}
+
 impl<'a> EventRef<'a> {
-    /// Reads the next body, of a sample; none where it is no valid one. Most events are valid samples: of
+    /// Reads the next body, if it is of a sample, and a valid one. Most events are valid samples: of
     /// those no fault is noted field by field. `read.rs` reads the others, and says what is wrong with them.
-    pub(super) fn valid_sample(wire: &mut Wire<'a>) -> Option<Self> {
+    pub(super) fn valid_sample(kind: EventKind, wire: &mut Wire<'a>) -> Option<Self> {
+        if kind != EventKind::PodUsage {
+            return None;
+        }
         let mut fields = wire.clone();
         let key = |fields: &mut Wire<'a>| {
             let text = std::str::from_utf8(fields.bytes().ok()?).ok()?;
@@ -73,6 +85,22 @@ impl EventRef<'_> {
         }
     }
 
+    /// The event's time.
+    pub fn event_time(&self) -> Timestamp {
+        match self {
+            Self::PodUsage { event_time, .. } => *event_time,
+            Self::Event(event) => event.event_time,
+        }
+    }
+
+    /// The event's type.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::PodUsage { .. } => EventKind::PodUsage,
+            Self::Event(event) => event.payload.kind(),
+        }
+    }
+
     /// The event, with texts that it shares with others of its organization.
     pub(super) fn shared(self, names: &mut Names) -> Event {
         match self {
@@ -95,6 +123,23 @@ impl EventRef<'_> {
             }
             Self::Event(event) => event,
         }
+    }
+}
+
+impl<'a> EventRecordRef<'a> {
+    /// The event with its canonical body.
+    pub fn new(event: EventRef<'a>) -> Self {
+        let body = SCRATCH.with_borrow_mut(|scratch| {
+            scratch.0.clear();
+            scratch.event_ref(&event);
+            Box::from(&*scratch.0)
+        });
+        Self { event, body }
+    }
+
+    /// The same, with texts of its own.
+    pub fn into_owned(self) -> EventRecord {
+        EventRecord { event: self.event.into_owned(), body: self.body }
     }
 }
 

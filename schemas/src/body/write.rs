@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::Text;
-use crate::body::wire::{put_bytes, put_decimal, put_long};
+use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
+use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
     CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
-    PodUsage, PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
 use crate::money::{Money, Ratio};
 use crate::time::Timestamp;
@@ -28,7 +29,7 @@ impl Out {
             }
             Payload::PodStarted(pod) => self.pod_started(pod),
             Payload::PodStopped(pod) => self.pod_stopped(pod),
-            Payload::PodUsage(usage) => self.pod_usage(usage),
+            Payload::PodUsage(usage) => self.pod_usage(usage.into()),
             Payload::ReservationSet(reservation) => self.reservation_set(reservation),
             Payload::ReservationReleased(reservation) => self.text(&reservation.reservation_id),
             Payload::CommitmentSet(commitment) => self.commitment_set(commitment),
@@ -41,6 +42,18 @@ impl Out {
             Payload::PoolSet(pool) => self.pool_set(pool),
             Payload::PoolDeleted(pool) => self.text(&pool.pool_id),
             Payload::RateSet(rate) => self.rate_set(rate),
+        }
+    }
+
+    /// The same of an event whose texts may be borrowed.
+    pub fn event_ref(&mut self, event: &EventRef<'_>) {
+        match event {
+            EventRef::PodUsage { organization_id, event_time, usage } => {
+                self.text(organization_id);
+                self.time(*event_time);
+                self.pod_usage(*usage);
+            }
+            EventRef::Event(event) => self.event(event),
         }
     }
 
@@ -92,12 +105,10 @@ impl Out {
         self.optional(pod.reason.as_deref(), Self::text);
     }
 
-    fn pod_usage(&mut self, usage: &PodUsage) {
-        self.text(&usage.pod_uid);
-        self.time(usage.interval_end);
-        self.long(usage.cpu_millis);
-        self.long(usage.memory_bytes);
-        self.long(usage.gpu_millis);
+    fn pod_usage(&mut self, usage: PodUsageRef<'_>) {
+        let PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis } = usage;
+        self.text(pod_uid);
+        put_longs(&mut self.0, [interval_end.0, cpu_millis, memory_bytes, gpu_millis]);
     }
 
     fn reservation_set(&mut self, reservation: &ReservationSet) {

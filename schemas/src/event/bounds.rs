@@ -19,7 +19,8 @@
 
 use std::fmt;
 
-use super::{Event, Payload, PodStarted, PodUsage, PoolSet, Quantities};
+use super::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
+use crate::body::PodUsageRef;
 use crate::money::{Ratio, UnitPrice};
 use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TFLOPS, VRAM};
 use crate::reject::{Reject, excerpt};
@@ -68,7 +69,7 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
             judge.size("capacity", &node.capacity)
         }
         Payload::PodStarted(pod) => judge.pod(pod),
-        Payload::PodUsage(usage) => judge.usage(usage),
+        Payload::PodUsage(usage) => judge.usage(usage.into()),
         Payload::ReservationSet(reservation) => {
             judge.price("unit_hourly_price", reservation.unit_hourly_price)?;
             judge.size("capacity", &reservation.capacity)
@@ -91,6 +92,14 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
         | Payload::QuotaDeleted(_)
         | Payload::PoolDeleted(_) => Ok(()),
     }
+}
+
+/// The same of a sample whose texts may be borrowed.
+///
+/// # Errors
+/// As those of [`check_bounds`].
+pub fn check_usage_bounds(usage: PodUsageRef<'_>, rules: &Rules) -> Result<(), Reject> {
+    Judge { record: EventKind::PodUsage.name(), rules }.usage(usage)
 }
 
 /// The bound of a resource of a node, a pod or a reserved unit, in what the resource is counted in.
@@ -167,7 +176,7 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn usage(&self, usage: &PodUsage) -> Result<(), Reject> {
+    fn usage(&self, usage: PodUsageRef<'_>) -> Result<(), Reject> {
         let figures = [
             ("cpu_millis", usage.cpu_millis, DEVICES_MAX * 1000),
             ("memory_bytes", usage.memory_bytes, MEMORY_BYTES_MAX),

@@ -85,7 +85,7 @@ fn events(folder: &Path) -> Vec<EventRecord> {
             events.extend(self::events(&entry.path()));
         } else {
             let file = std::fs::read(entry.path()).unwrap();
-            read_events(&file[..], &mut |_, event| events.push(event.unwrap())).unwrap();
+            read_events(&file[..], &mut |_, event| events.push(event.unwrap().into_owned())).unwrap();
         }
     }
     events

@@ -90,7 +90,7 @@ fn read(folder: &Path) -> Vec<EventRecord> {
             events.extend(read(&path));
         } else {
             let file = std::fs::File::open(&path).unwrap();
-            read_events(file, &mut |_, event| events.push(event.unwrap())).unwrap();
+            read_events(file, &mut |_, event| events.push(event.unwrap().into_owned())).unwrap();
         }
     }
     events

@@ -32,6 +32,8 @@ pub(crate) struct Usage {
     pods: Vec<(PodUid, PackedSamples)>,
     /// Where each pod is.
     places: Places,
+    /// The pod of the last sample: in the archive most often that of the next one, too.
+    last: usize,
 }
 
 /// Samples of one pod, packed.
@@ -97,17 +99,20 @@ impl Usage {
     }
 
     fn of_pod(&mut self, pod_uid: &str) -> &mut PackedSamples {
-        let (pods, base) = (&mut self.pods, self.base);
-        let place = match self.places.get(pod_uid) {
-            Some(place) => *place,
-            None => {
-                let pod_uid = PodUid::from(pod_uid);
-                self.places.insert(pod_uid.clone(), pods.len());
-                pods.push((pod_uid, PackedSamples { base, bytes: Vec::new() }));
-                pods.len() - 1
-            }
-        };
-        &mut pods[place].1
+        if self.pods.get(self.last).is_none_or(|(last, _)| **last != *pod_uid) {
+            self.last = self.place(pod_uid);
+        }
+        &mut self.pods[self.last].1
+    }
+
+    fn place(&mut self, pod_uid: &str) -> usize {
+        if let Some(place) = self.places.get(pod_uid) {
+            return *place;
+        }
+        let (pod_uid, place) = (PodUid::from(pod_uid), self.pods.len());
+        self.places.insert(pod_uid.clone(), place);
+        self.pods.push((pod_uid, PackedSamples { base: self.base, bytes: Vec::new() }));
+        place
     }
 
     /// Removes duplicates. Gives each pod its samples in order of time, and the number of distinct events.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rows::HourTables;
@@ -31,9 +32,9 @@ fn text(error: FormatError) -> String {
 
 fn told(archive: &dyn Archive, mut file: &[u8]) -> Result<Told, String> {
     let mut told = Told::default();
-    let each = &mut |place, record: Result<EventRecord, Rejected>| match record {
+    let each = &mut |place, record: Result<EventRecordRef<'_>, Rejected>| match record {
         Ok(record) => {
-            told.events.push((record.event.payload.kind(), record.body));
+            told.events.push((record.event.kind(), record.body));
             told.places.push(place);
         }
         Err(_) => told.rejected += 1,

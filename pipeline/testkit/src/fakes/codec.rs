@@ -4,8 +4,8 @@ use std::io::Read;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prorata_schemas::body;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::body::{self, EventRecordRef};
+use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::WallTime;
 use prorata_worker::ports::{
@@ -33,11 +33,9 @@ impl Archive for FakeArchive {
         };
         for (record, (kind, body)) in records.into_iter().enumerate() {
             let position = Position { block: 0, byte: 0, record: Some(record as u64) };
-            let decoded = match body::decode(kind, &body) {
-                Ok(event) => Ok(EventRecord { event, body: body.into() }),
-                Err(reject) => Err(Rejected { reject, bytes: body }),
-            };
-            each(Some(position), decoded);
+            let decoded = body::decode_ref(kind, &body);
+            let record = decoded.map(|event| EventRecordRef { event, body: body.clone().into() });
+            each(Some(position), record.map_err(|reject| Rejected { reject, bytes: body.clone() }));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use prorata_schemas::body;
+use prorata_schemas::body::{self, EventRecordRef};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
@@ -76,7 +76,7 @@ impl FakeMessages {
 
 #[async_trait]
 impl MessageDecoder for FakeMessages {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let reject = |reason, sentence: String| Err(DecodeFailure::Reject(Reject::new(reason, sentence)));
         let Some((id, rest)) = value.split_first_chunk::<4>() else {
             return reject(Reason::Malformed, format!("{} bytes are no message", value.len()));
@@ -95,7 +95,7 @@ impl MessageDecoder for FakeMessages {
         let Some(kind) = EventKind::ALL.get(usize::from(*kind)) else {
             return reject(Reason::UnknownEvent, format!("there is no event type {kind}"));
         };
-        body::decode(*kind, body).map(EventRecord::new).map_err(DecodeFailure::Reject)
+        body::decode_ref(*kind, body).map(EventRecordRef::new).map_err(DecodeFailure::Reject)
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {

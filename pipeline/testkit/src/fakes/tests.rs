@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::{Event, EventRecord, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::tables::Table;
@@ -373,7 +374,7 @@ async fn messages_wait_for_their_schema_and_are_rejected_without_one() {
     registry.set_down(false);
     messages.fetch(7).await.unwrap();
     messages.fetch(8).await.unwrap();
-    assert_eq!(messages.decode(&known), Ok(event()));
+    assert_eq!(messages.decode(&known).map(EventRecordRef::into_owned), Ok(event()));
     let rejected = |value: &[u8]| match messages.decode(value) {
         Err(DecodeFailure::Reject(reject)) => Some(reject.reason),
         _ => None,

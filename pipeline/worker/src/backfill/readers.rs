@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::body::EventRecordRef;
+use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::Reject;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
@@ -155,7 +156,7 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    fn take(&mut self, position: Option<Position>, record: Result<EventRecord, Rejected>) {
+    fn take(&mut self, position: Option<Position>, record: Result<EventRecordRef<'_>, Rejected>) {
         if self.stopped {
             return;
         }
@@ -179,17 +180,19 @@ impl Taker<'_> {
 
     /// What needs configuration or the clock: an organization's prices are in its own currency, and no event
     /// lies in the future.
-    fn judge(&self, record: EventRecord) -> Result<Arrival, Rejected> {
-        let EventRecord { event, body } = record;
-        let shard = self.reading.root.shard_of(&event.organization_id);
-        let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(event.event_time.hour()));
+    fn judge(&self, record: EventRecordRef<'_>) -> Result<Arrival, Rejected> {
+        let EventRecordRef { event, body } = record;
+        let (event_time, kind) = (event.event_time(), event.kind());
+        let hour = event_time.hour();
+        let shard = self.reading.root.shard_of(event.organization_id());
+        let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(hour));
         let rules = listed.unwrap_or(&self.reading.default_rules);
-        let in_time = || self.reading.clock_limit.check(event.event_time);
+        let in_time = || self.reading.clock_limit.check(event_time);
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
-        let judged = if is_ours { rules.check(&event).and_then(|()| in_time()) } else { Ok(()) };
+        let judged = if is_ours { rules.check_ref(&event).and_then(|()| in_time()) } else { Ok(()) };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
-            Ok(()) => Ok(Arrival { shard, hour: event.event_time.hour(), kind: event.payload.kind(), body }),
+            Ok(()) => Ok(Arrival { shard, hour, kind, body }),
         }
     }
 

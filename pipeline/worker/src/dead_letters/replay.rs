@@ -258,7 +258,7 @@ pub(super) async fn decode(
 ) -> Result<Result<EventRecord, Reject>, RegistryError> {
     for _ in 0..FETCHES_MAX {
         match decoder.decode(value) {
-            Ok(record) => return Ok(Ok(record)),
+            Ok(record) => return Ok(Ok(record.into_owned())),
             Err(DecodeFailure::Reject(reject)) => return Ok(Err(reject)),
             Err(DecodeFailure::NeedsSchema(id)) => decoder.fetch(id).await?,
         }

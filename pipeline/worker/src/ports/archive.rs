@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 
-use prorata_schemas::body::EventRef;
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::body::{EventRecordRef, EventRef};
+use prorata_schemas::event::EventKind;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 
@@ -112,7 +112,7 @@ impl DeadLetter {
 }
 
 /// Takes one record after another, and what cannot be one; without a position, the file itself.
-pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecord, Rejected>);
+pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecordRef<'_>, Rejected>);
 
 /// Organizations whose events are read; none: all.
 pub type Wanted<'a> = Option<&'a BTreeSet<OrganizationId>>;
@@ -129,7 +129,7 @@ pub fn is_wanted(wanted: Wanted<'_>, organization_id: &str) -> bool {
 pub fn read_whole<A: Archive + ?Sized>(
     archive: &A,
     mut file: &[u8],
-    mut each: impl FnMut(EventRecord),
+    mut each: impl FnMut(EventRecordRef<'_>),
 ) -> Result<(), FormatError> {
     let mut damage = None;
     let read = archive.read(&mut file, &mut |position, record| match record {
@@ -164,8 +164,8 @@ pub trait Archive: Send + Sync {
         each: &mut dyn FnMut(EventRef<'_>),
     ) -> Result<(), FormatError> {
         read_whole(self, file, |record| {
-            if is_wanted(wanted, &record.event.organization_id) {
-                each(EventRef::Event(record.event));
+            if is_wanted(wanted, record.event.organization_id()) {
+                each(record.event);
             }
         })
     }

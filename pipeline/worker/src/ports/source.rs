@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use prorata_schemas::Text;
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::{Reason, Reject};
 use serde::{Deserialize, Serialize};
 
@@ -243,7 +243,7 @@ impl RegistryError {
 #[async_trait]
 pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure>;
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
     /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or
     /// rejects its messages as `unknown_schema` where the registry does not know it. That may be an error for

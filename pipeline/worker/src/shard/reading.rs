@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use prorata_engine::HourEvents;
-use prorata_schemas::body::{self, EventRef};
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::{self, EventRecordRef, EventRef, PREFETCHED};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
@@ -110,7 +109,12 @@ impl HourIntake {
         let hour = gathered.hour;
         let parts = on_all_cores(|part, parts| {
             let mut own = Gathered::new(hour);
-            for (kind, bytes) in bodies.iter().skip(part).step_by(parts) {
+            let mut mine = bodies.iter().skip(part).step_by(parts);
+            for at in 0.. {
+                if at % PREFETCHED == 0 {
+                    body::prefetch(mine.clone().map(|(_, body)| &**body));
+                }
+                let Some((kind, bytes)) = mine.next() else { break };
                 let event = body::decode_ref(*kind, bytes);
                 own.take(event.map_err(|reject| in_memory_damaged(shard, hour, &reject))?);
             }
@@ -260,7 +264,11 @@ fn read_own(
 ///
 /// # Errors
 /// What is damaged, and where.
-pub fn read_archive(archive: &dyn Archive, file: &StoredObject, each: impl FnMut(EventRecord)) -> Result<()> {
+pub fn read_archive(
+    archive: &dyn Archive,
+    file: &StoredObject,
+    each: impl FnMut(EventRecordRef<'_>),
+) -> Result<()> {
     ports::read_whole(archive, &file.bytes, each).map_err(|error| damaged(file, &error))
 }
 
@@ -307,7 +315,7 @@ impl Unknown {
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
         let Self { events, known } = self;
         read_archive(archive, file, |record| {
-            let body = (record.event.payload.kind(), record.body);
+            let body = (record.event.kind(), record.body);
             let known = events
                 .binary_search_by(|event| archive_order(event, &body))
                 .ok()

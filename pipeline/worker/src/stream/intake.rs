@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
@@ -129,12 +129,12 @@ impl Intake<'_> {
     }
 
     /// `rules` are those of the hour of the event before, which is most often that of this one.
-    fn judge<'r>(
+    fn judge<'r, 'm>(
         &'r self,
         shard: &LiveShard,
-        message: &Message,
+        message: &'m Message,
         rules: &mut Option<(Hour, &'r Rules)>,
-    ) -> Result<Result<EventRecord, DecodeFailure>> {
+    ) -> Result<Result<EventRecordRef<'m>, DecodeFailure>> {
         let value = match message.event_bytes() {
             Ok(value) => value,
             Err(reject) => return Ok(Err(DecodeFailure::Reject(reject))),
@@ -143,7 +143,7 @@ impl Intake<'_> {
             Ok(record) => record,
             Err(failure) => return Ok(Err(failure)),
         };
-        let hour = record.event.event_time.hour();
+        let hour = record.event.event_time().hour();
         let (_, rules) = match *rules {
             Some(known) if known.0 == hour => known,
             _ => {
@@ -155,8 +155,8 @@ impl Intake<'_> {
         Ok(checked.map(|()| record).map_err(DecodeFailure::Reject))
     }
 
-    fn check(&self, rules: &Rules, message: &Message, record: &EventRecord) -> Result<(), Reject> {
-        let organization = &*record.event.organization_id;
+    fn check(&self, rules: &Rules, message: &Message, record: &EventRecordRef<'_>) -> Result<(), Reject> {
+        let organization = record.event.organization_id();
         message.check_key(organization)?;
         let belongs = self.root.shard_of(organization);
         if belongs != message.partition {
@@ -167,8 +167,8 @@ impl Intake<'_> {
             );
             return Err(Reject::new(Reason::KeyMismatch, sentence));
         }
-        rules.check(&record.event)?;
-        self.latest_taken(self.clock.between.1).check(record.event.event_time)
+        rules.check_ref(&record.event)?;
+        self.latest_taken(self.clock.between.1).check(record.event.event_time())
     }
 
     fn latest_taken(&self, now: WallTime) -> ClockLimit {
@@ -176,12 +176,13 @@ impl Intake<'_> {
     }
 
     /// Whether only one of wall clock and witness would take an event.
-    fn in_doubt(&self, is_new: bool, record: &EventRecord) -> bool {
+    fn in_doubt(&self, is_new: bool, record: &EventRecordRef<'_>) -> bool {
         let (earlier, later) = self.clock.between;
-        let hour = record.event.event_time.hour();
+        let event_time = record.event.event_time();
+        let hour = event_time.hour();
         let too_old = |now| is_new && self.is_too_old(hour, now);
         self.clock.ahead_seconds.is_some()
-            && (self.latest_taken(earlier).check(record.event.event_time).is_err()
+            && (self.latest_taken(earlier).check(event_time).is_err()
                 || too_old(earlier) != too_old(later))
     }
 
@@ -194,10 +195,10 @@ impl Intake<'_> {
         &self,
         shard: &mut LiveShard,
         progress: &mut TopicProgress,
-        record: EventRecord,
+        record: EventRecordRef<'_>,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        let (time, kind) = (record.event.event_time, record.event.payload.kind());
+        let (time, kind) = (record.event.event_time(), record.event.kind());
         let hour = time.hour();
         if let Some(sentence) = self.too_late(shard, hour) {
             return Err(Reject::new(Reason::TooLate, sentence));

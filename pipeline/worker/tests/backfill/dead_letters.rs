@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prorata_samples::trace::{START, TRACE_END, node, pod, trace};
 use prorata_schemas::Text;
-use prorata_schemas::body;
+use prorata_schemas::body::{self, EventRecordRef};
 use prorata_schemas::event::{EventKind, EventRecord, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
@@ -35,7 +35,7 @@ struct Decoder {
 
 #[async_trait]
 impl MessageDecoder for Decoder {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let value = match value {
             [255, ..] if !*self.fetched.lock().unwrap() => return Err(DecodeFailure::NeedsSchema(7)),
             [255, rest @ ..] => rest,
@@ -44,7 +44,7 @@ impl MessageDecoder for Decoder {
         let malformed = || DecodeFailure::Reject(Reject::malformed("no event"));
         let (kind, body) = value.split_first().ok_or_else(malformed)?;
         let kind = EventKind::ALL.get(usize::from(*kind)).ok_or_else(malformed)?;
-        body::decode(*kind, body).map(EventRecord::new).map_err(DecodeFailure::Reject)
+        body::decode_ref(*kind, body).map(EventRecordRef::new).map_err(DecodeFailure::Reject)
     }
 
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {

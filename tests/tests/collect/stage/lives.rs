@@ -138,7 +138,7 @@ pub fn events(folder: &Path) -> Vec<Event> {
                 folders.push(path);
             } else if path.extension().is_some_and(|name| name == "avro") {
                 let file = std::fs::File::open(&path).unwrap();
-                read_events(file, &mut |_, record| events.push(record.unwrap().event)).unwrap();
+                read_events(file, &mut |_, record| events.push(record.unwrap().event.into_owned())).unwrap();
             }
         }
     }

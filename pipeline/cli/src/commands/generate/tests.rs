@@ -95,7 +95,7 @@ impl EventSink for FakeSink {
         if self.messages.len() == self.room {
             return Err(Failure::storage("Kafka is unavailable"));
         }
-        let record = self.decoder.decode(value).unwrap();
+        let record = self.decoder.decode(value).unwrap().into_owned();
         self.messages.push((topic.to_owned(), key.to_owned(), record.event));
         Ok(())
     }

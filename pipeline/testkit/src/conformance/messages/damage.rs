@@ -1,5 +1,6 @@
 //! Bytes that are no message, or not a whole one.
 
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
@@ -58,7 +59,7 @@ pub(super) fn strange(stage: &MessageStage) -> Checked {
         match decoder.decode(&value) {
             Err(DecodeFailure::NeedsSchema(id)) => return Err(format!("{what} needs schema {id}")),
             Err(DecodeFailure::Reject(reject)) => rejected(&what, Err(reject), Reason::Malformed)?,
-            Ok(record) => rejected(&what, Ok(record), Reason::Malformed)?,
+            Ok(record) => rejected(&what, Ok(record.into_owned()), Reason::Malformed)?,
         }
     }
     Ok(())
@@ -74,7 +75,8 @@ pub(super) async fn bent(stage: &MessageStage) -> Checked {
             for bit in 0..message.len() * 8 {
                 let mut bent = message.clone();
                 bent.iter_mut().skip(bit / 8).take(1).for_each(|byte| *byte ^= 1 << (bit % 8));
-                judge(&format!("{:?} with bit {bit} wrong", record.event), decoder.decode(&bent))?;
+                let found = decoder.decode(&bent).map(EventRecordRef::into_owned);
+                judge(&format!("{:?} with bit {bit} wrong", record.event), found)?;
             }
         }
     }

@@ -167,7 +167,7 @@ async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<Ev
         outcome => outcome,
     };
     match outcome {
-        Ok(record) => Ok(Ok(record)),
+        Ok(record) => Ok(Ok(record.into_owned())),
         Err(DecodeFailure::Reject(reject)) => Ok(Err(reject)),
         Err(DecodeFailure::NeedsSchema(id)) => {
             Err(format!("schema {id} is still needed after it was fetched"))

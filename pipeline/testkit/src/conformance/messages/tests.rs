@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use prorata_schemas::body::{EventRecordRef, EventRef};
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
@@ -157,19 +158,19 @@ struct Memory {
     /// Schemas that could not be fetched.
     failed: Mutex<BTreeSet<u32>>,
     /// The event before.
-    last: Mutex<Option<EventRecord>>,
+    last: Mutex<Option<EventRecordRef<'static>>>,
 }
 
 fn kept<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn reject(reason: Reason) -> Result<EventRecord, DecodeFailure> {
+fn reject<T>(reason: Reason) -> Result<T, DecodeFailure> {
     Err(DecodeFailure::Reject(Reject::new(reason, "so it is")))
 }
 
 impl Double {
-    fn tell_reject(&self, told: Reject, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn tell_reject<'a>(&self, told: Reject, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let is_cut = told.reason == Reason::Malformed && value.len() > 4;
         match self.defect {
             DecoderDefect::Completes if is_cut => {
@@ -188,7 +189,7 @@ impl Double {
     }
 
     /// The event that the beginning of the value is.
-    fn shorter(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn shorter<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let event = (4..value.len()).find_map(|end| self.honest.decode(&value[..end]).ok());
         event.map_or_else(|| reject(Reason::Malformed), Ok)
     }
@@ -196,7 +197,7 @@ impl Double {
 
 #[async_trait]
 impl MessageDecoder for Double {
-    fn decode(&self, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
         let id = value.first_chunk::<4>().map_or(0, |id| u32::from_be_bytes(*id));
         match self.defect {
             DecoderDefect::Guesses if (1..4).contains(&value.len()) => {
@@ -216,12 +217,14 @@ impl MessageDecoder for Double {
             _ => {}
         }
         match self.honest.decode(value) {
-            Ok(mut record) => {
+            Ok(record) => {
+                let EventRecord { mut event, mut body } = record.into_owned();
                 match self.defect {
-                    DecoderDefect::Misreads => record.event.organization_id = "another".into(),
-                    DecoderDefect::KeepsBody => record.body = value[5..].into(),
+                    DecoderDefect::Misreads => event.organization_id = "another".into(),
+                    DecoderDefect::KeepsBody => body = value[5..].into(),
                     _ => {}
                 }
+                let record = EventRecordRef { event: EventRef::Event(event), body };
                 *kept(&self.memory.last) = Some(record.clone());
                 Ok(record)
             }

@@ -116,7 +116,7 @@ impl LiveShard {
 
 /// An archive file of these events, each once, in the order of the archive.
 pub(super) fn write_sorted(archive: &dyn Archive, events: &[Body]) -> Result<Vec<u8>> {
-    let sorted = in_archive_order(events).into_iter();
+    let sorted = in_archive_order(events.iter().collect()).into_iter();
     let bodies: Vec<(EventKind, &[u8])> = sorted.map(|(kind, body)| (*kind, &**body)).collect();
     Ok(archive.write(&bodies)?)
 }

@@ -179,7 +179,7 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {
         let before = events.len();
-        read_archive(archive, file, |record| events.push((record.event.payload.kind(), record.body)))?;
+        read_archive(archive, file, |record| events.push((record.event.kind(), record.body)))?;
         let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
         let again = archive.write(&bodies.collect::<Vec<_>>())?;
         if marker(&again) != marker(&file.bytes) {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
@@ -43,9 +44,9 @@ pub fn held(world: &World) -> Held {
             if !latest.get(&shard).is_some_and(|checkpoint| checkpoint.admits(&object_id)) {
                 continue;
             }
-            let each = &mut |_, record: Result<EventRecord, _>| {
+            let each = &mut |_, record: Result<EventRecordRef<'_>, _>| {
                 let record = record.unwrap();
-                held.events.insert((record.event.payload.kind(), record.body));
+                held.events.insert((record.event.kind(), record.body));
             };
             FakeArchive.read(&mut &bytes[..], each).unwrap();
         }
