@@ -13,8 +13,8 @@ use prorata_connectors::archive::{
 use prorata_samples::arbitrary::{records, samples};
 use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
-use prorata_schemas::body::{EventRecordRef, encode};
 use prorata_schemas::body::wire::{put_bytes, put_long};
+use prorata_schemas::body::{EventRecordRef, encode};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::sync::LazyLock;
 
-use prorata_schemas::body::{EventRecordRef, EventRef};
 use prorata_schemas::body::wire::Wire;
+use prorata_schemas::body::{EventRecordRef, EventRef};
 use prorata_schemas::reject::Reject;
 use prorata_worker::ports::Wanted;
 

@@ -135,7 +135,7 @@ impl Decoder {
         wanted: Wanted<'_>,
     ) -> Result<Result<Option<EventRef<'a>>, Reject>, Reject> {
         let branch = self.branch(wire)?;
-        if matches!(branch.reading, Reading::Direct(_)) {
+        if wanted.is_some() && matches!(branch.reading, Reading::Direct(_)) {
             // The organization is the first field of our records.
             let organization = wire.clone().bytes().map(str::from_utf8);
             if matches!(organization, Ok(Ok(organization)) if !is_wanted(wanted, organization)) {

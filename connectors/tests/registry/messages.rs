@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, SingleObjectMessages, Times};
 use prorata_schemas::avsc;
-use prorata_schemas::body::encode;
-use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
+use prorata_schemas::body::{EventRecordRef, encode};
+use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::time::Timestamp;
 use prorata_testkit::wait::{eventually, eventually_async};
@@ -32,7 +32,7 @@ fn message(id: u32) -> Vec<u8> {
     [&[0][..], &id.to_be_bytes(), &encode(&event())].concat()
 }
 
-fn reject(outcome: Result<EventRecord, DecodeFailure>) -> Reject {
+fn reject(outcome: Result<EventRecordRef<'_>, DecodeFailure>) -> Reject {
     match outcome {
         Err(DecodeFailure::Reject(reject)) => reject,
         other => panic!("expected a reject, got {other:?}"),
@@ -40,7 +40,10 @@ fn reject(outcome: Result<EventRecord, DecodeFailure>) -> Reject {
 }
 
 /// Decodes as the worker does: fetches what is needed, once.
-async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+async fn decoded<'a>(
+    messages: &dyn MessageDecoder,
+    value: &'a [u8],
+) -> Result<EventRecordRef<'a>, DecodeFailure> {
     match messages.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => {
             messages.fetch(id).await.unwrap();
@@ -57,11 +60,11 @@ async fn what_the_encoder_sends_the_decoder_reads_in_both_formats() {
     let confluent = ConfluentMessages::new(client(&fake.url()), Times::AT_ONCE);
     let value = registered.encode(EventKind::NodeStopped, &encode(&event()));
     assert_eq!(value[..5], [0, 0, 0, 0, 2], "the second of all kinds");
-    assert_eq!(decoded(&confluent, &value).await.unwrap().event, event());
+    assert_eq!(decoded(&confluent, &value).await.unwrap().event.into_owned(), event());
 
     let single = SingleObjectMessages::new().unwrap();
     let value = MessageEncoder::single_object().encode(EventKind::NodeStopped, &encode(&event()));
-    assert_eq!(single.decode(&value).unwrap().event, event());
+    assert_eq!(single.decode(&value).unwrap().event.into_owned(), event());
     assert_eq!(single.fetch(1).await, Ok(()));
 }
 
@@ -122,7 +125,7 @@ async fn messages_of_a_schema_that_not_every_node_of_the_registry_knows_yet_wait
         assert_eq!(messages.decode(&message(7)), Err(DecodeFailure::NeedsSchema(7)));
     }
     known.store(true, Ordering::SeqCst);
-    assert_eq!(decoded(&messages, &message(7)).await.unwrap().event, event());
+    assert_eq!(decoded(&messages, &message(7)).await.unwrap().event.into_owned(), event());
     assert_eq!(fake.asked().len(), 3, "asked each time");
 }
 
@@ -139,7 +142,7 @@ async fn what_is_waited_for_in_vain_is_unknown_and_stops_the_others_once_in_a_wh
         assert_eq!(messages.fetch(id).await, Ok(()), "{id} is not waited for");
     }
     known.store(true, Ordering::SeqCst);
-    assert_eq!(decoded(&messages, &message(9)).await.unwrap().event, event());
+    assert_eq!(decoded(&messages, &message(9)).await.unwrap().event.into_owned(), event());
 
     let rested = Times { unknown: Duration::from_secs(30), hurry: Duration::ZERO, ..times };
     let messages = ConfluentMessages::new(client(&fake.url()), rested);

@@ -1,10 +1,10 @@
 //! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
 //! their texts are borrowed from the body.
 
-use crate::body::{BODY_BYTES_MAX, SCRATCH};
 use crate::body::fields::{is_time, is_usage_interval};
 use crate::body::names::Names;
 use crate::body::wire::Wire;
+use crate::body::{BODY_BYTES_MAX, SCRATCH};
 use crate::event::{Event, EventKind, EventRecord, Payload, PodUsage};
 use crate::ids::PodUid;
 use crate::time::Timestamp;

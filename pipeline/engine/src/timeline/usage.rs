@@ -41,6 +41,12 @@ pub(crate) struct Usage {
 pub(crate) struct PackedSamples {
     base: Timestamp,
     bytes: Vec<u8>,
+    /// How many there are.
+    count: usize,
+    /// Whether each begins after the one before it.
+    ascending: bool,
+    /// When the last one begins.
+    last: Timestamp,
 }
 
 /// Samples of one pod that may overlap the hour, in order of time.
@@ -91,7 +97,7 @@ impl Usage {
             if mine.bytes.is_empty() {
                 *mine = samples;
             } else if mine.base == samples.base {
-                mine.bytes.extend_from_slice(&samples.bytes);
+                mine.append(&samples);
             } else {
                 samples.measured().for_each(|sample| mine.push(sample));
             }
@@ -111,7 +117,7 @@ impl Usage {
         }
         let (pod_uid, place) = (PodUid::from(pod_uid), self.pods.len());
         self.places.insert(pod_uid.clone(), place);
-        self.pods.push((pod_uid, PackedSamples { base: self.base, bytes: Vec::new() }));
+        self.pods.push((pod_uid, PackedSamples::new(self.base)));
         place
     }
 
@@ -129,8 +135,25 @@ impl Usage {
 }
 
 impl PackedSamples {
+    /// None yet, whose times are relative to `base`.
+    const fn new(base: Timestamp) -> Self {
+        Self { base, bytes: Vec::new(), count: 0, ascending: true, last: base }
+    }
+
+    /// Takes samples that are relative to the same time.
+    fn append(&mut self, other: &Self) {
+        let first = other.measured().next().map_or(other.last, |first| first.from);
+        self.ascending &= other.ascending && (self.count == 0 || self.last < first);
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
+        self.last = other.last;
+    }
+
     fn push(&mut self, sample: Measured) {
         let Measured { from, to, figures: [cpu, memory, gpu] } = sample;
+        self.ascending &= self.count == 0 || self.last < from;
+        self.count += 1;
+        self.last = from;
         let times = [from.0.wrapping_sub(self.base.0), to.0.wrapping_sub(from.0)];
         put_longs(&mut self.bytes, [times[0], times[1], cpu, memory, gpu]);
     }
@@ -158,12 +181,12 @@ impl PackedSamples {
     /// Sorts the samples by time and removes duplicates; the number of distinct ones. `sorted` is room to
     /// work in.
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
+        if self.ascending {
+            self.bytes.shrink_to_fit();
+            return self.count;
+        }
         sorted.clear();
         sorted.extend(self.measured());
-        if sorted.is_sorted_by(|one, next| one.from < next.from) {
-            self.bytes.shrink_to_fit();
-            return sorted.len();
-        }
         sorted.sort_unstable_by(|a, b| a.from.cmp(&b.from).then_with(|| in_body_order(a, b)));
         sorted.dedup();
         let distinct = sorted.len();
@@ -175,6 +198,7 @@ impl PackedSamples {
             }
             same
         });
+        *self = Self { bytes: std::mem::take(&mut self.bytes), ..Self::new(self.base) };
         self.bytes.clear();
         sorted.iter().for_each(|sample| self.push(*sample));
         self.bytes.shrink_to_fit();

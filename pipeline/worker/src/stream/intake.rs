@@ -182,8 +182,7 @@ impl Intake<'_> {
         let hour = event_time.hour();
         let too_old = |now| is_new && self.is_too_old(hour, now);
         self.clock.ahead_seconds.is_some()
-            && (self.latest_taken(earlier).check(event_time).is_err()
-                || too_old(earlier) != too_old(later))
+            && (self.latest_taken(earlier).check(event_time).is_err() || too_old(earlier) != too_old(later))
     }
 
     /// Whether the first hour of a shard would lie further back than all hours since can be closed.

@@ -4,7 +4,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use prorata_schemas::body::{self, PREFETCHED};
 use prorata_schemas::event::EventKind;
@@ -95,19 +95,16 @@ impl<B> Organizations<B> {
     }
 }
 
-#[expect(clippy::disallowed_types, reason = "looked up once an event, and sorted before it is walked")]
-type Numbers = std::collections::HashMap<Box<[u8]>, u32>;
-
 /// Events of one organization, each behind its key.
 struct Organization<B> {
     events: Vec<(u128, B)>,
-    /// Pods in the order in which they came.
-    pods: Numbers,
+    /// Pods, each with its number in the order in which they came.
+    pods: HashMap<Box<[u8]>, u32>,
 }
 
 impl<B> Default for Organization<B> {
     fn default() -> Self {
-        Self { events: Vec::new(), pods: Numbers::default() }
+        Self { events: Vec::new(), pods: HashMap::new() }
     }
 }
 
@@ -123,7 +120,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
         let number = match self.pods.get(pod) {
             Some(number) => *number,
             None => {
-                // Each pod has an event in memory, and there are not as many.
+                // Each pod has an event in memory, and there are far fewer.
                 let number = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
                 self.pods.insert(pod.into(), number);
                 number

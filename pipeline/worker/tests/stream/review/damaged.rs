@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use prorata_samples::trace::{START, TRACE_END, pod, trace};
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::{EventKind, EventRecord};
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeArchive, FakeEncoder, Faults};
@@ -66,7 +67,8 @@ fn archived(world: &World) -> Vec<EventRecord> {
     let mut events = Vec::new();
     for (path, bytes) in world.lake.store.objects() {
         if ArchivePath::parse(&path).is_some() {
-            let each = &mut |_, record: Result<EventRecord, _>| events.push(record.unwrap());
+            let each =
+                &mut |_, record: Result<EventRecordRef<'_>, _>| events.push(record.unwrap().into_owned());
             FakeArchive.read(&mut &bytes[..], each).unwrap();
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use prorata_samples::trace::{node, pod};
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeArchive, FakeBroker, Fault, Faults};
 use prorata_worker::backfill::BackfillOptions;
@@ -44,7 +44,7 @@ fn holds_twice(world: &World) -> bool {
     let (mut all, mut once) = (0, BTreeSet::new());
     for path in files(world).into_values().flatten() {
         let bytes = world.lake.store.objects()[&path].clone();
-        let each = &mut |_, record: Result<EventRecord, _>| {
+        let each = &mut |_, record: Result<EventRecordRef<'_>, _>| {
             all += 1;
             once.insert(record.unwrap().body);
         };
