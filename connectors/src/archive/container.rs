@@ -297,15 +297,15 @@ pub(super) struct ContainerWriter {
 impl ContainerWriter {
     /// Records of about this many bytes make a block: small enough that damage to one costs little.
     const BLOCK_BYTES: usize = 256 << 10;
-    /// Zstandard's own default.
-    pub(super) const LEVEL: i32 = 3;
+    /// Zstandard's own default. Where a pod's samples stand together, lower levels are no faster.
+    const LEVEL: i32 = 3;
 
-    /// Begins a file that is compressed at this level of Zstandard.
+    /// Begins a file.
     ///
     /// # Errors
     /// Memory ran out.
-    pub(super) fn new(schema: &str, level: i32) -> io::Result<Self> {
-        let mut zstd = Compressor::new(level)?;
+    pub(super) fn new(schema: &str) -> io::Result<Self> {
+        let mut zstd = Compressor::new(Self::LEVEL)?;
         // A flipped bit must not become another event.
         zstd.include_checksum(true)?;
         Ok(Self {

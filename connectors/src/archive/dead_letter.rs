@@ -35,7 +35,7 @@ pub fn write_dead_letters(letters: &[DeadLetter]) -> io::Result<Vec<u8>> {
         digest.update((record.len() as u64).to_le_bytes());
         digest.update(record);
     }
-    let mut file = ContainerWriter::new(&compact(DEAD_LETTER_SCHEMA), ContainerWriter::LEVEL)?;
+    let mut file = ContainerWriter::new(&compact(DEAD_LETTER_SCHEMA))?;
     for record in &records {
         file.record(|out| out.extend_from_slice(record))?;
     }

@@ -9,13 +9,9 @@ use prorata_schemas::body::wire::put_long;
 use prorata_schemas::body::{PREFETCHED, organization_of, prefetch};
 use prorata_schemas::event::EventKind;
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use super::container::ContainerWriter;
-
-/// How hard files of the archive are compressed: in half the time of the default, to one or two per cent more
-/// bytes. Every event of a stream goes through here.
-const OWN_LEVEL: i32 = 2;
 
 /// The archive's schema: a union of our records in the order of [`EventKind::ALL`], without their docs.
 pub fn archive_schema() -> &'static str {
@@ -43,17 +39,13 @@ pub fn write_own(records: &[(EventKind, &[u8])]) -> io::Result<Vec<u8>> {
 }
 
 fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
-    let mut digest = Sha256::new();
-    let level = if index { OWN_LEVEL } else { ContainerWriter::LEVEL };
-    let mut file = ContainerWriter::new(archive_schema(), level)?;
+    let mut digest = Digest::default();
+    let mut file = ContainerWriter::new(archive_schema())?;
     for (at, (kind, body)) in records.iter().enumerate() {
         if at % PREFETCHED == 0 {
             prefetch(records.iter().skip(at).map(|(_, body)| *body));
         }
-        let mut head = [*kind as u8; 9];
-        head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
-        digest.update(head);
-        digest.update(body);
+        digest.add(*kind, body);
         if index {
             file.note_organization(organization_of(body));
         }
@@ -63,7 +55,27 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
             out.extend_from_slice(body);
         })?;
     }
-    file.finish(marker(digest))
+    file.finish(marker(digest.0))
+}
+
+/// Whether a file ends with the sync marker that is made from these events: those that it was written with.
+pub fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
+    let mut digest = Digest::default();
+    records.iter().for_each(|(kind, body)| digest.add(*kind, body));
+    file.ends_with(&marker(digest.0))
+}
+
+/// The digest of events in their order.
+#[derive(Default)]
+struct Digest(Sha256);
+
+impl Digest {
+    fn add(&mut self, kind: EventKind, body: &[u8]) {
+        let mut head = [kind as u8; 9];
+        head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+        self.0.update(head);
+        self.0.update(body);
+    }
 }
 
 /// A sync marker made from the content's digest.

@@ -22,7 +22,7 @@ const PODS_OF_A_PART: usize = 1024;
     clippy::disallowed_types,
     reason = "only looked up, once an event, and never walked: no order in it"
 )]
-type Places = std::collections::HashMap<PodUid, usize>;
+type Places = std::collections::HashMap<PodUid, usize, ahash::RandomState>;
 
 /// Usage of an organization's pods, in any order, duplicates included.
 #[derive(Clone, Debug, Default)]

@@ -6,6 +6,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
+use ahash::RandomState;
 use prorata_schemas::body::{self, PREFETCHED};
 use prorata_schemas::event::EventKind;
 
@@ -99,12 +100,12 @@ impl<B> Organizations<B> {
 struct Organization<B> {
     events: Vec<(u128, B)>,
     /// Pods, each with its number in the order in which they came.
-    pods: HashMap<Box<[u8]>, u32>,
+    pods: HashMap<Box<[u8]>, u32, RandomState>,
 }
 
 impl<B> Default for Organization<B> {
     fn default() -> Self {
-        Self { events: Vec::new(), pods: HashMap::new() }
+        Self { events: Vec::new(), pods: HashMap::default() }
     }
 }
 

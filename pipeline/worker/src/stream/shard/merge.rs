@@ -42,9 +42,6 @@ const LOOKED_AT_HOURS: i64 = 24;
 /// Most listings for the sake of files that an owner before has deleted, until a checkpoint is decided.
 const LISTED_AGAIN_MAX: usize = 64;
 
-/// Bytes of an Avro sync marker.
-const SYNC_MARKER: usize = 16;
-
 /// How far merging has come.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
@@ -174,26 +171,20 @@ fn group(mut files: Vec<ArchiveFile>) -> Vec<ArchiveFile> {
     files
 }
 
-/// One file of the events of several, each once, in the order of an archive file.
+/// One file of the events of several, each once, in the order of an archive file. The files will be deleted,
+/// so each must be whole.
 fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
     let mut events: Vec<Body> = Vec::new();
     for file in files {
         let before = events.len();
         read_archive(archive, file, |record| events.push((record.event.kind(), record.body)))?;
         let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
-        let again = archive.write(&bodies.collect::<Vec<_>>())?;
-        if marker(&again) != marker(&file.bytes) {
+        if !archive.is_whole(&file.bytes, &bodies.collect::<Vec<_>>())? {
             let cause = "it has not all events that it was written with".to_owned();
             return Err(WorkerError::Damaged { object: file.path.clone(), cause });
         }
     }
     super::flush::write_sorted(archive, &events).map(Bytes::from)
-}
-
-/// The sync marker, with which an archive file ends: the digest of its events. A file that was cut off
-/// between two blocks reads well, and here it would be deleted.
-fn marker(file: &[u8]) -> &[u8] {
-    file.get(file.len().saturating_sub(SYNC_MARKER)..).unwrap_or_default()
 }
 
 #[cfg(test)]
