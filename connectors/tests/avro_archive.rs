@@ -327,6 +327,23 @@ fn a_compressed_block_that_does_not_unpack_costs_itself_alone() {
 }
 
 #[test]
+fn a_file_of_ours_that_is_cut_between_two_blocks_reads_well_and_is_not_whole() {
+    // A block has 256 KiB.
+    let events = stops(8_000);
+    let bodies: Vec<_> = events.iter().map(|record| (EventKind::PodStopped, &*record.body)).collect();
+    let file = write_own(&bodies).unwrap();
+    let marker = &file[file.len() - SYNC.len()..];
+    let ends = (SYNC.len()..file.len()).filter(|end| file[..*end].ends_with(marker));
+    let read_to = |end: usize| sorted(&read(&file[..end]).unwrap()).0;
+    let mut cut = ends.map(|end| (end, read_to(end))).filter(|(_, found)| !found.is_empty());
+    let (end, found) = cut.next().unwrap();
+    assert!(found.len() < events.len() && found == events[..found.len()]);
+    assert!(!AvroArchive.is_whole(&file[..end], &bodies[..found.len()]));
+    assert!(!AvroArchive.is_whole(&file, &bodies[..found.len()]));
+    assert!(AvroArchive.is_whole(&file, &bodies));
+}
+
+#[test]
 fn a_file_cut_anywhere_gives_what_was_whole_and_tells_the_rest() {
     let events = stops(6);
     let blocks = blocks_of(&events, 2);

@@ -55,10 +55,12 @@ pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
     (organization, wire.rest())
 }
 
-/// The pod of a sample's body, as bytes: the first field behind the event's time. Empty where it is no sample.
-pub fn pod_of_sample(body: &[u8]) -> &[u8] {
+/// The pod of a sample's body, as bytes, and the event's time in microseconds; nothing and 0 where the body is
+/// none of a sample.
+pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
     let mut wire = Wire::new(split_organization(body).1);
-    wire.long().and_then(|_| wire.bytes()).unwrap_or_default()
+    let time = wire.long();
+    time.and_then(|time| Ok((wire.bytes()?, time))).unwrap_or_default()
 }
 
 /// Bodies that [`prefetch`] takes.

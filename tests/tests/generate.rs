@@ -142,7 +142,7 @@ async fn decoded(messages: &dyn MessageDecoder, value: &[u8]) -> EventRecord {
     if let Err(DecodeFailure::NeedsSchema(id)) = messages.decode(value) {
         messages.fetch(id).await.unwrap();
     }
-    messages.decode(value).unwrap()
+    messages.decode(value).unwrap().into_owned()
 }
 
 async fn topics(names: &[&str]) {
@@ -217,8 +217,9 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
     // A run that has fallen behind sends at most a tenth of a second's messages at once, and timers are not
     // exact.
     assert!(spread + 110 >= events as i64 * 1_000 / 2_000, "{events} messages within {spread} ms");
+    let decode = |value: &[u8]| messages.decode(value).unwrap().event.into_owned();
     for message in read {
-        found.entry(message.key).or_default().push(messages.decode(&message.value).unwrap().event);
+        found.entry(message.key).or_default().push(decode(&message.value));
     }
     assert!(found == events_of_files());
 }
@@ -249,10 +250,11 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
     }
     let messages = SingleObjectMessages::new().unwrap();
     let (mut found, mut places) = (BTreeMap::<String, Vec<Event>>::new(), BTreeSet::new());
+    let decode = |value: &[u8]| messages.decode(value).unwrap().event.into_owned();
     for message in read(&names, 2 * written.len()) {
         assert_eq!(message.key, "acme");
         places.insert(message.partition);
-        found.entry(message.topic).or_default().push(messages.decode(&message.value).unwrap().event);
+        found.entry(message.topic).or_default().push(decode(&message.value));
     }
     assert_eq!(places.len(), 1, "one partition number: {places:?}");
     for (place, topic) in names.iter().enumerate() {

@@ -55,8 +55,8 @@ impl Archive for AvroArchive {
         })
     }
 
-    fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> Result<bool, FormatError> {
-        Ok(ends_as(file, events))
+    fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool {
+        ends_as(file, events)
     }
 
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {

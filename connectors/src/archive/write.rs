@@ -58,7 +58,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     file.finish(marker(digest.0))
 }
 
-/// Whether a file ends with the sync marker that is made from these events: those that it was written with.
+/// Whether the sync marker at the end of a file is that of these events.
 pub fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
     let mut digest = Digest::default();
     records.iter().for_each(|(kind, body)| digest.add(*kind, body));

@@ -62,7 +62,7 @@ fn told(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
 pub fn sent(cluster: &Cluster, topic: &str) -> Vec<Event> {
     let decoder = SingleObjectMessages::new().unwrap();
     let value = |message: &Message| message.value.clone().unwrap();
-    let decode = |bytes: Vec<u8>| decoder.decode(&bytes).map(|record| record.event);
+    let decode = |bytes: Vec<u8>| decoder.decode(&bytes).map(|record| record.event.into_owned());
     messages(cluster, topic)
         .iter()
         .map(|message| decode(value(message)).unwrap_or_else(|_| panic!("{message:?}")))

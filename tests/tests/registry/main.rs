@@ -17,8 +17,8 @@ use prorata_connectors::avro::fingerprint;
 use prorata_connectors::messages::{ConfluentMessages, MessageEncoder, Times};
 use prorata_connectors::registry::{Lookup, Registry, RegistryFault, Settings};
 use prorata_schemas::avsc;
-use prorata_schemas::body::encode;
-use prorata_schemas::event::{Event, EventKind, EventRecord, NodeStopped, Payload};
+use prorata_schemas::body::{EventRecordRef, encode};
+use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::source::{DecodeFailure, MessageDecoder};
@@ -59,7 +59,10 @@ fn event() -> Event {
 }
 
 /// Decodes as the worker does: fetches what is needed, once.
-async fn decoded(messages: &ConfluentMessages, value: &[u8]) -> Result<EventRecord, DecodeFailure> {
+async fn decoded<'a>(
+    messages: &ConfluentMessages,
+    value: &'a [u8],
+) -> Result<EventRecordRef<'a>, DecodeFailure> {
     match messages.decode(value) {
         Err(DecodeFailure::NeedsSchema(id)) => {
             messages.fetch(id).await.unwrap();
@@ -100,7 +103,7 @@ async fn messages_of_a_registered_schema_are_decoded() {
     let encoder = MessageEncoder::registered(&registry()).await.unwrap();
     let messages = ConfluentMessages::new(registry(), Times::AT_ONCE);
     let value = encoder.encode(EventKind::NodeStopped, &encode(&event()));
-    assert_eq!(decoded(&messages, &value).await.unwrap().event, event());
+    assert_eq!(decoded(&messages, &value).await.unwrap().event.into_owned(), event());
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const PODS_OF_A_PART: usize = 1024;
     clippy::disallowed_types,
     reason = "only looked up, once an event, and never walked: no order in it"
 )]
-type Places = std::collections::HashMap<PodUid, usize, ahash::RandomState>;
+type Places = std::collections::HashMap<PodUid, usize>;
 
 /// Usage of an organization's pods, in any order, duplicates included.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Usage {
 }
 
 /// Samples of one pod, packed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PackedSamples {
     base: Timestamp,
     bytes: Vec<u8>,
@@ -131,6 +131,12 @@ impl Usage {
         };
         let distinct = pods.par_chunks_mut(PODS_OF_A_PART).map(settle).sum();
         (pods, distinct)
+    }
+}
+
+impl Default for PackedSamples {
+    fn default() -> Self {
+        Self::new(Timestamp::default())
     }
 }
 
@@ -276,19 +282,32 @@ mod tests {
 
     fn taken(base: i64, events: &[Event]) -> Usage {
         let mut usage = Usage::new(Timestamp(base));
-        for event in events.iter().cloned() {
-            let Payload::PodUsage(measured) = event.payload else { continue };
-            usage.push(event.event_time, (&measured).into());
-        }
+        push_all(&mut usage, events);
         usage
+    }
+
+    fn push_all(usage: &mut Usage, events: &[Event]) {
+        for event in events {
+            let Payload::PodUsage(measured) = &event.payload else { continue };
+            usage.push(event.event_time, measured.into());
+        }
     }
 
     proptest! {
         #[test]
-        fn packed_samples_are_those_of_bodies(events in events(), cut in 0..60_usize, base in 0..2_i64) {
-            let (first, second) = events.split_at(cut.min(events.len()));
-            let mut usage = taken(BASE, second);
-            usage.append(taken(BASE + base, first));
+        fn packed_samples_are_those_of_bodies(
+            events in events(),
+            cuts in [0..60_usize, 0..60, 0..60],
+            base in 0..2_i64,
+        ) {
+            let mut cuts = cuts.map(|cut| cut.min(events.len()));
+            cuts.sort_unstable();
+            let [first, second, third] = cuts;
+            // Parts of the same base and of another one, and samples behind them.
+            let mut usage = taken(BASE, &events[..first]);
+            usage.append(taken(BASE + base, &events[first..second]));
+            usage.append(taken(BASE, &events[second..third]));
+            push_all(&mut usage, &events[third..]);
             let (pods, distinct) = usage.settle();
             let samples = pods.into_iter().map(|(uid, packed)| (uid, packed.samples().collect::<Vec<_>>()));
             prop_assert_eq!((samples.collect::<BTreeMap<_, _>>(), distinct), by_bodies(&events));

@@ -153,7 +153,9 @@ impl Admin {
     pub fn events(&self, topics: &[String]) -> Vec<EventRecord> {
         let decoder = SingleObjectMessages::new().unwrap();
         let mut events = Vec::new();
-        self.read(topics, |message| events.push(decoder.decode(message.payload().unwrap()).unwrap()));
+        self.read(topics, |message| {
+            events.push(decoder.decode(message.payload().unwrap()).unwrap().into_owned());
+        });
         events
     }
 }

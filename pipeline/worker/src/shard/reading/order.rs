@@ -1,6 +1,7 @@
-//! The order of events in an archive file: by organization, then kind, then body; samples by pod first. So
-//! equal events make equal files, and a reader of one organization can pass over the blocks of others. What
-//! was measured of a pod stands together: its uid is stored and looked up once for all of it.
+//! The order of events in an archive file: by organization, then kind, then a sample's pod and time, then
+//! body. So equal events make equal files, and a reader of one organization can pass over the blocks of
+//! others. What was measured of a pod stands together, in order of time: its uid is stored and looked up once
+//! for all of it.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -20,21 +21,21 @@ pub fn archive_order(a: &Body, b: &Body) -> Ordering {
 
 /// Which of two events of one organization stands first.
 fn order_of_organization(a: &Body, b: &Body) -> Ordering {
-    a.0.cmp(&b.0).then_with(|| pod_of(a).cmp(pod_of(b))).then_with(|| a.1.cmp(&b.1))
+    a.0.cmp(&b.0).then_with(|| pod_and_time(a).cmp(&pod_and_time(b))).then_with(|| a.1.cmp(&b.1))
 }
 
-/// The pod of a sample; of all other kinds nothing.
-fn pod_of((kind, body): &Body) -> &[u8] {
+/// The pod and the time of a sample; of all other kinds nothing.
+fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     match kind {
-        EventKind::PodUsage => body::pod_of_sample(body),
-        _ => &[],
+        EventKind::PodUsage => body::pod_and_time(body),
+        _ => (&[], 0),
     }
 }
 
 /// These events in the order of an archive file, which [`archive_order`] defines, each once.
 ///
-/// Bodies lie in memory as they came, and are read in this order alone: once sorted, each would be a miss of
-/// the processor's caches. So each gets a key, which nearly always decides.
+/// Bodies lie in memory as they came, and are read once, in that order: reading them again in sorted order
+/// would miss the processor's caches. So each gets a key, which nearly always decides.
 pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     let mut organizations = Organizations::default();
     let mut events = events.into_iter();
@@ -47,7 +48,7 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
         let (organization, behind) = body::split_organization(body);
         let of = organizations.of(organization);
         let key = match kind {
-            EventKind::PodUsage => of.key_of_sample(pod_of(event.borrow()), behind),
+            EventKind::PodUsage => of.key_of_sample(body::pod_and_time(body)),
             kind => key_of_other(*kind, behind),
         };
         of.events.push((key, event));
@@ -65,20 +66,20 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
 struct Organizations<B> {
     places: BTreeMap<Box<[u8]>, usize>,
     all: Vec<Organization<B>>,
-    /// The organization of the last event: most often that of the next one, too.
-    last: Option<(Box<[u8]>, usize)>,
+    /// The organization of the last event, and its place: most often that of the next one, too.
+    last: (Vec<u8>, Option<usize>),
 }
 
 impl<B> Default for Organizations<B> {
     fn default() -> Self {
-        Self { places: BTreeMap::new(), all: Vec::new(), last: None }
+        Self { places: BTreeMap::new(), all: Vec::new(), last: (Vec::new(), None) }
     }
 }
 
 impl<B> Organizations<B> {
     fn of(&mut self, organization: &[u8]) -> &mut Organization<B> {
         let place = match &self.last {
-            Some((last, place)) if **last == *organization => *place,
+            (last, Some(place)) if *last == *organization => *place,
             _ => {
                 let next = self.all.len();
                 let place = match self.places.get(organization) {
@@ -88,7 +89,9 @@ impl<B> Organizations<B> {
                 if place == next {
                     self.all.push(Organization::default());
                 }
-                self.last = Some((organization.into(), place));
+                self.last.0.clear();
+                self.last.0.extend_from_slice(organization);
+                self.last.1 = Some(place);
                 place
             }
         };
@@ -112,27 +115,24 @@ impl<B> Default for Organization<B> {
 /// Where a key has the kind.
 const KIND_SHIFT: u32 = 120;
 
-/// Where the key of a sample has the number of its pod. Behind are eight bytes: the time.
+/// Where the key of a sample has the number of its pod. Behind are 64 bits: the time.
 const POD_SHIFT: u32 = 64;
 
 impl<B: Borrow<Body> + Ord> Organization<B> {
     /// The key of a sample, with the number of its pod, which gives way to the pod's rank.
-    fn key_of_sample(&mut self, pod: &[u8], behind: &[u8]) -> u128 {
+    fn key_of_sample(&mut self, (pod, time): (&[u8], i64)) -> u128 {
         let number = match self.pods.get(pod) {
             Some(number) => *number,
             None => {
-                // Each pod has an event in memory, and there are far fewer.
+                // Each pod has an event in memory, so there are far fewer than 2^32.
                 let number = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
                 self.pods.insert(pod.into(), number);
                 number
             }
         };
-        let mut time = [0; 8];
-        let length = behind.len().min(time.len());
-        time[..length].copy_from_slice(&behind[..length]);
-        (EventKind::PodUsage as u128) << KIND_SHIFT
-            | u128::from(number) << POD_SHIFT
-            | u128::from(u64::from_be_bytes(time))
+        // The largest is last, as a number without a sign.
+        let time = time.cast_unsigned() ^ (1 << 63);
+        (EventKind::PodUsage as u128) << KIND_SHIFT | u128::from(number) << POD_SHIFT | u128::from(time)
     }
 
     fn sorted(self) -> Vec<(u128, B)> {
@@ -174,18 +174,21 @@ mod tests {
         let kind = prop::sample::select(EventKind::ALL.to_vec());
         // Few values and many lengths: bodies that are equal up to here or there.
         let bytes = || prop::collection::vec(prop::sample::select(vec![0_u8, 1, 255]), 0..20);
-        let sample = prop::option::of((0..3_i64, bytes()));
+        let pod = prop::sample::select(vec![&b"pod"[..], b"pod-1", b"pod-1 of a longer name", b"a", b""]);
+        let sample = prop::option::of((-200..200_i64, pod));
         let body = (organization, kind, sample, bytes()).prop_map(|(organization, kind, sample, behind)| {
             let mut body = Vec::new();
             body::wire::put_bytes(&mut body, organization.as_bytes());
             if let Some((time, pod)) = sample {
                 body::wire::put_long(&mut body, time);
-                body::wire::put_bytes(&mut body, &pod);
+                body::wire::put_bytes(&mut body, pod);
             }
             body.extend(behind);
             (kind, body.into_boxed_slice())
         });
-        prop::collection::vec(body, 0..200)
+        // Each up to three times.
+        let bodies = prop::collection::vec((body, 1..4_usize), 0..200);
+        bodies.prop_map(|bodies| bodies.into_iter().flat_map(|(body, times)| vec![body; times]).collect())
     }
 
     proptest! {

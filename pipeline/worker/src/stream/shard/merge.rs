@@ -179,7 +179,7 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
         let before = events.len();
         read_archive(archive, file, |record| events.push((record.event.kind(), record.body)))?;
         let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
-        if !archive.is_whole(&file.bytes, &bodies.collect::<Vec<_>>())? {
+        if !archive.is_whole(&file.bytes, &bodies.collect::<Vec<_>>()) {
             let cause = "it has not all events that it was written with".to_owned();
             return Err(WorkerError::Damaged { object: file.path.clone(), cause });
         }
