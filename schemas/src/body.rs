@@ -55,8 +55,8 @@ pub fn split_organization(body: &[u8]) -> (&[u8], &[u8]) {
     (organization, wire.rest())
 }
 
-/// The pod of a sample's body, as bytes, and the event's time in microseconds; nothing and 0 where the body is
-/// none of a sample.
+/// The pod of a sample's body, as bytes, and the event's time in microseconds; nothing and 0 where it is none
+/// of a sample.
 pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
     let mut wire = Wire::new(split_organization(body).1);
     let time = wire.long();

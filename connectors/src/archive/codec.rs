@@ -13,7 +13,8 @@ pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of one block unpacked.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
 
-/// A block that says it unpacks to at most this many bytes, as nearly all of ours do, is unpacked in one piece.
+/// A block that says it unpacks to at most this many bytes, as nearly all of ours do, is unpacked in one
+/// piece.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
