@@ -63,14 +63,17 @@ pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
     time.and_then(|time| Ok((wire.bytes()?, time))).unwrap_or_default()
 }
 
-/// Bodies that [`prefetch`] takes.
-pub const PREFETCHED: usize = 32;
+/// Bodies that [`prefetch`] brings at a time.
+const PREFETCHED: usize = 32;
 
-/// Brings the first [`PREFETCHED`] of these bodies into the processor's caches. Bodies lie scattered in
-/// memory: fetched one by one, each would be waited for; asked for together, they come together.
-pub fn prefetch<'a>(bodies: impl Iterator<Item = &'a [u8]>) {
-    let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
-    hint::black_box(bodies.take(PREFETCHED).fold(0, |touched, body| touched ^ ends(body)));
+/// Brings bodies into the processor's caches, if it is time to: called before each of many bodies that are read
+/// in a row, with its number from 0, and with that body and those behind it. They lie scattered in memory:
+/// fetched one by one, each would be waited for; asked for together, they come together.
+pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
+    if at.is_multiple_of(PREFETCHED) {
+        let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);
+        hint::black_box(bodies.take(PREFETCHED).fold(0, |touched, body| touched ^ ends(body)));
+    }
 }
 
 /// Reads one body of our newest schema of `kind`. Validity is judged here: see [`crate::reject`].

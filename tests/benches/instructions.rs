@@ -13,14 +13,15 @@ use std::collections::BTreeMap;
 use prorata_connectors::archive::{read_own, write_own};
 use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
 use prorata_generate::Load;
-use prorata_schemas::body::{EventRef, pod_and_time};
-use prorata_schemas::event::{EventKind, EventRecord};
+use prorata_schemas::body::EventRef;
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, HourClock, Table};
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_tables::encode_files;
+use prorata_worker::{Body, in_archive_order};
 
 /// Two organizations, no event late or twice.
 const LOAD: Load = Load {
@@ -50,23 +51,17 @@ type Hours = BTreeMap<Hour, BTreeMap<OrganizationId, OrderedEvents>>;
 
 /// One archive file for each hour, in the order of a worker's own files.
 fn archive() -> Vec<(Hour, Vec<u8>)> {
-    let mut hours: BTreeMap<Hour, Vec<EventRecord>> = BTreeMap::new();
+    let mut hours: BTreeMap<Hour, Vec<Body>> = BTreeMap::new();
     for event in LOAD.arrivals() {
-        hours.entry(event.event_time.hour()).or_default().push(EventRecord::new(event));
+        let EventRecord { event, body } = EventRecord::new(event);
+        hours.entry(event.event_time.hour()).or_default().push((event.payload.kind(), body));
     }
-    let write = |(hour, mut records): (Hour, Vec<EventRecord>)| {
-        records.sort_by(|a, b| place(a).cmp(&place(b)));
-        let bodies: Vec<_> =
-            records.iter().map(|record| (record.event.payload.kind(), &*record.body)).collect();
-        (hour, write_own(&bodies).unwrap())
+    let write = |(hour, bodies): (Hour, Vec<Body>)| {
+        let bodies = in_archive_order(bodies);
+        let lent: Vec<_> = bodies.iter().map(|(kind, body)| (*kind, &**body)).collect();
+        (hour, write_own(&lent).unwrap())
     };
     hours.into_iter().map(write).collect()
-}
-
-fn place(record: &EventRecord) -> impl Ord {
-    let kind = record.event.payload.kind();
-    let sample = (kind == EventKind::PodUsage).then(|| pod_and_time(&record.body));
-    (&record.event.organization_id, kind, sample, &record.body)
 }
 
 #[inline(never)]

@@ -17,7 +17,7 @@ pub use dead_letter::{DEAD_LETTER_SCHEMA, read_dead_letters, write_dead_letters}
 pub use error::{BlockFault, FileError, FileFault};
 pub use prorata_worker::ports::{Position, Rejected};
 pub use read::{OnRecord, read_events, read_own};
-pub use write::{archive_schema, ends_as, write_events, write_own};
+pub use write::{archive_schema, write_events, write_own};
 
 use std::io::{self, Read};
 
@@ -56,7 +56,7 @@ impl Archive for AvroArchive {
     }
 
     fn is_whole(&self, file: &[u8], events: &[(EventKind, &[u8])]) -> bool {
-        ends_as(file, events)
+        write::ends_as(file, events)
     }
 
     fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {

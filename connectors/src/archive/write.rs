@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::put_long;
-use prorata_schemas::body::{PREFETCHED, organization_of, prefetch};
+use prorata_schemas::body::{organization_of, prefetch};
 use prorata_schemas::event::EventKind;
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
@@ -42,9 +42,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
     let mut digest = Digest::default();
     let mut file = ContainerWriter::new(archive_schema())?;
     for (at, (kind, body)) in records.iter().enumerate() {
-        if at % PREFETCHED == 0 {
-            prefetch(records.iter().skip(at).map(|(_, body)| *body));
-        }
+        prefetch(at, records.iter().skip(at).map(|(_, body)| *body));
         digest.add(*kind, body);
         if index {
             file.note_organization(organization_of(body));
@@ -59,7 +57,7 @@ fn write(records: &[(EventKind, &[u8])], index: bool) -> io::Result<Vec<u8>> {
 }
 
 /// Whether the sync marker at the end of a file is that of these events.
-pub fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
+pub(super) fn ends_as(file: &[u8], records: &[(EventKind, &[u8])]) -> bool {
     let mut digest = Digest::default();
     records.iter().for_each(|(kind, body)| digest.add(*kind, body));
     file.ends_with(&marker(digest.0))

@@ -28,4 +28,4 @@ pub mod stream;
 
 pub use error::{StopReason, WorkerError};
 pub use ports::{Ports, source};
-pub use shard::{archive::ArchiveIndex, fold::Body};
+pub use shard::{archive::ArchiveIndex, fold::Body, reading::order::in_archive_order};

@@ -2,18 +2,20 @@
 //! not fit in memory event by event.
 
 pub mod order;
+mod organizations;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use prorata_engine::HourEvents;
-use prorata_schemas::body::{self, EventRecordRef, EventRef, PREFETCHED};
+use prorata_schemas::body::{self, EventRecordRef, EventRef};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use self::order::{archive_order, in_archive_order};
+use self::organizations::Organizations;
 use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -42,15 +44,12 @@ pub type ByOrganization = BTreeMap<OrganizationId, HourEvents>;
 /// Events of one hour of one shard, as they come.
 struct Gathered {
     hour: Hour,
-    organizations: Vec<HourEvents>,
-    places: BTreeMap<OrganizationId, usize>,
-    /// The organization of the last event: most often that of the next one, too.
-    last: Option<(OrganizationId, usize)>,
+    organizations: Organizations<OrganizationId, HourEvents>,
 }
 
 impl Gathered {
     fn new(hour: Hour) -> Self {
-        Self { hour, organizations: Vec::new(), places: BTreeMap::new(), last: None }
+        Self { hour, organizations: Organizations::new() }
     }
 
     fn take(&mut self, event: EventRef<'_>) {
@@ -58,34 +57,17 @@ impl Gathered {
     }
 
     fn of(&mut self, organization_id: &str) -> &mut HourEvents {
-        let place = match &self.last {
-            Some((last, place)) if **last == *organization_id => *place,
-            _ => {
-                let (organization_id, next) =
-                    (OrganizationId::from(organization_id), self.organizations.len());
-                let place = *self.places.entry(organization_id.clone()).or_insert(next);
-                if place == next {
-                    self.organizations.push(HourEvents::new(self.hour));
-                }
-                self.last = Some((organization_id, place));
-                place
-            }
-        };
-        &mut self.organizations[place]
+        self.organizations.of(organization_id, || HourEvents::new(self.hour))
     }
 
     fn append(&mut self, other: Self) {
-        let Self { mut organizations, places, .. } = other;
-        for (organization_id, place) in places {
-            let events = std::mem::replace(&mut organizations[place], HourEvents::new(self.hour));
+        for (organization_id, events) in other.organizations.into_ascending() {
             self.of(&organization_id).append(events);
         }
     }
 
     fn finish(self) -> ByOrganization {
-        let Self { mut organizations, places, hour, .. } = self;
-        let mut take = |place: usize| std::mem::replace(&mut organizations[place], HourEvents::new(hour));
-        places.into_iter().map(|(organization_id, place)| (organization_id, take(place))).collect()
+        self.organizations.into_ascending().collect()
     }
 }
 
@@ -111,9 +93,7 @@ impl HourIntake {
             let mut own = Gathered::new(hour);
             let mut mine = bodies.iter().skip(part).step_by(parts);
             for at in 0.. {
-                if at % PREFETCHED == 0 {
-                    body::prefetch(mine.clone().map(|(_, body)| &**body));
-                }
+                body::prefetch(at, mine.clone().map(|(_, body)| &**body));
                 let Some((kind, bytes)) = mine.next() else { break };
                 let event = body::decode_ref(*kind, bytes);
                 own.take(event.map_err(|reject| in_memory_damaged(shard, hour, &reject))?);

@@ -5,12 +5,14 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use ahash::RandomState;
-use prorata_schemas::body::{self, PREFETCHED};
+use prorata_schemas::body;
 use prorata_schemas::event::EventKind;
 
+use super::organizations::Organizations;
 use crate::shard::fold::Body;
 
 /// Which of two events stands first.
@@ -37,66 +39,27 @@ fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
 /// Bodies lie in memory as they came, and are read once, in that order: reading them again in sorted order
 /// would miss the processor's caches. So each gets a key, which nearly always decides.
 pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
-    let mut organizations = Organizations::default();
+    let mut organizations = Organizations::<Arc<[u8]>, Organization<B>>::new();
+    let count = events.len();
     let mut events = events.into_iter();
     for at in 0.. {
-        if at % PREFETCHED == 0 {
-            body::prefetch(events.as_slice().iter().map(|event| &*event.borrow().1));
-        }
+        body::prefetch(at, events.as_slice().iter().map(|event| &*event.borrow().1));
         let Some(event) = events.next() else { break };
         let (kind, body) = event.borrow();
         let (organization, behind) = body::split_organization(body);
-        let of = organizations.of(organization);
+        let of = organizations.of(organization, Organization::new);
         let key = match kind {
             EventKind::PodUsage => of.key_of_sample(body::pod_and_time(body)),
             kind => key_of_other(*kind, behind),
         };
         of.events.push((key, event));
     }
-    let mut sorted = Vec::with_capacity(organizations.all.iter().map(|of| of.events.len()).sum());
-    for place in organizations.places.into_values() {
-        let of = std::mem::take(&mut organizations.all[place]);
+    let mut sorted = Vec::with_capacity(count);
+    for (_, of) in organizations.into_ascending() {
         sorted.extend(of.sorted().into_iter().map(|(_, event)| event));
     }
     sorted.dedup();
     sorted
-}
-
-/// Events by organization.
-struct Organizations<B> {
-    places: BTreeMap<Box<[u8]>, usize>,
-    all: Vec<Organization<B>>,
-    /// The organization of the last event, and its place: most often that of the next one, too.
-    last: (Vec<u8>, Option<usize>),
-}
-
-impl<B> Default for Organizations<B> {
-    fn default() -> Self {
-        Self { places: BTreeMap::new(), all: Vec::new(), last: (Vec::new(), None) }
-    }
-}
-
-impl<B> Organizations<B> {
-    fn of(&mut self, organization: &[u8]) -> &mut Organization<B> {
-        let place = match &self.last {
-            (last, Some(place)) if *last == *organization => *place,
-            _ => {
-                let next = self.all.len();
-                let place = match self.places.get(organization) {
-                    Some(place) => *place,
-                    None => *self.places.entry(organization.into()).or_insert(next),
-                };
-                if place == next {
-                    self.all.push(Organization::default());
-                }
-                self.last.0.clear();
-                self.last.0.extend_from_slice(organization);
-                self.last.1 = Some(place);
-                place
-            }
-        };
-        &mut self.all[place]
-    }
 }
 
 /// Events of one organization, each behind its key.
@@ -106,12 +69,6 @@ struct Organization<B> {
     pods: HashMap<Box<[u8]>, u32, RandomState>,
 }
 
-impl<B> Default for Organization<B> {
-    fn default() -> Self {
-        Self { events: Vec::new(), pods: HashMap::default() }
-    }
-}
-
 /// Where a key has the kind.
 const KIND_SHIFT: u32 = 120;
 
@@ -119,6 +76,10 @@ const KIND_SHIFT: u32 = 120;
 const POD_SHIFT: u32 = 64;
 
 impl<B: Borrow<Body> + Ord> Organization<B> {
+    fn new() -> Self {
+        Self { events: Vec::new(), pods: HashMap::default() }
+    }
+
     /// The key of a sample, with the number of its pod, which gives way to the pod's rank.
     fn key_of_sample(&mut self, (pod, time): (&[u8], i64)) -> u128 {
         let number = match self.pods.get(pod) {
