@@ -189,8 +189,55 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use prorata_schemas::body::{EventRecordRef, EventRef};
+    use prorata_schemas::event::{Event, EventKind, NodeStopped, Payload};
+    use prorata_schemas::time::Timestamp;
+
     use super::*;
     use crate::names::{ArchiveLayout, ObjectId};
+    use crate::ports::{DeadLetter, EachRecord, FormatError};
+
+    /// An archive whose every file reads as one event. They are whole, or all cut off behind it.
+    struct OneEvent {
+        whole: bool,
+    }
+
+    impl Archive for OneEvent {
+        fn read(&self, _: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
+            let stop = NodeStopped { cluster_id: "c".into(), node_id: "n".into() };
+            let payload = Payload::NodeStopped(stop);
+            let event = Event { organization_id: "acme".into(), event_time: Timestamp(0), payload };
+            each(None, Ok(EventRecordRef::new(EventRef::Event(event))));
+            Ok(())
+        }
+
+        fn write(&self, events: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
+            Ok(vec![events.len() as u8])
+        }
+
+        fn is_whole(&self, _: &[u8], events: &[(EventKind, &[u8])]) -> bool {
+            self.whole && events.len() == 1
+        }
+
+        fn write_dead_letters(&self, _: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
+            unreachable!("dead letters are not merged")
+        }
+
+        fn read_dead_letters(&self, _: &[u8]) -> Result<Vec<DeadLetter>, FormatError> {
+            unreachable!("dead letters are not merged")
+        }
+    }
+
+    #[test]
+    fn files_that_are_not_whole_are_not_merged() {
+        let object = |path: &str| StoredObject { path: path.into(), bytes: Bytes::new() };
+        let files = [object("a.avro"), object("b.avro")];
+        assert_eq!(merged(&OneEvent { whole: true }, &files).unwrap(), [1][..], "equal events once");
+        let damaged = merged(&OneEvent { whole: false }, &files).unwrap_err();
+        assert!(matches!(damaged, WorkerError::Damaged { object, .. } if object == "a.avro"));
+    }
 
     fn files(bytes: &[u64]) -> Vec<ArchiveFile> {
         let file = |(n, bytes): (usize, &u64)| ArchiveFile {
