@@ -66,9 +66,9 @@ pub fn pod_and_time(body: &[u8]) -> (&[u8], i64) {
 /// Bodies that [`prefetch`] brings at a time.
 const PREFETCHED: usize = 32;
 
-/// Brings bodies into the processor's caches, if it is time to: called before each of many bodies that are read
-/// in a row, with its number from 0, and with that body and those behind it. They lie scattered in memory:
-/// fetched one by one, each would be waited for; asked for together, they come together.
+/// Brings bodies into the processor's caches, if it is time to. Call it before each of many bodies that are
+/// read in a row, with its number from 0, and with that body and those behind it. They lie scattered in
+/// memory: fetched one by one, each would be waited for; asked for together, they come together.
 pub fn prefetch<'a>(at: usize, bodies: impl Iterator<Item = &'a [u8]>) {
     if at.is_multiple_of(PREFETCHED) {
         let ends = |body: &[u8]| body.first().copied().unwrap_or(0) ^ body.last().copied().unwrap_or(0);

@@ -34,7 +34,8 @@ fn pod_and_time((kind, body): &Body) -> (&[u8], i64) {
     }
 }
 
-/// These events in the order of an archive file, which [`archive_order`] defines, each once.
+/// These events in the order of an archive file, each once: by organization, then kind, then a sample's pod
+/// and time, then body.
 ///
 /// Bodies lie in memory as they came, and are read once, in that order: reading them again in sorted order
 /// would miss the processor's caches. So each gets a key, which nearly always decides.
