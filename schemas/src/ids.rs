@@ -4,7 +4,6 @@
 //! [`Text`], and serializes, compares, sorts and hashes exactly as its text.
 
 use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -14,51 +13,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::Text;
 use crate::event::shared;
 
-/// What every id can do. Its type orders ids as their texts are ordered.
+/// An id is read as the text in this field, and made from one.
 macro_rules! as_text {
-    ($($name:ident)+) => {$(
+    ($name:ident, $text:tt) => {
         impl Deref for $name {
             type Target = str;
 
             fn deref(&self) -> &str {
-                &self.text
+                &self.$text
             }
         }
 
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
-                &self.text
+                &self.$text
             }
         }
 
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {
-                &self.text
-            }
-        }
-
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        // Maps of ids are asked for texts, too.
-        impl Hash for $name {
-            fn hash<H: Hasher>(&self, state: &mut H) {
-                self.text.hash(state);
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_tuple(stringify!($name)).field(&self.text).finish()
+                &self.$text
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.text)
+                f.pad(&self.$text)
             }
         }
 
@@ -76,45 +56,26 @@ macro_rules! as_text {
 
         impl From<$name> for Text {
             fn from(id: $name) -> Self {
-                id.text
+                id.$text
             }
         }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.text.serialize(serializer)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                shared::text(deserializer).map(Self::from)
-            }
-        }
-    )+};
+    };
 }
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident,)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq)]
-        pub struct $name {
-            text: Text,
-        }
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(#[serde(deserialize_with = "shared::text")] Text);
 
         impl From<Text> for $name {
             fn from(text: Text) -> Self {
-                Self { text }
+                Self(text)
             }
         }
 
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> Ordering {
-                in_order(&self.text, &other.text)
-            }
-        }
-
-        as_text!($name);
+        as_text!($name, 0);
     )+};
 }
 
@@ -139,9 +100,9 @@ ids! {
 ///
 /// An organization may have a million pods, and each step of a search in a map of them would go to another
 /// text, somewhere in memory. Uids are random: their first bytes, kept with the id, decide nearly every step.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodUid {
-    /// The first bytes as a number, with zeros behind a shorter text: it sorts as they do.
+    /// The first bytes as a number, with zeros behind a shorter text. It sorts as they do, so it comes first.
     first: u64,
     text: Text,
 }
@@ -154,22 +115,37 @@ impl From<Text> for PodUid {
     }
 }
 
-impl Ord for PodUid {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.first.cmp(&other.first).then_with(|| in_order(&self.text, &other.text))
+as_text!(PodUid, text);
+
+// As a text is hashed: maps of uids are asked for texts, too.
+impl Hash for PodUid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
-as_text!(PodUid);
+impl fmt::Debug for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PodUid").field(&self.text).finish()
+    }
+}
 
-/// Equal ids most often share one text, which need not be read.
-fn in_order(text: &Text, other: &Text) -> Ordering {
-    if Text::ptr_eq(text, other) { Ordering::Equal } else { text.cmp(other) }
+impl Serialize for PodUid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for PodUid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        shared::text(deserializer).map(Self::from)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::hash::{BuildHasher, RandomState};
 
     use super::*;
 
@@ -200,8 +176,10 @@ mod tests {
     #[test]
     fn an_id_is_found_by_its_text_and_says_it() {
         let uids: BTreeMap<PodUid, usize> = TEXTS.iter().map(|text| PodUid::from(*text)).zip(0..).collect();
+        let hasher = RandomState::new();
         for (place, text) in TEXTS.iter().enumerate() {
             assert_eq!(uids.get(*text), Some(&place));
+            assert_eq!(hasher.hash_one(PodUid::from(*text)), hasher.hash_one(*text));
         }
         assert_eq!(format!("{:?} {0}", PodUid::from("a")), "PodUid(\"a\") a");
         let json = serde_json::to_string(&PodUid::from("aaaaaaaab")).unwrap();
