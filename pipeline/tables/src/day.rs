@@ -224,29 +224,27 @@ impl DayWriter {
             self.rows.push(rows);
             return Ok(());
         }
-        self.write(&rows, &[])
-    }
-
-    fn write(&mut self, rows: &RecordBatch, uncompressed: &[String]) -> Result<(), EncodeError> {
         let failed = |source| EncodeError::Write { table: self.table, source };
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(file::open(rows.schema_ref(), uncompressed).map_err(failed)?),
+            None => self.writer.insert(file::open_zstd(rows.schema_ref()).map_err(failed)?),
         };
-        writer.write(rows).map_err(failed)
+        writer.write(&rows).map_err(failed)
     }
 
-    fn finish(mut self, listed: String) -> Result<(Vec<u8>, Statistics), EncodeError> {
+    fn finish(self, listed: String) -> Result<(Vec<u8>, Statistics), EncodeError> {
         let table = self.table;
-        let few = std::mem::take(&mut self.rows);
-        if !few.is_empty() {
-            let rows = concat_batches(&schema(table), &few);
-            let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
-            self.write(&rows, &file::constant_columns(&rows))?;
+        let parts = KeyValue::new(PARTS.to_owned(), listed);
+        let failed = |source| EncodeError::Write { table, source };
+        if let Some(mut writer) = self.writer {
+            writer.append_key_value_metadata(parts);
+            return Ok((writer.into_inner().map_err(failed)?, self.stats));
         }
-        let mut writer = self.writer.ok_or(EncodeError::Foreign { table, cause: "it has no rows" })?;
-        writer.append_key_value_metadata(KeyValue::new(PARTS.to_owned(), listed));
-        let bytes = writer.into_inner().map_err(|source| EncodeError::Write { table, source })?;
-        Ok((bytes, self.stats))
+        if self.rows.is_empty() {
+            return Err(EncodeError::Foreign { table, cause: "it has no rows" });
+        }
+        let rows = concat_batches(&schema(table), &self.rows);
+        let rows = rows.map_err(|source| EncodeError::Columns { table, source })?;
+        Ok((file::write_whole(&rows, Some(parts)).map_err(failed)?, self.stats))
     }
 }

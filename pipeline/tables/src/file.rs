@@ -1,7 +1,7 @@
 //! The Parquet file: zstd, dictionaries, page statistics, row groups of a million rows at most.
 //!
 //! Columns that say one thing in the whole file are not compressed: a dictionary of one value is a few bytes
-//! already, and preparing a compressor for each of them costs more than all the rest of a small file.
+//! already.
 //!
 //! Bytes depend on the rows alone: no clock, no run, a fixed name of the writer. The embedded Arrow schema
 //! says that JSON columns are text, else Polars reads columns of the logical type JSON as binary and refuses
@@ -16,12 +16,12 @@ use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use prorata_schemas::tables::{EncodedFile, Table};
 
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
+use crate::pages::PageCompressor;
 use crate::stats::{self, ColumnStats, Statistics};
 use crate::{EncodeError, row_group, stats_columns};
 
@@ -35,7 +35,8 @@ pub const BATCH_ROWS: usize = 65_536;
 /// The number is that of our layout, not of a release: a new release writes the same bytes.
 const CREATED_BY: &str = "prorata version 1";
 
-const ZSTD_LEVEL: i32 = 3;
+/// The level of compression.
+pub const ZSTD_LEVEL: i32 = 3;
 
 /// Writes rows of type `R` to one file.
 pub struct FileWriter<R> {
@@ -68,12 +69,12 @@ impl<R> FileWriter<R> {
             let batch = self.batch(&chunk)?;
             digest.add(&batch);
             if writer.is_none() && rows.peek().is_none() {
-                whole = Some(write_whole(&batch).map_err(failed)?);
+                whole = Some(write_whole(&batch, None).map_err(failed)?);
                 break;
             }
             let writer = match &mut writer {
                 Some(writer) => writer,
-                None => writer.insert(open(&self.schema, &[]).map_err(failed)?),
+                None => writer.insert(open_zstd(&self.schema).map_err(failed)?),
             };
             writer.write(&batch).map_err(failed)?;
         }
@@ -100,21 +101,23 @@ impl<R> FileWriter<R> {
 fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let count = rows.num_rows();
     if count <= BATCH_ROWS {
-        return write_whole(rows);
+        return write_whole(rows, None);
     }
-    let mut writer = open(rows.schema_ref(), &[])?;
+    let mut writer = open_zstd(rows.schema_ref())?;
     for first in (0..count).step_by(BATCH_ROWS) {
         writer.write(&rows.slice(first, BATCH_ROWS.min(count - first)))?;
     }
     writer.into_inner()
 }
 
-/// A file of one batch. It is known whole before it is written, so its constant columns are too.
-fn write_whole(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
-    let mut uncompressed = constant_columns(rows);
-    // Their bytes are those of their originals, so they need no compressor.
-    uncompressed.extend(row_group::copied_columns(rows));
-    row_group::write(open(rows.schema_ref(), &uncompressed)?, rows)
+/// A file of one batch, with an entry in its footer. It is known whole before it is written, so its constant
+/// columns are too.
+pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8>, ParquetError> {
+    let mut writer = open(rows.schema_ref(), Compression::UNCOMPRESSED)?;
+    if let Some(entry) = entry {
+        writer.append_key_value_metadata(entry);
+    }
+    row_group::write(writer, rows, &constant_columns(rows), &mut PageCompressor::new(ZSTD_LEVEL)?)
 }
 
 /// The file of rows that are columns, with the digest of its content.
@@ -129,38 +132,37 @@ pub fn of_columns(table: Table, rows: &RecordBatch, digest: String) -> Result<En
     Ok(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest })
 }
 
-/// A file to be written, without compression of some columns.
-pub fn open(schema: &SchemaRef, uncompressed: &[String]) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
-    let properties = properties(schema, uncompressed)?;
-    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+/// A file that is written in several batches. All its columns are compressed.
+pub fn open_zstd(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    open(schema, Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+}
+
+/// A file to be written, whose columns the Parquet library compresses so.
+pub fn open(schema: &SchemaRef, compression: Compression) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties(schema).set_compression(compression).build())
+        .with_skip_arrow_metadata(true);
     ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(schema), options)
 }
 
-/// Columns with one value, or none, in all rows.
-pub fn constant_columns(batch: &RecordBatch) -> Vec<String> {
+/// Indices of columns with one value, or none, in all rows.
+pub fn constant_columns(batch: &RecordBatch) -> Vec<usize> {
     let rows = batch.num_rows().saturating_sub(1);
     let constant = |index: &usize| {
         let column = batch.column(*index);
         column.slice(0, rows).to_data() == column.slice(1, rows).to_data()
     };
-    let fields = batch.schema_ref().fields();
-    let named = (0..batch.num_columns()).filter(constant).filter_map(|index| fields.get(index));
-    named.map(|field| field.name().clone()).collect()
+    (0..batch.num_columns()).filter(constant).collect()
 }
 
-fn properties(schema: &Schema, uncompressed: &[String]) -> Result<WriterProperties, ParquetError> {
-    let mut properties = WriterProperties::builder()
+/// How all our files are written.
+fn properties(schema: &Schema) -> WriterPropertiesBuilder {
+    WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(true)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]));
-    for name in uncompressed {
-        properties =
-            properties.set_column_compression(ColumnPath::from(name.as_str()), Compression::UNCOMPRESSED);
-    }
-    Ok(properties.build())
+        .set_key_value_metadata(arrow_schema(schema).map(|hint| vec![hint]))
 }
 
 /// The Arrow schema to embed, where a column needs it. It goes without the metadata of fields, which the

@@ -21,6 +21,7 @@ mod describe;
 mod digest;
 mod file;
 mod json;
+mod pages;
 mod row_group;
 mod sku;
 mod splice;
