@@ -18,10 +18,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use prorata_schemas::tables::{EncodedFile, Table};
+use zstd::bulk::Compressor;
 
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
-use crate::pages::PageCompressor;
 use crate::stats::{self, ColumnStats, Statistics};
 use crate::{EncodeError, row_group, stats_columns};
 
@@ -117,7 +117,7 @@ pub fn write_whole(rows: &RecordBatch, entry: Option<KeyValue>) -> Result<Vec<u8
     if let Some(entry) = entry {
         writer.append_key_value_metadata(entry);
     }
-    row_group::write(writer, rows, &constant_columns(rows), &mut PageCompressor::new(ZSTD_LEVEL)?)
+    row_group::write(writer, rows, &constant_columns(rows), &mut Compressor::new(ZSTD_LEVEL)?)
 }
 
 /// The file of rows that are columns, with the digest of its content.
@@ -156,7 +156,7 @@ pub fn constant_columns(batch: &RecordBatch) -> Vec<usize> {
 }
 
 /// How all our files are written.
-fn properties(schema: &Schema) -> WriterPropertiesBuilder {
+pub fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
         .set_dictionary_enabled(true)

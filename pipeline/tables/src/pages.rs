@@ -1,64 +1,53 @@
 //! Pages of column chunks, compressed by one compressor.
 //!
 //! The Parquet library makes a compressor and a decompressor for each column that it writes. Each asks the
-//! processor what it can do (`cpuid`), which a virtual machine answers in microseconds: in small files that
-//! took more time than all the rest of their encoding. So the library writes pages plain, and they are
-//! compressed here, to the bytes that it would have made.
+//! processor what it can do (`cpuid`), which a virtual machine answers in microseconds: three tenths of a
+//! backfill of many small files. So the library writes pages plain, and they are compressed here, to the
+//! bytes that it would have made.
 
+use std::error::Error;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::{PageKey, PageStore, PageStoreArgs, PageStoreFactory};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::CompressionCodec;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
+use prorata_schemas::body::wire::{Wire, put_long};
 use zstd::bulk::Compressor;
 
 /// Thrift's compact protocol: a field of type i32, whose number is one more than that of the field before.
+/// Its value is a zigzag variable-length integer, as Avro's are.
 const NEXT_I32: u8 = 0x15;
 /// The page type of a dictionary, as a header has it.
-const DICTIONARY_PAGE: u32 = 2;
-/// Bytes of a 32-bit number in that form, at most.
-const MOST_VARINT_BYTES: usize = 5;
+const DICTIONARY_PAGE: i32 = 2;
 
-/// Headers and contents of pages in turn, as they were written: a dictionary comes before or after others.
-type Written = Arc<Mutex<Vec<Bytes>>>;
+/// Headers and contents, in turn, of the pages of the column that is being written: columns of a row group
+/// are written one after the other, and taken from here. A dictionary comes before or after other pages.
+#[derive(Clone, Debug, Default)]
+pub struct PlainPages(Arc<Mutex<Vec<Bytes>>>);
 
-/// The pages of each column of a row group that is being written.
-#[derive(Debug)]
-pub struct PagesOfColumns(Vec<Written>);
-
-/// Keeps the pages of one column.
-struct Keeper(Written);
-
-impl PagesOfColumns {
-    /// Of so many columns.
-    pub fn new(columns: usize) -> Self {
-        Self((0..columns).map(|_| Written::default()).collect())
+impl PlainPages {
+    /// All pages of the column. There are none from then on.
+    pub fn take_all(&self) -> Vec<Bytes> {
+        take(&mut *self.locked())
     }
 
-    /// All pages of a column. It has none from then on.
-    pub fn take(&self, index: usize) -> Vec<Bytes> {
-        self.0.get(index).map_or_else(Vec::new, |pages| take(&mut *locked(pages)))
+    fn locked(&self) -> MutexGuard<'_, Vec<Bytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn locked(pages: &Written) -> MutexGuard<'_, Vec<Bytes>> {
-    pages.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl PageStoreFactory for PagesOfColumns {
-    fn create(&self, args: &PageStoreArgs<'_>) -> Result<Box<dyn PageStore>> {
-        let pages = self.0.get(args.column_index());
-        let pages = pages.ok_or_else(|| unexpected("a column"))?;
-        Ok(Box::new(Keeper(Arc::clone(pages))))
+impl PageStoreFactory for PlainPages {
+    fn create(&self, _: &PageStoreArgs<'_>) -> Result<Box<dyn PageStore>> {
+        Ok(Box::new(self.clone()))
     }
 }
 
-impl PageStore for Keeper {
+impl PageStore for PlainPages {
     fn put(&mut self, page: Bytes) -> Result<PageKey> {
-        let mut pages = locked(&self.0);
+        let mut pages = self.locked();
         pages.push(page);
         Ok(PageKey::new(pages.len() as u64 - 1))
     }
@@ -68,26 +57,7 @@ impl PageStore for Keeper {
     }
 
     fn memory_size(&self) -> usize {
-        locked(&self.0).iter().map(Bytes::len).sum()
-    }
-}
-
-/// Compresses pages with zstd at one level, as the Parquet library does.
-pub struct PageCompressor {
-    codec: Compression,
-    zstd: Compressor<'static>,
-}
-
-impl PageCompressor {
-    /// One of this level, 1 to 22.
-    ///
-    /// # Errors
-    /// When there is no such level.
-    pub fn new(level: i32) -> Result<Self> {
-        Ok(Self {
-            codec: Compression::ZSTD(ZstdLevel::try_new(level)?),
-            zstd: Compressor::new(level).map_err(failed)?,
-        })
+        self.locked().iter().map(Bytes::len).sum()
     }
 }
 
@@ -100,11 +70,11 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Of plain pages, and what closing their column gave: compressed, or left plain.
+    /// Of plain pages, and what closing their column gave: compressed with zstd, or left plain.
     pub fn new(
         pages: &[Bytes],
         mut close: ColumnCloseResult,
-        mut compressor: Option<&mut PageCompressor>,
+        mut compressor: Option<&mut Compressor<'static>>,
     ) -> Result<Self> {
         let (mut dictionary, mut bytes, mut sizes, mut growth) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for page in pages.chunks(2) {
@@ -113,8 +83,8 @@ impl Chunk {
             let target = if header.page_type == DICTIONARY_PAGE { &mut dictionary } else { &mut bytes };
             let before = target.len();
             if let Some(compressor) = &mut compressor {
-                let content = compressor.zstd.compress(content).map_err(failed)?;
-                header.write(content.len(), target)?;
+                let content = compressor.compress(content).map_err(failed)?;
+                header.write(content.len(), target);
                 growth += (target.len() - before) as i64 - plain.len() as i64;
                 target.extend_from_slice(&content);
             } else {
@@ -130,7 +100,7 @@ impl Chunk {
         let chunk = close.metadata;
         // Headers count as well.
         let plain_bytes = chunk.uncompressed_size() + growth;
-        let codec = compressor.map_or(chunk.compression_codec(), |compressor| compressor.codec.into());
+        let codec = compressor.map_or(chunk.compression_codec(), |_| CompressionCodec::ZSTD);
         let chunk = chunk
             .into_builder()
             .set_compression_codec(codec)
@@ -154,55 +124,35 @@ impl Chunk {
 
 /// What a page's header says first: its type and two sizes; the rest stays as it is.
 struct PageHeader<'b> {
-    page_type: u32,
-    plain_bytes: u32,
+    page_type: i32,
+    plain_bytes: i32,
     rest: &'b [u8],
 }
 
 impl<'b> PageHeader<'b> {
     /// Reads the header of a plain page.
     fn parse(header: &'b [u8]) -> Result<Self> {
-        let (page_type, rest) = next_i32(header)?;
-        let (plain_bytes, rest) = next_i32(rest)?;
-        let (_, rest) = next_i32(rest)?;
-        Ok(Self { page_type, plain_bytes, rest })
+        let mut wire = Wire::new(header);
+        let (page_type, plain_bytes, _) = (next_i32(&mut wire)?, next_i32(&mut wire)?, next_i32(&mut wire)?);
+        Ok(Self { page_type, plain_bytes, rest: wire.rest() })
     }
 
     /// Writes the header of the same page when its content has so many bytes.
-    fn write(&self, compressed_bytes: usize, target: &mut Vec<u8>) -> Result<()> {
-        let compressed_bytes = u32::try_from(compressed_bytes).map_err(failed)?;
-        for value in [self.page_type, self.plain_bytes, compressed_bytes] {
+    fn write(&self, compressed_bytes: usize, target: &mut Vec<u8>) {
+        for value in [self.page_type.into(), self.plain_bytes.into(), compressed_bytes as i64] {
             target.push(NEXT_I32);
-            write_zigzag(value, target);
+            put_long(target, value);
         }
         target.extend_from_slice(self.rest);
-        Ok(())
     }
 }
 
-/// A field of type i32, none of which is negative, and what comes after it.
-fn next_i32(bytes: &[u8]) -> Result<(u32, &[u8])> {
-    let Some((&NEXT_I32, bytes)) = bytes.split_first() else { return Err(unexpected("a page's header")) };
-    let mut value = 0_u64;
-    for (index, byte) in bytes.iter().enumerate().take(MOST_VARINT_BYTES) {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            // Zigzag: the lowest bit is the sign.
-            let value = u32::try_from(value / 2).map_err(failed)?;
-            return Ok((value, bytes.get(index + 1..).unwrap_or_default()));
-        }
+/// The value of a field of type i32.
+fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
+    match wire.take(1).map_err(failed)? {
+        [NEXT_I32] => wire.int().map_err(failed),
+        _ => Err(unexpected("a page's header")),
     }
-    Err(unexpected("a number in a page's header"))
-}
-
-/// Writes a number as [`next_i32`] reads it.
-fn write_zigzag(value: u32, target: &mut Vec<u8>) {
-    let mut left = u64::from(value) * 2;
-    while left > 0x7f {
-        target.push((left & 0x7f) as u8 | 0x80);
-        left >>= 7;
-    }
-    target.push(left as u8);
 }
 
 /// What the Parquet library was not known to do.
@@ -210,6 +160,6 @@ fn unexpected(what: &str) -> ParquetError {
     ParquetError::General(format!("the Parquet library made {what} that is not known"))
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
+fn failed(error: impl Error + Send + Sync + 'static) -> ParquetError {
     ParquetError::External(Box::new(error))
 }

@@ -16,8 +16,9 @@ use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
+use zstd::bulk::Compressor;
 
-use crate::pages::{Chunk, PageCompressor, PagesOfColumns};
+use crate::pages::{Chunk, PlainPages};
 
 /// What closing a chunk gives when it has the name of another column.
 fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
@@ -50,13 +51,13 @@ pub fn write(
     writer: ArrowWriter<Vec<u8>>,
     rows: &RecordBatch,
     plain: &[usize],
-    compressor: &mut PageCompressor,
+    compressor: &mut Compressor<'static>,
 ) -> Result<Vec<u8>> {
     let originals = originals(rows);
     let is_copied = |index: usize| originals.contains(&Some(index));
-    let pages = Arc::new(PagesOfColumns::new(rows.num_columns()));
+    let pages = PlainPages::default();
     let (mut file, factory) = writer.into_serialized_writer()?;
-    let writers = factory.with_page_store_factory(pages.clone()).create_column_writers(0)?;
+    let writers = factory.with_page_store_factory(Arc::new(pages.clone())).create_column_writers(0)?;
     let columns = file.schema_descr().columns().to_vec();
     let mut group = file.next_row_group()?;
     let mut copied: BTreeMap<usize, (Bytes, ColumnCloseResult)> = BTreeMap::new();
@@ -72,7 +73,7 @@ pub fn write(
         }
         let close = writer.close()?.close().clone();
         let compressor = (!plain.contains(&index)).then_some(&mut *compressor);
-        let Chunk { bytes, close } = Chunk::new(&pages.take(index), close, compressor)?;
+        let Chunk { bytes, close } = Chunk::new(&pages.take_all(), close, compressor)?;
         if is_copied(index) {
             copied.insert(index, (bytes.clone(), close.clone()));
         }
@@ -100,7 +101,6 @@ mod tests {
     use arrow_schema::{ArrowError, DataType, Schema};
     use parquet::arrow::arrow_writer::ArrowWriterOptions;
     use parquet::basic::{Compression, ZstdLevel};
-    use parquet::file::properties::{EnabledStatistics, WriterProperties};
     use parquet::schema::types::ColumnPath;
 
     use super::*;
@@ -129,10 +129,8 @@ mod tests {
 
     /// The file that the Parquet library makes of the rows when it compresses by itself.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
-        let mut properties = WriterProperties::builder()
-            .set_created_by("prorata version 1".to_owned())
-            .set_statistics_enabled(EnabledStatistics::Page)
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(file::ZSTD_LEVEL).unwrap()));
+        let zstd = Compression::ZSTD(ZstdLevel::try_new(file::ZSTD_LEVEL).unwrap());
+        let mut properties = file::properties(rows.schema_ref()).set_compression(zstd);
         for index in plain {
             let path = ColumnPath::from(rows.schema_ref().field(*index).name().as_str());
             properties = properties.set_column_compression(path, Compression::UNCOMPRESSED);
@@ -147,7 +145,7 @@ mod tests {
     #[test]
     fn a_file_has_the_bytes_that_the_writer_of_batches_makes() {
         // What one file leaves in a compressor does not show in the next.
-        let mut compressor = PageCompressor::new(file::ZSTD_LEVEL).unwrap();
+        let mut compressor = Compressor::new(file::ZSTD_LEVEL).unwrap();
         for count in [20_000, 1, 100, 3000, 20_000] {
             let rows = rows(count).unwrap();
             let constant = file::constant_columns(&rows);
