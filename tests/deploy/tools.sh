@@ -22,7 +22,7 @@ tool() {
 
 # Without the tag, most of promtool would be its discovery of targets.
 go_tool() { GOBIN="$2" CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" -tags remove_all_sd "$1"; }
-npm_tool() { npm install --silent --no-audit --no-fund --prefix "$2" "$1"; }
+npm_tool() { npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$2" "$1"; }
 compose_tool() {
     go_tool "$1" "$2"
     mv "$2/cmd" "$2/compose-go"
