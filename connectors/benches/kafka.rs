@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use prorata_connectors::kafka::{Connection, KafkaSettings, KafkaSource};
 use prorata_tests::kafka::topic::bare_consumer;
 use prorata_worker::source::{Message, Source, SourceEvent, Start};
@@ -78,8 +79,8 @@ fn one_by_one(brokers: &str) -> (u64, u64) {
             partition: u16::try_from(read.partition()).unwrap(),
             offset: read.offset(),
             timestamp_millis: read.timestamp().to_millis().unwrap_or(-1),
-            key: read.key().map(<[u8]>::to_vec),
-            value: read.payload().map(<[u8]>::to_vec),
+            key: read.key().map(Bytes::copy_from_slice),
+            value: read.payload().map(Bytes::copy_from_slice),
             headers: headers.unwrap_or_default(),
         };
         std::hint::black_box(&message);

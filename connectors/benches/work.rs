@@ -98,8 +98,8 @@ fn fill(broker: FakeBroker, messages: &[Sent]) -> FakeBroker {
         let event = &sent.record.event;
         let record = Record {
             timestamp_millis: sent.arrives.0 / 1_000,
-            key: Some(event.organization_id.as_bytes().to_vec()),
-            value: Some(encoder.encode(event.payload.kind(), &sent.record.body)),
+            key: Some(event.organization_id.as_bytes().to_vec().into()),
+            value: Some(encoder.encode(event.payload.kind(), &sent.record.body).into()),
             headers: Vec::new(),
         };
         broker.produce(sent.topic, shard_of(sent), record).unwrap();

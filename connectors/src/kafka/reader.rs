@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_worker::dead_letters::TopicReader;
 use prorata_worker::names::Shard;
@@ -146,8 +147,8 @@ fn message(topic: &Text, partition: Shard, read: &BorrowedMessage<'_>) -> Messag
         partition,
         offset: read.offset(),
         timestamp_millis: read.timestamp().to_millis().unwrap_or(-1),
-        key: read.key().map(<[u8]>::to_vec),
-        value: read.payload().map(<[u8]>::to_vec),
+        key: read.key().map(Bytes::copy_from_slice),
+        value: read.payload().map(Bytes::copy_from_slice),
         headers: headers.map(|header| (header.key.to_owned(), header.value.map(<[u8]>::to_vec))).collect(),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use prorata_connectors::kafka::fetch_settings;
 use prorata_testkit::wait::{Deadline, PATIENCE};
 use prorata_worker::source::Message;
@@ -67,8 +68,8 @@ fn owned(message: &BorrowedMessage<'_>) -> Result<Message, Box<dyn std::error::E
         partition: message.partition().try_into()?,
         offset: message.offset(),
         timestamp_millis: message.timestamp().to_millis().unwrap_or(-1),
-        key: message.key().map(<[u8]>::to_vec),
-        value: message.payload().map(<[u8]>::to_vec),
+        key: message.key().map(Bytes::copy_from_slice),
+        value: message.payload().map(Bytes::copy_from_slice),
         headers: headers.map(|header| (header.key.to_owned(), header.value.map(<[u8]>::to_vec))).collect(),
     })
 }

@@ -61,11 +61,13 @@ fn told(cluster: &Cluster, topic: &str, namespace: &str) -> Lives {
 /// The events of a topic, each as often as it was sent.
 pub fn sent(cluster: &Cluster, topic: &str) -> Vec<Event> {
     let decoder = SingleObjectMessages::new().unwrap();
-    let value = |message: &Message| message.value.clone().unwrap();
-    let decode = |bytes: Vec<u8>| decoder.decode(&bytes).map(|record| record.event.into_owned());
+    let decode = |message: &Message| {
+        let record = decoder.decode(message.value.as_deref().unwrap());
+        record.map(|record| record.event.into_owned())
+    };
     messages(cluster, topic)
         .iter()
-        .map(|message| decode(value(message)).unwrap_or_else(|_| panic!("{message:?}")))
+        .map(|message| decode(message).unwrap_or_else(|_| panic!("{message:?}")))
         .collect()
 }
 

@@ -73,8 +73,8 @@ impl SourcePlace for Topics {
             .headers(message.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
                 headers.insert(Header { key, value: value.as_ref() })
             }));
-        record.key = message.key.as_ref();
-        record.payload = message.value.as_ref();
+        record.key = message.key.as_deref();
+        record.payload = message.value.as_deref();
         self.producer.send(record).map_err(|(error, _)| text(error))?;
         // Flushing waits for a tenth of a second at a time.
         let deadline = Deadline::start();

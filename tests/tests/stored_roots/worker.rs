@@ -102,7 +102,7 @@ fn topic_of(event: &EventRecord) -> &'static str {
 fn record(event: &EventRecord, timestamp_millis: i64) -> Record {
     let value = MessageEncoder::single_object().encode(event.event.payload.kind(), &event.body);
     let key = event.event.organization_id.as_bytes().to_vec();
-    Record { timestamp_millis, key: Some(key), value: Some(value), headers: Vec::new() }
+    Record { timestamp_millis, key: Some(key.into()), value: Some(value.into()), headers: Vec::new() }
 }
 
 /// Puts the record that was read last at its offset, with nothing before it, as retention leaves a topic.

@@ -88,19 +88,19 @@ impl Raw<'_> {
         unsafe { library::rd_kafka_message_timestamp(self.message.as_ptr(), &raw mut kind) }
     }
 
-    /// A copy of its key.
-    pub(crate) fn key(&self) -> Option<Vec<u8>> {
+    /// Its key.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
         let message = self.message.as_ptr();
         // SAFETY: the message is alive; the library says that `key` is null, or points to `key_len` bytes
-        // that live as long as the message.
-        unsafe { copy((*message).key, (*message).key_len) }
+        // that live as long as the message, which `self` does not outlive.
+        unsafe { bytes((*message).key, (*message).key_len) }
     }
 
-    /// A copy of its value.
-    pub(crate) fn value(&self) -> Option<Vec<u8>> {
+    /// Its value.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
         let message = self.message.as_ptr();
         // SAFETY: as for the key. Without an error, the payload is the message's value.
-        unsafe { copy((*message).payload, (*message).len) }
+        unsafe { bytes((*message).payload, (*message).len) }
     }
 
     /// Copies of its headers, in their order.
@@ -126,17 +126,17 @@ impl Raw<'_> {
             }
             // SAFETY: a name ends with a null; a value is null or points to `size` bytes; both live as long
             // as the message.
-            let header = unsafe { (CStr::from_ptr(name).to_string_lossy().into_owned(), copy(value, size)) };
-            found.push(header);
+            let (name, value) = unsafe { (CStr::from_ptr(name), bytes(value, size)) };
+            found.push((name.to_string_lossy().into_owned(), value.map(<[u8]>::to_vec)));
         }
     }
 }
 
 /// # Safety
-/// `bytes` is null, or points to `length` bytes that nobody writes to during the call.
-unsafe fn copy(bytes: *const c_void, length: usize) -> Option<Vec<u8>> {
+/// `bytes` is null, or points to `length` bytes that live for `'a`, and that nobody writes to until then.
+unsafe fn bytes<'a>(bytes: *const c_void, length: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise.
-    (!bytes.is_null()).then(|| unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec())
+    (!bytes.is_null()).then(|| unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) })
 }
 
 /// A handle on one of the library's queues.

@@ -217,7 +217,7 @@ mod tests {
             offset,
             timestamp_millis: -1,
             key: None,
-            value: Some(vec![0; 872]),
+            value: Some(vec![0; 872].into()),
             headers: Vec::new(),
         }])
     }

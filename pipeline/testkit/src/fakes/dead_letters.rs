@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_worker::dead_letters::{message_headers, message_key};
 use prorata_worker::ports::DeadLetter;
 use prorata_worker::source::{DeadLetterTopic, Message, SourceError};
@@ -43,8 +44,8 @@ impl FakeDeadLetterTopic {
             partition: 0,
             offset,
             timestamp_millis: -1,
-            key: message_key(letter).map(<[u8]>::to_vec),
-            value: Some(letter.rejected.bytes.clone()),
+            key: message_key(letter).map(Bytes::copy_from_slice),
+            value: Some(letter.rejected.bytes.clone().into()),
             headers: message_headers(letter),
         };
         (0..).zip(&lock(&self.topic).letters).map(message).collect()

@@ -103,10 +103,10 @@ impl DeadLetter {
             partition: message.partition.into(),
             offset: message.offset,
             timestamp_millis: message.timestamp_millis,
-            key: message.key.clone(),
+            key: message.key.as_deref().map(<[u8]>::to_vec),
             headers: message.headers.clone(),
         };
-        let bytes = message.value.clone().unwrap_or_default();
+        let bytes = message.value.as_deref().unwrap_or_default().to_vec();
         Self { origin, rejected: Rejected { reject, bytes } }
     }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::reject::{Reason, Reject};
@@ -33,10 +34,10 @@ pub struct Message {
     pub offset: i64,
     /// The broker's or the producer's timestamp in milliseconds since the epoch; -1 without one.
     pub timestamp_millis: i64,
-    /// Its key.
-    pub key: Option<Vec<u8>>,
-    /// Its value; none is a tombstone.
-    pub value: Option<Vec<u8>>,
+    /// Its key. Messages that came together share one block of memory.
+    pub key: Option<Bytes>,
+    /// Its value, in the same block; none is a tombstone.
+    pub value: Option<Bytes>,
     /// Its headers, in their order.
     pub headers: Vec<Header>,
 }
@@ -44,9 +45,17 @@ pub struct Message {
 impl Message {
     /// Bytes that the message takes in memory, about.
     pub fn bytes(&self) -> u64 {
-        let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + length(value) + 48).sum();
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let header = |(name, value): &Header| name.len() + value.as_ref().map_or(0, Vec::len) + 48;
+        let headers: usize = self.headers.iter().map(header).sum();
         (length(&self.key) + length(&self.value) + headers + 128) as u64
+    }
+
+    /// The same message with memory of its own. One that is kept would keep those that came with it.
+    #[must_use]
+    pub fn detached(self) -> Self {
+        let copy = |bytes: Option<Bytes>| bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
+        Self { key: copy(self.key), value: copy(self.value), ..self }
     }
 
     /// What is to be decoded to an event.
@@ -258,4 +267,27 @@ pub trait DeadLetterTopic: Send + Sync {
     /// returns once the brokers have all of them. [`SourceError::TooLarge`] says that they have all but those
     /// that are too large.
     async fn send(&self, letters: &[DeadLetter]) -> Result<(), SourceError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_kept_does_not_keep_those_that_came_with_it() {
+        let block = Bytes::from(b"key value of another".to_vec());
+        let message = Message {
+            topic: "t".into(),
+            partition: 1,
+            offset: 2,
+            timestamp_millis: 3,
+            key: Some(block.slice(..3)),
+            value: Some(block.slice(4..9)),
+            headers: vec![("name".into(), Some(b"text".to_vec()))],
+        };
+        let kept = message.clone().detached();
+        assert_eq!(kept, message);
+        drop(message);
+        assert!(block.is_unique(), "the kept message shares the block");
+    }
 }

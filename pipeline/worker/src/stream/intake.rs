@@ -77,6 +77,7 @@ impl Intake<'_> {
         let mut progress = std::mem::take(place);
         let before = progress.offsets.next;
         let taken = self.take_each(shard, &mut progress, messages, counts);
+        progress.last = progress.last.map(Message::detached);
         if progress.offsets.next != before {
             shard.topics_mut().note_moved();
         }

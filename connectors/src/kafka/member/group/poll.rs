@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{Message, SourceError, SourceEvent, Start};
@@ -25,8 +26,8 @@ impl Group<'_> {
             let (shard, reading) = (track.shard, track.reading);
             match read {
                 Read::Messages(raws) => {
-                    let fresh = raws.iter().filter(|raw| track.takes(raw.offset()));
-                    let messages: Vec<Message> = fresh.map(|raw| message(&topic, shard, raw)).collect();
+                    let fresh: Vec<&Raw<'_>> = raws.iter().filter(|raw| track.takes(raw.offset())).collect();
+                    let messages = messages(&topic, shard, &fresh);
                     let Some(last) = messages.last() else { return };
                     track.next = Start::At(last.offset + 1);
                     (track.end, track.failures) = (None, 0);
@@ -107,16 +108,24 @@ impl Group<'_> {
     }
 }
 
-fn message(topic: &Text, partition: Shard, raw: &Raw<'_>) -> Message {
-    Message {
+/// Copies of messages of a topic partition, their keys and values in one block: it costs less to take and to
+/// give back than two for each message.
+fn messages(topic: &Text, partition: Shard, raws: &[&Raw<'_>]) -> Vec<Message> {
+    let parts = || raws.iter().flat_map(|raw| [raw.key(), raw.value()]).flatten();
+    let mut block = Vec::with_capacity(parts().map(<[u8]>::len).sum());
+    parts().for_each(|part| block.extend_from_slice(part));
+    let mut block = Bytes::from(block);
+    let mut part = |of: Option<&[u8]>| of.map(|part| block.split_to(part.len()));
+    let message = |raw: &&Raw<'_>| Message {
         topic: topic.clone(),
         partition,
         offset: raw.offset(),
         timestamp_millis: raw.timestamp_millis(),
-        key: raw.key(),
-        value: raw.value(),
+        key: part(raw.key()),
+        value: part(raw.value()),
         headers: raw.headers(),
-    }
+    };
+    raws.iter().map(message).collect()
 }
 
 fn cause(next: Start, reason: &str) -> String {

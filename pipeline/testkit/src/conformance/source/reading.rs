@@ -17,8 +17,8 @@ pub(super) fn message(topic: &Text, partition: Shard, number: u32) -> Message {
         partition,
         offset: 0,
         timestamp_millis: 1_793_000_000_000 + i64::from(number),
-        key: (!number.is_multiple_of(3)).then(|| text("key")),
-        value: (!number.is_multiple_of(5)).then(|| text("value")),
+        key: (!number.is_multiple_of(3)).then(|| text("key").into()),
+        value: (!number.is_multiple_of(5)).then(|| text("value").into()),
         headers: vec![("one".into(), Some(text("header"))), ("none".into(), None)],
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_worker::names::Shard;
 use prorata_worker::source::{ConsumerId, Header, Message, SourceError};
@@ -29,9 +30,9 @@ pub struct Record {
     /// Milliseconds since the epoch.
     pub timestamp_millis: i64,
     /// Its key.
-    pub key: Option<Vec<u8>>,
+    pub key: Option<Bytes>,
     /// Its value.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<Bytes>,
     /// Its headers.
     pub headers: Vec<Header>,
 }

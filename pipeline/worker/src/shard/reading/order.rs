@@ -59,7 +59,6 @@ pub fn in_archive_order<B: Borrow<Body> + Ord>(events: Vec<B>) -> Vec<B> {
     for (_, of) in organizations.into_ascending() {
         sorted.extend(of.sorted().into_iter().map(|(_, event)| event));
     }
-    sorted.dedup();
     sorted
 }
 
@@ -97,6 +96,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
         (EventKind::PodUsage as u128) << KIND_SHIFT | u128::from(number) << POD_SHIFT | u128::from(time)
     }
 
+    /// In the order of an archive file, each once. Keys tell nearly all of them apart.
     fn sorted(self) -> Vec<(u128, B)> {
         let Self { mut events, pods } = self;
         let mut by_uid: Vec<_> = pods.into_iter().collect();
@@ -112,6 +112,7 @@ impl<B: Borrow<Body> + Ord> Organization<B> {
             }
         }
         events.sort_unstable();
+        events.dedup();
         events
     }
 }

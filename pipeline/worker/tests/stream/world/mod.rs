@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prorata_samples::trace::START;
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::reject::Reason;
@@ -161,6 +162,7 @@ impl World {
         value: Option<Vec<u8>>,
         what: What,
     ) {
+        let (key, value) = (key.map(Bytes::from), value.map(Bytes::from));
         let headers = vec![("origin".into(), Some(b"test".to_vec()))];
         let record = Record { timestamp_millis: self.now().0 / 1_000, key, value, headers };
         let offset = self.broker.produce(topic, partition, record).unwrap();
