@@ -22,8 +22,8 @@ use zstd::bulk::Compressor;
 
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
-use crate::stats::{self, ColumnStats, Statistics};
-use crate::{EncodeError, row_group, stats_columns};
+use crate::stats::Statistics;
+use crate::{EncodeError, row_group};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -38,66 +38,41 @@ const CREATED_BY: &str = "prorata version 1";
 /// The level of compression.
 pub const ZSTD_LEVEL: i32 = 3;
 
-/// Writes rows of type `R` to one file.
-pub struct FileWriter<R> {
+/// The file of rows of type `R`, each made of its source when its columns are due; none of no rows.
+///
+/// # Errors
+/// When a number has too many digits, or the rows cannot be written.
+pub fn write_rows<S, R>(
     table: Table,
-    columns: Vec<Column<R>>,
-    schema: SchemaRef,
-    stats: Vec<(&'static str, ColumnStats)>,
+    columns: &[Column<R>],
+    sources: &[S],
+    mut row: impl FnMut(&S) -> R,
+) -> Result<Option<EncodedFile>, EncodeError> {
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let failed = |source| EncodeError::Write { table, source };
+    let (schema, count) = (columns::schema(columns), sources.len() as u64);
+    let (mut stats, mut digest) = (Statistics::of(table), RowsDigest::default());
+    let mut batch = |sources: &[S]| {
+        let batch = columns::batch(table, &schema, columns, (sources, &mut row))?;
+        stats.add(&batch);
+        digest.add(&batch);
+        Ok(batch)
+    };
+    let bytes = if sources.len() <= BATCH_ROWS {
+        write_whole(&batch(sources)?, None).map_err(failed)?
+    } else {
+        let mut writer = open_zstd(&schema).map_err(failed)?;
+        for sources in sources.chunks(BATCH_ROWS) {
+            writer.write(&batch(sources)?).map_err(failed)?;
+        }
+        writer.into_inner().map_err(failed)?
+    };
+    Ok(Some(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest: digest.finish() }))
 }
 
-impl<R> FileWriter<R> {
-    /// A file with these columns.
-    pub fn new(table: Table, columns: Vec<Column<R>>) -> Self {
-        let schema = columns::schema(&columns);
-        let stats = stats_columns(table).iter().map(|name| (*name, ColumnStats::default())).collect();
-        Self { table, columns, schema, stats }
-    }
-
-    /// Writes all rows; none when there are no rows.
-    pub fn write(mut self, rows: impl Iterator<Item = R>) -> Result<Option<EncodedFile>, EncodeError> {
-        let table = self.table;
-        let failed = |source| EncodeError::Write { table, source };
-        let mut rows = rows.peekable();
-        let mut count = 0_u64;
-        let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
-        let mut whole = None;
-        let mut digest = RowsDigest::default();
-        while rows.peek().is_some() {
-            let chunk: Vec<R> = rows.by_ref().take(BATCH_ROWS).collect();
-            count += chunk.len() as u64;
-            let batch = self.batch(&chunk)?;
-            digest.add(&batch);
-            if writer.is_none() && rows.peek().is_none() {
-                whole = Some(write_whole(&batch, None).map_err(failed)?);
-                break;
-            }
-            let writer = match &mut writer {
-                Some(writer) => writer,
-                None => writer.insert(open_zstd(&self.schema).map_err(failed)?),
-            };
-            writer.write(&batch).map_err(failed)?;
-        }
-        let bytes = match (whole, writer) {
-            (Some(bytes), _) => bytes,
-            (None, Some(writer)) => writer.into_inner().map_err(failed)?,
-            (None, None) => return Ok(None),
-        };
-        let (stats, digest) = (stats::to_json(count, &self.stats), digest.finish());
-        Ok(Some(EncodedFile { bytes, rows: count, stats, digest }))
-    }
-
-    fn batch(&mut self, rows: &[R]) -> Result<RecordBatch, EncodeError> {
-        for (name, stats) in &mut self.stats {
-            for column in self.columns.iter().filter(|column| column.name == *name) {
-                rows.iter().map(column.value).for_each(|cell| stats.add(cell));
-            }
-        }
-        columns::batch(self.table, &self.schema, &self.columns, rows)
-    }
-}
-
-/// Writes rows that are columns already, to the bytes that [`FileWriter::write`] makes of the same rows.
+/// Writes rows that are columns already, to the bytes that [`write_rows`] makes of the same rows.
 fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let count = rows.num_rows();
     if count <= BATCH_ROWS {

@@ -33,10 +33,10 @@ use prorata_schemas::rows::HourTables;
 use prorata_schemas::tables::{EncodedFile, HourClock, Table};
 use prorata_schemas::time::Hour;
 
+use columns::Column;
 use columns::charge::Charges;
 use columns::usage::{HourLine, Line};
 use columns::{cost, usage};
-use file::FileWriter;
 
 pub use cut::encode_files;
 pub use day::{DayPart, day_parts, join, split};
@@ -134,45 +134,49 @@ pub fn encode(
     check_grain(table, hours)?;
     match table {
         Table::CostAllocation => {
-            let rows =
-                hours.iter().flat_map(|tables| tables.cost_allocation.iter().map(move |row| (tables, row)));
             let mut charges = Charges::default();
-            let rows = rows.map(|(tables, row)| charges.charge(tables, row));
-            FileWriter::new(table, cost::columns()).write(rows)
+            let charge = |&(tables, row): &(_, _)| charges.charge(tables, row);
+            file::write_rows(table, &cost::columns(), &rows(hours, |t| &t.cost_allocation), charge)
         }
         Table::ReservationUsage => {
-            FileWriter::new(table, usage::reservation_columns()).write(lines(hours, |t| &t.reservation_usage))
+            encode_usage(table, &usage::reservation_columns(), &rows(hours, |t| &t.reservation_usage))
         }
-        Table::CommitmentUtilization => FileWriter::new(table, usage::commitment_columns())
-            .write(lines(hours, |t| &t.commitment_utilization)),
-        Table::QuotaUsage => {
-            FileWriter::new(table, usage::quota_columns()).write(lines(hours, |t| &t.quota_usage))
+        Table::CommitmentUtilization => {
+            encode_usage(table, &usage::commitment_columns(), &rows(hours, |t| &t.commitment_utilization))
         }
-        Table::PoolUsage => {
-            FileWriter::new(table, usage::pool_columns()).write(lines(hours, |t| &t.pool_usage))
-        }
+        Table::QuotaUsage => encode_usage(table, &usage::quota_columns(), &rows(hours, |t| &t.quota_usage)),
+        Table::PoolUsage => encode_usage(table, &usage::pool_columns(), &rows(hours, |t| &t.pool_usage)),
         Table::Hours => encode_hours(hours, clocks),
     }
+}
+
+/// A row with its organization's hour.
+type Row<'a, R> = (&'a HourTables, &'a R);
+
+/// The rows of all organizations.
+fn rows<R>(hours: &[HourTables], rows: fn(&HourTables) -> &Vec<R>) -> Vec<Row<'_, R>> {
+    hours.iter().flat_map(|tables| rows(tables).iter().map(move |row| (tables, row))).collect()
+}
+
+fn encode_usage<'a, R>(
+    table: Table,
+    columns: &[Column<Line<'a, R>>],
+    rows: &[Row<'a, R>],
+) -> Result<Option<EncodedFile>, EncodeError> {
+    file::write_rows(table, columns, rows, |&(tables, row)| Line { tables, row })
 }
 
 fn encode_hours(hours: &[HourTables], clocks: &[HourClock]) -> Result<Option<EncodedFile>, EncodeError> {
     if hours.len() != clocks.len() {
         return Err(EncodeError::ClockCount { clocks: clocks.len(), hours: hours.len() });
     }
-    let lines = || hours.iter().zip(clocks).map(|(tables, clock)| HourLine { tables, clock });
-    let Some(mut encoded) = FileWriter::new(Table::Hours, usage::hour_columns()).write(lines())? else {
-        return Ok(None);
-    };
-    encoded.digest = digest::of_hours(lines());
+    let rows: Vec<Row<'_, HourClock>> = hours.iter().zip(clocks).collect();
+    let encoded = file::write_rows(Table::Hours, &usage::hour_columns(), &rows, |&(tables, clock)| {
+        HourLine { tables, clock }
+    });
+    let Some(mut encoded) = encoded? else { return Ok(None) };
+    encoded.digest = digest::of_hours(rows.into_iter().map(|(tables, clock)| HourLine { tables, clock }));
     Ok(Some(encoded))
-}
-
-/// The rows of all organizations, each with its organization and hour.
-fn lines<'a, R: 'a>(
-    hours: &'a [HourTables],
-    rows: fn(&HourTables) -> &Vec<R>,
-) -> impl Iterator<Item = Line<'a, R>> {
-    hours.iter().flat_map(move |tables| rows(tables).iter().map(move |row| Line { tables, row }))
 }
 
 fn check_order(hours: &[HourTables]) -> Result<(), EncodeError> {

@@ -12,15 +12,14 @@ use crate::stats_columns;
 
 /// Statistics of one column.
 #[derive(Default)]
-pub struct ColumnStats {
+struct ColumnStats {
     least: Option<Cell<'static>>,
     greatest: Option<Cell<'static>>,
     nulls: u64,
 }
 
 impl ColumnStats {
-    /// Adds a value.
-    pub fn add(&mut self, cell: Cell<'_>) {
+    fn add(&mut self, cell: Cell<'_>) {
         if cell == Cell::Null {
             self.nulls += 1;
             return;
@@ -54,23 +53,20 @@ impl Statistics {
 
     /// The Delta `stats` of a file of `rows` rows.
     pub fn into_json(self, rows: u64) -> String {
-        to_json(rows, &self.0)
+        let bounds = |bound: fn(&ColumnStats) -> &Option<Cell<'static>>| {
+            let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats).as_ref()?)));
+            let object = Object::default();
+            with_bound.fold(object, |object, (name, cell)| object.raw(name, json_value(cell))).finish()
+        };
+        let nulls =
+            self.0.iter().fold(Object::default(), |object, (name, stats)| object.raw(name, stats.nulls));
+        Object::default()
+            .raw("numRecords", rows)
+            .raw("minValues", bounds(|stats| &stats.least))
+            .raw("maxValues", bounds(|stats| &stats.greatest))
+            .raw("nullCount", nulls.finish())
+            .finish()
     }
-}
-
-/// The Delta `stats` of a file of `rows` rows.
-pub fn to_json(rows: u64, columns: &[(&'static str, ColumnStats)]) -> String {
-    let bounds = |bound: fn(&ColumnStats) -> &Option<Cell<'static>>| {
-        let with_bound = columns.iter().filter_map(|(name, stats)| Some((*name, bound(stats).as_ref()?)));
-        with_bound.fold(Object::default(), |object, (name, cell)| object.raw(name, json_value(cell))).finish()
-    };
-    let nulls = columns.iter().fold(Object::default(), |object, (name, stats)| object.raw(name, stats.nulls));
-    Object::default()
-        .raw("numRecords", rows)
-        .raw("minValues", bounds(|stats| &stats.least))
-        .raw("maxValues", bounds(|stats| &stats.greatest))
-        .raw("nullCount", nulls.finish())
-        .finish()
 }
 
 /// Order of two values of one column.

@@ -51,6 +51,13 @@ struct PoolIntegrals {
     gpu_cost: RBig,
 }
 
+/// What the pods of a pool are charged, what its nodes cost, and that summed up over its periods.
+struct PoolMoney {
+    charges: Decimal12,
+    node_cost: Decimal12,
+    spend: Spend,
+}
+
 /// Rows by pool id, and the spend of every pool brought up to this hour.
 ///
 /// # Errors
@@ -61,14 +68,33 @@ pub(crate) fn pool_usage(
 ) -> Result<Vec<PoolUsageRow>, EngineError> {
     let node_costs = node_costs(hour)?;
     update_spend(spend, &node_costs, hour.hour)?;
+    if hour.slices.pools.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (charges, mut integrals) = (charges(hour.rows)?, integrals(hour));
     let mut rows = Vec::new();
     for (id, slices) in &hour.slices.pools {
         let Some(last) = slices.last() else { continue };
-        let node_cost = node_costs.get(id).copied().unwrap_or_default();
-        let spend = spend.get(id).cloned().unwrap_or_default();
-        rows.push(row(&last.description, slices, hour, node_cost, &spend)?);
+        let money = PoolMoney {
+            charges: charges.get(id).copied().unwrap_or_default(),
+            node_cost: node_costs.get(id).copied().unwrap_or_default(),
+            spend: spend.get(id).cloned().unwrap_or_default(),
+        };
+        rows.push(row(&last.description, &integrals.remove(id).unwrap_or_default(), money)?);
     }
     Ok(rows)
+}
+
+/// Charges of the pods of each pool.
+fn charges(rows: &[CostRow]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
+    let mut charges: BTreeMap<&PoolId, Decimal12> = BTreeMap::new();
+    for row in rows {
+        let Some(charge) = row.pool_charge else { continue };
+        let Some(pool) = row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) else { continue };
+        let of_pool = charges.entry(pool).or_default();
+        *of_pool = sum([*of_pool, charge])?;
+    }
+    Ok(charges)
 }
 
 /// Effective cost of the nodes of each pool, idle included; a node's pool is its last one in the hour.
@@ -112,23 +138,12 @@ fn update_spend(
     Ok(())
 }
 
-fn row(
-    pool: &PoolSet,
-    slices: &[PoolSlice],
-    hour: &PoolHour<'_>,
-    node_cost: Decimal12,
-    spend: &Spend,
-) -> Result<PoolUsageRow, EngineError> {
-    let integrals = integrals(&pool.pool_id, slices, hour);
+fn row(pool: &PoolSet, integrals: &PoolIntegrals, money: PoolMoney) -> Result<PoolUsageRow, EngineError> {
+    let PoolMoney { charges, node_cost, spend } = money;
     // Requested amounts are also times thousandths of a GPU.
     let percent = |requested: &UBig, total: &UBig| ratio(requested * 100_u32, total * 1000_u32);
     let tflops_percent = percent(&integrals.requested.tflops, &integrals.total.tflops);
     let vram_percent = percent(&integrals.requested.vram, &integrals.total.vram);
-    let charged = hour
-        .rows
-        .iter()
-        .filter(|row| row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) == Some(&pool.pool_id));
-    let charges = sum(charged.filter_map(|row| row.pool_charge))?;
     let margin = sum([charges, Decimal12::from_atoms(-node_cost.atoms())])?;
     let exact_cost = RBig::from(atoms(node_cost));
     // From atoms in the hour to units in a month.
@@ -159,7 +174,7 @@ fn row(
         spend_day: spend.day.1,
         spend_month: spend.month.1,
         spend_quarter: spend.quarter.1,
-        budget_exceeded: exceeded(pool, spend),
+        budget_exceeded: exceeded(pool, &spend),
         saved_costs_per_month: round_estimate(&saved),
         potential_savings_per_month: round_estimate(&potential),
     })
@@ -189,17 +204,21 @@ fn exceeded(pool: &PoolSet, spend: &Spend) -> Option<Text> {
     if names.is_empty() { None } else { Some(names.join(",").as_str().into()) }
 }
 
-fn integrals(id: &PoolId, descriptions: &[PoolSlice], hour: &PoolHour<'_>) -> PoolIntegrals {
-    let mut integrals = PoolIntegrals::default();
-    for slices in hour.slices.nodes.values() {
-        for slice in slices.iter().filter(|slice| slice.spec.description.pool_id.as_ref() == Some(id)) {
-            add_node(&mut integrals, slice, descriptions);
-        }
+/// The integrals of every pool, in one walk over nodes and pods: an organization may have many pools.
+fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
+    let slices = hour.slices;
+    let mut integrals: BTreeMap<&PoolId, PoolIntegrals> =
+        slices.pools.keys().map(|id| (id, PoolIntegrals::default())).collect();
+    for slice in slices.nodes.values().flatten() {
+        let Some(id) = &slice.spec.description.pool_id else { continue };
+        let (Some(pool), Some(descriptions)) = (integrals.get_mut(id), slices.pools.get(id)) else {
+            continue;
+        };
+        add_node(pool, slice, descriptions);
     }
-    for slices in hour.slices.pods.values() {
-        for slice in slices.iter().filter(|slice| slice.spec.description.pool_id.as_ref() == Some(id)) {
-            add_pod(&mut integrals, slice, &hour.slices.nodes);
-        }
+    for slice in slices.pods.values().flatten() {
+        let pool = slice.spec.description.pool_id.as_ref().and_then(|id| integrals.get_mut(id));
+        pool.into_iter().for_each(|pool| add_pod(pool, slice, &slices.nodes));
     }
     integrals
 }

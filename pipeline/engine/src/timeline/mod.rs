@@ -48,9 +48,7 @@ pub(crate) fn run(
     let spend = std::mem::take(&mut state.spend);
     let mut running = Running::restore(state, hour, rules, focus);
     running.end_instant()?;
-    for (pod_uid, measured) in samples {
-        running.samples.entry(pod_uid).or_default().measured = measured;
-    }
+    running.measure(samples);
     let mut events = events.into_iter().peekable();
     loop {
         let next_event = events.peek().map(|event| event.event_time);

@@ -21,7 +21,7 @@ use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlic
 use crate::timeline::span::Span;
 use crate::timeline::spec::{NodeSpec, PodSpec};
 use crate::timeline::state::{NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
-use crate::timeline::usage::Samples;
+use crate::timeline::usage::{PackedSamples, Samples};
 use crate::trace::{Focus, Recorder, Trace};
 
 /// An hour whose events have been applied.
@@ -152,6 +152,16 @@ impl<'a> Running<'a> {
         }
         running.schedule_coverage();
         running
+    }
+
+    /// Puts down what was measured in the hour. Most pods have samples of it and none carried, so a map is
+    /// built of those at once.
+    pub(super) fn measure(&mut self, samples: Vec<(PodUid, PackedSamples)>) {
+        let measured = samples.into_iter().map(|(uid, measured)| (uid, Samples::measured(measured)));
+        let carried = std::mem::replace(&mut self.samples, measured.collect());
+        for (uid, samples) in carried {
+            self.samples.entry(uid).or_default().carried = samples.carried;
+        }
     }
 
     fn restore_pod(&mut self, uid: &PodUid, pod: SavedPod) -> RunningPod {
@@ -346,19 +356,22 @@ type PodSlices = BTreeMap<PodUid, Vec<PodSlice>>;
 /// What the next hour needs of the pods that still run, and the slices of all, those of earlier runs first.
 fn finish_pods(
     running: BTreeMap<PodUid, RunningPod>,
-    mut ended: PodSlices,
+    ended: PodSlices,
     end: Timestamp,
 ) -> (BTreeMap<PodUid, SavedPod>, PodSlices) {
     let (mut saved, mut slices) = (Vec::with_capacity(running.len()), Vec::with_capacity(running.len()));
+    // Both are sorted: walking them side by side is faster than looking each pod up.
+    let mut ended = ended.into_iter().peekable();
     for (uid, mut pod) in running {
         pod.close(end);
-        let mut of_pod = ended.remove(&uid).unwrap_or_default();
+        slices.extend(std::iter::from_fn(|| ended.next_if(|(of, _)| *of < uid)));
+        let mut of_pod = ended.next_if(|(of, _)| *of == uid).map(|(_, slices)| slices).unwrap_or_default();
         of_pod.append(&mut pod.slices);
         saved.push((uid.clone(), SavedPod { description: pod.spec.description.clone(), start: pod.start }));
         slices.push((uid, of_pod));
     }
-    ended.append(&mut slices.into_iter().collect());
-    (saved.into_iter().collect(), ended)
+    slices.extend(ended);
+    (saved.into_iter().collect(), slices.into_iter().collect())
 }
 
 /// The samples that reach into the next hour.

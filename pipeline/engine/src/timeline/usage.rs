@@ -53,7 +53,7 @@ pub(crate) struct PackedSamples {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// Those that began before the hour.
-    carried: Vec<Sample>,
+    pub(crate) carried: Vec<Sample>,
     /// Those of the hour.
     pub(crate) measured: PackedSamples,
 }
@@ -62,6 +62,11 @@ impl Samples {
     /// Samples that began before the hour.
     pub(crate) fn carried(carried: Vec<Sample>) -> Self {
         Self { carried, ..Self::default() }
+    }
+
+    /// Samples of the hour.
+    pub(crate) fn measured(measured: PackedSamples) -> Self {
+        Self { measured, ..Self::default() }
     }
 
     /// All of them.

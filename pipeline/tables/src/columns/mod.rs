@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::extension::Json;
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -160,76 +160,121 @@ fn field<R>(column: &Column<R>) -> Field {
     if column.kind == Kind::Json { field.with_extension_type(Json::default()) } else { field }
 }
 
-/// The rows as a batch of `schema`, which is that of `columns`.
-pub fn batch<R>(
+/// Rows that all columns take before the next ones are made: a row and what it refers to stay in the
+/// processor's caches meanwhile.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// Rows that say how much room the texts of all need.
+const ROWS_LOOKED_AT: usize = 32;
+
+/// Rows as a batch of `schema`, which is that of `columns`. Each is made of its source.
+///
+/// # Errors
+/// When a number has too many digits.
+pub fn batch<S, R>(
     table: Table,
     schema: &SchemaRef,
     columns: &[Column<R>],
-    rows: &[R],
+    (sources, mut row): (&[S], impl FnMut(&S) -> R),
 ) -> Result<RecordBatch, EncodeError> {
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
-    for column in columns {
-        let original = column.copy_of.and_then(|of| columns.iter().position(|column| column.name == of));
-        let array = match original.and_then(|original| arrays.get(original)) {
-            Some(original) => Arc::clone(original),
-            None => array(table, column, rows)?,
-        };
-        arrays.push(array);
+    let failed = |source| EncodeError::Columns { table, source };
+    let original = |copy: usize| {
+        let of = columns.get(copy)?.copy_of?;
+        columns.iter().take(copy).position(|column| column.name == of)
+    };
+    let step = (sources.len() / ROWS_LOOKED_AT).max(ROWS_LOOKED_AT);
+    let mut rows: Vec<R> = sources.iter().step_by(step).map(&mut row).collect();
+    // A copy needs no values of its own.
+    let values = |(index, column)| {
+        original(index).is_none().then(|| Values::new(column, sources.len(), &rows)).transpose()
+    };
+    let values: Result<Vec<_>, _> = columns.iter().enumerate().map(values).collect();
+    let mut values = values.map_err(failed)?;
+    for sources in sources.chunks(ROWS_AT_A_TIME) {
+        rows.clear();
+        rows.extend(sources.iter().map(&mut row));
+        for (column, values) in columns.iter().zip(&mut values) {
+            let Some(values) = values else { continue };
+            values
+                .add(rows.iter().map(column.value))
+                .map_err(|TooManyDigits| EncodeError::Digits { table, column: column.name })?;
+        }
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
-        .map_err(|source| EncodeError::Columns { table, source })
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    for (index, values) in values.into_iter().enumerate() {
+        let original = original(index).and_then(|original| arrays.get(original).cloned());
+        arrays.extend(values.map(Values::finish).or(original));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(sources.len()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(failed)
 }
 
-fn array<R>(table: Table, column: &Column<R>, rows: &[R]) -> Result<ArrayRef, EncodeError> {
-    let cells = rows.iter().map(column.value);
-    Ok(match column.kind {
-        Kind::Text | Kind::Json => {
-            let mut builder = StringBuilder::with_capacity(rows.len(), text_bytes(column, rows));
-            cells.for_each(|cell| builder.append_option(cell.as_text()));
-            Arc::new(builder.finish())
-        }
-        Kind::Decimal => {
-            let mut builder = Decimal128Builder::with_capacity(rows.len())
-                .with_precision_and_scale(PRECISION, SCALE)
-                .map_err(|source| EncodeError::Columns { table, source })?;
-            for cell in cells {
-                builder.append_option(digits(table, column.name, &cell)?);
+/// The values of a column while its rows come.
+enum Values {
+    Text(StringBuilder),
+    Decimal(Decimal128Builder),
+    Int(Int64Builder),
+    Time(TimestampMicrosecondBuilder),
+    Bool(BooleanBuilder),
+}
+
+/// A number has more digits than a column holds.
+struct TooManyDigits;
+
+impl Values {
+    /// None yet, with room for those of `count` rows like these.
+    fn new<R>(column: &Column<R>, count: usize, rows: &[R]) -> Result<Self, ArrowError> {
+        Ok(match column.kind {
+            Kind::Text | Kind::Json => {
+                Self::Text(StringBuilder::with_capacity(count, text_bytes(column, count, rows)))
             }
-            Arc::new(builder.finish())
-        }
-        Kind::Int => {
-            let mut builder = Int64Builder::with_capacity(rows.len());
-            cells
-                .for_each(|cell| builder.append_option(if let Cell::Int(n) = cell { Some(n) } else { None }));
-            Arc::new(builder.finish())
-        }
-        Kind::Time => {
-            let mut builder = TimestampMicrosecondBuilder::with_capacity(rows.len()).with_timezone(UTC);
-            cells.for_each(|cell| {
+            Kind::Decimal => {
+                let builder = Decimal128Builder::with_capacity(count);
+                Self::Decimal(builder.with_precision_and_scale(PRECISION, SCALE)?)
+            }
+            Kind::Int => Self::Int(Int64Builder::with_capacity(count)),
+            Kind::Time => Self::Time(TimestampMicrosecondBuilder::with_capacity(count).with_timezone(UTC)),
+            Kind::Bool => Self::Bool(BooleanBuilder::with_capacity(count)),
+        })
+    }
+
+    fn add<'r>(&mut self, cells: impl Iterator<Item = Cell<'r>>) -> Result<(), TooManyDigits> {
+        match self {
+            Self::Text(builder) => cells.for_each(|cell| builder.append_option(cell.as_text())),
+            Self::Decimal(builder) => {
+                for cell in cells {
+                    builder.append_option(digits(&cell)?);
+                }
+            }
+            Self::Int(builder) => cells
+                .for_each(|cell| builder.append_option(if let Cell::Int(n) = cell { Some(n) } else { None })),
+            Self::Time(builder) => cells.for_each(|cell| {
                 builder.append_option(if let Cell::Time(t) = cell { Some(t.0) } else { None })
-            });
-            Arc::new(builder.finish())
-        }
-        Kind::Bool => {
-            let mut builder = BooleanBuilder::with_capacity(rows.len());
-            cells.for_each(|cell| {
+            }),
+            Self::Bool(builder) => cells.for_each(|cell| {
                 builder.append_option(if let Cell::Bool(b) = cell { Some(b) } else { None })
-            });
-            Arc::new(builder.finish())
+            }),
         }
-    })
+        Ok(())
+    }
+
+    fn finish(self) -> ArrayRef {
+        match self {
+            Self::Text(mut builder) => Arc::new(builder.finish()),
+            Self::Decimal(mut builder) => Arc::new(builder.finish()),
+            Self::Int(mut builder) => Arc::new(builder.finish()),
+            Self::Time(mut builder) => Arc::new(builder.finish()),
+            Self::Bool(mut builder) => Arc::new(builder.finish()),
+        }
+    }
 }
 
-/// About how many bytes the texts of a column have, by some of its rows. A builder that grows step by step
-/// would move long columns again and again.
-fn text_bytes<R>(column: &Column<R>, rows: &[R]) -> usize {
-    const LOOKED_AT: usize = 32;
-    let step = (rows.len() / LOOKED_AT).max(LOOKED_AT);
-    let some = rows.iter().step_by(step).map(|row| (column.value)(row).as_text().map_or(0, str::len));
-    let (count, bytes) = some.fold((0, 0), |(count, bytes), length| (count + 1, bytes + length));
+/// About how many bytes the texts of a column have in `count` rows like these. A builder that grows step by
+/// step would move long columns again and again.
+fn text_bytes<R>(column: &Column<R>, count: usize, rows: &[R]) -> usize {
+    let bytes: usize = rows.iter().map(|row| (column.value)(row).as_text().map_or(0, str::len)).sum();
     // An eighth more, for rows that were not looked at.
-    bytes * rows.len() / std::cmp::max(count, 1) * 9 / 8
+    bytes * count / std::cmp::max(rows.len(), 1) * 9 / 8
 }
 
 /// The value of a row in a column of one of our types.
@@ -253,12 +298,10 @@ pub fn cell_of(column: &dyn Array, row: usize) -> Cell<'_> {
 }
 
 /// A decimal's units, which fill at most 38 digits.
-fn digits(table: Table, column: &'static str, cell: &Cell<'_>) -> Result<Option<i128>, EncodeError> {
+fn digits(cell: &Cell<'_>) -> Result<Option<i128>, TooManyDigits> {
     const LIMIT: u128 = 10_u128.pow(PRECISION as u32);
     match cell {
-        Cell::Decimal(value) if value.atoms().unsigned_abs() >= LIMIT => {
-            Err(EncodeError::Digits { table, column })
-        }
+        Cell::Decimal(value) if value.atoms().unsigned_abs() >= LIMIT => Err(TooManyDigits),
         Cell::Decimal(value) => Ok(Some(value.atoms())),
         _ => Ok(None),
     }
