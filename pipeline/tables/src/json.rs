@@ -14,7 +14,9 @@ pub fn quoted(text: &str) -> String {
 }
 
 fn push_quoted(json: &mut String, text: &str) {
-    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+    // Without a way out at the first, many bytes are looked at at once.
+    let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
         json.push_str(&serde_json::Value::from(text).to_string());
     } else {
         json.push('"');

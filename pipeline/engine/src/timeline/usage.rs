@@ -97,6 +97,10 @@ impl Usage {
 
     /// Takes all samples of another part of the same hour.
     pub(crate) fn append(&mut self, other: Self) {
+        if self.pods.is_empty() {
+            *self = other;
+            return;
+        }
         for (pod_uid, samples) in other.pods {
             let mine = self.of_pod(&pod_uid);
             if mine.bytes.is_empty() {
