@@ -295,6 +295,8 @@ MUTANTS = [
     ("Dockerfile", "rust:1.95.0", "rust:1.94.0"),
     ("Dockerfile", "perl \\", "perl cmake \\"),
     ("Dockerfile", "--locked ", ""),
+    ("Dockerfile", "--profile dist", "--release"),
+    ("Dockerfile", "target/dist/prorata", "target/release/prorata"),
     ("Dockerfile", "tls-vendored", "ssl-vendored"),
     ("Dockerfile", 'ENTRYPOINT ["/usr/local/bin/prorata"]', "ENTRYPOINT prorata"),
     ("Dockerfile", "WORKDIR /src\n", "WORKDIR /src\nADD https://example.test/x /x\n"),

@@ -68,12 +68,19 @@ class Recipe(unittest.TestCase):
     def test_the_program_is_built_as_locked_with_its_own_openssl(self):
         _, build, _ = stages()
         command = next(run for run in of(build, "RUN") if "cargo" in run)
-        for flag in ["--release", "--locked", "--package prorata ", "--no-default-features"]:
+        for flag in ["--profile dist", "--locked", "--package prorata ", "--no-default-features"]:
             self.assertIn(flag, command)
         features = re.search(r"--features (\S+)", command)[1].split(",")
         self.assertEqual(features, ["tls-vendored"])
         known = tomllib.loads((REPOSITORY / "pipeline" / "cli" / "Cargo.toml").read_text())["features"]
         self.assertLessEqual(set(features), known.keys())
+
+    def test_the_program_is_the_one_linked_as_one_unit(self):
+        _, build, _ = stages()
+        command = next(run for run in of(build, "RUN") if "cargo" in run)
+        self.assertRegex(command, r"target/dist/prorata /out/prorata$")
+        profile = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["profile"]["dist"]
+        self.assertEqual((profile["inherits"], profile["lto"]), ("release", "fat"))
 
     def test_it_is_not_root_and_says_so_by_number(self):
         _, _, runtime = stages()
