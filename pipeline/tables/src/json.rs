@@ -14,7 +14,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 fn push_quoted(json: &mut String, text: &str) {
-    // Without a way out at the first, many bytes are looked at at once.
+    // No early exit: so the processor checks many bytes at a time.
     let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
     if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
         json.push_str(&serde_json::Value::from(text).to_string());

@@ -87,43 +87,43 @@ pub(crate) fn pool_usage(
 
 /// Charges of the pods of each pool.
 fn charges(rows: &[CostRow]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
-    let mut charges: BTreeMap<&PoolId, Decimal12> = BTreeMap::new();
-    for row in rows {
-        let Some(charge) = row.pool_charge else { continue };
-        let Some(pool) = row.pod.as_ref().and_then(|pod| pod.pool_id.as_ref()) else { continue };
-        let of_pool = charges.entry(pool).or_default();
-        *of_pool = sum([*of_pool, charge])?;
-    }
-    Ok(charges)
+    by_pool(rows.iter().filter_map(|row| {
+        let charge = row.pool_charge?;
+        Some((row.pod.as_ref()?.pool_id.as_ref()?, charge))
+    }))
 }
 
 /// Effective cost of the nodes of each pool, idle included; a node's pool is its last one in the hour.
-fn node_costs(hour: &PoolHour<'_>) -> Result<BTreeMap<PoolId, Decimal12>, EngineError> {
-    let mut costs: BTreeMap<PoolId, Decimal12> = BTreeMap::new();
+fn node_costs<'a>(hour: &PoolHour<'a>) -> Result<BTreeMap<&'a PoolId, Decimal12>, EngineError> {
     if hour.nodes.values().all(|node| node.description.pool_id.is_none()) {
-        return Ok(costs);
+        return Ok(BTreeMap::new());
     }
-    for row in hour.rows {
-        if !matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle) {
-            continue;
-        }
-        let Some(pool) = row.node.as_ref().and_then(|node| node.pool_id.as_ref()) else { continue };
-        let cost = costs.entry(pool.clone()).or_default();
-        *cost = sum([*cost, row.effective_cost])?;
+    let of_nodes = hour.rows.iter().filter(|row| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle));
+    by_pool(of_nodes.filter_map(|row| Some((row.node.as_ref()?.pool_id.as_ref()?, row.effective_cost))))
+}
+
+/// The sum of the amounts of each pool.
+fn by_pool<'a>(
+    amounts: impl Iterator<Item = (&'a PoolId, Decimal12)>,
+) -> Result<BTreeMap<&'a PoolId, Decimal12>, EngineError> {
+    let mut sums: BTreeMap<&PoolId, Decimal12> = BTreeMap::new();
+    for (pool, amount) in amounts {
+        let of_pool = sums.entry(pool).or_default();
+        *of_pool = sum([*of_pool, amount])?;
     }
-    Ok(costs)
+    Ok(sums)
 }
 
 fn update_spend(
     spend: &mut BTreeMap<PoolId, Spend>,
-    node_costs: &BTreeMap<PoolId, Decimal12>,
+    node_costs: &BTreeMap<&PoolId, Decimal12>,
     hour: Hour,
 ) -> Result<(), EngineError> {
     let date = hour.date();
     let starts = [date.days(), date.month_start().days(), date.quarter_start().days()];
     spend.retain(|_, spend| spend.quarter.0 == starts[2]);
     for id in node_costs.keys() {
-        spend.entry(id.clone()).or_default();
+        spend.entry((*id).clone()).or_default();
     }
     for (id, spend) in spend {
         let cost = node_costs.get(id).copied().unwrap_or_default();

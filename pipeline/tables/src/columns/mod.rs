@@ -178,17 +178,18 @@ pub fn batch<S, R>(
     (sources, mut row): (&[S], impl FnMut(&S) -> R),
 ) -> Result<RecordBatch, EncodeError> {
     let failed = |source| EncodeError::Columns { table, source };
-    let original = |copy: usize| {
-        let of = columns.get(copy)?.copy_of?;
+    let original = |(copy, column): (usize, &Column<R>)| {
+        let of = column.copy_of?;
         columns.iter().take(copy).position(|column| column.name == of)
     };
+    let originals: Vec<Option<usize>> = columns.iter().enumerate().map(original).collect();
     let step = (sources.len() / ROWS_LOOKED_AT).max(ROWS_LOOKED_AT);
     let mut rows: Vec<R> = sources.iter().step_by(step).map(&mut row).collect();
     // A copy needs no values of its own.
-    let values = |(index, column)| {
-        original(index).is_none().then(|| Values::new(column, sources.len(), &rows)).transpose()
+    let values = |(column, original): (_, &Option<usize>)| {
+        original.is_none().then(|| Values::new(column, sources.len(), &rows)).transpose()
     };
-    let values: Result<Vec<_>, _> = columns.iter().enumerate().map(values).collect();
+    let values: Result<Vec<_>, _> = columns.iter().zip(&originals).map(values).collect();
     let mut values = values.map_err(failed)?;
     for sources in sources.chunks(ROWS_AT_A_TIME) {
         rows.clear();
@@ -201,8 +202,8 @@ pub fn batch<S, R>(
         }
     }
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
-    for (index, values) in values.into_iter().enumerate() {
-        let original = original(index).and_then(|original| arrays.get(original).cloned());
+    for (values, original) in values.into_iter().zip(originals) {
+        let original = original.and_then(|original| arrays.get(original).cloned());
         arrays.extend(values.map(Values::finish).or(original));
     }
     let options = RecordBatchOptions::new().with_row_count(Some(sources.len()));
