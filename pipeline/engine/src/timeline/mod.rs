@@ -6,6 +6,7 @@
 
 pub(crate) mod named_nodes;
 pub(crate) mod order;
+mod priced_pods;
 mod running;
 mod schedule;
 pub(crate) mod slices;

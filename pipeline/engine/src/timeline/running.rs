@@ -16,6 +16,7 @@ use crate::rules::quota::Quotas;
 use crate::rules::quota_ledger::ClusterLedger;
 use crate::rules::reservation::Reservations;
 use crate::timeline::named_nodes::NamedNodes;
+use crate::timeline::priced_pods::PricedPods;
 use crate::timeline::schedule::{ReservationStep, Schedule};
 use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
 use crate::timeline::span::Span;
@@ -95,6 +96,8 @@ pub(super) struct Running<'a> {
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
     pub(super) pods: BTreeMap<PodUid, RunningPod>,
     pub(super) named_nodes: NamedNodes,
+    /// Made for the first price that is set in the hour.
+    priced_pods: Option<PricedPods>,
     pub(super) quotas: Quotas,
     pub(super) reservations: Reservations,
     pub(super) commitments: Commitments,
@@ -121,6 +124,7 @@ impl<'a> Running<'a> {
             nodes: nodes.collect(),
             pods: BTreeMap::new(),
             named_nodes: NamedNodes::default(),
+            priced_pods: None,
             quotas: Quotas::restore(state.quotas),
             reservations: Reservations::restore(state.reservations, now, rules),
             commitments: Commitments::restore(state.commitments, now),
@@ -192,17 +196,25 @@ impl<'a> Running<'a> {
 
     /// The rate in force for a serverless pod.
     pub(super) fn rate_of(&self, spec: &PodSpec) -> Option<Arc<RateSet>> {
-        if !spec.is_serverless() {
-            return None;
-        }
-        let pod = &spec.description;
-        let key = (pod.region.clone()?, pod.gpu_model.clone(), pod.qos.clone());
-        self.rates.get(&key).cloned()
+        self.rates.get(&spec.rate_key()?).cloned()
+    }
+
+    /// Pods by what prices them.
+    pub(super) fn priced_pods(&mut self) -> &PricedPods {
+        let pods = &self.pods;
+        self.priced_pods.get_or_insert_with(|| {
+            let mut priced = PricedPods::default();
+            pods.iter().for_each(|(uid, pod)| priced.add(uid, &pod.spec));
+            priced
+        })
     }
 
     pub(super) fn index_pod(&mut self, uid: &PodUid, spec: &PodSpec) {
         if let Some(node) = spec.node {
             self.named_nodes.pods_mut(node).insert(uid.clone());
+        }
+        if let Some(priced) = &mut self.priced_pods {
+            priced.add(uid, spec);
         }
     }
 

@@ -9,6 +9,7 @@ use prorata_schemas::size::{self, Size};
 
 use crate::per_resource::PerResource;
 use crate::timeline::named_nodes::NodeNumber;
+use crate::timeline::state::RateKey;
 
 /// Amounts at one instant: thousandths of a vCPU, bytes of memory, thousandths of a GPU.
 pub(crate) type Amounts = PerResource<u128>;
@@ -67,5 +68,11 @@ impl PodSpec {
     /// Whether it runs on no node and in no pool: priced by the rate card.
     pub(crate) fn is_serverless(&self) -> bool {
         self.description.node_id.is_none() && self.description.pool_id.is_none()
+    }
+
+    /// The rate that prices it, if one does.
+    pub(crate) fn rate_key(&self) -> Option<RateKey> {
+        let pod = Some(&self.description).filter(|_| self.is_serverless())?;
+        Some((pod.region.clone()?, pod.gpu_model.clone(), pod.qos.clone()))
     }
 }

@@ -101,18 +101,12 @@ impl Running<'_> {
     }
 
     fn set_rate(&mut self, rate: RateSet) {
-        let rate = Arc::new(rate);
         let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
-        self.rates.insert(key, rate.clone());
-        let priced = self.pods.iter().filter(|(_, pod)| {
-            let wanted = &pod.spec.description;
-            pod.spec.is_serverless()
-                && wanted.region.as_ref() == Some(&rate.region)
-                && wanted.gpu_model == rate.gpu_model
-                && wanted.qos == rate.qos
-        });
-        for uid in priced.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-            self.change_pod(&uid, |status| status.rate = Some(rate.clone()));
+        self.rates.insert(key.clone(), Arc::new(rate));
+        for uid in self.priced_pods().of_rate(&key) {
+            let Some(pod) = self.pods.get(&uid) else { continue };
+            let rate = self.rate_of(&pod.spec);
+            self.change_pod(&uid, |status| status.rate = rate);
         }
     }
 
@@ -131,9 +125,9 @@ impl Running<'_> {
     }
 
     fn price_pool_pods(&mut self, id: &PoolId) {
-        let members = self.pods.iter().filter(|(_, pod)| pod.spec.description.pool_id.as_ref() == Some(id));
-        let priced = members.map(|(uid, pod)| (uid.clone(), self.pool_pricing(&pod.spec.description)));
-        for (uid, pool) in priced.collect::<Vec<_>>() {
+        for uid in self.priced_pods().of_pool(id) {
+            let Some(pod) = self.pods.get(&uid) else { continue };
+            let pool = self.pool_pricing(&pod.spec.description);
             self.change_pod(&uid, |status| status.pool = pool);
         }
     }

@@ -1,0 +1,38 @@
+//! Which pods a rate or a pool prices: a new price looks at those alone, not at all pods of an organization.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prorata_schemas::ids::{PodUid, PoolId};
+
+use crate::timeline::spec::PodSpec;
+use crate::timeline::state::RateKey;
+
+/// Pods by the rate that serves them and by the pool that they name. One stays where it has stopped since, or
+/// runs under another description: its price is found anew, and is the same.
+#[derive(Debug, Default)]
+pub(super) struct PricedPods {
+    rates: BTreeMap<RateKey, BTreeSet<PodUid>>,
+    pools: BTreeMap<PoolId, BTreeSet<PodUid>>,
+}
+
+impl PricedPods {
+    /// Notes that a pod runs under this description.
+    pub(super) fn add(&mut self, uid: &PodUid, spec: &PodSpec) {
+        if let Some(key) = spec.rate_key() {
+            self.rates.entry(key).or_default().insert(uid.clone());
+        }
+        if let Some(id) = &spec.description.pool_id {
+            self.pools.entry(id.clone()).or_default().insert(uid.clone());
+        }
+    }
+
+    /// Pods that a rate may serve.
+    pub(super) fn of_rate(&self, key: &RateKey) -> BTreeSet<PodUid> {
+        self.rates.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Pods that may name a pool.
+    pub(super) fn of_pool(&self, id: &PoolId) -> BTreeSet<PodUid> {
+        self.pools.get(id).cloned().unwrap_or_default()
+    }
+}
