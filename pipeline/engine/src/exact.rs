@@ -127,12 +127,26 @@ pub(crate) fn round_sum(fractions: &[Fraction]) -> Result<Decimal12, EngineError
         cut += u64::from(!rest.is_zero());
     }
     let most = &least + UBig::from(cut);
-    let one = UBig::ONE << SUM_BITS;
-    let rounded = round_half_even(&least, &one);
-    if rounded == round_half_even(&most, &one) {
-        return decimal(rounded);
-    }
-    Fraction::of(&exact_sum(fractions)).round_atoms()
+    round_between([least, most], &(UBig::ONE << SUM_BITS), || sum_of(fractions))
+}
+
+/// Rounds a number of atoms to a decimal, half to even: one between two bounds, which are over
+/// `denominator`. Only where the bounds round differently, `exact` is asked for the number.
+///
+/// # Errors
+/// Past 38 digits.
+pub(crate) fn round_between(
+    [least, most]: [UBig; 2],
+    denominator: &UBig,
+    exact: impl FnOnce() -> Fraction,
+) -> Result<Decimal12, EngineError> {
+    let rounded = round_half_even(&least, denominator);
+    if rounded == round_half_even(&most, denominator) { decimal(rounded) } else { exact().round_atoms() }
+}
+
+/// The sum of fractions.
+pub(crate) fn sum_of(fractions: &[Fraction]) -> Fraction {
+    Fraction::of(&exact_sum(fractions))
 }
 
 /// The sum of fractions, by halves: numbers that are added are of like length.

@@ -8,6 +8,7 @@ pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod quota_labels;
 pub(crate) mod quota_ledger;
+pub(crate) mod quota_lending;
 pub(crate) mod reservation;
 pub(crate) mod split;
 pub(crate) mod waiting;

@@ -29,12 +29,26 @@ use crate::timeline::spec::PodSpec;
 use crate::timeline::state::{QuotaKey, SavedQuota};
 use crate::trace::{LabelStep, Recorder};
 
-/// The quotas of one cluster that count.
+/// The quotas of one cluster.
 #[derive(Debug, Default)]
 struct ClusterQuotas {
+    /// By namespace the quotas that name it.
+    claims: BTreeMap<Text, BTreeSet<Precedence>>,
     by_namespace: BTreeMap<Text, QuotaId>,
+    /// Those that count.
     governing: BTreeMap<QuotaId, GoverningQuota>,
     ledger: ClusterLedger,
+}
+
+/// Place of a quota among those that name a namespace: whether it is elastic, when it was first set, its id.
+type Precedence = (bool, Timestamp, QuotaId);
+
+/// What an instant has changed of a cluster's quotas: which of them, and the namespaces that they named or
+/// name.
+#[derive(Debug, Default)]
+struct Changes {
+    quotas: BTreeSet<QuotaId>,
+    namespaces: BTreeSet<Text>,
 }
 
 /// Cluster and namespace.
@@ -46,10 +60,10 @@ pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
     pods: BTreeMap<Namespace, BTreeMap<PodRank, Arc<PodSpec>>>,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
-    /// Clusters whose quotas have changed in this instant: who governs what is recomputed at its end.
-    stale: BTreeSet<ClusterId>,
-    /// Clusters whose use has changed in this instant.
-    moved: BTreeSet<ClusterId>,
+    /// Changes of this instant: who governs what is decided anew at its end.
+    stale: BTreeMap<ClusterId, Changes>,
+    /// Quotas whose use has changed in this instant.
+    moved: BTreeMap<ClusterId, BTreeSet<QuotaId>>,
     /// Labels decided in this instant.
     labels: BTreeMap<PodUid, Option<Label>>,
     pub(crate) trace: Recorder<LabelStep>,
@@ -58,8 +72,9 @@ pub(crate) struct Quotas {
 impl Quotas {
     /// Starts from the quotas of a state. Pods are added after by [`Self::restore_pods`].
     pub(crate) fn restore(states: Vec<(QuotaKey, SavedQuota)>) -> Self {
-        let stale = states.iter().map(|((cluster, _), _)| cluster.clone()).collect();
-        Self { saved: states.into_iter().collect(), stale, ..Self::default() }
+        let mut quotas = Self::default();
+        states.into_iter().for_each(|(key, quota)| quotas.replace(key, Some(quota)));
+        quotas
     }
 
     /// The pods that were running at the hour's start. Sorting all is faster than finding each one's place.
@@ -74,20 +89,33 @@ impl Quotas {
     /// A `QuotaSet`.
     pub(crate) fn set(&mut self, description: Arc<QuotaSet>, now: Timestamp) {
         let key = (description.cluster_id.clone(), description.quota_id.clone());
-        self.stale.insert(key.0.clone());
-        match self.saved.get_mut(&key) {
-            Some(stored) => stored.description = description,
-            None => {
-                self.saved.insert(key, SavedQuota { description, first_set: now });
-            }
-        }
+        let first_set = self.saved.get(&key).map_or(now, |stored| stored.first_set);
+        self.replace(key, Some(SavedQuota { description, first_set }));
     }
 
     /// A `QuotaDeleted`.
     pub(crate) fn delete(&mut self, key: &QuotaKey) {
-        if self.saved.remove(key).is_some() {
-            self.stale.insert(key.0.clone());
+        self.replace(key.clone(), None);
+    }
+
+    /// Puts a quota in the place of the one before, with its claims to namespaces.
+    fn replace(&mut self, key: QuotaKey, quota: Option<SavedQuota>) {
+        let before = self.saved.remove(&key);
+        if before.is_none() && quota.is_none() {
+            return;
         }
+        let claims = &mut self.clusters.entry(key.0.clone()).or_default().claims;
+        let changes = self.stale.entry(key.0.clone()).or_default();
+        changes.quotas.insert(key.1.clone());
+        for (namespace, place) in claims_of(&key, before.as_ref()) {
+            claims.entry(namespace.clone()).or_default().remove(&place);
+            changes.namespaces.insert(namespace);
+        }
+        for (namespace, place) in claims_of(&key, quota.as_ref()) {
+            claims.entry(namespace.clone()).or_default().insert(place);
+            changes.namespaces.insert(namespace);
+        }
+        self.saved.extend(quota.map(|quota| (key, quota)));
     }
 
     /// A pod starts.
@@ -100,9 +128,9 @@ impl Quotas {
         if let Some(quota) = self.governing(&namespace) {
             let mut changed = BTreeSet::new();
             quota.insert(rank.clone(), spec, &mut changed)?;
-            let labels = quota.labels(&changed);
+            let (labels, (cluster, quota)) = (quota.labels(&changed), quota.key().clone());
             self.labels.extend(labels);
-            self.moved.insert(namespace.0.clone());
+            self.moved.entry(cluster).or_default().insert(quota);
         }
         self.pods.entry(namespace).or_default().insert(rank, spec.clone());
         Ok(())
@@ -115,9 +143,9 @@ impl Quotas {
         if let Some(quota) = self.governing(&namespace) {
             let mut changed = BTreeSet::new();
             quota.remove(&rank, &mut changed);
-            let labels = quota.labels(&changed);
+            let (labels, (cluster, quota)) = (quota.labels(&changed), quota.key().clone());
             self.labels.extend(labels);
-            self.moved.insert(namespace.0.clone());
+            self.moved.entry(cluster).or_default().insert(quota);
         }
         // A label decided earlier in this instant must not outlive the run that it was for.
         self.labels.remove(&rank.uid);
@@ -138,16 +166,20 @@ impl Quotas {
         &mut self,
         now: Timestamp,
     ) -> Result<BTreeMap<PodUid, Option<Label>>, EngineError> {
-        for cluster in std::mem::take(&mut self.stale) {
-            self.rebuild(&cluster)?;
-            self.moved.insert(cluster);
+        for (cluster, changes) in std::mem::take(&mut self.stale) {
+            let changed = self.rebuild(&cluster, changes)?;
+            self.moved.entry(cluster).or_default().extend(changed);
         }
-        for cluster in std::mem::take(&mut self.moved) {
-            if let Some(cluster) = self.clusters.get_mut(&cluster) {
-                cluster.governing.values().for_each(|quota| record(&mut self.trace, quota, now));
-                let levels = cluster.governing.values().map(GoverningQuota::levels).collect();
-                cluster.ledger.record(now, levels);
+        for (cluster, moved) in std::mem::take(&mut self.moved) {
+            let Some(ClusterQuotas { governing, ledger, .. }) = self.clusters.get_mut(&cluster) else {
+                continue;
+            };
+            for id in moved {
+                let quota = governing.get(&id);
+                quota.into_iter().for_each(|quota| record(&mut self.trace, quota, now));
+                ledger.set(now, &id, quota.map(GoverningQuota::levels));
             }
+            ledger.end_instant(now);
         }
         Ok(std::mem::take(&mut self.labels))
     }
@@ -158,74 +190,72 @@ impl Quotas {
         end: Timestamp,
     ) -> (Vec<(QuotaKey, SavedQuota)>, BTreeMap<ClusterId, ClusterLedger>) {
         for cluster in self.clusters.values_mut() {
-            cluster.ledger.record(end, Vec::new());
+            cluster.ledger.finish(end);
         }
         let ledgers = self.clusters.into_iter().map(|(id, cluster)| (id, cluster.ledger));
         (self.saved.into_iter().collect(), ledgers.collect())
     }
 
     fn governing(&mut self, namespace: &Namespace) -> Option<&mut GoverningQuota> {
-        if self.stale.contains(&namespace.0) {
-            return None;
-        }
         let cluster = self.clusters.get_mut(&namespace.0)?;
         let quota = cluster.by_namespace.get(&namespace.1)?;
         cluster.governing.get_mut(quota)
     }
 
-    /// Recomputes which quotas of a cluster govern which namespaces, and labels all their pods.
-    fn rebuild(&mut self, cluster_id: &ClusterId) -> Result<(), EngineError> {
-        let (by_namespace, governing) = self.decide_governing(cluster_id);
-        let cluster = self.clusters.entry(cluster_id.clone()).or_default();
-        cluster.by_namespace = by_namespace;
-        cluster.governing = governing;
-        let from = (cluster_id.clone(), Text::from(""));
-        for ((_, namespace), pods) in self.pods.range(from..).take_while(|((id, _), _)| id == cluster_id) {
-            let quota = cluster.by_namespace.get(namespace).and_then(|id| cluster.governing.get_mut(id));
-            match quota {
-                Some(quota) => {
-                    for (rank, spec) in pods {
-                        quota.insert(rank.clone(), spec, &mut BTreeSet::new())?;
-                    }
-                }
-                None => self.labels.extend(pods.keys().map(|rank| (rank.uid.clone(), None))),
+    /// Decides which quota governs each of the namespaces. Quotas that have changed, or govern others than
+    /// before, are made anew, with the labels of their pods; returns their ids.
+    fn rebuild(
+        &mut self,
+        cluster_id: &ClusterId,
+        Changes { quotas: mut changed, namespaces }: Changes,
+    ) -> Result<BTreeSet<QuotaId>, EngineError> {
+        let ClusterQuotas { claims, by_namespace, governing, .. } =
+            self.clusters.entry(cluster_id.clone()).or_default();
+        let pods_of = |namespace: &Text| self.pods.get(&(cluster_id.clone(), namespace.clone()));
+        for namespace in namespaces {
+            let first = claims.get(&namespace).and_then(BTreeSet::first);
+            let governor = first.map(|(_, _, id)| id.clone());
+            let before = by_namespace.get(&namespace).cloned();
+            if before != governor {
+                // The labels of those that have another governor are decided below.
+                let pods = pods_of(&namespace).into_iter().flat_map(BTreeMap::keys);
+                self.labels.extend(pods.map(|rank| (rank.uid.clone(), None)));
+                by_namespace.remove(&namespace);
+                by_namespace.extend(governor.clone().map(|id| (namespace, id)));
+                changed.extend(before.into_iter().chain(governor));
             }
         }
-        for quota in cluster.governing.values() {
+        for id in &changed {
+            governing.remove(id);
+            let key = Arc::new((cluster_id.clone(), id.clone()));
+            let Some(SavedQuota { description, .. }) = self.saved.get(&*key) else { continue };
+            let governed = description.namespaces.iter().filter(|name| by_namespace.get(*name) == Some(id));
+            let governed: BTreeSet<&Text> = governed.collect();
+            // A composite quota counts in what is lent and borrowed even if others govern all its namespaces.
+            let composite = description.kind == QuotaKind::CompositeElasticQuota;
+            let counts = !governed.is_empty() || (composite && !description.namespaces.is_empty());
+            if !counts {
+                continue;
+            }
+            let mut quota = GoverningQuota::new(key, description.clone());
+            for (rank, spec) in governed.into_iter().filter_map(pods_of).flatten() {
+                quota.insert(rank.clone(), spec, &mut BTreeSet::new())?;
+            }
             let all = quota.pods.keys();
             self.labels.extend(all.map(|rank| (rank.uid.clone(), Some(quota.label(rank)))));
+            governing.insert(id.clone(), quota);
         }
-        Ok(())
+        Ok(changed)
     }
+}
 
-    /// The governing quota of each namespace of a cluster, and those quotas, still without pods.
-    fn decide_governing(
-        &self,
-        cluster_id: &ClusterId,
-    ) -> (BTreeMap<Text, QuotaId>, BTreeMap<QuotaId, GoverningQuota>) {
-        let from = (cluster_id.clone(), QuotaId::from(""));
-        let quotas = self.saved.range(from..).take_while(|((cluster, _), _)| cluster == cluster_id);
-        let mut ranked: Vec<(&QuotaKey, &SavedQuota)> = quotas.collect();
-        ranked.sort_by_key(|((_, id), quota)| {
-            (quota.description.kind != QuotaKind::CompositeElasticQuota, quota.first_set, id.clone())
-        });
-        let mut by_namespace: BTreeMap<Text, QuotaId> = BTreeMap::new();
-        let mut governing = BTreeMap::new();
-        for (key, quota) in ranked {
-            let (_, id) = key;
-            for namespace in &quota.description.namespaces {
-                by_namespace.entry(namespace.clone()).or_insert_with(|| id.clone());
-            }
-            let governs = by_namespace.values().any(|governor| governor == id);
-            // A composite quota counts in what is lent and borrowed even if others govern all its namespaces.
-            let composite = quota.description.kind == QuotaKind::CompositeElasticQuota;
-            if governs || (composite && !quota.description.namespaces.is_empty()) {
-                let quota = GoverningQuota::new(Arc::new(key.clone()), quota.description.clone());
-                governing.insert(id.clone(), quota);
-            }
-        }
-        (by_namespace, governing)
-    }
+/// The namespaces that a quota names, with its place among others that do.
+fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<Item = (Text, Precedence)> {
+    quota.into_iter().flat_map(move |SavedQuota { description, first_set }| {
+        let elastic = description.kind != QuotaKind::CompositeElasticQuota;
+        let namespaces = description.namespaces.iter();
+        namespaces.map(move |namespace| (namespace.clone(), (elastic, *first_set, id.clone())))
+    })
 }
 
 /// Records the order of a quota in focus, if that changes the label of a pod in focus.

@@ -64,7 +64,7 @@ pub(crate) struct GoverningQuota {
     key: Arc<QuotaKey>,
     description: Arc<QuotaSet>,
     /// Resources of `min`, with their amounts. All other amounts are in this order.
-    min: Vec<(Text, u128)>,
+    min: Arc<[(Text, u128)]>,
     pub(crate) pods: BTreeMap<PodRank, Vec<u128>>,
     /// The first over-quota pod.
     boundary: Option<PodRank>,
@@ -77,7 +77,7 @@ pub(crate) struct GoverningQuota {
 
 impl GoverningQuota {
     pub(crate) fn new(key: Arc<QuotaKey>, description: Arc<QuotaSet>) -> Self {
-        let min: Vec<(Text, u128)> =
+        let min: Arc<[(Text, u128)]> =
             description.min.iter().map(|(name, quantity)| (name.clone(), quantity.amount)).collect();
         let zeros = vec![0; min.len()];
         Self {
@@ -93,7 +93,7 @@ impl GoverningQuota {
     }
 
     fn within_min(&self) -> bool {
-        self.in_quota.iter().zip(&self.min).all(|(sum, (_, min))| sum <= min)
+        self.in_quota.iter().zip(&*self.min).all(|(sum, (_, min))| sum <= min)
     }
 
     fn is_in(&self, rank: &PodRank) -> bool {
@@ -107,7 +107,7 @@ impl GoverningQuota {
         changed: &mut BTreeSet<PodRank>,
     ) -> Result<(), EngineError> {
         let amounts: Vec<u128> = self.min.iter().map(|(name, _)| spec.quota_amount(name)).collect();
-        for ((used, amount), (resource, _)) in self.used.iter_mut().zip(&amounts).zip(&self.min) {
+        for ((used, amount), (resource, _)) in self.used.iter_mut().zip(&amounts).zip(&*self.min) {
             let overflow =
                 || EngineError::Quota { quota: self.key.1.to_string(), resource: resource.to_string() };
             *used = used.checked_add(*amount).ok_or_else(overflow)?;
@@ -215,7 +215,6 @@ impl GoverningQuota {
 
     pub(crate) fn levels(&self) -> QuotaLevels {
         QuotaLevels {
-            key: self.key.clone(),
             description: self.description.clone(),
             min: self.min.clone(),
             used: self.used.clone(),

@@ -4,39 +4,54 @@
 //! **Decides**, at an instant and for each cluster and resource: the pool is the sum over quotas of max(0,
 //! min - used); guaranteed is the pool times min over the sum of min; borrowed is max(0, used - min); lent is
 //! a quota's part, by its own max(0, min - used), of the smaller of the pool and what is borrowed. No quota
-//! goes before another.
+//! goes before another. A quota is looked at when its own levels change; what depends on all quotas of the
+//! cluster is in `quota_lending.rs`.
 //!
 //! **Interval ends**: a level holds from its instant up to the next. Peaks are over states of positive
 //! length, so what comes and goes within one instant leaves no trace.
 //!
 //! **Rounding**: guaranteed is floored to the millicore, byte, or whole unit of any other resource. Integrals
-//! are exact integers, and lent is kept over its pool as the denominator until its row is made.
+//! are exact integers; lent is a sum of fractions, which is rounded once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashu_int::UBig;
 use prorata_schemas::Text;
+use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::QuotaSet;
 use prorata_schemas::ids::QuotaId;
 use prorata_schemas::quantity::{AmountUnit, CPU};
 use prorata_schemas::time::Timestamp;
 
+use crate::error::EngineError;
+use crate::rules::quota_lending::Lending;
 use crate::timeline::span::Span;
-use crate::timeline::state::QuotaKey;
 
 /// The levels of a quota at an instant, amounts in the order of `min`.
 #[derive(Debug)]
 pub(crate) struct QuotaLevels {
-    pub(crate) key: Arc<QuotaKey>,
     pub(crate) description: Arc<QuotaSet>,
-    pub(crate) min: Vec<(Text, u128)>,
+    pub(crate) min: Arc<[(Text, u128)]>,
     pub(crate) used: Vec<u128>,
     pub(crate) in_quota: Vec<u128>,
     pub(crate) over_pods: u64,
 }
 
-/// Integrals of one quota and resource, in bytes or thousandths times microseconds.
+/// A quota's levels of one resource, in bytes or thousandths.
+#[derive(Clone, Copy)]
+struct Levels {
+    min: u128,
+    max: Option<u128>,
+    used: u128,
+    in_quota: u128,
+    over_pods: u64,
+}
+
+/// A value over time: spans that meet have different ones.
+type Stretches<V> = Vec<(Span, V)>;
+
+/// One quota and resource in the hour. Integrals are in bytes or thousandths times microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceAccount {
     pub(crate) min: UBig,
@@ -47,15 +62,18 @@ pub(crate) struct ResourceAccount {
     pub(crate) used_peak: u128,
     pub(crate) in_quota: UBig,
     pub(crate) over_quota: UBig,
+    pub(crate) borrowed: UBig,
+    pub(crate) over_pods_peak: u64,
+    /// The next three are known when the hour has ended.
     pub(crate) pool: UBig,
     pub(crate) guaranteed: UBig,
-    pub(crate) borrowed: UBig,
-    /// Lent amounts times the pool that they are a part of, by that pool: fractions of one denominator add up
-    /// as integers.
-    pub(crate) lent: BTreeMap<u128, UBig>,
     /// When more was borrowed than guaranteed.
     pub(crate) above_guaranteed: Vec<Span>,
-    pub(crate) over_pods_peak: u64,
+    mins: Stretches<u128>,
+    /// Its max(0, min - used), where it is above zero.
+    unused: Stretches<u128>,
+    /// Its min and what it borrows, where it does.
+    borrowing: Stretches<(u128, u128)>,
 }
 
 /// One quota in the hour.
@@ -69,154 +87,150 @@ pub(crate) struct QuotaAccount {
 /// One cluster's quotas in the hour, by quota id.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterLedger {
-    since: Timestamp,
-    current: Vec<LedgerEntry>,
+    current: BTreeMap<QuotaId, CurrentLevels>,
+    lending: BTreeMap<Text, Lending>,
     pub(crate) quotas: BTreeMap<QuotaId, QuotaAccount>,
 }
 
-/// A quota's levels since the ledger's last entry.
+/// A quota's levels since they last changed.
 #[derive(Debug)]
-struct LedgerEntry {
-    key: Arc<QuotaKey>,
-    description: Arc<QuotaSet>,
-    over_pods: u64,
-    resources: Vec<ResourceLevels>,
+struct CurrentLevels {
+    since: Timestamp,
+    levels: QuotaLevels,
 }
 
-/// Levels of one quota and resource, in bytes or thousandths.
-#[derive(Debug)]
-struct ResourceLevels {
-    resource: Text,
-    min: u128,
-    max: Option<u128>,
-    used: u128,
-    in_quota: u128,
-    pool: u128,
-    guaranteed: u128,
-    borrowed: u128,
-    /// Lent amount times the pool: see [`ResourceAccount::lent`].
-    lent: UBig,
-}
-
-/// Sums over the quotas of a cluster that name a resource in `min`.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClusterTotal {
-    pool: u128,
-    min: u128,
-    borrowed: u128,
+impl QuotaLevels {
+    fn by_resource(&self) -> impl Iterator<Item = (&Text, Levels)> {
+        let amounts = self.min.iter().zip(&self.used).zip(&self.in_quota);
+        amounts.map(|(((resource, min), used), in_quota)| {
+            let max = self.description.max.as_ref().and_then(|max| max.get(resource));
+            let max = max.map(|quantity| quantity.amount);
+            let (min, used, in_quota) = (*min, *used, *in_quota);
+            (resource, Levels { min, max, used, in_quota, over_pods: self.over_pods })
+        })
+    }
 }
 
 impl ClusterLedger {
-    /// Accrues the time since the last levels, then takes the new ones.
-    pub(crate) fn record(&mut self, now: Timestamp, levels: Vec<QuotaLevels>) {
-        if let Some(span) = Span::new(self.since, now) {
-            for entry in std::mem::take(&mut self.current) {
-                let id = entry.key.1.clone();
-                let account = self.quotas.entry(id).or_insert_with(|| QuotaAccount {
-                    description: entry.description.clone(),
-                    resources: BTreeMap::new(),
-                });
-                account.description = entry.description.clone();
-                for amounts in entry.resources {
-                    let resource = account.resources.entry(amounts.resource.clone()).or_default();
-                    resource.accrue(&amounts, entry.over_pods, span);
-                }
-            }
+    /// Takes the levels of a quota from now on; none when it does not count any more.
+    pub(crate) fn set(&mut self, now: Timestamp, quota_id: &QuotaId, levels: Option<QuotaLevels>) {
+        for (resource, Levels { min, used, .. }) in levels.iter().flat_map(QuotaLevels::by_resource) {
+            self.lending.entry(resource.clone()).or_default().add(min, used);
         }
-        self.since = now;
-        let totals = totals(&levels);
-        self.current = levels.into_iter().map(|levels| entry(levels, &totals)).collect();
+        let before = match levels {
+            Some(levels) => self.current.insert(quota_id.clone(), CurrentLevels { since: now, levels }),
+            None => self.current.remove(quota_id),
+        };
+        let Some(CurrentLevels { since, levels }) = before else { return };
+        for (resource, Levels { min, used, .. }) in levels.by_resource() {
+            self.lending.entry(resource.clone()).or_default().remove(min, used);
+        }
+        if let Some(span) = Span::new(since, now) {
+            self.accrue(quota_id, &levels, span);
+        }
+    }
+
+    /// Ends an instant: what quotas have lends from now on what they have come to.
+    pub(crate) fn end_instant(&mut self, now: Timestamp) {
+        self.lending.values_mut().for_each(|lending| lending.end_instant(now));
+    }
+
+    /// Ends the hour.
+    pub(crate) fn finish(&mut self, end: Timestamp) {
+        for quota_id in self.current.keys().cloned().collect::<Vec<_>>() {
+            self.set(end, &quota_id, None);
+        }
+        for (resource, lending) in &self.lending {
+            let accounts = self.quotas.values_mut().filter_map(|quota| quota.resources.get_mut(resource));
+            settle(accounts.collect(), lending, quota_unit(resource));
+        }
+    }
+
+    /// What a quota of the cluster lends of a resource, over `scale`.
+    ///
+    /// # Errors
+    /// Past 38 digits.
+    pub(crate) fn lent(
+        &self,
+        resource: &Text,
+        account: &ResourceAccount,
+        scale: &UBig,
+    ) -> Result<Decimal12, EngineError> {
+        let lending = self.lending.get(resource);
+        lending.map_or(Ok(Decimal12::ZERO), |lending| lending.lent(&account.unused, scale))
+    }
+
+    fn accrue(&mut self, quota_id: &QuotaId, levels: &QuotaLevels, span: Span) {
+        let account = self.quotas.entry(quota_id.clone()).or_insert_with(|| QuotaAccount {
+            description: levels.description.clone(),
+            resources: BTreeMap::new(),
+        });
+        account.description = levels.description.clone();
+        for (resource, levels) in levels.by_resource() {
+            account.resources.entry(resource.clone()).or_default().accrue(levels, span);
+        }
+    }
+}
+
+/// Adds what depends on all quotas of the cluster to the accounts of one resource.
+fn settle(mut accounts: Vec<&mut ResourceAccount>, lending: &Lending, unit: u128) {
+    // Quotas of one min are guaranteed the same, and many have the same.
+    let mut by_min: BTreeMap<u128, Vec<(usize, Span)>> = BTreeMap::new();
+    for (index, account) in accounts.iter_mut().enumerate() {
+        for (span, min) in &account.mins {
+            account.pool += lending.pool(*span);
+            by_min.entry(*min).or_default().push((index, *span));
+        }
+        let mut above: Stretches<()> = Vec::new();
+        for (span, levels) in &account.borrowing {
+            let spans = lending.above_guaranteed(*span, *levels, unit);
+            spans.for_each(|span| extend(&mut above, span, ()));
+        }
+        account.above_guaranteed = above.into_iter().map(|(span, ())| span).collect();
+    }
+    for (min, spans) in by_min {
+        let hull = spans.iter().map(|(_, span)| *span).reduce(|a, b| a.hull(b));
+        let Some(guaranteed) = hull.map(|hull| lending.guaranteed(hull, min, unit)) else { continue };
+        for (index, span) in spans {
+            accounts[index].guaranteed += guaranteed.over(span);
+        }
     }
 }
 
 impl ResourceAccount {
-    fn accrue(&mut self, amounts: &ResourceLevels, over_pods: u64, span: Span) {
+    fn accrue(&mut self, levels: Levels, span: Span) {
+        let Levels { min, max, used, in_quota, over_pods } = levels;
         let micros = UBig::from(span.micros());
         let add = |sum: &mut UBig, amount: u128| *sum += UBig::from(amount) * &micros;
-        add(&mut self.min, amounts.min);
-        if let Some(max) = amounts.max {
+        add(&mut self.min, min);
+        if let Some(max) = max {
             add(&mut self.max, max);
             self.max_micros += &micros;
         }
-        add(&mut self.used, amounts.used);
-        self.used_peak = self.used_peak.max(amounts.used);
-        add(&mut self.in_quota, amounts.in_quota);
-        add(&mut self.over_quota, amounts.used - amounts.in_quota);
-        add(&mut self.pool, amounts.pool);
-        add(&mut self.guaranteed, amounts.guaranteed);
-        add(&mut self.borrowed, amounts.borrowed);
-        if amounts.lent != UBig::ZERO {
-            *self.lent.entry(amounts.pool).or_default() += &amounts.lent * &micros;
-        }
+        add(&mut self.used, used);
+        self.used_peak = self.used_peak.max(used);
+        add(&mut self.in_quota, in_quota);
+        add(&mut self.over_quota, used - in_quota);
         self.over_pods_peak = self.over_pods_peak.max(over_pods);
-        if amounts.borrowed > amounts.guaranteed {
-            match self.above_guaranteed.last_mut() {
-                Some(last) if last.to == span.from => last.to = span.to,
-                _ => self.above_guaranteed.push(span),
-            }
+        extend(&mut self.mins, span, min);
+        if let Some(borrowed) = used.checked_sub(min).filter(|borrowed| *borrowed > 0) {
+            add(&mut self.borrowed, borrowed);
+            extend(&mut self.borrowing, span, (min, borrowed));
+        } else if used < min {
+            extend(&mut self.unused, span, min - used);
         }
     }
 }
 
-fn totals(levels: &[QuotaLevels]) -> BTreeMap<Text, ClusterTotal> {
-    let mut totals: BTreeMap<Text, ClusterTotal> = BTreeMap::new();
-    for quota in levels {
-        for ((resource, min), used) in quota.min.iter().zip(&quota.used) {
-            let total = totals.entry(resource.clone()).or_default();
-            total.pool += min.saturating_sub(*used);
-            total.min += min;
-            // Only the smaller of this and the pool is ever lent, so a sum past 128 bits may stay at the top.
-            total.borrowed = total.borrowed.saturating_add(used.saturating_sub(*min));
-        }
+/// Adds a span, which comes after all others.
+fn extend<V: PartialEq>(stretches: &mut Stretches<V>, span: Span, value: V) {
+    match stretches.last_mut() {
+        Some((last, same)) if last.to == span.from && *same == value => last.to = span.to,
+        _ => stretches.push((span, value)),
     }
-    totals
 }
 
-fn entry(levels: QuotaLevels, totals: &BTreeMap<Text, ClusterTotal>) -> LedgerEntry {
-    let amounts = levels.min.iter().zip(&levels.used).zip(&levels.in_quota);
-    let resources = amounts.map(|(((resource, min), used), in_quota)| {
-        let total = totals.get(resource).copied().unwrap_or_default();
-        let max = levels.description.max.as_ref().and_then(|max| max.get(resource));
-        ResourceLevels {
-            resource: resource.clone(),
-            min: *min,
-            max: max.map(|quantity| quantity.amount),
-            used: *used,
-            in_quota: *in_quota,
-            pool: total.pool,
-            guaranteed: guaranteed(total, *min, quota_step(resource)),
-            borrowed: used.saturating_sub(*min),
-            lent: UBig::from(total.borrowed.min(total.pool)) * UBig::from(min.saturating_sub(*used)),
-        }
-    });
-    let resources = resources.collect();
-    LedgerEntry { key: levels.key, description: levels.description, over_pods: levels.over_pods, resources }
-}
-
-/// A quota's part of the pool by its min, floored to whole steps of the resource.
-fn guaranteed(total: ClusterTotal, min: u128, step: u128) -> u128 {
-    if total.min == 0 {
-        return 0;
-    }
-    // At most the pool, as min is a part of the sum of min.
-    let part = UBig::from(total.pool) * UBig::from(min) / UBig::from(total.min);
-    u128::try_from(part).unwrap_or(total.pool) / step * step
-}
-
-/// The smallest part of a resource that a guaranteed amount is floored to: millicore, byte, or whole unit.
-fn quota_step(resource: &str) -> u128 {
+/// What a guaranteed amount is floored to: a whole millicore, byte, or unit of another resource.
+fn quota_unit(resource: &str) -> u128 {
     if resource == CPU { 1 } else { AmountUnit::of(resource).per_one().into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn guaranteed_is_floored_to_the_step_of_the_resource() {
-        let total = |pool, min| ClusterTotal { pool, min, borrowed: 0 };
-        assert_eq!(guaranteed(total(15, 60), 10, 1), 2);
-        assert_eq!(guaranteed(total(68_000, 88_000), 64_000, 1000), 49_000);
-        assert_eq!(guaranteed(total(5, 0), 0, 1), 0);
-    }
 }

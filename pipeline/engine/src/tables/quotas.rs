@@ -13,7 +13,7 @@ use prorata_schemas::quantity::AmountUnit;
 use prorata_schemas::rows::{CostRow, QuotaState, QuotaUsageRow};
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, Fraction, HOUR_MICROS, atoms, ratio, round, round_sum, sum};
+use crate::exact::{Fraction, HOUR_MICROS, atoms, ratio, round, round_sum, sum};
 use crate::rules::quota_ledger::{ClusterLedger, QuotaAccount, ResourceAccount};
 use crate::timeline::slices::PodSlice;
 use crate::timeline::span::Span;
@@ -51,7 +51,7 @@ pub(crate) fn quota_usage(
             let costs = costs.get(&(cluster_id, quota_id)).unwrap_or(&none);
             for (resource, account) in &quota.resources {
                 let preemptible = preemptible(account, costs, over_spans.get(&key))?;
-                out.push(row(&key, quota, (resource, account), costs, preemptible)?);
+                out.push(row(&key, (ledger, quota), (resource, account), costs, preemptible)?);
             }
         }
     }
@@ -115,7 +115,7 @@ fn shared(span: Span, others: &[Span]) -> u128 {
 
 fn row(
     (cluster_id, quota_id): &QuotaKey,
-    quota: &QuotaAccount,
+    (ledger, quota): (&ClusterLedger, &QuotaAccount),
     (resource, account): (&Text, &ResourceAccount),
     costs: &Costs<'_>,
     preemptible_cost: Decimal12,
@@ -124,10 +124,6 @@ fn row(
     let over = |amount: &UBig, micros: &UBig| round(&ratio(amount.clone(), &scale * micros));
     let hour = UBig::from(HOUR_MICROS);
     let mean = |amount: &UBig| over(amount, &hour);
-    // Nothing is lent of an empty pool.
-    let lent = account.lent.iter().filter(|(pool, _)| **pool > 0);
-    let lent =
-        lent.map(|(pool, lent)| Fraction::new(lent * ATOMS_IN_ONE, UBig::from(*pool) * &scale * &hour));
     let over_quota_cost = sum(costs.over_quota.values().flatten().copied())?;
     Ok(QuotaUsageRow {
         cluster_id: cluster_id.clone(),
@@ -146,7 +142,7 @@ fn row(
         over_quota_pool: mean(&account.pool)?,
         guaranteed_over_quota: mean(&account.guaranteed)?,
         borrowed_hours: mean(&account.borrowed)?,
-        lent_hours: round_sum(&lent.collect::<Vec<_>>())?,
+        lent_hours: ledger.lent(resource, account, &(&scale * &hour))?,
         preemptible_cost,
         over_quota_pods_peak: i64::try_from(account.over_pods_peak).unwrap_or(i64::MAX),
     })

@@ -24,6 +24,11 @@ impl Span {
     pub(crate) fn overlap(self, other: Self) -> Option<Self> {
         Self::new(self.from.max(other.from), self.to.min(other.to))
     }
+
+    /// The shortest span that holds both.
+    pub(crate) fn hull(self, other: Self) -> Self {
+        Self { from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
 }
 
 #[cfg(test)]
