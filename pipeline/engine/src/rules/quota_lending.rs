@@ -304,5 +304,8 @@ mod tests {
         assert_eq!(lent(3).atoms(), 0);
         assert_eq!(lent(9).atoms(), 2);
         assert_eq!(lent(4).atoms(), 1);
+        // The difference of running sums is above half an atom here, by a third of a last bit.
+        let scale = UBig::from(4_u8) * ATOMS_IN_ONE;
+        assert_eq!(lending.lent(&[(span(2, 4), 3)], &scale).unwrap().atoms(), 0);
     }
 }
