@@ -52,6 +52,8 @@ struct LiveReservation {
 pub(crate) struct Reservations {
     live: BTreeMap<ReservationId, LiveReservation>,
     pods: BTreeMap<PodUid, Candidate>,
+    /// Pods that held a unit at the hour's start and are yet to be restored.
+    held: BTreeMap<PodUid, ReservationId>,
     /// Pods that hold no unit.
     waiting: WaitingPods,
     /// Matches that began or ended and have not been taken yet.
@@ -106,12 +108,15 @@ impl Reservations {
         now: Timestamp,
         rules: &Rules,
     ) -> Self {
+        let held =
+            states.iter().flat_map(|(id, state)| state.matched.keys().map(|uid| (uid.clone(), id.clone())));
+        let held = held.collect();
         let live = states.into_iter().map(|(id, state)| {
             let unit = amounts(&state.description.capacity, rules);
             let (active, matched) = (state.active, state.matched);
             (id, LiveReservation { description: state.description, unit, active, matched, since: now })
         });
-        Self { live: live.collect(), ..Self::default() }
+        Self { live: live.collect(), held, ..Self::default() }
     }
 
     /// The description in force of a reservation.
@@ -134,14 +139,14 @@ impl Reservations {
         if !spec.is_serverless() {
             return None;
         }
-        let held = self.live.iter().find(|(_, live)| live.matched.contains_key(uid));
-        if let Some((id, live)) = &held
+        let reservation = self.held.remove(uid);
+        if let Some(id) = &reservation
             && self.trace.wants(|focus| focus.pods.contains(uid))
         {
-            let at = live.matched.get(uid).copied().unwrap_or(start);
-            self.trace.push(match_step(at, uid, MatchOutcome::Held, Some((*id).clone())));
+            let at = self.live.get(id).and_then(|live| live.matched.get(uid));
+            let at = at.copied().unwrap_or(start);
+            self.trace.push(match_step(at, uid, MatchOutcome::Held, Some(id.clone())));
         }
-        let reservation = held.map(|(id, _)| id.clone());
         if reservation.is_none() {
             self.waiting.add(uid, spec, start);
         }
