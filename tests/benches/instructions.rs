@@ -1,7 +1,7 @@
 //! A small fixed load, once through what a worker does with events: decode them from archive files, fold them
-//! into hours, close the hours, encode the tables. `tests/bench/instructions` runs this program in Valgrind,
-//! which counts the instructions of each `counted_` function by itself. Without Valgrind it only prints what
-//! the load is.
+//! into hours, close the hours, encode the tables. Then an hour of one organization in which very many things
+//! change. `tests/bench/instructions` runs this program in Valgrind, which counts the instructions of each
+//! `counted_` function by itself. Without Valgrind it only prints what the load is.
 //!
 //! Everything runs on the main thread, which is the one thread of rayon's pool: a count depends on the load
 //! and the code alone.
@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use prorata_connectors::archive::{read_own, write_own};
 use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
 use prorata_generate::Load;
+use prorata_samples::typical::typical;
 use prorata_schemas::body::EventRef;
-use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, HourClock, Table};
-use prorata_schemas::time::{Hour, WallTime};
+use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_tables::encode_files;
 use prorata_worker::{Body, in_archive_order};
 
@@ -34,6 +35,9 @@ const LOAD: Load = Load {
     duplicates_per_million: 0,
     usage_every: None,
 };
+/// Objects of each kind in the crowded hour. If one of them took time for each of the others, they would take
+/// several times what they do.
+const CROWD: i64 = 300;
 const FILE_ROWS: u64 = 100_000;
 const CLOCK: HourClock = HourClock {
     late_events: 0,
@@ -112,6 +116,73 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     files
 }
 
+/// One organization's hour: quotas, rates, pools and nodes are set one after the other, each with a pod that
+/// it governs, prices or bears; and prices and quotas once more while all run.
+fn crowd() -> HourEvents {
+    let mut hour = HourEvents::new(LOAD.start);
+    let mut at = LOAD.start.start();
+    let kinds = [
+        EventKind::QuotaSet,
+        EventKind::RateSet,
+        EventKind::PoolSet,
+        EventKind::NodeStarted,
+        EventKind::PodStarted,
+    ];
+    let samples: BTreeMap<EventKind, Event> = kinds.map(|kind| (kind, typical(kind))).into();
+    let mut push = |kind: EventKind, number: i64| {
+        let Event { organization_id, payload, .. } = samples[&kind].clone();
+        at = Timestamp(at.0 + 1000);
+        hour.push(Event { organization_id, event_time: at, payload: of_number(payload, number) });
+    };
+    for number in 0..CROWD {
+        push(EventKind::QuotaSet, number);
+        push(EventKind::RateSet, number);
+        push(EventKind::PoolSet, number);
+        push(EventKind::NodeStarted, number);
+        (0..3).for_each(|place| push(EventKind::PodStarted, 3 * number + place));
+    }
+    for number in 0..CROWD {
+        push(EventKind::QuotaSet, number);
+        push(EventKind::RateSet, number);
+        push(EventKind::PoolSet, number);
+    }
+    hour
+}
+
+/// The same event of another object. A third of the pods run on a node each, a third at a rate, a third in a
+/// pool.
+fn of_number(mut payload: Payload, number: i64) -> Payload {
+    let name = |kind: &str, number: i64| format!("{kind}-{number}");
+    match &mut payload {
+        Payload::QuotaSet(quota) => {
+            quota.cluster_id = "acme-aws-use1".into();
+            quota.quota_id = name("quota", number).into();
+            quota.namespaces = vec![name("namespace", number).as_str().into()];
+        }
+        Payload::RateSet(rate) => {
+            rate.region = name("region", number).as_str().into();
+            rate.qos = "default".into();
+        }
+        Payload::PoolSet(pool) => pool.pool_id = name("pool", number).into(),
+        Payload::NodeStarted(node) => node.node_id = name("node", number).into(),
+        Payload::PodStarted(pod) => {
+            pod.pod_uid = name("pod", number).into();
+            pod.namespace = name("namespace", number / 3).as_str().into();
+            let place = number / 3;
+            pod.node_id = (number % 3 == 0).then(|| name("node", place).into());
+            pod.region = (number % 3 == 1).then(|| name("region", place).as_str().into());
+            pod.pool_id = (number % 3 == 2).then(|| name("pool", place).into());
+        }
+        _ => {}
+    }
+    payload
+}
+
+#[inline(never)]
+fn counted_crowd(events: HourEvents, rules: &Rules) -> HourTables {
+    close_hour(State::new("acme-corporation".into()), events, rules).unwrap().1
+}
+
 fn main() {
     // Kept to the end: dropping it would end the pool.
     let _pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
@@ -122,5 +193,9 @@ fn main() {
     let tables = counted_close(hours, &Rules::default());
     let rows: usize = tables.iter().flatten().map(|tables| tables.cost_allocation.len()).sum();
     let written = counted_encode(&tables).len();
-    println!("{{\"events\": {events}, \"rows\": {rows}, \"files\": {written}}}");
+    let crowd = counted_crowd(crowd(), &Rules::default());
+    let crowd = crowd.cost_allocation.len() + crowd.quota_usage.len() + crowd.pool_usage.len();
+    println!(
+        "{{\"events\": {events}, \"rows\": {rows}, \"files\": {written}, \"rows of the crowd\": {crowd}}}"
+    );
 }
