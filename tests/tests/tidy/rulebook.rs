@@ -19,6 +19,7 @@ const RULE_FILES: &[(&str, u32)] = &[
     ("quota", 4),
     ("quota_labels", 4),
     ("quota_ledger", 4),
+    ("quota_lending", 4),
     ("pool", 5),
 ];
 

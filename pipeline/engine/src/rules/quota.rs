@@ -33,7 +33,7 @@ use crate::trace::{LabelStep, Recorder};
 #[derive(Debug, Default)]
 struct ClusterQuotas {
     /// By namespace the quotas that name it.
-    claims: BTreeMap<Text, BTreeSet<Precedence>>,
+    claims: BTreeMap<Text, BTreeSet<NamespaceClaim>>,
     by_namespace: BTreeMap<Text, QuotaId>,
     /// Those that count.
     governing: BTreeMap<QuotaId, GoverningQuota>,
@@ -41,7 +41,7 @@ struct ClusterQuotas {
 }
 
 /// Place of a quota among those that name a namespace: whether it is elastic, when it was first set, its id.
-type Precedence = (bool, Timestamp, QuotaId);
+type NamespaceClaim = (bool, Timestamp, QuotaId);
 
 /// What an instant has changed of a cluster's quotas: which of them, and the namespaces that they named or
 /// name.
@@ -60,7 +60,7 @@ pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
     pods: BTreeMap<Namespace, BTreeMap<PodRank, Arc<PodSpec>>>,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
-    /// Changes of this instant: who governs what is decided anew at its end.
+    /// Changes of this instant: who governs what is decided again at its end.
     stale: BTreeMap<ClusterId, Changes>,
     /// Quotas whose use has changed in this instant.
     moved: BTreeMap<ClusterId, BTreeSet<QuotaId>>,
@@ -203,7 +203,7 @@ impl Quotas {
     }
 
     /// Decides which quota governs each of the namespaces. Quotas that have changed, or govern others than
-    /// before, are made anew, with the labels of their pods; returns their ids.
+    /// before, are made again, with the labels of their pods; returns their ids.
     fn rebuild(
         &mut self,
         cluster_id: &ClusterId,
@@ -250,7 +250,7 @@ impl Quotas {
 }
 
 /// The namespaces that a quota names, with its place among others that do.
-fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<Item = (Text, Precedence)> {
+fn claims_of((_, id): &QuotaKey, quota: Option<&SavedQuota>) -> impl Iterator<Item = (Text, NamespaceClaim)> {
     quota.into_iter().flat_map(move |SavedQuota { description, first_set }| {
         let elastic = description.kind != QuotaKind::CompositeElasticQuota;
         let namespaces = description.namespaces.iter();

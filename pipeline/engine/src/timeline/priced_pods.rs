@@ -8,7 +8,7 @@ use crate::timeline::spec::PodSpec;
 use crate::timeline::state::RateKey;
 
 /// Pods by the rate that serves them and by the pool that they name. One stays where it has stopped since, or
-/// runs under another description: its price is found anew, and is the same.
+/// runs under another description: its price is found again, and is the same.
 #[derive(Debug, Default)]
 pub(super) struct PricedPods {
     rates: BTreeMap<RateKey, BTreeSet<PodUid>>,
