@@ -55,6 +55,8 @@ pub(crate) struct Commitments {
     hours: BTreeMap<CommitmentId, CommitmentHour>,
     /// Those of live commitments.
     families: BTreeMap<FamilyKey, Family>,
+    /// The commitments of each family, in their order.
+    by_family: BTreeMap<FamilyKey, BTreeSet<(Timestamp, CommitmentId)>>,
     /// Families that have changed since coverage was decided, and whether their commitments have.
     stale: BTreeMap<FamilyKey, bool>,
     pub(crate) trace: Recorder<WalkStep>,
@@ -68,6 +70,7 @@ impl Commitments {
             live: BTreeMap::new(),
             hours: BTreeMap::new(),
             families: BTreeMap::new(),
+            by_family: BTreeMap::new(),
             stale: BTreeMap::new(),
             trace: Recorder::default(),
         };
@@ -79,9 +82,7 @@ impl Commitments {
 
     /// Instants at which commitments start or end.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Timestamp> {
-        self.live
-            .values()
-            .flat_map(|live| std::iter::once(live.description.starts_at).chain(live.description.ends_at))
+        self.live.values().flat_map(|live| edges(&live.description))
     }
 
     /// An instant at which commitments may start or end.
@@ -115,7 +116,6 @@ impl Commitments {
     pub(crate) fn set(&mut self, description: Arc<CommitmentSet>, now: Timestamp) {
         let id = description.commitment_id.clone();
         self.close_slice(&id, now);
-        self.stale.insert(family_of_commitment(&description), true);
         let live = LiveCommitment {
             description: description.clone(),
             since: now,
@@ -124,8 +124,11 @@ impl Commitments {
             provisioned: Amounts::default(),
         };
         if let Some(before) = self.live.insert(id.clone(), live) {
-            self.stale.insert(family_of_commitment(&before.description), true);
+            self.leave_family(&before.description);
         }
+        let family = family_of_commitment(&description);
+        self.by_family.entry(family.clone()).or_default().insert((description.starts_at, id.clone()));
+        self.stale.insert(family, true);
         let hour = self.hours.entry(id).or_insert_with(|| CommitmentHour {
             description: description.clone(),
             existed_micros: 0,
@@ -141,11 +144,20 @@ impl Commitments {
     pub(crate) fn delete(&mut self, id: &CommitmentId, now: Timestamp) {
         self.close_slice(id, now);
         if let Some(before) = self.live.remove(id) {
-            self.stale.insert(family_of_commitment(&before.description), true);
+            self.leave_family(&before.description);
             if let Some(hour) = self.hours.get_mut(id) {
                 hour.deleted = true;
             }
         }
+    }
+
+    /// A commitment is deleted, or described otherwise.
+    fn leave_family(&mut self, description: &CommitmentSet) {
+        let family = family_of_commitment(description);
+        if let Some(commitments) = self.by_family.get_mut(&family) {
+            commitments.remove(&(description.starts_at, description.commitment_id.clone()));
+        }
+        self.stale.insert(family, true);
     }
 
     /// Decides coverage of what has changed since the last decision, and returns the nodes that may be
@@ -196,8 +208,9 @@ impl Commitments {
     fn effective(&self, family: &FamilyKey, now: Timestamp) -> Vec<Arc<CommitmentSet>> {
         let is_effective =
             |set: &CommitmentSet| set.starts_at <= now && set.ends_at.is_none_or(|end| now < end);
-        let sets = self.in_order().into_iter().filter(|set| is_effective(set));
-        sets.filter(|set| family_of_commitment(set) == *family).cloned().collect()
+        let ids = self.by_family.get(family).into_iter().flatten();
+        let sets = ids.filter_map(|(_, id)| Some(&self.live.get(id)?.description));
+        sets.filter(|set| is_effective(set)).cloned().collect()
     }
 
     /// All commitments in their order.
@@ -212,9 +225,8 @@ impl Commitments {
         let Some(family) = self.families.get(key) else { return };
         let mut covers: BTreeMap<CommitmentId, Option<(PerResource<UBig>, Amounts)>> = BTreeMap::new();
         if is_anew {
-            let live = self.live.iter();
-            let of_family = live.filter(|(_, live)| family_of_commitment(&live.description) == *key);
-            covers.extend(of_family.map(|(id, _)| (id.clone(), None)));
+            let ids = self.by_family.get(key).into_iter().flatten();
+            covers.extend(ids.map(|(_, id)| (id.clone(), None)));
         }
         for cover in family.covers() {
             let amounts = (cover.covered.clone(), cover.provisioned);
@@ -278,6 +290,11 @@ impl Commitments {
         }
         live.since = now;
     }
+}
+
+/// The instants at which a commitment starts and ends.
+pub(crate) fn edges(commitment: &CommitmentSet) -> impl Iterator<Item = Timestamp> + use<> {
+    std::iter::once(commitment.starts_at).chain(commitment.ends_at)
 }
 
 /// Amounts in the scale of coverage.

@@ -17,7 +17,7 @@ use crate::error::EngineError;
 use crate::exact::{HOUR_MICROS, ratio, round, sum};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::commitment::{COVERAGE_SCALE, committed, scaled, utilization_parts};
-use crate::tables::of_kind;
+use crate::tables::{of_kind, sum_by};
 use crate::timeline::slices::{CommitmentHour, Slices};
 
 /// Amounts in the scale of coverage, times microseconds.
@@ -126,14 +126,15 @@ fn clusters(
     covered: BTreeMap<&ClusterId, Integrals>,
     used: &[&CostRow],
 ) -> Result<BTreeMap<ClusterId, ClusterCover>, EngineError> {
+    let costs = used.iter().filter_map(|row| Some((row.cluster_id.as_ref()?, row.effective_cost)));
+    let costs = sum_by(costs)?;
     let mut clusters = BTreeMap::new();
     for (cluster, amounts) in covered {
         let hours = hours(&amounts)?;
-        let rows = used.iter().filter(|row| row.cluster_id.as_ref() == Some(cluster));
         let cover = ClusterCover {
             vcpu_hours: hours.cpu_core_hours,
             gib_hours: hours.memory_gib_hours,
-            cost: sum(rows.map(|row| row.effective_cost))?,
+            cost: costs.get(cluster).copied().unwrap_or_default(),
         };
         clusters.insert(cluster.clone(), cover);
     }

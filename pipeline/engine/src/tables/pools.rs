@@ -23,6 +23,7 @@ use crate::error::EngineError;
 use crate::exact::{ATOMS_IN_ONE, HOUR_MICROS, atoms, ratio, round, round_estimate, sum};
 use crate::rows::Nodes;
 use crate::rules::pool::{PerGpu, PerPoolResource};
+use crate::tables::sum_by;
 use crate::timeline::slices::{NodeSlice, PodSlice, PoolSlice, Slices};
 use crate::timeline::span::Span;
 use crate::timeline::state::{NodeKey, Spend};
@@ -87,7 +88,7 @@ pub(crate) fn pool_usage(
 
 /// Charges of the pods of each pool.
 fn charges(rows: &[CostRow]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
-    by_pool(rows.iter().filter_map(|row| {
+    sum_by(rows.iter().filter_map(|row| {
         let charge = row.pool_charge?;
         Some((row.pod.as_ref()?.pool_id.as_ref()?, charge))
     }))
@@ -99,19 +100,7 @@ fn node_costs<'a>(hour: &PoolHour<'a>) -> Result<BTreeMap<&'a PoolId, Decimal12>
         return Ok(BTreeMap::new());
     }
     let of_nodes = hour.rows.iter().filter(|row| matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle));
-    by_pool(of_nodes.filter_map(|row| Some((row.node.as_ref()?.pool_id.as_ref()?, row.effective_cost))))
-}
-
-/// The sum of the amounts of each pool.
-fn by_pool<'a>(
-    amounts: impl Iterator<Item = (&'a PoolId, Decimal12)>,
-) -> Result<BTreeMap<&'a PoolId, Decimal12>, EngineError> {
-    let mut sums: BTreeMap<&PoolId, Decimal12> = BTreeMap::new();
-    for (pool, amount) in amounts {
-        let of_pool = sums.entry(pool).or_default();
-        *of_pool = sum([*of_pool, amount])?;
-    }
-    Ok(sums)
+    sum_by(of_nodes.filter_map(|row| Some((row.node.as_ref()?.pool_id.as_ref()?, row.effective_cost))))
 }
 
 fn update_spend(

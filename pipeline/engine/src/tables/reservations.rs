@@ -8,9 +8,9 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rows::{CostRow, ReservationUsageRow, RowKind};
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, ratio, round, seconds, sum};
+use crate::exact::{HOUR_MICROS, ratio, round, seconds};
 use crate::rules::reservation::unused_units;
-use crate::tables::of_kind;
+use crate::tables::{of_kind, sum_by};
 use crate::timeline::slices::{ReservationSlice, Slices};
 
 /// Rows by reservation id.
@@ -32,15 +32,23 @@ pub(crate) fn reservation_usage(
             }
         }
     }
+    let unused = of_kind(rows, RowKind::ReservationUnused).iter();
+    let unused = unused.filter_map(|row| Some((row.reservation_id.as_ref()?, row.effective_cost)));
+    let unused_costs = sum_by(unused)?;
     let effective = slices.reservations.iter();
-    effective.map(|(id, slices)| row(id, slices, used_by.remove(id).unwrap_or_default(), rows)).collect()
+    effective
+        .map(|(id, slices)| {
+            let unused_cost = unused_costs.get(id).copied().unwrap_or_default();
+            row(id, slices, used_by.remove(id).unwrap_or_default(), unused_cost)
+        })
+        .collect()
 }
 
 fn row(
     id: &ReservationId,
     slices: &[ReservationSlice],
     used_by: BTreeMap<PodUid, u128>,
-    rows: &[CostRow],
+    unused_cost: Decimal12,
 ) -> Result<ReservationUsageRow, EngineError> {
     let (mut used, mut unused) = (0_u128, 0_u128);
     for slice in slices {
@@ -52,8 +60,6 @@ fn row(
     };
     let reservation = &last.description;
     let all = UBig::from(used + unused);
-    let unused_rows = of_kind(rows, RowKind::ReservationUnused);
-    let unused_rows = unused_rows.iter().filter(|row| row.reservation_id.as_ref() == Some(id));
     let used_by = used_by.into_iter().map(|(uid, micros)| Ok((uid, seconds(micros)?)));
     Ok(ReservationUsageRow {
         reservation_id: id.clone(),
@@ -66,6 +72,6 @@ fn row(
         unused_unit_seconds: seconds(unused)?,
         utilization: if all.is_zero() { None } else { Some(round(&ratio(UBig::from(used), all))?) },
         used_by: used_by.collect::<Result<BTreeMap<PodUid, Decimal12>, EngineError>>()?,
-        unused_cost: sum(unused_rows.map(|row| row.effective_cost))?,
+        unused_cost,
     })
 }

@@ -154,7 +154,8 @@ impl<'a> Running<'a> {
         for id in running.reservations.ids() {
             running.schedule_reservation(&id, now);
         }
-        running.schedule_coverage();
+        let edges: Vec<Timestamp> = running.commitments.edges().collect();
+        running.schedule_coverage(edges);
         running
     }
 
@@ -305,10 +306,10 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Schedules the starts and ends of commitments that are still to come; the current instant decides
-    /// coverage anyway.
-    pub(super) fn schedule_coverage(&mut self) {
-        for at in self.commitments.edges().filter(|at| *at > self.now) {
+    /// Schedules starts and ends of commitments that are still to come; the current instant decides coverage
+    /// anyway.
+    pub(super) fn schedule_coverage(&mut self, edges: impl IntoIterator<Item = Timestamp>) {
+        for at in edges.into_iter().filter(|at| *at > self.now) {
             self.schedule.add_cut(at);
         }
     }

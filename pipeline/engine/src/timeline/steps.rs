@@ -8,6 +8,7 @@ use prorata_schemas::ids::{PodUid, PoolId};
 use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
+use crate::rules::commitment::edges;
 use crate::rules::coverage::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
@@ -56,8 +57,8 @@ impl Running<'_> {
             Payload::QuotaSet(quota) => self.quotas.set(Arc::new(*quota), self.now),
             Payload::QuotaDeleted(quota) => self.quotas.delete(&(quota.cluster_id, quota.quota_id)),
             Payload::CommitmentSet(commitment) => {
+                self.schedule_coverage(edges(&commitment));
                 self.commitments.set(Arc::new(*commitment), self.now);
-                self.schedule_coverage();
             }
             Payload::CommitmentDeleted(commitment) => {
                 self.commitments.delete(&commitment.commitment_id, self.now);
