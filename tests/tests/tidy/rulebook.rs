@@ -13,6 +13,7 @@ const RULE_FILES: &[(&str, u32)] = &[
     ("split", 1),
     ("reservation", 2),
     ("waiting", 2),
+    ("free_units", 2),
     ("commitment", 3),
     ("coverage", 3),
     ("walk", 3),

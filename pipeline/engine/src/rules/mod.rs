@@ -4,6 +4,7 @@
 
 pub(crate) mod commitment;
 pub(crate) mod coverage;
+pub(crate) mod free_units;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod quota_labels;

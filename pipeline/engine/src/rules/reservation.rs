@@ -22,7 +22,8 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
-use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods};
+use crate::rules::free_units::{FreeUnits, UnitPlace};
+use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods, class};
 use crate::timeline::slices::ReservationSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, PodSpec, amounts};
@@ -51,6 +52,7 @@ struct LiveReservation {
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     live: BTreeMap<ReservationId, LiveReservation>,
+    free: FreeUnits,
     pods: BTreeMap<PodUid, Candidate>,
     /// Pods that held a unit at the hour's start and are yet to be restored.
     held: BTreeMap<PodUid, ReservationId>,
@@ -68,10 +70,9 @@ impl LiveReservation {
         (self.description.region.clone(), self.description.gpu_model.clone(), self.unit.gpu)
     }
 
-    fn is_of(&self, (region, gpu_model, gpu): &UnitClass) -> bool {
-        self.description.region == *region
-            && self.description.gpu_model == *gpu_model
-            && self.unit.gpu == *gpu
+    fn place(&self) -> UnitPlace {
+        let Self { description, unit, .. } = self;
+        (unit.cpu, unit.memory, description.created_at, description.reservation_id.clone())
     }
 
     fn has_free_unit(&self, now: Timestamp) -> bool {
@@ -116,7 +117,9 @@ impl Reservations {
             let (active, matched) = (state.active, state.matched);
             (id, LiveReservation { description: state.description, unit, active, matched, since: now })
         });
-        Self { live: live.collect(), held, ..Self::default() }
+        let mut reservations = Self { live: live.collect(), held, ..Self::default() };
+        reservations.ids().iter().for_each(|id| reservations.note_free(id, now));
+        reservations
     }
 
     /// The description in force of a reservation.
@@ -164,6 +167,7 @@ impl Reservations {
     pub(crate) fn set(&mut self, description: Arc<ReservationSet>, now: Timestamp, rules: &Rules) {
         let id = description.reservation_id.clone();
         self.close_slice(&id, now);
+        self.withdraw(&id);
         let unit = amounts(&description.capacity, rules);
         match self.live.get_mut(&id) {
             Some(live) => {
@@ -201,6 +205,7 @@ impl Reservations {
     /// A `ReservationReleased`.
     pub(crate) fn release(&mut self, id: &ReservationId, now: Timestamp) {
         self.close_slice(id, now);
+        self.withdraw(id);
         if let Some(live) = self.live.remove(id) {
             let classes = self.lose(id, live.matched.into_keys().collect(), now);
             self.offer(classes, now);
@@ -294,6 +299,7 @@ impl Reservations {
             live.matched.remove(uid);
         }
         let class = live.class();
+        self.note_free(id, now);
         let mut classes = self.lose(id, lost, now);
         classes.insert(class);
         self.offer(classes, now);
@@ -327,6 +333,7 @@ impl Reservations {
                     live.matched.remove(uid);
                     classes.insert(live.class());
                 }
+                self.note_free(&id, now);
             }
             None => self.waiting.remove(uid, &pod.spec, pod.start),
         }
@@ -349,26 +356,26 @@ impl Reservations {
 
     /// The oldest unmatched pod of a class that a free unit serves.
     fn oldest_that_fits(&self, class: &UnitClass, now: Timestamp) -> Option<(Timestamp, PodUid)> {
-        let free: Vec<&LiveReservation> =
-            self.live.values().filter(|live| live.is_of(class) && live.has_free_unit(now)).collect();
-        if free.is_empty() {
-            return None;
-        }
-        let fitting = self.waiting.oldest_of_each_shape(class).filter(|(_, uid)| {
-            self.pods.get(uid).is_some_and(|pod| free.iter().any(|live| live.fits(&pod.spec)))
+        let waiting = self.waiting.oldest_of_each_shape(class);
+        let fitting = waiting.filter(|(_, uid)| {
+            self.pods.get(uid).is_some_and(|pod| self.smallest_free(&pod.spec, now).is_some())
         });
         fitting.min().cloned()
     }
 
+    /// The reservation with the smallest free unit that serves a pod.
+    fn smallest_free(&self, pod: &PodSpec, now: Timestamp) -> Option<&ReservationId> {
+        let fits = |id: &&ReservationId| {
+            self.live.get(*id).is_some_and(|live| live.has_free_unit(now) && live.fits(pod))
+        };
+        self.free.of(&class(pod)?, pod.requests.cpu).find(fits)
+    }
+
     /// Gives an unmatched pod the smallest free unit that fits, if there is one.
     fn offer_to(&mut self, start: Timestamp, uid: &PodUid, now: Timestamp) {
+        let Some(id) = self.pods.get(uid).and_then(|pod| self.smallest_free(&pod.spec, now)) else { return };
+        let id = id.clone();
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        let fitting = self
-            .live
-            .iter()
-            .filter(|(_, live)| live.has_free_unit(now) && live.fits(&pod.spec))
-            .min_by_key(|(id, live)| (live.unit.cpu, live.unit.memory, live.description.created_at, *id));
-        let Some(id) = fitting.map(|(id, _)| id.clone()) else { return };
         let spec = pod.spec.clone();
         if self.trace.wants(|focus| focus.pods.contains(uid)) {
             let step = match_step(now, uid, MatchOutcome::Taken, Some(id.clone()));
@@ -380,7 +387,25 @@ impl Reservations {
         if let Some(live) = self.live.get_mut(&id) {
             live.matched.insert(uid.clone(), now);
         }
+        self.note_free(&id, now);
         self.waiting.remove(uid, &spec, start);
+    }
+
+    /// Notes whether a reservation has free units, after each change.
+    fn note_free(&mut self, id: &ReservationId, now: Timestamp) {
+        let Some(live) = self.live.get(id) else { return };
+        if live.has_free_unit(now) {
+            self.free.add(live.class(), live.place());
+        } else {
+            self.free.remove(&live.class(), &live.place());
+        }
+    }
+
+    /// A reservation is about to be described otherwise, or to end.
+    fn withdraw(&mut self, id: &ReservationId) {
+        if let Some(live) = self.live.get(id) {
+            self.free.remove(&live.class(), &live.place());
+        }
     }
 
     /// Records why a pod in focus has no unit.

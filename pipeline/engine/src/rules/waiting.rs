@@ -64,7 +64,7 @@ impl WaitingPods {
 }
 
 /// The class of units that may serve a pod; none when it names no region or GPU model, or is best-effort.
-fn class(spec: &PodSpec) -> Option<UnitClass> {
+pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     let pod = &spec.description;
     if &*pod.qos == BEST_EFFORT {
         return None;
