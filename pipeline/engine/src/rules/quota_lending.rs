@@ -3,7 +3,8 @@
 //! The pool and what is borrowed change with nearly every pod, and then change every quota's guaranteed and
 //! lent amounts. Working those out at every instant for every quota would take the product of both. So the
 //! sums over the quotas are kept as steps of time, and each quota is worked out at the hour's end: the pool
-//! and what is lent by differences of running sums, what is guaranteed once for all quotas of one `min`.
+//! and what is lent by differences of running sums, what is guaranteed once for all quotas of one `min`. A
+//! step takes 110 to 160 bytes until then; a pod of which it tells takes 3,000.
 
 use std::collections::BTreeMap;
 
