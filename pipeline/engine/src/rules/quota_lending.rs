@@ -214,12 +214,8 @@ impl Lending {
     fn steps_in(&self, span: Span) -> impl Iterator<Item = (Span, &Step)> {
         let steps = self.steps.get(self.index(span.from)..).unwrap_or_default();
         let ends = steps.iter().skip(1).map(|next| next.from).chain([span.to]);
-        let overlap = move |(step, end): (&'_ Step, Timestamp)| Span::new(step.from, end)?.overlap(span);
-        steps
-            .iter()
-            .zip(ends)
-            .take_while(move |(step, _)| step.from < span.to)
-            .filter_map(move |(step, end)| Some((overlap((step, end))?, step)))
+        let steps = steps.iter().zip(ends).take_while(move |(step, _)| step.from < span.to);
+        steps.filter_map(move |(step, end)| Some((Span::new(step.from, end)?.overlap(span)?, step)))
     }
 }
 
