@@ -161,9 +161,15 @@ fn of_number(mut payload: Payload, number: i64) -> Payload {
         }
         Payload::RateSet(rate) => {
             rate.region = name("region", number).as_str().into();
-            rate.qos = "default".into();
+            (rate.qos, rate.gpu_model) = ("default".into(), Some("A100".into()));
+            rate.currency = "USD".into();
         }
-        Payload::PoolSet(pool) => pool.pool_id = name("pool", number).into(),
+        Payload::PoolSet(pool) => {
+            pool.pool_id = name("pool", number).into();
+            pool.currency = "USD".into();
+            pool.qos_pricing.truncate(1);
+            pool.qos_pricing.iter_mut().for_each(|price| price.qos = "default".into());
+        }
         Payload::NodeStarted(node) => node.node_id = name("node", number).into(),
         Payload::PodStarted(pod) => {
             pod.pod_uid = name("pod", number).into();
