@@ -67,6 +67,12 @@ fn a_registry_that_refuses_or_is_down_ends_it_before_anything_is_sent() {
     };
     let refusing = Fake::answering(|_| Reply::error(401, 401, "Unauthorized"));
     assert!(failure(with(&refusing.url()), 2).contains("check registry.username"));
+    assert_eq!(refusing.asked().len(), 1, "asking again changes nothing");
     let down = Fake::registry().url();
-    assert!(failure(with(&down), 4).contains("the schema registry is unavailable"));
+    let output = with(&down).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("prorata: the schema registry is unavailable: "), "{said}");
+    assert_eq!(said.matches("asking again in").count(), 2, "{said}");
 }

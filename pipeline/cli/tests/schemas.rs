@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prorata_schemas::avsc::full_name;
 use prorata_schemas::event::EventKind;
-use prorata_tests::registry::fake::{Fake, Reply};
+use prorata_tests::registry::fake::{self, Fake, Reply};
 use serde_json::{Value, json};
 
 fn schemas(args: &[&str]) -> Command {
@@ -122,4 +123,17 @@ fn a_registry_that_is_down_or_failing_is_unavailable() {
     let failing = Fake::answering(|_| Reply::error(500, 50001, "Error in the backend data store"));
     let sentence = failure(&run(&["--register", &failing.url()]), 4);
     assert!(sentence.contains("Error in the backend data store"), "{sentence}");
+    assert_eq!(failing.asked().len(), 3);
+}
+
+#[test]
+fn a_registry_that_fails_for_a_moment_is_asked_again() {
+    let (working, asked) = (fake::registry(), AtomicUsize::new(0));
+    let restarting = Fake::answering(move |request| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Reply::error(503, 50301, "starting"),
+        _ => working(request),
+    });
+    let printed = text(&run(&["PodUsage", "--register", &restarting.url()]));
+    assert_eq!(printed, "prorata.events.PodUsage  1\n");
+    assert_eq!(restarting.asked().len(), 3);
 }

@@ -2,7 +2,7 @@
 //!
 //! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come
 //! from the caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws
-//! its jitter and its sleep inside a future, and six of the seven users only note when to try next.
+//! its jitter and its sleep inside a future, and most users only note when to try next.
 
 use std::time::Duration;
 
@@ -37,6 +37,16 @@ pub const STREAM: Policy = Policy {
     cap: Duration::from_secs(30),
     jitter_percent: 0,
     attempts: None,
+};
+
+/// A producer's first question to the registry. A registry that restarts, or is busy for a moment, must not
+/// end it; one that is down must be reported soon. Delays of 3 s in total.
+pub const REGISTER: Policy = Policy {
+    first: Duration::from_secs(1),
+    factor: 2,
+    cap: Duration::from_secs(2),
+    jitter_percent: 0,
+    attempts: Some(3),
 };
 
 /// A shard of the stream worker that is stopped. Each attempt is a claim and a release, two checkpoints, and

@@ -38,10 +38,15 @@ struct Crowd<'s> {
 }
 
 impl Crowd<'_> {
-    /// Makes pods, resizes and removes them, until there were so many and the storm is over.
+    /// Makes pods, resizes and removes them, until there were so many and the storm is over; and then as many
+    /// again in the calm, where every time is told to the second.
     fn act(&self, count: usize, is_over: &AtomicBool) {
+        let mut last = None;
         for batch in 0.. {
-            if batch * BATCH >= count && is_over.load(Ordering::Relaxed) {
+            if last.is_none() && batch * BATCH >= count && is_over.load(Ordering::Relaxed) {
+                last = Some(2 * batch);
+            }
+            if last.is_some_and(|last| batch > last) {
                 break;
             }
             let name = |number| format!("pod-{batch}-{number}");

@@ -74,7 +74,7 @@ fn register(args: &SchemasArgs, url: &str, kinds: &[EventKind]) -> anyhow::Resul
     runtime.block_on(async {
         let mut ids = Vec::with_capacity(kinds.len());
         for kind in kinds {
-            ids.push((*kind, registry.register_event(*kind).await.map_err(registry::failure)?));
+            ids.push((*kind, registry::ask(|| registry.register_event(*kind)).await?));
         }
         Ok(ids)
     })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use prorata_connectors::messages::{ConfluentMessages, SingleObjectMessages, Times};
 use prorata_connectors::registry::{Registry, RegistryFault, Settings};
+use prorata_worker::backoff::REGISTER;
 use prorata_worker::source::MessageDecoder;
 
 use crate::config::{self, RegistryConfig};
@@ -37,6 +38,26 @@ pub fn decoder(registry: &RegistryConfig, times: Times) -> anyhow::Result<Box<dy
         Some(registry) => Box::new(ConfluentMessages::new(registry, times)),
         None => Box::new(SingleObjectMessages::new()?),
     })
+}
+
+/// Asks what a producer needs to begin: again, with [`REGISTER`], while the registry is unavailable.
+///
+/// # Errors
+/// The last one, with its exit code.
+pub async fn ask<T>(question: impl AsyncFn() -> Result<T, RegistryFault>) -> Result<T, Failure> {
+    let mut failures = 0;
+    loop {
+        match question().await {
+            Ok(answer) => return Ok(answer),
+            Err(fault @ RegistryFault::Unavailable(_)) if REGISTER.attempts().contains(&(failures + 1)) => {
+                failures += 1;
+                let wait = REGISTER.delay(failures);
+                tracing::warn!(%fault, "asking again in {wait:?}");
+                tokio::time::sleep(wait).await;
+            }
+            Err(fault) => return Err(failure(fault)),
+        }
+    }
 }
 
 /// The message of a registry's error, with its exit code.

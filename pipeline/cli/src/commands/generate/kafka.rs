@@ -144,8 +144,7 @@ pub fn encoder(config: &Config) -> anyhow::Result<MessageEncoder> {
         return Ok(MessageEncoder::single_object());
     };
     let runtime = wiring::small_runtime()?;
-    let registered = runtime.block_on(MessageEncoder::registered(&registry));
-    Ok(registered.map_err(registry::failure)?)
+    Ok(runtime.block_on(registry::ask(|| MessageEncoder::registered(&registry)))?)
 }
 
 /// Sends all events of this load, at most `per_second` in a second. Returns when all of them are stored.
