@@ -116,8 +116,8 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     files
 }
 
-/// One organization's hour: quotas, rates, pools and nodes are set one after the other, each with a pod that
-/// it governs, prices or bears; and prices and quotas once more while all run.
+/// One organization's hour: quotas, rates, pools, commitments and nodes come one after the other, each with a
+/// pod that it governs, prices or bears; and all but the nodes are set once more while all run.
 fn crowd() -> HourEvents {
     let mut hour = HourEvents::new(LOAD.start);
     let mut at = LOAD.start.start();
@@ -125,6 +125,7 @@ fn crowd() -> HourEvents {
         EventKind::QuotaSet,
         EventKind::RateSet,
         EventKind::PoolSet,
+        EventKind::CommitmentSet,
         EventKind::NodeStarted,
         EventKind::PodStarted,
     ];
@@ -138,6 +139,7 @@ fn crowd() -> HourEvents {
         push(EventKind::QuotaSet, number);
         push(EventKind::RateSet, number);
         push(EventKind::PoolSet, number);
+        push(EventKind::CommitmentSet, number);
         push(EventKind::NodeStarted, number);
         (0..3).for_each(|place| push(EventKind::PodStarted, 3 * number + place));
     }
@@ -145,6 +147,7 @@ fn crowd() -> HourEvents {
         push(EventKind::QuotaSet, number);
         push(EventKind::RateSet, number);
         push(EventKind::PoolSet, number);
+        push(EventKind::CommitmentSet, number);
     }
     hour
 }
@@ -169,6 +172,17 @@ fn of_number(mut payload: Payload, number: i64) -> Payload {
             pool.currency = "USD".into();
             pool.qos_pricing.truncate(1);
             pool.qos_pricing.iter_mut().for_each(|price| price.qos = "default".into());
+        }
+        Payload::CommitmentSet(commitment) => {
+            commitment.commitment_id = name("commitment", number).into();
+            (commitment.provider, commitment.region) = ("aws".into(), "us-east-1".into());
+            commitment.instance_family = "p4d".into();
+            (commitment.vcpu, commitment.memory_gib) = ("64".parse().unwrap(), "1024".parse().unwrap());
+            (commitment.gpu, commitment.gpu_model) = (8, Some("A100".into()));
+            (commitment.enabled, commitment.allowed_utilization) = (true, None);
+            commitment.currency = "USD".into();
+            (commitment.starts_at, commitment.ends_at) = (Timestamp(number), None);
+            commitment.assignments.clear();
         }
         Payload::NodeStarted(node) => node.node_id = name("node", number).into(),
         Payload::PodStarted(pod) => {

@@ -15,6 +15,11 @@
 //! **Rounding**: none. A total has twelve decimals and allowed_utilization twelve more, so what is covered is
 //! a whole number of 10^-24 thousandths or bytes ([`COVERAGE_SCALE`]).
 
+mod cover;
+pub(crate) mod family;
+mod place;
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,12 +31,14 @@ use prorata_schemas::time::Timestamp;
 
 use crate::exact::{ATOMS_IN_ONE, atoms, ratio};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
-use crate::rules::coverage::{Family, FamilyKey, FamilyNode, NodeRun, family_of_commitment, family_of_node};
 use crate::timeline::slices::{CommitmentHour, CommitmentSlice, Coverage};
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
+use cover::Cover;
+use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
+use place::NodeRun;
 
 /// Covered amounts are counted in this part of a thousandth or byte: 10^24, twice the decimals of an event.
 pub(crate) const COVERAGE_SCALE: UBig = UBig::from_dword(10_u128.pow(24));
@@ -53,11 +60,11 @@ pub(crate) struct Commitments {
     hour_start: Timestamp,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
-    /// Those of live commitments.
-    families: BTreeMap<FamilyKey, Family>,
+    /// None until there is a commitment.
+    families: Option<BTreeMap<FamilyKey, Family>>,
     /// The commitments of each family, in their order.
     by_family: BTreeMap<FamilyKey, BTreeSet<(Timestamp, CommitmentId)>>,
-    /// Families that have changed since coverage was decided, and whether their commitments have.
+    /// Families that have changed since coverage was decided, and whether their commitments have changed.
     stale: BTreeMap<FamilyKey, bool>,
     pub(crate) trace: Recorder<WalkStep>,
 }
@@ -69,7 +76,7 @@ impl Commitments {
             hour_start,
             live: BTreeMap::new(),
             hours: BTreeMap::new(),
-            families: BTreeMap::new(),
+            families: None,
             by_family: BTreeMap::new(),
             stale: BTreeMap::new(),
             trace: Recorder::default(),
@@ -94,20 +101,15 @@ impl Commitments {
 
     /// A node starts, ends or is described again.
     pub(crate) fn node_changed(&mut self, key: &NodeKey, before: Option<&NodeSpec>, now: Option<FamilyNode>) {
-        if self.families.is_empty() {
-            return;
-        }
-        if let Some(family_key) = before.and_then(|spec| family_of_node(&spec.description))
-            && let Some(family) = self.families.get_mut(&family_key)
-        {
-            family.node_left(key);
+        let Some(families) = &mut self.families else { return };
+        if let Some(family_key) = before.and_then(|spec| family_of_node(&spec.description)) {
+            families.entry(family_key.clone()).or_default().node_left(key);
             self.stale.entry(family_key).or_default();
         }
         if let Some(node) = now
             && let Some(family_key) = family_of_node(&node.spec.description)
-            && let Some(family) = self.families.get_mut(&family_key)
         {
-            family.node_runs(key, node);
+            families.entry(family_key.clone()).or_default().node_runs(key, node);
             self.stale.entry(family_key).or_default();
         }
     }
@@ -168,40 +170,27 @@ impl Commitments {
         now: Timestamp,
     ) -> BTreeSet<NodeKey> {
         let stale = std::mem::take(&mut self.stale);
-        self.fill(stale.keys().filter(|key| !self.families.contains_key(*key)).cloned().collect(), nodes);
-        let mut changed = BTreeSet::new();
-        for (key, is_anew) in stale {
-            let commitments = is_anew.then(|| self.effective(&key, now));
-            let Some(family) = self.families.get_mut(&key) else { continue };
-            changed.extend(match commitments {
-                Some(commitments) => family.decide_anew(commitments),
-                None => family.decide(),
-            });
-            self.note(&key, is_anew, now);
+        if stale.is_empty() {
+            return BTreeSet::new();
         }
+        let mut families = self.families.take().unwrap_or_else(|| by_family(nodes));
+        let mut changed = BTreeSet::new();
+        for (key, have_changed) in stale {
+            let family = families.entry(key.clone()).or_default();
+            if have_changed {
+                family.set_commitments(self.effective(&key, now));
+            }
+            changed.extend(family.decide());
+            self.note(&key, family, have_changed, now);
+        }
+        self.families = Some(families);
         changed
     }
 
     /// What is covered of a node, in the order of the commitments.
     pub(crate) fn coverage_of(&self, node: &NodeSpec, run: &NodeRun) -> Vec<Coverage> {
-        let family = family_of_node(&node.description).and_then(|key| self.families.get(&key));
+        let family = family_of_node(&node.description).and_then(|key| self.families.as_ref()?.get(&key));
         family.map(|family| family.coverage_of(run)).unwrap_or_default()
-    }
-
-    /// Puts the running nodes into families that are new.
-    fn fill<'a>(&mut self, new: Vec<FamilyKey>, nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) {
-        if new.is_empty() {
-            return;
-        }
-        let mut families: BTreeMap<FamilyKey, Family> =
-            new.into_iter().map(|key| (key, Family::default())).collect();
-        for (key, node) in nodes {
-            let family = family_of_node(&node.spec.description).and_then(|key| families.get_mut(&key));
-            if let Some(family) = family {
-                family.node_runs(key, node);
-            }
-        }
-        self.families.append(&mut families);
     }
 
     /// The effective commitments of a family, in their order.
@@ -221,43 +210,42 @@ impl Commitments {
     }
 
     /// Notes what the commitments of a family cover from now on.
-    fn note(&mut self, key: &FamilyKey, is_anew: bool, now: Timestamp) {
-        let Some(family) = self.families.get(key) else { return };
-        let mut covers: BTreeMap<CommitmentId, Option<(PerResource<UBig>, Amounts)>> = BTreeMap::new();
-        if is_anew {
-            let ids = self.by_family.get(key).into_iter().flatten();
-            covers.extend(ids.map(|(_, id)| (id.clone(), None)));
-        }
-        for cover in family.covers() {
-            let amounts = (cover.covered.clone(), cover.provisioned);
-            covers.insert(cover.commitment.commitment_id.clone(), Some(amounts));
-        }
+    fn note(&mut self, key: &FamilyKey, family: &Family, have_changed: bool, now: Timestamp) {
         if self.trace.focus().is_some() {
             let ids = self.in_order().into_iter().map(|set| set.commitment_id.clone());
             let places = ids.zip(1..).collect();
             family.record(now, &places, &mut self.trace);
         }
-        if is_anew && covers.is_empty() {
-            self.families.remove(key);
+        for cover in family.covers() {
+            self.set_cover(&cover.commitment.commitment_id, Some(cover), now);
         }
-        for (id, cover) in covers {
-            self.set_cover(&id, cover, now);
+        if !have_changed {
+            return;
+        }
+        let effective: BTreeSet<_> =
+            family.covers().iter().map(|cover| &cover.commitment.commitment_id).collect();
+        let ids = self.by_family.get(key).into_iter().flatten().map(|(_, id)| id);
+        for id in ids.filter(|id| !effective.contains(id)).cloned().collect::<Vec<_>>() {
+            self.set_cover(&id, None, now);
         }
     }
 
     /// Ends the slice of a commitment that covers otherwise from now on; none: it is not effective.
-    fn set_cover(&mut self, id: &CommitmentId, cover: Option<(PerResource<UBig>, Amounts)>, now: Timestamp) {
-        let effective = cover.is_some();
-        let (covered, provisioned) = cover.unwrap_or_default();
-        let is_as_before = self.live.get(id).is_some_and(|live| {
-            (live.effective, &live.covered, live.provisioned) == (effective, &covered, provisioned)
+    fn set_cover(&mut self, id: &CommitmentId, cover: Option<&Cover>, now: Timestamp) {
+        let is_as_before = self.live.get(id).is_some_and(|live| match cover {
+            None => !live.effective,
+            Some(cover) => {
+                live.effective && live.covered == cover.covered && live.provisioned == cover.provisioned
+            }
         });
         if is_as_before {
             return;
         }
         self.close_slice(id, now);
         if let Some(live) = self.live.get_mut(id) {
-            (live.effective, live.covered, live.provisioned) = (effective, covered, provisioned);
+            live.effective = cover.is_some();
+            (live.covered, live.provisioned) =
+                cover.map(|cover| (cover.covered.clone(), cover.provisioned)).unwrap_or_default();
         }
     }
 
@@ -290,6 +278,17 @@ impl Commitments {
         }
         live.since = now;
     }
+}
+
+/// Running nodes by their families.
+fn by_family<'a>(nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) -> BTreeMap<FamilyKey, Family> {
+    let mut families: BTreeMap<FamilyKey, Family> = BTreeMap::new();
+    for (key, node) in nodes {
+        if let Some(family) = family_of_node(&node.spec.description) {
+            families.entry(family).or_default().node_runs(key, node);
+        }
+    }
+    families
 }
 
 /// The instants at which a commitment starts and ends.

@@ -3,7 +3,6 @@
 //! ends of intervals and the rounding, too.
 
 pub(crate) mod commitment;
-pub(crate) mod coverage;
 pub(crate) mod free_units;
 pub(crate) mod pool;
 pub(crate) mod quota;
@@ -13,4 +12,3 @@ pub(crate) mod quota_lending;
 pub(crate) mod reservation;
 pub(crate) mod split;
 pub(crate) mod waiting;
-pub(crate) mod walk;

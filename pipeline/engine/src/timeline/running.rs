@@ -10,7 +10,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::error::EngineError;
 use crate::rules::commitment::Commitments;
-use crate::rules::coverage::FamilyNode;
+use crate::rules::commitment::family::FamilyNode;
 use crate::rules::pool::PoolPricing;
 use crate::rules::quota::Quotas;
 use crate::rules::quota_ledger::ClusterLedger;

@@ -9,7 +9,7 @@ use prorata_schemas::time::Timestamp;
 
 use crate::error::EngineError;
 use crate::rules::commitment::edges;
-use crate::rules::coverage::FamilyNode;
+use crate::rules::commitment::family::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 use crate::timeline::slices::PodStatus;

@@ -12,9 +12,9 @@ use dashu_int::UBig;
 
 /// What a walk finds of a node, and covers of it.
 #[derive(Debug, Default)]
-struct Share {
-    rest: UBig,
-    covered: UBig,
+pub(crate) struct Share {
+    pub(crate) rest: UBig,
+    pub(crate) covered: UBig,
 }
 
 /// A walk over nodes in the order of their places.
@@ -79,6 +79,11 @@ impl<P: Ord + Clone> Walk<P> {
     /// What it has found to cover of a node.
     pub(crate) fn rest_of(&self, place: &P) -> UBig {
         self.shares.get(place).map(|share| share.rest.clone()).unwrap_or_default()
+    }
+
+    /// The nodes of which it covers anything.
+    pub(crate) fn covers(&self) -> impl Iterator<Item = (&P, &Share)> {
+        self.covered.iter().filter_map(|place| self.shares.get_key_value(place))
     }
 
     /// What it covers of all nodes.

@@ -1,0 +1,234 @@
+//! What one commitment covers of the nodes of its family (RULES.md, section 3).
+//!
+//! **Decides** what it covers of each node: of vCPU, memory and GPU by themselves, GPUs of its model alone.
+//! What it finds is what the commitments before it leave: see `family.rs`.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dashu_int::UBig;
+use prorata_schemas::event::CommitmentSet;
+use prorata_schemas::ids::CommitmentId;
+use prorata_schemas::time::Timestamp;
+
+use crate::per_resource::PerResource;
+use crate::rules::commitment::family::FamilyNode;
+use crate::rules::commitment::place::{NodeRun, Place};
+use crate::rules::commitment::walk::Walk;
+use crate::rules::commitment::{allowed_totals, scaled};
+use crate::timeline::spec::{Amounts, NodeSpec};
+use crate::timeline::state::NodeKey;
+
+/// What an effective commitment covers of all nodes, and what there is to cover.
+#[derive(Debug)]
+pub(crate) struct Cover {
+    pub(crate) commitment: Arc<CommitmentSet>,
+    pub(crate) covered: PerResource<UBig>,
+    /// Capacity of all nodes, as far as the commitment can match it.
+    pub(crate) provisioned: Amounts,
+    walks: PerResource<Walk<Place>>,
+    turn: Turn,
+}
+
+/// Commitments cover in this order.
+pub(crate) type CommitmentOrder = (Timestamp, CommitmentId);
+
+/// What the next decision finds a commitment to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It has not looked at the nodes yet.
+    Begins,
+    /// It knows the nodes, but for what has changed.
+    Stays,
+    /// It covers nothing more.
+    Ends,
+}
+
+impl Cover {
+    /// Of a commitment that has not looked at any of the nodes.
+    pub(crate) fn new(commitment: Arc<CommitmentSet>, nodes: &FamilyNodes) -> Self {
+        let allowed = if commitment.enabled { allowed_totals(&commitment) } else { PerResource::default() };
+        let mut cover = Self {
+            commitment,
+            covered: PerResource::default(),
+            provisioned: Amounts::default(),
+            walks: allowed.map(Walk::new),
+            turn: if nodes.is_empty() { Turn::Stays } else { Turn::Begins },
+        };
+        nodes.values().for_each(|node| cover.provision(None, Some(node)));
+        cover
+    }
+
+    /// The same, which covers nothing more when it has walked the next time.
+    pub(crate) fn ended(self) -> Self {
+        Self { turn: Turn::Ends, ..self }
+    }
+
+    /// Whether it covers nothing more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.turn == Turn::Ends
+    }
+
+    /// A node is described otherwise, starts, or ends.
+    pub(crate) fn provision(&mut self, before: Option<&FamilyNode>, now: Option<&FamilyNode>) {
+        let capacity = |node: Option<&FamilyNode>| {
+            node.map(|node| matching_capacity(&node.spec, &self.commitment)).unwrap_or_default()
+        };
+        let (before, now) = (capacity(before), capacity(now));
+        let provisioned = self.provisioned.zip(now).zip(before);
+        self.provisioned = provisioned.map(|((sum, now), before)| sum + now - before);
+    }
+
+    /// Walks again after those before it. `rests` are nodes of which they leave something else than they did,
+    /// with what they leave, and then those of which this one does. Returns the nodes that it may cover
+    /// otherwise.
+    pub(crate) fn walk(
+        &mut self,
+        before: &[Self],
+        nodes: &FamilyNodes,
+        rests: &mut PerResource<Rests>,
+    ) -> BTreeSet<NodeRun> {
+        match self.turn {
+            Turn::Ends => return self.leave(rests),
+            Turn::Begins => self.find(left_by(before, nodes, rests), nodes),
+            Turn::Stays => {}
+        }
+        let mut touched = BTreeSet::new();
+        let knows_nodes = self.turn == Turn::Stays;
+        for ((walk, rests), matches) in self.walks.as_mut().zip(rests.as_mut()).zip(MATCHES) {
+            if walk.is_empty() {
+                continue;
+            }
+            let mut known = Vec::new();
+            for (run, rest) in rests.iter() {
+                let place = Place::new(&self.commitment, run);
+                let is_matched = matches_node(&self.commitment, matches, nodes, run);
+                let rest = if is_matched { rest.clone() } else { UBig::ZERO };
+                if walk.rest_of(&place) != rest {
+                    walk.set_rest(place, rest);
+                } else if is_matched && knows_nodes {
+                    known.push(place);
+                }
+            }
+            let mut changed = BTreeSet::new();
+            walk.settle(&mut changed);
+            // Unless it covers them otherwise, those after it find what they found.
+            for place in known {
+                rests.remove(&place.into_run());
+            }
+            for place in changed {
+                let rest = walk.rest_of(&place);
+                rests.entry(place.into_run()).or_insert(rest);
+            }
+            // The next commitment finds what this one leaves.
+            for (run, rest) in rests.iter_mut() {
+                *rest -= walk.covered_of(&Place::new(&self.commitment, run));
+            }
+            touched.extend(rests.keys().cloned());
+        }
+        self.covered = self.walks.as_ref().map(Walk::covered);
+        self.turn = Turn::Stays;
+        touched
+    }
+
+    /// Looks at nodes for the first time.
+    fn find(&mut self, lefts: PerResource<Rests>, nodes: &FamilyNodes) {
+        for ((walk, lefts), matches) in self.walks.as_mut().zip(lefts).zip(MATCHES) {
+            for (run, left) in lefts {
+                if !walk.is_empty() && matches_node(&self.commitment, matches, nodes, &run) {
+                    walk.set_rest(Place::new(&self.commitment, &run), left);
+                }
+            }
+        }
+    }
+
+    /// Covers nothing more: those after it find what it found. Returns the nodes that it covered.
+    fn leave(&self, rests: &mut PerResource<Rests>) -> BTreeSet<NodeRun> {
+        let mut left = BTreeSet::new();
+        for (walk, rests) in self.walks.as_ref().zip(rests.as_mut()) {
+            for (place, share) in walk.covers() {
+                rests.entry(place.run()).or_insert_with(|| share.rest.clone());
+                left.insert(place.run());
+            }
+        }
+        left
+    }
+
+    /// Its place in the order of commitments.
+    pub(crate) fn order(&self) -> CommitmentOrder {
+        (self.commitment.starts_at, self.commitment.commitment_id.clone())
+    }
+
+    /// Whether its place in the order is before or behind this one.
+    pub(crate) fn cmp_order(&self, (starts_at, id): &CommitmentOrder) -> Ordering {
+        (self.commitment.starts_at, &self.commitment.commitment_id).cmp(&(*starts_at, id))
+    }
+
+    /// Whether it covers anything of a node.
+    pub(crate) fn covers(&self, run: &NodeRun) -> bool {
+        let place = Place::new(&self.commitment, run);
+        !self.has_ended() && self.covered_of(&place).iter().any(|amount| !amount.is_zero())
+    }
+
+    /// What it covers of a node.
+    pub(crate) fn covered_of(&self, place: &Place) -> PerResource<UBig> {
+        self.walks.as_ref().map(|walk| walk.covered_of(place))
+    }
+}
+
+/// A node's capacity as far as the commitment can match it: GPUs of another model do not count.
+fn matching_capacity(node: &NodeSpec, commitment: &CommitmentSet) -> Amounts {
+    let gpu = if matches_gpus(commitment, node) { node.capacity.gpu } else { 0 };
+    PerResource { gpu, ..node.capacity }
+}
+
+/// Whether the commitment may cover the node's GPUs.
+fn matches_gpus(commitment: &CommitmentSet, node: &NodeSpec) -> bool {
+    commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model
+}
+
+/// Whether a commitment may cover a resource of a node.
+type Matches = fn(&CommitmentSet, &NodeSpec) -> bool;
+
+const MATCHES: PerResource<Matches> =
+    PerResource { cpu: |_, _| true, memory: |_, _| true, gpu: matches_gpus };
+
+/// Whether the node runs, and the commitment may cover a resource of it.
+fn matches_node(
+    commitment: &CommitmentSet,
+    matches: Matches,
+    nodes: &FamilyNodes,
+    (key, _): &NodeRun,
+) -> bool {
+    nodes.get(key).is_some_and(|node| matches(commitment, &node.spec))
+}
+
+/// What there is to cover of nodes.
+pub(crate) type Rests = BTreeMap<NodeRun, UBig>;
+
+/// The running nodes of a family.
+pub(crate) type FamilyNodes = BTreeMap<NodeKey, FamilyNode>;
+
+/// What commitments leave of the nodes, but of those whose rests are known.
+fn left_by(commitments: &[Cover], nodes: &FamilyNodes, known: &PerResource<Rests>) -> PerResource<Rests> {
+    let mut lefts = PerResource::<Rests>::default();
+    for (key, node) in nodes {
+        let run = (key.clone(), node.start);
+        for ((left, known), capacity) in lefts.as_mut().zip(known.as_ref()).zip(scaled(node.spec.capacity)) {
+            if !known.contains_key(&run) {
+                left.insert(run.clone(), capacity);
+            }
+        }
+    }
+    for cover in commitments.iter().filter(|cover| !cover.has_ended()) {
+        for (left, walk) in lefts.as_mut().zip(cover.walks.as_ref()) {
+            for (place, share) in walk.covers() {
+                if let Some(left) = left.get_mut(&place.run()) {
+                    *left -= &share.covered;
+                }
+            }
+        }
+    }
+    lefts
+}

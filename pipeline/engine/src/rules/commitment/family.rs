@@ -1,0 +1,188 @@
+//! What commitments cover of the nodes of one family (RULES.md, section 3): of one provider, region and
+//! instance family. No commitment of another family can cover any of them.
+//!
+//! **Decides** what each commitment covers of which node, in the precedence that `commitment.rs` tells. Every
+//! resource is walked by itself, and only what has changed is walked again: see `walk.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dashu_int::UBig;
+use prorata_schemas::Text;
+use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::ids::CommitmentId;
+use prorata_schemas::time::Timestamp;
+
+use crate::per_resource::PerResource;
+use crate::rules::commitment::cover::{CommitmentOrder, Cover, FamilyNodes, Rests};
+use crate::rules::commitment::place::{NodeRun, Place};
+use crate::rules::commitment::{allowed_totals, scaled};
+use crate::timeline::slices::Coverage;
+use crate::timeline::spec::NodeSpec;
+use crate::timeline::state::NodeKey;
+use crate::trace::{Recorder, WalkStep, covered_units};
+
+/// Provider, region and instance family.
+pub(crate) type FamilyKey = (Text, Text, Text);
+
+/// The family whose commitments may cover a node; none: it is not on demand, so none may.
+pub(crate) fn family_of_node(node: &NodeStarted) -> Option<FamilyKey> {
+    let key = || (node.provider.clone(), node.region.clone(), node.instance_family.clone());
+    (node.capacity_type == CapacityType::OnDemand).then(key)
+}
+
+/// The family whose nodes a commitment may cover.
+pub(crate) fn family_of_commitment(commitment: &CommitmentSet) -> FamilyKey {
+    (commitment.provider.clone(), commitment.region.clone(), commitment.instance_family.clone())
+}
+
+/// A running node of a family.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyNode {
+    pub(crate) spec: Arc<NodeSpec>,
+    pub(crate) start: Timestamp,
+}
+
+/// The nodes of a family, and the effective commitments in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    nodes: FamilyNodes,
+    covers: Vec<Cover>,
+    /// The commitments that cover anything of a node.
+    covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
+    /// FamilyNodes that have started, ended or been described again since coverage was decided; none: ended.
+    changes: BTreeMap<NodeKey, Option<FamilyNode>>,
+}
+
+impl Family {
+    /// A node runs, or is described again.
+    pub(crate) fn node_runs(&mut self, key: &NodeKey, node: FamilyNode) {
+        self.changes.insert(key.clone(), Some(node));
+    }
+
+    /// A node has ended, or is one of another family now.
+    pub(crate) fn node_left(&mut self, key: &NodeKey) {
+        self.changes.insert(key.clone(), None);
+    }
+
+    /// These commitments are effective now, in their order.
+    pub(crate) fn set_commitments(&mut self, commitments: Vec<Arc<CommitmentSet>>) {
+        let now: BTreeSet<*const CommitmentSet> = commitments.iter().map(Arc::as_ptr).collect();
+        let mut before = std::mem::take(&mut self.covers).into_iter().peekable();
+        for commitment in commitments {
+            while let Some(ended) = before.next_if(|cover| !now.contains(&Arc::as_ptr(&cover.commitment))) {
+                self.covers.push(ended.ended());
+            }
+            let same = before.next_if(|cover| Arc::ptr_eq(&cover.commitment, &commitment));
+            self.covers.push(same.unwrap_or_else(|| Cover::new(commitment, &self.nodes)));
+        }
+        self.covers.extend(before.map(Cover::ended));
+    }
+
+    /// What the commitments cover.
+    pub(crate) fn covers(&self) -> &[Cover] {
+        &self.covers
+    }
+
+    /// What is covered of a node, in the order of the commitments.
+    pub(crate) fn coverage_of(&self, run: &NodeRun) -> Vec<Coverage> {
+        let orders = self.covered_by.get(run).into_iter().flatten();
+        let covers = orders.filter_map(|order| {
+            let index = self.covers.binary_search_by(|cover| cover.cmp_order(order)).ok()?;
+            self.covers.get(index)
+        });
+        let coverage = |cover: &Cover| {
+            let amounts = cover.covered_of(&Place::new(&cover.commitment, run));
+            Coverage { commitment: cover.commitment.clone(), amounts }
+        };
+        covers.map(coverage).collect()
+    }
+
+    /// Decides coverage again where nodes and commitments have changed, and returns the nodes that may be
+    /// covered otherwise.
+    pub(crate) fn decide(&mut self) -> BTreeSet<NodeKey> {
+        let mut changed = BTreeSet::new();
+        let mut rests = PerResource::<Rests>::default();
+        for (key, now) in std::mem::take(&mut self.changes) {
+            let before = self.nodes.remove(&key);
+            for cover in &mut self.covers {
+                cover.provision(before.as_ref(), now.as_ref());
+            }
+            if let Some(before) = before {
+                for rests in rests.as_mut() {
+                    rests.insert((key.clone(), before.start), UBig::ZERO);
+                }
+            }
+            if let Some(now) = now {
+                for (rests, rest) in rests.as_mut().zip(scaled(now.spec.capacity)) {
+                    rests.insert((key.clone(), now.start), rest);
+                }
+                self.nodes.insert(key.clone(), now);
+            }
+            changed.insert(key);
+        }
+        for index in 0..self.covers.len() {
+            let (before, from) = self.covers.split_at_mut(index);
+            if let Some((cover, _)) = from.split_first_mut() {
+                for run in cover.walk(before, &self.nodes, &mut rests) {
+                    let orders = self.covered_by.entry(run.clone()).or_default();
+                    if cover.covers(&run) {
+                        orders.insert(cover.order());
+                    } else {
+                        orders.remove(&cover.order());
+                    }
+                    if orders.is_empty() {
+                        self.covered_by.remove(&run);
+                    }
+                    changed.insert(run.0);
+                }
+            }
+        }
+        self.covers.retain(|cover| !cover.has_ended());
+        changed
+    }
+
+    /// Records how the commitments come to the nodes in focus; `places` are those of commitments, from 1.
+    pub(crate) fn record(
+        &self,
+        now: Timestamp,
+        places: &BTreeMap<CommitmentId, usize>,
+        trace: &mut Recorder<WalkStep>,
+    ) {
+        let capacity = |(key, node): (&NodeKey, &FamilyNode)| (key.clone(), scaled(node.spec.capacity));
+        let mut rests: BTreeMap<NodeKey, PerResource<UBig>> = self.nodes.iter().map(capacity).collect();
+        for cover in self.covers.iter().filter(|cover| cover.commitment.enabled) {
+            let commitment = &cover.commitment;
+            let id = &commitment.commitment_id;
+            let mut allowed = allowed_totals(commitment);
+            let runs = self.nodes.iter().map(|(key, node)| (key.clone(), node.start));
+            let mut walk: Vec<Place> = runs.map(|run| Place::new(commitment, &run)).collect();
+            walk.sort();
+            for (place, node) in walk.into_iter().enumerate() {
+                let covered = cover.covered_of(&node);
+                let Place { rank, start: node_start, .. } = node;
+                let (key, _) = node.into_run();
+                let Some(rest) = rests.get_mut(&key) else { continue };
+                if trace.wants(|focus| focus.has_walk(id, &key)) {
+                    trace.push(WalkStep {
+                        at: now,
+                        commitment_id: id.clone(),
+                        commitment_place: places.get(id).copied().unwrap_or_default(),
+                        cluster_id: key.0,
+                        node_id: key.1,
+                        place: place + 1,
+                        rank: rank.to_string(),
+                        node_start,
+                        left_of_commitment: covered_units(&allowed),
+                        left_of_node: covered_units(rest),
+                        covered: covered_units(&covered),
+                    });
+                }
+                for ((allowed, rest), covered) in allowed.as_mut().zip(rest.as_mut()).zip(covered) {
+                    *allowed -= &covered;
+                    *rest -= covered;
+                }
+            }
+        }
+    }
+}

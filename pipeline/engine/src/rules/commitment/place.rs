@@ -1,0 +1,80 @@
+//! Where nodes come on the walk of a commitment (RULES.md, section 3).
+//!
+//! **Precedence**: clusters assigned with a priority first (1 is highest), then assigned without, then all
+//! others; within a rank by node start, node id, cluster id.
+
+use prorata_schemas::event::CommitmentSet;
+use prorata_schemas::ids::{ClusterId, NodeId};
+use prorata_schemas::time::Timestamp;
+
+use crate::timeline::state::NodeKey;
+
+/// A node, and its start.
+pub(crate) type NodeRun = (NodeKey, Timestamp);
+
+/// Where a node comes on the walk of a commitment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) rank: ClusterRank,
+    pub(crate) start: Timestamp,
+    node_id: NodeId,
+    cluster_id: ClusterId,
+}
+
+impl Place {
+    /// Of a node on the walk of this commitment.
+    pub(crate) fn new(commitment: &CommitmentSet, ((cluster_id, node_id), start): &NodeRun) -> Self {
+        let rank = rank(commitment, cluster_id);
+        Self { rank, start: *start, node_id: node_id.clone(), cluster_id: cluster_id.clone() }
+    }
+
+    /// The node, and its start.
+    pub(crate) fn run(&self) -> NodeRun {
+        self.clone().into_run()
+    }
+
+    /// The same, where the place is not needed any more.
+    pub(crate) fn into_run(self) -> NodeRun {
+        ((self.cluster_id, self.node_id), self.start)
+    }
+}
+
+/// Rank of a cluster, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClusterRank {
+    /// Assigned with a priority; 1 is the highest.
+    Priority(i32),
+    /// Assigned without one.
+    Assigned,
+    /// Not assigned.
+    Other,
+}
+
+/// The best rank that the assignments give a cluster.
+fn rank(commitment: &CommitmentSet, cluster: &str) -> ClusterRank {
+    let assigned = commitment.assignments.iter().filter(|assignment| &*assignment.cluster_id == cluster);
+    let ranks =
+        assigned.map(|assignment| assignment.priority.map_or(ClusterRank::Assigned, ClusterRank::Priority));
+    ranks.min().unwrap_or(ClusterRank::Other)
+}
+
+impl std::fmt::Display for ClusterRank {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Priority(priority) => write!(f, "assigned with priority {priority}"),
+            Self::Assigned => f.write_str("assigned without priority"),
+            Self::Other => f.write_str("not assigned"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_with_a_priority_come_before_assigned_ones_and_those_before_others() {
+        use ClusterRank::{Assigned, Other, Priority};
+        assert!([Priority(1), Priority(2), Priority(i32::MAX), Assigned, Other].is_sorted());
+    }
+}
