@@ -15,7 +15,7 @@ use prorata_engine::{HourEvents, OrderedEvents, State, close_hour};
 use prorata_generate::Load;
 use prorata_samples::typical::typical;
 use prorata_schemas::body::EventRef;
-use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
+use prorata_schemas::event::{CapacityType, Event, EventKind, EventRecord, Payload};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::rows::HourTables;
 use prorata_schemas::rules::Rules;
@@ -38,6 +38,8 @@ const LOAD: Load = Load {
 /// Objects of each kind in the crowded hour. If one of them took time for each of the others, they would take
 /// several times what they do.
 const CROWD: i64 = 300;
+/// Fewer, because each of them looks at all nodes.
+const COMMITMENTS: i64 = CROWD / 10;
 const FILE_ROWS: u64 = 100_000;
 const CLOCK: HourClock = HourClock {
     late_events: 0,
@@ -116,8 +118,9 @@ fn counted_encode(hours: &[Vec<HourTables>]) -> Vec<CutFile> {
     files
 }
 
-/// One organization's hour: quotas, rates, pools, commitments and nodes come one after the other, each with a
-/// pod that it governs, prices or bears; and all but the nodes are set once more while all run.
+/// One organization's hour: quotas, rates, pools and nodes are set one after the other, each with a pod that
+/// it governs, prices or bears; and prices and quotas once more while all run. Then commitments of the nodes'
+/// family, each twice.
 fn crowd() -> HourEvents {
     let mut hour = HourEvents::new(LOAD.start);
     let mut at = LOAD.start.start();
@@ -139,7 +142,6 @@ fn crowd() -> HourEvents {
         push(EventKind::QuotaSet, number);
         push(EventKind::RateSet, number);
         push(EventKind::PoolSet, number);
-        push(EventKind::CommitmentSet, number);
         push(EventKind::NodeStarted, number);
         (0..3).for_each(|place| push(EventKind::PodStarted, 3 * number + place));
     }
@@ -147,8 +149,8 @@ fn crowd() -> HourEvents {
         push(EventKind::QuotaSet, number);
         push(EventKind::RateSet, number);
         push(EventKind::PoolSet, number);
-        push(EventKind::CommitmentSet, number);
     }
+    (0..2 * COMMITMENTS).for_each(|number| push(EventKind::CommitmentSet, number % COMMITMENTS));
     hour
 }
 
@@ -184,7 +186,10 @@ fn of_number(mut payload: Payload, number: i64) -> Payload {
             (commitment.starts_at, commitment.ends_at) = (Timestamp(number), None);
             commitment.assignments.clear();
         }
-        Payload::NodeStarted(node) => node.node_id = name("node", number).into(),
+        Payload::NodeStarted(node) => {
+            node.node_id = name("node", number).into();
+            node.capacity_type = CapacityType::OnDemand;
+        }
         Payload::PodStarted(pod) => {
             pod.pod_uid = name("pod", number).into();
             pod.namespace = name("namespace", number / 3).as_str().into();
