@@ -36,7 +36,7 @@ use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec};
 use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep};
-use cover::Cover;
+use cover::{CommitmentOrder, Cover};
 use family::{Family, FamilyKey, FamilyNode, family_of_commitment, family_of_node};
 use place::NodeRun;
 
@@ -60,10 +60,10 @@ pub(crate) struct Commitments {
     hour_start: Timestamp,
     live: BTreeMap<CommitmentId, LiveCommitment>,
     hours: BTreeMap<CommitmentId, CommitmentHour>,
-    /// None until there is a commitment.
+    /// All on-demand nodes and what is covered of them; none until there is a commitment.
     families: Option<BTreeMap<FamilyKey, Family>>,
     /// The commitments of each family, in their order.
-    by_family: BTreeMap<FamilyKey, BTreeSet<(Timestamp, CommitmentId)>>,
+    by_family: BTreeMap<FamilyKey, BTreeSet<CommitmentOrder>>,
     /// Families that have changed since coverage was decided, and whether their commitments have changed.
     stale: BTreeMap<FamilyKey, bool>,
     pub(crate) trace: Recorder<WalkStep>,
@@ -173,7 +173,7 @@ impl Commitments {
         if stale.is_empty() {
             return BTreeSet::new();
         }
-        let mut families = self.families.take().unwrap_or_else(|| by_family(nodes));
+        let mut families = self.families.take().unwrap_or_else(|| families_of(nodes));
         let mut changed = BTreeSet::new();
         for (key, have_changed) in stale {
             let family = families.entry(key.clone()).or_default();
@@ -281,7 +281,7 @@ impl Commitments {
 }
 
 /// Running nodes by their families.
-fn by_family<'a>(nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) -> BTreeMap<FamilyKey, Family> {
+fn families_of<'a>(nodes: impl Iterator<Item = (&'a NodeKey, FamilyNode)>) -> BTreeMap<FamilyKey, Family> {
     let mut families: BTreeMap<FamilyKey, Family> = BTreeMap::new();
     for (key, node) in nodes {
         if let Some(family) = family_of_node(&node.spec.description) {

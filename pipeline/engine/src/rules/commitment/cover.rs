@@ -80,17 +80,19 @@ impl Cover {
         self.provisioned = provisioned.map(|((sum, now), before)| sum + now - before);
     }
 
-    /// Walks again after those before it. `rests` are nodes of which they leave something else than they did,
-    /// with what they leave, and then those of which this one does. Returns the nodes that it may cover
-    /// otherwise.
+    /// Walks again after those before it. `rests` are the nodes of which they may leave something else than
+    /// they did, with what they leave, and then those of which this one may. `changed` are the nodes that have
+    /// started, ended or been described again. Returns the nodes that it may cover otherwise.
     pub(crate) fn walk(
         &mut self,
         before: &[Self],
         nodes: &FamilyNodes,
+        changed: &BTreeSet<NodeKey>,
         rests: &mut PerResource<Rests>,
     ) -> BTreeSet<NodeRun> {
         match self.turn {
             Turn::Ends => return self.leave(rests),
+            Turn::Begins if self.walks.iter().all(Walk::is_empty) => {}
             Turn::Begins => self.find(left_by(before, nodes, rests), nodes),
             Turn::Stays => {}
         }
@@ -100,24 +102,25 @@ impl Cover {
             if walk.is_empty() {
                 continue;
             }
-            let mut known = Vec::new();
+            let mut as_before = Vec::new();
             for (run, rest) in rests.iter() {
                 let place = Place::new(&self.commitment, run);
                 let is_matched = matches_node(&self.commitment, matches, nodes, run);
                 let rest = if is_matched { rest.clone() } else { UBig::ZERO };
                 if walk.rest_of(&place) != rest {
                     walk.set_rest(place, rest);
-                } else if is_matched && knows_nodes {
-                    known.push(place);
+                } else if is_matched && knows_nodes && !changed.contains(&run.0) {
+                    as_before.push(place);
                 }
             }
-            let mut changed = BTreeSet::new();
-            walk.settle(&mut changed);
-            // Unless it covers them otherwise, those after it find what they found.
-            for place in known {
+            let mut moved = BTreeSet::new();
+            walk.settle(&mut moved);
+            // Unless it covers them otherwise, those after it find what they found. But not where the node
+            // has changed: they may match it now, or no more.
+            for place in as_before {
                 rests.remove(&place.into_run());
             }
-            for place in changed {
+            for place in moved {
                 let rest = walk.rest_of(&place);
                 rests.entry(place.into_run()).or_insert(rest);
             }
@@ -147,7 +150,7 @@ impl Cover {
     fn leave(&self, rests: &mut PerResource<Rests>) -> BTreeSet<NodeRun> {
         let mut left = BTreeSet::new();
         for (walk, rests) in self.walks.as_ref().zip(rests.as_mut()) {
-            for (place, share) in walk.covers() {
+            for (place, share) in walk.covered_shares() {
                 rests.entry(place.run()).or_insert_with(|| share.rest.clone());
                 left.insert(place.run());
             }
@@ -166,7 +169,7 @@ impl Cover {
     }
 
     /// Whether it covers anything of a node.
-    pub(crate) fn covers(&self, run: &NodeRun) -> bool {
+    pub(crate) fn covers_any_of(&self, run: &NodeRun) -> bool {
         let place = Place::new(&self.commitment, run);
         !self.has_ended() && self.covered_of(&place).iter().any(|amount| !amount.is_zero())
     }
@@ -210,20 +213,20 @@ pub(crate) type Rests = BTreeMap<NodeRun, UBig>;
 /// The running nodes of a family.
 pub(crate) type FamilyNodes = BTreeMap<NodeKey, FamilyNode>;
 
-/// What commitments leave of the nodes, but of those whose rests are known.
-fn left_by(commitments: &[Cover], nodes: &FamilyNodes, known: &PerResource<Rests>) -> PerResource<Rests> {
+/// What commitments leave of the nodes, but of those that are among the rests.
+fn left_by(commitments: &[Cover], nodes: &FamilyNodes, rests: &PerResource<Rests>) -> PerResource<Rests> {
     let mut lefts = PerResource::<Rests>::default();
     for (key, node) in nodes {
         let run = (key.clone(), node.start);
-        for ((left, known), capacity) in lefts.as_mut().zip(known.as_ref()).zip(scaled(node.spec.capacity)) {
-            if !known.contains_key(&run) {
+        for ((left, rests), capacity) in lefts.as_mut().zip(rests.as_ref()).zip(scaled(node.spec.capacity)) {
+            if !rests.contains_key(&run) {
                 left.insert(run.clone(), capacity);
             }
         }
     }
     for cover in commitments.iter().filter(|cover| !cover.has_ended()) {
         for (left, walk) in lefts.as_mut().zip(cover.walks.as_ref()) {
-            for (place, share) in walk.covers() {
+            for (place, share) in walk.covered_shares() {
                 if let Some(left) = left.get_mut(&place.run()) {
                     *left -= &share.covered;
                 }

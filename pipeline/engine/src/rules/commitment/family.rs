@@ -50,7 +50,7 @@ pub(crate) struct Family {
     covers: Vec<Cover>,
     /// The commitments that cover anything of a node.
     covered_by: BTreeMap<NodeRun, BTreeSet<CommitmentOrder>>,
-    /// FamilyNodes that have started, ended or been described again since coverage was decided; none: ended.
+    /// Nodes that have started, ended or been described again since coverage was decided; none: ended.
     changes: BTreeMap<NodeKey, Option<FamilyNode>>,
 }
 
@@ -101,7 +101,7 @@ impl Family {
     /// Decides coverage again where nodes and commitments have changed, and returns the nodes that may be
     /// covered otherwise.
     pub(crate) fn decide(&mut self) -> BTreeSet<NodeKey> {
-        let mut changed = BTreeSet::new();
+        let mut nodes_changed = BTreeSet::new();
         let mut rests = PerResource::<Rests>::default();
         for (key, now) in std::mem::take(&mut self.changes) {
             let before = self.nodes.remove(&key);
@@ -119,14 +119,15 @@ impl Family {
                 }
                 self.nodes.insert(key.clone(), now);
             }
-            changed.insert(key);
+            nodes_changed.insert(key);
         }
+        let mut changed = nodes_changed.clone();
         for index in 0..self.covers.len() {
             let (before, from) = self.covers.split_at_mut(index);
             if let Some((cover, _)) = from.split_first_mut() {
-                for run in cover.walk(before, &self.nodes, &mut rests) {
+                for run in cover.walk(before, &self.nodes, &nodes_changed, &mut rests) {
                     let orders = self.covered_by.entry(run.clone()).or_default();
-                    if cover.covers(&run) {
+                    if cover.covers_any_of(&run) {
                         orders.insert(cover.order());
                     } else {
                         orders.remove(&cover.order());

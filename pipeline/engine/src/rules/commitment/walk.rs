@@ -82,7 +82,7 @@ impl<P: Ord + Clone> Walk<P> {
     }
 
     /// The nodes of which it covers anything.
-    pub(crate) fn covers(&self) -> impl Iterator<Item = (&P, &Share)> {
+    pub(crate) fn covered_shares(&self) -> impl Iterator<Item = (&P, &Share)> {
         self.covered.iter().filter_map(|place| self.shares.get_key_value(place))
     }
 
