@@ -81,8 +81,8 @@ impl Cover {
     }
 
     /// Walks again after those before it. `rests` are the nodes of which they may leave something else than
-    /// they did, with what they leave, and then those of which this one may. `changed` are the nodes that have
-    /// started, ended or been described again. Returns the nodes that it may cover otherwise.
+    /// they did, with what they leave, and then those of which this one may. `changed` are the nodes that
+    /// have started, ended or been described again. Returns the nodes that it may cover otherwise.
     pub(crate) fn walk(
         &mut self,
         before: &[Self],
