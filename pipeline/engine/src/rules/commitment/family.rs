@@ -187,3 +187,164 @@ impl Family {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prorata_schemas::event::{CommitmentKind, Quantities};
+    use prorata_schemas::quantity::Quantity;
+    use prorata_schemas::rules::Rules;
+
+    use super::*;
+
+    /// vCPU, GPUs, and their model: none, or one of two.
+    type Size = (u8, u8, u8);
+
+    /// What happens at an instant, to one of few nodes or commitments.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A node runs, with or without a stop before, or ends.
+        Node(u8, Option<Size>, bool),
+        /// A commitment is set, enabled or not, or deleted.
+        Commitment(u8, Option<(Size, bool)>),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
+        let size = || (0_u8..4, 0_u8..9, 0_u8..3);
+        let step = prop_oneof![
+            (0_u8..4, prop::option::weighted(0.8, size()), prop::bool::weighted(0.2))
+                .prop_map(|(number, size, stops)| Step::Node(number, size, stops)),
+            (0_u8..5, prop::option::weighted(0.8, (size(), prop::bool::weighted(0.9))))
+                .prop_map(|(number, terms)| Step::Commitment(number, terms)),
+        ];
+        prop::collection::vec(prop::collection::vec(step, 1..4), 1..12)
+    }
+
+    fn model(number: u8) -> Option<Text> {
+        ["H100", "A100"].get(usize::from(number)).map(|name| (*name).into())
+    }
+
+    fn node(key: &NodeKey, (vcpu, gpu, gpu_model): Size) -> Arc<NodeSpec> {
+        let quantities = [("cpu", vcpu), ("nvidia.com/gpu", gpu)];
+        let capacity = quantities.map(|(name, amount)| {
+            let quantity = Quantity::parse(name, &amount.to_string()).unwrap();
+            (name.into(), quantity)
+        });
+        let description = NodeStarted {
+            cluster_id: key.0.clone(),
+            node_id: key.1.clone(),
+            node_name: "node".into(),
+            provider: "aws".into(),
+            region: "us-east-1".into(),
+            zone: None,
+            instance_type: "p5.48xlarge".into(),
+            instance_family: "p5".into(),
+            capacity_type: CapacityType::OnDemand,
+            capacity: Quantities::from(capacity),
+            gpu_model: model(gpu_model),
+            hourly_cost: "1".parse().unwrap(),
+            currency: "USD".into(),
+            pool_id: None,
+        };
+        Arc::new(NodeSpec::new(Arc::new(description), &Rules::default()))
+    }
+
+    fn commitment(number: u8, (vcpu, gpu, gpu_model): Size, enabled: bool) -> Arc<CommitmentSet> {
+        Arc::new(CommitmentSet {
+            commitment_id: format!("{number}").as_str().into(),
+            name: "commitment".into(),
+            provider: "aws".into(),
+            kind: CommitmentKind::CommittedUseDiscount,
+            region: "us-east-1".into(),
+            instance_family: "p5".into(),
+            vcpu: vcpu.to_string().parse().unwrap(),
+            memory_gib: "0".parse().unwrap(),
+            gpu: gpu.into(),
+            gpu_model: model(gpu_model),
+            hourly_cost: "1".parse().unwrap(),
+            currency: "USD".into(),
+            starts_at: Timestamp(0),
+            ends_at: None,
+            enabled,
+            allowed_utilization: None,
+            assignments: Vec::new(),
+        })
+    }
+
+    /// A family, and what it should know.
+    #[derive(Default)]
+    struct World {
+        family: Family,
+        nodes: BTreeMap<NodeKey, FamilyNode>,
+        commitments: BTreeMap<u8, Arc<CommitmentSet>>,
+        coverage: BTreeMap<NodeKey, Vec<Coverage>>,
+    }
+
+    impl World {
+        fn step(&mut self, step: Step, now: Timestamp) {
+            match step {
+                Step::Node(number, size, stops) => {
+                    let key = ("cluster".into(), format!("{number}").as_str().into());
+                    let before = self.nodes.remove(&key).filter(|_| !stops);
+                    let Some(size) = size else { return self.family.node_left(&key) };
+                    let start = before.map_or(now, |node| node.start);
+                    let runs = FamilyNode { spec: node(&key, size), start };
+                    self.family.node_runs(&key, runs.clone());
+                    self.nodes.insert(key, runs);
+                }
+                Step::Commitment(number, terms) => {
+                    self.commitments.remove(&number);
+                    let set = terms.map(|(size, enabled)| commitment(number, size, enabled));
+                    self.commitments.extend(set.map(|set| (number, set)));
+                }
+            }
+        }
+
+        /// Decides, and compares with a family that decides for the first time.
+        fn decide(&mut self) {
+            self.family.set_commitments(self.commitments.values().cloned().collect());
+            let changed = self.family.decide();
+            let mut fresh = Family::default();
+            self.nodes.iter().for_each(|(key, node)| fresh.node_runs(key, node.clone()));
+            fresh.set_commitments(self.commitments.values().cloned().collect());
+            fresh.decide();
+            let known = |family: &Family| {
+                let covers = family.covers.iter();
+                let known = covers.map(|cover| (cover.order(), cover.covered.clone(), cover.provisioned));
+                known.collect::<Vec<_>>()
+            };
+            assert_eq!(known(&self.family), known(&fresh));
+            let of = |family: &Family, (key, node): (&NodeKey, &FamilyNode)| {
+                (key.clone(), family.coverage_of(&(key.clone(), node.start)))
+            };
+            let coverage: BTreeMap<_, _> = self.nodes.iter().map(|node| of(&self.family, node)).collect();
+            assert_eq!(coverage, self.nodes.iter().map(|node| of(&fresh, node)).collect());
+            for cover in &self.family.covers {
+                let parts = coverage.values().flatten();
+                let parts =
+                    parts.filter(|part| part.commitment.commitment_id == cover.commitment.commitment_id);
+                let mut sum = PerResource::<UBig>::default();
+                parts.for_each(|part| sum += part.amounts.clone());
+                assert_eq!(sum, cover.covered);
+            }
+            for (key, covered) in &coverage {
+                assert!(changed.contains(key) || self.coverage.get(key) == Some(covered), "{key:?}");
+            }
+            self.coverage = coverage;
+        }
+    }
+
+    proptest! {
+        /// Whatever changes in whatever order.
+        #[test]
+        fn what_is_decided_again_is_what_is_decided_from_the_first(instants in steps()) {
+            let mut world = World::default();
+            for (now, steps) in (0..).map(Timestamp).zip(instants) {
+                for step in steps {
+                    world.step(step, now);
+                }
+                world.decide();
+            }
+        }
+    }
+}
