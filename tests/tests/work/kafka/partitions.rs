@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use prorata_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::refusals::told;
@@ -92,6 +93,10 @@ fn more_partitions_under_running_workers_lose_nothing() {
     // It has looked at the topics before they grow, and goes on sending as they were.
     let before = world.start_sending(loads[0], Some(100));
     let old = world.topics.clone();
+    eventually("it sends", || match admin.ranges(&old).1.values().sum::<i64>() {
+        0 => Err("nothing has been sent"),
+        _ => Ok(()),
+    });
     for topic in &old {
         admin.widen(topic, WIDE);
     }
