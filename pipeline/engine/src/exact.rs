@@ -49,6 +49,11 @@ impl Fraction {
         Self { numerator: UBig::ZERO, denominator: UBig::ONE }
     }
 
+    /// One.
+    pub(crate) const fn one() -> Self {
+        Self { numerator: UBig::ONE, denominator: UBig::ONE }
+    }
+
     /// Whether it is zero.
     pub(crate) const fn is_zero(&self) -> bool {
         self.numerator.is_zero()
@@ -63,6 +68,14 @@ impl Fraction {
     /// The product with a whole number.
     pub(crate) fn times(&self, factor: &UBig) -> Self {
         Self { numerator: &self.numerator * factor, denominator: self.denominator.clone() }
+    }
+
+    /// The product with another fraction.
+    pub(crate) fn product(&self, factor: &Self) -> Self {
+        Self {
+            numerator: &self.numerator * &factor.numerator,
+            denominator: &self.denominator * &factor.denominator,
+        }
     }
 
     /// As a reduced ratio.

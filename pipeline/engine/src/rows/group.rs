@@ -11,7 +11,7 @@ use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
 use prorata_schemas::rules::{Allocation, Rules};
 
 use crate::error::EngineError;
-use crate::exact::{HOUR_MICROS, hours, ratio, round, round_quotient};
+use crate::exact::{Fraction, HOUR_MICROS, hours, round_quotient};
 use crate::per_resource::{PARTS_PER_UNIT, PerResource};
 use crate::rules::pool::{PoolPricing, charges};
 use crate::timeline::named_nodes::{ByNode, NamedNodes};
@@ -172,14 +172,14 @@ pub(crate) fn add_use(used: &mut Option<PerResource<UBig>>, span: Span, samples:
 /// Past 38 digits.
 pub(crate) fn resource_hours(
     amounts: &PerResource<UBig>,
-    factors: Option<&PerResource<RBig>>,
+    factors: Option<&PerResource<Fraction>>,
 ) -> Result<ResourceHours, EngineError> {
     let amounts =
         amounts.as_ref().zip(PARTS_PER_UNIT.map(|parts| u128::from(parts) * u128::from(HOUR_MICROS)));
     let rounded = match factors {
         None => amounts.try_map(|(amount, parts)| round_quotient(amount, parts))?,
         Some(factors) => amounts.zip(factors.as_ref()).try_map(|((amount, parts), factor)| {
-            round(&(ratio(amount.clone(), UBig::from(parts)) * factor))
+            Fraction::new(amount.clone(), parts.into()).product(factor).round()
         })?,
     };
     let PerResource { cpu, memory, gpu } = rounded;
@@ -217,7 +217,7 @@ mod tests {
         let amounts = PerResource { gpu: amount, ..PerResource::default() };
         assert!(matches!(resource_hours(&amounts, None), Err(EngineError::Range(_))));
         let hour = PARTS_PER_UNIT.map(|parts| UBig::from(parts) * UBig::from(HOUR_MICROS));
-        let half = PerResource::all(RBig::from_parts(1.into(), 2_u8.into()));
+        let half = PerResource::all(Fraction::new(1_u8.into(), 2_u8.into()));
         let hours = resource_hours(&hour, Some(&half)).unwrap();
         assert_eq!(hours.memory_gib_hours.to_string(), "0.5");
         assert_eq!(hours.cpu_core_hours, hours.gpu_hours);

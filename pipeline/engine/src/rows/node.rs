@@ -13,7 +13,7 @@ use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
-use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, ratio, round, seconds, total};
+use crate::exact::{ATOMS_IN_ONE, Fraction, atoms, gcd, largest_remainder, seconds, total};
 use crate::per_resource::PerResource;
 use crate::rows::draft::{ChargeKey, Draft, RowBook, SplitUnused};
 use crate::rows::group::{LabelKey, LabelTime, PodHours, resource_hours};
@@ -21,6 +21,9 @@ use crate::rules::split::{Component, NodeHour, Shares};
 use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
 use crate::trace::NodeStep;
+
+/// Microseconds in a second.
+const MICROS_IN_SECOND: UBig = UBig::from_u64(1_000_000);
 
 /// A value by resource over one denominator.
 #[derive(Clone, Debug)]
@@ -31,11 +34,11 @@ struct Parts {
 
 impl Parts {
     fn new(parts: &PerResource<RBig>) -> Self {
-        let mut denominator = UBig::ONE;
-        for part in parts.iter() {
-            let divisor = gcd(&denominator, part.denominator());
-            denominator = denominator / divisor * part.denominator();
-        }
+        Self::over(common_denominator(parts.iter()), parts)
+    }
+
+    /// Over a multiple of all their denominators.
+    fn over(denominator: UBig, parts: &PerResource<RBig>) -> Self {
         let numerators = parts.as_ref().map(|part| {
             let Fraction { numerator, denominator: own } = Fraction::of(part);
             numerator * (&denominator / own)
@@ -66,20 +69,32 @@ impl Parts {
     }
 }
 
+/// The least multiple of all their denominators.
+fn common_denominator<'a>(ratios: impl Iterator<Item = &'a RBig>) -> UBig {
+    ratios.fold(UBig::ONE, |denominator, ratio| {
+        let divisor = gcd(&denominator, ratio.denominator());
+        denominator / divisor * ratio.denominator()
+    })
+}
+
 /// One component's quantity, cost and commitment hours by resource.
 struct ComponentParts {
+    /// Over a denominator that all components of the node share.
     quantity: Parts,
     cost: Parts,
     commitment_hours: Parts,
 }
 
 impl ComponentParts {
-    fn new(component: &Component) -> Self {
-        Self {
-            quantity: Parts::new(&component.quantity),
+    /// Those of each component of a node.
+    fn of_all(components: &[Component]) -> Vec<Self> {
+        let hours = common_denominator(components.iter().flat_map(|component| component.quantity.iter()));
+        let parts = components.iter().map(|component| Self {
+            quantity: Parts::over(hours.clone(), &component.quantity),
             cost: Parts::new(&component.cost),
             commitment_hours: Parts::new(&component.commitment_hours),
-        }
+        });
+        parts.collect()
     }
 
     fn of_pod(&self, pod: &PerResource<UBig>, shares: &Shares) -> PodShare {
@@ -125,13 +140,15 @@ impl NodeRows<'_> {
             self.pods.iter().map(|(_, pod)| pod.allocated(self.rules)).collect();
         let shares = Shares::new(&allocated, &self.node.available);
         let trace = self.trace.map(|slices| self.step(slices, &allocated, &shares));
-        let parts: Vec<ComponentParts> = components.iter().map(ComponentParts::new).collect();
-        let mut by_component: Vec<Vec<Draft>> = components.iter().map(|_| Vec::new()).collect();
+        let parts = ComponentParts::of_all(components);
+        // Most pods have one row of each component, and most components an idle one.
+        let rows = self.pods.len() + 1;
+        let mut by_component: Vec<Vec<Draft>> = parts.iter().map(|_| Vec::with_capacity(rows)).collect();
         for (((uid, pod), allocated), part) in self.pods.iter().zip(&allocated).zip(&shares.parts) {
             let pod_shares: Vec<PodShare> =
                 parts.iter().map(|component| component.of_pod(part, &shares)).collect();
             let pod = Pod { uid, hours: pod, allocated, shares: &pod_shares };
-            self.draft_pod(&pod, &shares, &mut by_component)?;
+            self.draft_pod(&pod, &parts, &shares, &mut by_component)?;
         }
         for (component, mut rows) in components.iter().zip(by_component) {
             rows.extend(self.draft_idle(component, &shares)?);
@@ -150,6 +167,7 @@ impl NodeRows<'_> {
     fn draft_pod(
         &self,
         pod: &Pod<'_>,
+        parts: &[ComponentParts],
         shares: &Shares,
         by_component: &mut [Vec<Draft>],
     ) -> Result<(), EngineError> {
@@ -165,7 +183,7 @@ impl NodeRows<'_> {
             }
             return Ok(());
         };
-        let factors = self.component_factors(pod.shares, &kept, first);
+        let factors = component_factors(parts, pod.shares, &kept, first);
         for component in kept {
             for (label, time) in &pod.hours.labels {
                 let factors = factors.as_ref().map(|factors| &factors[component]);
@@ -176,53 +194,12 @@ impl NodeRows<'_> {
         Ok(())
     }
 
-    /// How a pod's quantities divide over components: each resource by the component's part of it, time and
-    /// what the node has none of by the pod's quantity. None with one component.
-    fn component_factors(
-        &self,
-        pod_shares: &[PodShare],
-        kept: &[usize],
-        first: usize,
-    ) -> Option<Vec<Factors>> {
-        if pod_shares.len() == 1 {
-            return None;
-        }
-        let quantities: Vec<RBig> = pod_shares
-            .iter()
-            .map(|share| ratio(share.quantity.numerator.clone(), share.quantity.denominator.clone()))
-            .collect();
-        let all = total(&quantities);
-        // Only components of which the pod has a row: a quantity must not go to a row that is not there.
-        let mut sums = PerResource::<RBig>::default();
-        for index in kept {
-            sums += self.node.components[*index].quantity.as_ref();
-        }
-        let factors = quantities.iter().zip(&self.node.components).enumerate();
-        let factors = factors.map(|(index, (quantity, component))| {
-            let time = if !all.is_zero() {
-                quantity / &all
-            } else if index == first {
-                RBig::ONE
-            } else {
-                RBig::ZERO
-            };
-            let resources = component.quantity.as_ref().zip(sums.as_ref());
-            let resources =
-                resources.map(|(part, sum)| if sum.is_zero() { time.clone() } else { part / sum });
-            Factors { time, resources }
-        });
-        Some(factors.collect())
-    }
-
     fn pod_row(&self, row: &PodRow<'_>, shares: &Shares) -> Result<Draft, EngineError> {
         let component = &self.node.components[row.component];
         let share = &row.pod.shares[row.component];
         let label_part = row.label_part();
         let scaled = |fraction: &Fraction| match &label_part {
-            Some(part) => Fraction::new(
-                &fraction.numerator * &part.numerator,
-                &fraction.denominator * &part.denominator,
-            ),
+            Some(part) => fraction.product(part),
             None => fraction.clone(),
         };
         let resources = share.cost.scaled(label_part.as_ref());
@@ -243,7 +220,7 @@ impl NodeRows<'_> {
         }
         draft.cost.split = split;
         draft.cost.resources = Some(resources.fractions());
-        fill_pod(&mut draft, row, label_part.map(|part| ratio(part.numerator, part.denominator)))?;
+        fill_pod(&mut draft, row, label_part.as_ref())?;
         Ok(draft)
     }
 
@@ -293,16 +270,53 @@ impl NodeRows<'_> {
 /// Factors of one component for a pod's time and quantities.
 #[derive(Clone, Debug)]
 struct Factors {
-    time: RBig,
-    resources: PerResource<RBig>,
+    time: Fraction,
+    resources: PerResource<Fraction>,
+}
+
+/// How a pod's quantities divide over components: each resource by the component's part of it, time and what
+/// the node has none of by the pod's quantity. None with one component.
+///
+/// Quantities of a node's components, and so of a pod, are over one denominator: their numerators alone make
+/// the factors.
+fn component_factors(
+    parts: &[ComponentParts],
+    pod_shares: &[PodShare],
+    kept: &[usize],
+    first: usize,
+) -> Option<Vec<Factors>> {
+    if pod_shares.len() == 1 {
+        return None;
+    }
+    let all: UBig = pod_shares.iter().map(|share| &share.quantity.numerator).sum();
+    // Only components of which the pod has a row: a quantity must not go to a row that is not there.
+    let mut sums = PerResource::<UBig>::default();
+    for index in kept {
+        sums += parts[*index].quantity.numerators.as_ref();
+    }
+    let factors = pod_shares.iter().zip(parts).enumerate().map(|(index, (share, component))| {
+        let time = if !all.is_zero() {
+            Fraction::new(share.quantity.numerator.clone(), all.clone())
+        } else if index == first {
+            Fraction::one()
+        } else {
+            Fraction::zero()
+        };
+        let resources = component.quantity.numerators.as_ref().zip(sums.as_ref());
+        let resources = resources.map(|(part, sum)| {
+            if sum.is_zero() { time.clone() } else { Fraction::new(part.clone(), sum.clone()) }
+        });
+        Factors { time, resources }
+    });
+    Some(factors.collect())
 }
 
 impl Factors {
-    fn by_label(factors: Option<&Self>, label: &RBig) -> Self {
+    fn by_label(factors: Option<&Self>, label: &Fraction) -> Self {
         match factors {
             Some(factors) => Self {
-                time: &factors.time * label,
-                resources: factors.resources.as_ref().map(|factor| factor * label),
+                time: factors.time.product(label),
+                resources: factors.resources.as_ref().map(|factor| factor.product(label)),
             },
             None => Self { time: label.clone(), resources: PerResource::all(label.clone()) },
         }
@@ -337,8 +351,8 @@ impl PodRow<'_> {
 }
 
 /// Fills in what a row says of its pod: its label, time and quantities.
-fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<(), EngineError> {
-    let factors = match (row.factors, &label) {
+fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Result<(), EngineError> {
+    let factors = match (row.factors, label) {
         (None, None) => None,
         (Some(factors), None) => Some(factors.clone()),
         (factors, Some(label)) => Some(Factors::by_label(factors, label)),
@@ -354,12 +368,14 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<RBig>) -> Result<
     out.requested = Some(resource_hours(&hours.requested, resources)?);
     out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;
     out.running_seconds = Some(match &factors {
-        Some(factors) => round(&(ratio(UBig::from(hours.micros), UBig::from(1_000_000u32)) * &factors.time))?,
+        Some(factors) => {
+            Fraction::new(hours.micros.into(), MICROS_IN_SECOND).product(&factors.time).round()?
+        }
         None => seconds(hours.micros)?,
     });
     // The charge has been accrued by label already; only components divide it.
     draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {
-        Some(factors) => charge * &factors.time,
+        Some(factors) => charge * factors.time.reduced(),
         None => charge.clone(),
     });
     Ok(())

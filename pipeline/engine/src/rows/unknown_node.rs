@@ -1,13 +1,12 @@
 //! Rows of pods for the instants at which the node that they name is not running: time and quantities, no
 //! cost (RULES.md, section 11).
 
-use dashu_int::UBig;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, RowKind};
 use prorata_schemas::rules::Rules;
 
 use crate::error::EngineError;
-use crate::exact::{Fraction, hours, ratio, round, seconds};
+use crate::exact::{Fraction, hours, round, seconds};
 use crate::per_resource::PerResource;
 use crate::rows::draft::{Draft, UNKNOWN_PROVIDER};
 use crate::rows::group::{PodHours, resource_hours};
@@ -26,7 +25,7 @@ pub(crate) fn draft(
     let allocated = pod.allocated(rules);
     let mut drafts = Vec::new();
     for ((quota_id, quota_state, _), time) in &pod.labels {
-        let part = ratio(UBig::from(time.micros), UBig::from(pod.micros));
+        let part = Fraction::new(time.micros.into(), pod.micros.into());
         let factors = PerResource::all(part);
         let factors = (time.micros != pod.micros).then_some(&factors);
         let row = CostRow {
