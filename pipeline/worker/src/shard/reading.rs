@@ -3,6 +3,7 @@
 
 pub mod order;
 mod organizations;
+mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use prorata_schemas::reject::Reject;
 use prorata_schemas::time::Hour;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use self::order::{archive_order, in_archive_order};
 use self::organizations::Organizations;
+pub use self::unknown::unknown_events;
 use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
@@ -254,62 +255,6 @@ pub fn read_archive(
 
 fn damaged(file: &StoredObject, error: &FormatError) -> WorkerError {
     WorkerError::Damaged { object: file.path.clone(), cause: error.source.to_string() }
-}
-
-/// Those of these events that none of these files of their hour holds, each once, in the order of the
-/// archive. A few files are fetched at a time, and compared off the async threads.
-///
-/// # Errors
-/// When a file is missing or damaged, or storage is unavailable.
-pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<Body>) -> Result<Vec<Body>> {
-    let mut planned = files.into_iter().map(|file| Planned { step: 0, shard: 0, file }).collect();
-    let mut unknown = tokio::task::spawn_blocking(move || Unknown::new(events)).await?;
-    loop {
-        let fetched = fetch(&*ports.store, &mut planned).await?;
-        if fetched.is_empty() {
-            return Ok(unknown.finish());
-        }
-        let archive = Arc::clone(&ports.archive);
-        let compare = move || {
-            fetched.iter().try_for_each(|(_, _, file)| unknown.compare(&*archive, file))?;
-            Ok::<_, WorkerError>(unknown)
-        };
-        unknown = tokio::task::spawn_blocking(compare).await??;
-    }
-}
-
-/// Events that are told apart from those that the archive holds already.
-struct Unknown {
-    events: Vec<Body>,
-    known: Vec<bool>,
-}
-
-impl Unknown {
-    fn new(events: Vec<Body>) -> Self {
-        let events = in_archive_order(events);
-        let known = vec![false; events.len()];
-        Self { events, known }
-    }
-
-    /// Marks those that this file holds.
-    fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
-        let Self { events, known } = self;
-        read_archive(archive, file, |record| {
-            let body = (record.event.kind(), record.body);
-            let known = events
-                .binary_search_by(|event| archive_order(event, &body))
-                .ok()
-                .and_then(|at| known.get_mut(at));
-            known.into_iter().for_each(|known| *known = true);
-        })
-    }
-
-    fn finish(self) -> Vec<Body> {
-        let Self { mut events, known } = self;
-        let mut known = known.into_iter();
-        events.retain(|_| !known.next().unwrap_or_default());
-        events
-    }
 }
 
 fn in_memory_damaged(shard: Shard, hour: Hour, reject: &Reject) -> WorkerError {

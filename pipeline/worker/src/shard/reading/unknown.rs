@@ -1,0 +1,169 @@
+//! Which events the archive does not hold yet.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use ahash::RandomState;
+use prorata_schemas::body::{self, EventRecordRef, EventRef};
+use prorata_schemas::event::EventKind;
+use prorata_schemas::ids::OrganizationId;
+
+use super::order::{archive_order, in_archive_order};
+use super::{FileToRead, Planned, WantedOrganizations, fetch, read_own};
+use crate::error::{Result, WorkerError};
+use crate::objects::StoredObject;
+use crate::ports::{Archive, Ports};
+use crate::shard::fold::Body;
+
+/// Those of these events that none of these files of their hour holds, each once, in the order of the
+/// archive. A few files are fetched at a time, and compared off the async threads.
+///
+/// # Errors
+/// When a file is missing or damaged, or storage is unavailable.
+pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<Body>) -> Result<Vec<Body>> {
+    let mut planned: VecDeque<_> =
+        files.into_iter().map(|file| Planned { step: 0, shard: 0, file }).collect();
+    let events = tokio::task::spawn_blocking(move || in_archive_order(events)).await?;
+    if planned.is_empty() {
+        return Ok(events);
+    }
+    let mut unknown = tokio::task::spawn_blocking(move || Unknown::new(events)).await?;
+    loop {
+        let fetched = fetch(&*ports.store, &mut planned).await?;
+        if fetched.is_empty() {
+            return Ok(unknown.finish());
+        }
+        let archive = Arc::clone(&ports.archive);
+        let compare = move || {
+            fetched.iter().try_for_each(|(_, _, file)| unknown.compare(&*archive, file))?;
+            Ok::<_, WorkerError>(unknown)
+        };
+        unknown = tokio::task::spawn_blocking(compare).await??;
+    }
+}
+
+/// Events that are told apart from those that the archive holds already.
+struct Unknown {
+    /// In the order of the archive.
+    events: Vec<Body>,
+    known: Vec<bool>,
+    organizations: WantedOrganizations,
+    /// Of all events: see [`mark`].
+    marks: HashSet<u64, RandomState>,
+}
+
+impl Unknown {
+    /// Of events in the order of the archive.
+    fn new(events: Vec<Body>) -> Self {
+        let mut organizations: Vec<_> = events.iter().map(|(_, body)| body::organization_of(body)).collect();
+        organizations.dedup();
+        let organizations = organizations.into_iter().filter_map(|id| str::from_utf8(id).ok());
+        let organizations = Some(Arc::new(organizations.map(OrganizationId::from).collect()));
+        let mut marks = HashSet::with_capacity_and_hasher(events.len(), RandomState::new());
+        for (kind, body) in &events {
+            let (pod, time) = match kind {
+                EventKind::PodUsage => body::pod_and_time(body),
+                _ => (&[][..], body::event_time_of(body)),
+            };
+            let mark = mark(marks.hasher(), *kind, time, pod);
+            marks.insert(mark);
+        }
+        let known = vec![false; events.len()];
+        Self { events, known, organizations, marks }
+    }
+
+    /// Marks those that this file holds as known.
+    fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
+        let organizations = self.organizations.clone();
+        read_own(archive, file, &organizations, |event| self.take_known(event))
+    }
+
+    /// Takes an event that the archive holds. Its body is written only where one of the events has its mark:
+    /// of most, none has.
+    fn take_known(&mut self, event: EventRef<'_>) {
+        let pod = event.pod_of_sample().as_bytes();
+        let mark = mark(self.marks.hasher(), event.kind(), event.event_time().0, pod);
+        if !self.marks.contains(&mark) {
+            return;
+        }
+        let EventRecordRef { event, body } = EventRecordRef::new(event);
+        let body = (event.kind(), body);
+        if let Ok(at) = self.events.binary_search_by(|event| archive_order(event, &body))
+            && let Some(known) = self.known.get_mut(at)
+        {
+            *known = true;
+        }
+    }
+
+    fn finish(self) -> Vec<Body> {
+        let Self { mut events, known, .. } = self;
+        let mut known = known.into_iter();
+        events.retain(|_| !known.next().unwrap_or_default());
+        events
+    }
+}
+
+/// What an event has in common with few others: its kind and time, and a sample its pod.
+fn mark(hasher: &RandomState, kind: EventKind, time: i64, pod_of_sample: &[u8]) -> u64 {
+    hasher.hash_one((kind as u8, time, pod_of_sample))
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::event::{Event, NodeStopped, Payload, PodUsage};
+    use prorata_schemas::time::Timestamp;
+
+    use super::*;
+
+    /// Events of two organizations and two instants: samples of two pods, and two others.
+    fn events(cpu_millis: i64) -> Vec<Body> {
+        let mut events = Vec::new();
+        for (organization_id, time) in [("acme", 0), ("acme", 60), ("bird", 0), ("bird", 60)] {
+            let usage = |pod: &str| PodUsage {
+                pod_uid: pod.into(),
+                interval_end: Timestamp(time + 60),
+                cpu_millis,
+                memory_bytes: 0,
+                gpu_millis: 0,
+            };
+            let payloads = [
+                Payload::PodUsage(usage("a")),
+                Payload::PodUsage(usage("b")),
+                Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "m".into() }),
+                Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+            ];
+            for payload in payloads {
+                let kind = payload.kind();
+                let event_time = Timestamp(time);
+                let event = Event { organization_id: organization_id.into(), event_time, payload };
+                events.push((kind, body::encode(&event).into()));
+            }
+        }
+        in_archive_order(events)
+    }
+
+    #[test]
+    fn what_the_archive_holds_is_known_in_whichever_form_it_was_read() {
+        let all = events(250);
+        for (at, (kind, body)) in all.iter().enumerate() {
+            let mut others = all.clone();
+            others.remove(at);
+            let owned = EventRef::Event(body::decode(*kind, body).unwrap());
+            for event in [body::decode_ref(*kind, body).unwrap(), owned] {
+                let mut unknown = Unknown::new(all.clone());
+                unknown.take_known(event);
+                assert_eq!(unknown.finish(), others, "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_event_of_the_same_pod_and_instant_is_not_known() {
+        let mut unknown = Unknown::new(events(250));
+        let others = events(251);
+        for (kind, body) in others.iter().filter(|(kind, _)| *kind == EventKind::PodUsage) {
+            unknown.take_known(body::decode_ref(*kind, body).unwrap());
+        }
+        assert_eq!(unknown.finish(), events(250));
+    }
+}
