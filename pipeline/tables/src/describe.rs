@@ -24,7 +24,9 @@ fn write_sentence(text: &mut String, tables: &HourTables, row: &CostRow, node: &
     let gpu_resources = &*tables.gpu_resources;
     match row.kind {
         RowKind::PodNode => {
-            write!(text, "Pod {} on ", pod_name(row))?;
+            text.push_str("Pod ");
+            push_pod_name(text, row);
+            text.push_str(" on ");
             write_on_node(text, row, node, &price)
         }
         RowKind::NodeIdle => {
@@ -51,10 +53,13 @@ fn write_on_node(text: &mut String, row: &CostRow, node: &str, price: &impl Disp
     if row.node.is_none() {
         return write!(text, "node {}, which is not known to run: no price", row.resource_id);
     }
+    text.push_str("node ");
+    text.push_str(node);
     if row.commitment_id.is_some() {
-        write!(text, "node {node}, paid by {}", commitment(row, false))?;
+        text.push_str(", paid by ");
+        text.push_str(&commitment(row, false));
     } else {
-        write!(text, "node {node} {price}")?;
+        write!(text, " {price}")?;
     }
     text.push_str(match row.unpriced {
         Some(Unpriced::UnknownPool) => "; no pool charge, the pool is not set",
@@ -80,7 +85,8 @@ fn write_serverless(
     price: &impl Display,
     gpu_resources: &[Text],
 ) -> fmt::Result {
-    write!(text, "Serverless pod {}", pod_name(row))?;
+    text.push_str("Serverless pod ");
+    push_pod_name(text, row);
     if let Some(pod) = &row.pod {
         let size = SizeText::of(&pod.requests, gpu_resources);
         write!(text, " ({})", size.words(pod.gpu_model.as_deref()))?;
@@ -102,7 +108,9 @@ fn write_serverless(
 fn write_pool(text: &mut String, row: &CostRow, price: &impl Display) -> fmt::Result {
     let (pool_id, qos) =
         row.pod.as_deref().map_or(("", ""), |pod| (pod.pool_id.as_deref().unwrap_or_default(), &*pod.qos));
-    write!(text, "Pod {} in GPU pool {pool_id}", pod_name(row))?;
+    text.push_str("Pod ");
+    push_pod_name(text, row);
+    write!(text, " in GPU pool {pool_id}")?;
     match row.unpriced {
         None => write!(text, " (quality of service {qos}) {price}"),
         Some(Unpriced::OtherCurrency) => write!(text, ": its prices are in another currency"),
@@ -133,11 +141,15 @@ fn kind_words(commitment: &CommitmentSet) -> &'static str {
     }
 }
 
-fn pod_name(row: &CostRow) -> impl Display {
-    fmt::from_fn(|f| match row.pod.as_deref() {
-        Some(pod) => write!(f, "{}/{}", pod.namespace, display_name(&pod.pod_name, &pod.pod_uid)),
-        None => f.write_str(row.pod_uid.as_deref().unwrap_or_default()),
-    })
+fn push_pod_name(text: &mut String, row: &CostRow) {
+    match row.pod.as_deref() {
+        Some(pod) => {
+            text.push_str(&pod.namespace);
+            text.push('/');
+            text.push_str(display_name(&pod.pod_name, &pod.pod_uid));
+        }
+        None => text.push_str(row.pod_uid.as_deref().unwrap_or_default()),
+    }
 }
 
 fn display_name<'a>(name: &'a str, id: &'a str) -> &'a str {

@@ -130,32 +130,37 @@ impl ColumnDigest {
             match &mut run {
                 Some((same, count)) if *same == value => *count += 1,
                 _ => {
-                    if let Some((value, count)) = run.replace((value, 1)) {
-                        self.add_run(value, count, is_first, &form);
-                        is_first = false;
+                    let Some((value, count)) = run.replace((value, 1)) else { continue };
+                    match std::mem::take(&mut is_first) {
+                        true => self.add_run(value, count, &form),
+                        false => self.add_whole_run(value, count, &form),
                     }
                 }
             }
         }
         if let Some((value, count)) = run {
-            self.add_run(value, count, is_first, &form);
+            self.add_run(value, count, &form);
         }
     }
 
-    /// Adds a run of a batch. The first may go on with what the batch before ended with; each other differs
-    /// from the one before it.
-    fn add_run<V>(&mut self, value: Option<V>, count: u64, is_first: bool, form: impl Fn(V, &mut Vec<u8>)) {
-        self.value.clear();
-        self.value.push(u8::from(value.is_some()));
+    /// Adds the first or the last run of a batch: one run may end a batch and begin the next.
+    fn add_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
         self.has_values |= value.is_some();
-        if let Some(value) = value {
-            form(value, &mut self.value);
-        }
-        if !is_first || self.value != self.last {
+        self.value.clear();
+        put_value(value, &mut self.value, form);
+        if self.value != self.last {
             self.end_last();
             std::mem::swap(&mut self.value, &mut self.last);
         }
         self.count += count;
+    }
+
+    /// Adds a run between others of its batch: it is whole.
+    fn add_whole_run<V>(&mut self, value: Option<V>, count: u64, form: impl Fn(V, &mut Vec<u8>)) {
+        self.has_values |= value.is_some();
+        self.end_last();
+        self.runs.extend(count.to_le_bytes());
+        put_value(value, &mut self.runs, form);
     }
 
     fn end_last(&mut self) {
@@ -168,6 +173,14 @@ impl ColumnDigest {
             self.hash.update(&self.runs);
             self.runs.clear();
         }
+    }
+}
+
+/// Writes whether there is a value, and the value in its form.
+fn put_value<V>(value: Option<V>, out: &mut Vec<u8>, form: impl Fn(V, &mut Vec<u8>)) {
+    out.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        form(value, out);
     }
 }
 
@@ -199,4 +212,40 @@ fn of_hour_columns(rows: &RecordBatch) -> String {
 
 fn cell(name: &str, cell: &Cell<'_>) -> String {
     format!("{name}={};", json_value(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::StringArray;
+    use arrow_schema::{Field, Schema};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn digest(batches: &[Vec<Option<&str>>]) -> String {
+        let schema = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, true)]));
+        let mut digest = RowsDigest::default();
+        for values in batches {
+            let column = Arc::new(StringArray::from(values.clone()));
+            digest.add(&RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap());
+        }
+        digest.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn how_rows_are_divided_into_batches_does_not_matter(
+            batches in prop::collection::vec(
+                prop::collection::vec(prop::sample::select(vec![None, Some(""), Some("a"), Some("b")]), 0..9),
+                0..9,
+            ),
+        ) {
+            let rows = batches.concat();
+            let one_by_one: Vec<_> = rows.iter().map(|value| vec![*value]).collect();
+            prop_assert_eq!(digest(&batches), digest(&one_by_one));
+            prop_assert_eq!(digest(&[rows]), digest(&one_by_one));
+        }
+    }
 }
