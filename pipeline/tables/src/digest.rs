@@ -131,10 +131,12 @@ impl ColumnDigest {
                 Some((same, count)) if *same == value => *count += 1,
                 _ => {
                     let Some((value, count)) = run.replace((value, 1)) else { continue };
-                    match std::mem::take(&mut is_first) {
-                        true => self.add_run(value, count, &form),
-                        false => self.add_whole_run(value, count, &form),
+                    if is_first {
+                        self.add_run(value, count, &form);
+                    } else {
+                        self.add_whole_run(value, count, &form);
                     }
+                    is_first = false;
                 }
             }
         }

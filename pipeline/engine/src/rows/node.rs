@@ -22,9 +22,6 @@ use crate::timeline::slices::NodeSlice;
 use crate::timeline::state::NodeKey;
 use crate::trace::NodeStep;
 
-/// Microseconds in a second.
-const MICROS_IN_SECOND: UBig = UBig::from_u64(1_000_000);
-
 /// A value by resource over one denominator.
 #[derive(Clone, Debug)]
 struct Parts {
@@ -367,11 +364,10 @@ fn fill_pod(draft: &mut Draft, row: &PodRow<'_>, label: Option<&Fraction>) -> Re
     out.allocated = Some(resource_hours(row.pod.allocated, resources)?);
     out.requested = Some(resource_hours(&hours.requested, resources)?);
     out.used = hours.used.as_ref().map(|used| resource_hours(used, resources)).transpose()?;
+    let running = seconds(hours.micros)?;
     out.running_seconds = Some(match &factors {
-        Some(factors) => {
-            Fraction::new(hours.micros.into(), MICROS_IN_SECOND).product(&factors.time).round()?
-        }
-        None => seconds(hours.micros)?,
+        Some(factors) => factors.time.times(&atoms(running)).round_atoms()?,
+        None => running,
     });
     // The charge has been accrued by label already; only components divide it.
     draft.pool_charge = row.time.charge.as_ref().map(|charge| match row.factors {

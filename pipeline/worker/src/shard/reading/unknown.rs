@@ -1,6 +1,6 @@
 //! Which events the archive does not hold yet.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -21,13 +21,11 @@ use crate::shard::fold::Body;
 /// # Errors
 /// When a file is missing or damaged, or storage is unavailable.
 pub async fn unknown_events(ports: &Ports, files: Vec<FileToRead>, events: Vec<Body>) -> Result<Vec<Body>> {
-    let mut planned: VecDeque<_> =
-        files.into_iter().map(|file| Planned { step: 0, shard: 0, file }).collect();
-    let events = tokio::task::spawn_blocking(move || in_archive_order(events)).await?;
-    if planned.is_empty() {
-        return Ok(events);
+    if files.is_empty() {
+        return Ok(tokio::task::spawn_blocking(move || in_archive_order(events)).await?);
     }
-    let mut unknown = tokio::task::spawn_blocking(move || Unknown::new(events)).await?;
+    let mut planned = files.into_iter().map(|file| Planned { step: 0, shard: 0, file }).collect();
+    let mut unknown = tokio::task::spawn_blocking(move || Unknown::new(in_archive_order(events))).await?;
     loop {
         let fetched = fetch(&*ports.store, &mut planned).await?;
         if fetched.is_empty() {
@@ -72,7 +70,7 @@ impl Unknown {
         Self { events, known, organizations, marks }
     }
 
-    /// Marks those that this file holds as known.
+    /// Takes all events of a file of the archive.
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
         let organizations = self.organizations.clone();
         read_own(archive, file, &organizations, |event| self.take_known(event))
