@@ -5,6 +5,7 @@
 //! and rounded there once.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -15,9 +16,16 @@ pub const ONE: i128 = 1_000_000_000_000;
 /// Decimal places of a [`Decimal12`].
 pub const PLACES: usize = 12;
 
-/// A decimal number with exactly twelve places, held as an integer of 10^-12. Columns hold up to 38 digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Decimal12(i128);
+/// The bit of the sign: to turn it adds 2^127, or takes it away.
+const SIGN: u128 = 1 << 127;
+
+/// A decimal number with exactly twelve places, held as an integer of 10^-12 above -2^127. Columns hold up to
+/// 38 digits, which are fewer.
+///
+/// A row has a dozen decimals that may be none, so `Option<Decimal12>` takes no more room than the number: it
+/// is kept as its distance from -2^127, which is never zero and sorts as the number does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Decimal12(NonZero<u128>);
 
 /// Text is no decimal of at most 26 whole and 12 fractional digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,44 +34,69 @@ pub struct ParseDecimalError(String);
 
 impl Decimal12 {
     /// Zero.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self::from_atoms(0);
     /// One.
-    pub const ONE: Self = Self(ONE);
+    pub const ONE: Self = Self::from_atoms(ONE);
+    /// The least: one atom above -2^127.
+    pub const MIN: Self = Self(NonZero::<u128>::MIN);
 
-    /// The number of `atoms`, which are 10^-12 each.
+    /// The number of `atoms`, which are 10^-12 each; [`Self::MIN`] for the one number that is below it.
     pub const fn from_atoms(atoms: i128) -> Self {
-        Self(atoms)
+        match Self::checked(atoms) {
+            Some(decimal) => decimal,
+            None => Self::MIN,
+        }
+    }
+
+    /// None below [`Self::MIN`].
+    const fn checked(atoms: i128) -> Option<Self> {
+        match NonZero::new(atoms.cast_unsigned() ^ SIGN) {
+            Some(distance) => Some(Self(distance)),
+            None => None,
+        }
     }
 
     /// A whole number.
     pub const fn from_int(whole: i64) -> Self {
-        Self(whole as i128 * ONE)
+        Self::from_atoms(whole as i128 * ONE)
     }
 
     /// This as a number of 10^-12.
     pub const fn atoms(self) -> i128 {
-        self.0
+        (self.0.get() ^ SIGN).cast_signed()
     }
 
     /// Whether this is below zero.
     pub const fn is_negative(self) -> bool {
-        self.0 < 0
+        self.atoms() < 0
     }
 
-    /// Exact sum, or `None` past the range of 128 bits.
+    /// Exact sum, or `None` out of range.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
-        match self.0.checked_add(other.0) {
-            Some(atoms) => Some(Self(atoms)),
+        match self.atoms().checked_add(other.atoms()) {
+            Some(atoms) => Self::checked(atoms),
             None => None,
         }
     }
 
-    /// Exact difference, or `None` past the range of 128 bits.
+    /// Exact difference, or `None` out of range.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
-        match self.0.checked_sub(other.0) {
-            Some(atoms) => Some(Self(atoms)),
+        match self.atoms().checked_sub(other.atoms()) {
+            Some(atoms) => Self::checked(atoms),
             None => None,
         }
+    }
+}
+
+impl Default for Decimal12 {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl fmt::Debug for Decimal12 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Decimal12").field(&self.atoms()).finish()
     }
 }
 
@@ -83,7 +116,7 @@ impl FromStr for Decimal12 {
             return Err(error());
         }
         let atoms: i128 = format!("{whole}{fraction:0<PLACES$}").parse().map_err(|_| error())?;
-        Ok(Self(if negative { -atoms } else { atoms }))
+        Ok(Self::from_atoms(if negative { -atoms } else { atoms }))
     }
 }
 
@@ -97,7 +130,7 @@ impl fmt::Display for Decimal12 {
             start -= 1;
             text[start] = digit;
         };
-        let (mut whole, mut fraction) = split(self.0.unsigned_abs());
+        let (mut whole, mut fraction) = split(self.atoms().unsigned_abs());
         if fraction > 0 {
             let mut places = PLACES;
             while fraction.is_multiple_of(10) {
@@ -123,7 +156,7 @@ impl fmt::Display for Decimal12 {
             }
         }
         let text = std::str::from_utf8(text.get(start..).unwrap_or_default()).unwrap_or_default();
-        f.pad_integral(self.0 >= 0, "", text)
+        f.pad_integral(!self.is_negative(), "", text)
     }
 }
 
@@ -143,7 +176,7 @@ impl Serialize for Decimal12 {
         if serializer.is_human_readable() {
             serializer.collect_str(self)
         } else {
-            self.0.serialize(serializer)
+            self.atoms().serialize(serializer)
         }
     }
 }
@@ -164,7 +197,7 @@ impl<'de> Deserialize<'de> for Decimal12 {
             }
 
             fn visit_u64<E: serde::de::Error>(self, whole: u64) -> Result<Decimal12, E> {
-                Ok(Decimal12(i128::from(whole) * ONE))
+                Ok(Decimal12::from_atoms(i128::from(whole) * ONE))
             }
 
             fn visit_i64<E: serde::de::Error>(self, whole: i64) -> Result<Decimal12, E> {
@@ -174,7 +207,7 @@ impl<'de> Deserialize<'de> for Decimal12 {
         if deserializer.is_human_readable() {
             deserializer.deserialize_any(Visitor)
         } else {
-            i128::deserialize(deserializer).map(Decimal12)
+            i128::deserialize(deserializer).map(Decimal12::from_atoms)
         }
     }
 }
@@ -195,11 +228,26 @@ mod tests {
 
     #[test]
     fn extremes_print_and_pad_as_numbers_do() {
-        let most = Decimal12(i128::MAX).to_string();
+        let most = Decimal12::from_atoms(i128::MAX).to_string();
         assert_eq!(most, "170141183460469231731687303.715884105727");
-        assert_eq!(Decimal12(i128::MIN).to_string(), "-170141183460469231731687303.715884105728");
-        assert_eq!(format!("{:>6}|{:<5}|", Decimal12(-5 * ONE / 10), Decimal12::ONE), "  -0.5|1    |");
-        assert_eq!(format!("{:06}", Decimal12(-5 * ONE / 10)), "-000.5");
+        assert_eq!(Decimal12::MIN.to_string(), "-170141183460469231731687303.715884105727");
+        let half = Decimal12::from_atoms(-5 * ONE / 10);
+        assert_eq!(format!("{half:>6}|{:<5}|", Decimal12::ONE), "  -0.5|1    |");
+        assert_eq!(format!("{half:06}"), "-000.5");
+    }
+
+    #[test]
+    fn numbers_sort_and_add_up_as_their_atoms_and_none_takes_no_room() {
+        assert_eq!(size_of::<Option<Decimal12>>(), size_of::<i128>());
+        let all = [i128::MIN + 1, -ONE, -1, 0, 1, ONE, i128::MAX].map(Decimal12::from_atoms);
+        assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+        assert_eq!([all[0], all[3]], [Decimal12::MIN, Decimal12::default()]);
+        assert_eq!(all.map(Decimal12::is_negative), [true, true, true, false, false, false, false]);
+        assert_eq!(Decimal12::from_atoms(i128::MIN), Decimal12::MIN);
+        let atom = all[4];
+        assert_eq!(Decimal12::MIN.checked_add(atom).map(Decimal12::atoms), Some(i128::MIN + 2));
+        assert_eq!([Decimal12::MIN.checked_sub(atom), Decimal12::MIN.checked_add(all[2])], [None, None]);
+        assert_eq!([all[6].checked_add(atom), all[6].checked_sub(all[2])], [None, None]);
     }
 
     #[test]
