@@ -54,7 +54,7 @@ pub(crate) fn unmark(state: &mut State) {
 }
 
 /// Takes all marks away.
-pub(crate) fn unmark_rows(rows: &mut [CostRow]) {
+pub(crate) fn unmark_rows(rows: &mut [Box<CostRow>]) {
     for row in rows {
         if let Some(node) = row.node.as_mut().filter(|node| is_other(&node.currency)) {
             strip(&mut Arc::make_mut(node).currency);

@@ -95,7 +95,7 @@ fn subjects(tables: &HourTables) -> Vec<Subject> {
 }
 
 fn answer(folded: &Folded, subject: Subject, change: impl Fn(&mut TableRow)) -> Answer {
-    let rows = folded.tables.cost_allocation.iter().map(table_row);
+    let rows = folded.tables.cost_allocation.iter().map(|row| table_row(row));
     let rows = rows.filter(|row| subject.has(&row.grain, (&row.pod.0, &row.pod.1)));
     let rows = rows.map(|mut row| {
         change(&mut row);

@@ -136,7 +136,9 @@ pub fn encode(
         Table::CostAllocation => {
             let mut charges = Charges::default();
             let charge = |&(tables, row): &(_, _)| charges.charge(tables, row);
-            file::write_rows(table, &cost::columns(), &rows(hours, |t| &t.cost_allocation), charge)
+            let rows = rows(hours, |tables| &tables.cost_allocation);
+            let rows: Vec<_> = rows.into_iter().map(|(tables, row)| (tables, &**row)).collect();
+            file::write_rows(table, &cost::columns(), &rows, charge)
         }
         Table::ReservationUsage => {
             encode_usage(table, &usage::reservation_columns(), &rows(hours, |t| &t.reservation_usage))
@@ -200,7 +202,7 @@ fn check_order(hours: &[HourTables]) -> Result<(), EncodeError> {
 fn check_grain(table: Table, hours: &[HourTables]) -> Result<(), EncodeError> {
     for tables in hours {
         let unordered = match table {
-            Table::CostAllocation => first_unordered(&tables.cost_allocation, cost::grain),
+            Table::CostAllocation => first_unordered(&tables.cost_allocation, |row| cost::grain(row)),
             Table::ReservationUsage => first_unordered(&tables.reservation_usage, |row| &row.reservation_id),
             Table::CommitmentUtilization => {
                 first_unordered(&tables.commitment_utilization, |row| &row.commitment_id)

@@ -286,8 +286,7 @@ fn pool() -> PoolSet {
 
 /// The hour with every kind of row, supply 19.34708.
 pub fn full_hour(organization: &str, hour: Hour) -> HourTables {
-    let mut cost_allocation = node_rows();
-    cost_allocation.extend(other_rows());
+    let cost_allocation: Vec<_> = node_rows().into_iter().chain(other_rows()).map(Box::new).collect();
     let (reservation_usage, commitment_utilization) = (vec![reservation_usage()], vec![commitment_usage()]);
     let totals = HourRow {
         node_cost: dec("7"),

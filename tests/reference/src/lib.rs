@@ -145,6 +145,6 @@ fn hour_tables(view: &HourView, records: &[EventRecord], spend: &mut tables::poo
         quota_usage: tables::quotas::quota_usage(view, &rows),
         pool_usage: tables::pools::pool_usage(view, &rows, spend),
         totals: tables::totals(view, &rows, records),
-        cost_allocation: rows,
+        cost_allocation: rows.into_iter().map(Box::new).collect(),
     }
 }

@@ -83,7 +83,7 @@ fn rules_with_another_currency_do_not_relabel_prices_that_run_on() {
     assert_eq!(first.totals.supply_cost.to_string(), "20");
     assert_eq!((&*second.currency, second.totals.supply_cost.to_string().as_str()), ("EUR", "0"));
     let priced = |row: &&CostRow| row.unpriced != Some(Unpriced::OtherCurrency);
-    let left: Vec<&CostRow> = second.cost_allocation.iter().filter(priced).collect();
+    let left: Vec<&CostRow> = second.cost_allocation.iter().map(|row| &**row).filter(priced).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(second.totals.unpriced_pods, 3);
     // A new price, and the old currency again: each is a number where it is the hour's.

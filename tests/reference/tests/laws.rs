@@ -128,12 +128,12 @@ fn conserved(tables: &HourTables) -> Result<(), String> {
                 return Err(format!("{hour}: parts {parts:?} do not sum to {}", row.effective_cost));
             }
         }
-        let origin = |other: &&CostRow| {
+        let origin = |other: &CostRow| {
             other.allocated_ratio.is_some()
                 && (&other.cluster_id, &other.resource_id, &other.commitment_id, other.list_unit_price)
                     == (&row.cluster_id, &row.resource_id, &row.commitment_id, row.list_unit_price)
         };
-        let of_origin: Vec<CostRow> = rows.iter().filter(origin).cloned().collect();
+        let of_origin: Vec<Box<CostRow>> = rows.iter().filter(|other| origin(other)).cloned().collect();
         if row.allocated_ratio.is_some() && sum(&of_origin, |row| row.allocated_ratio) != Decimal12::ONE {
             return Err(format!("{hour}: ratios of {} do not sum to 1", row.resource_id));
         }
@@ -144,8 +144,8 @@ fn conserved(tables: &HourTables) -> Result<(), String> {
     Ok(())
 }
 
-fn sum(rows: &[CostRow], column: impl Fn(&CostRow) -> Option<Decimal12>) -> Decimal12 {
-    Decimal12::from_atoms(rows.iter().filter_map(column).map(Decimal12::atoms).sum())
+fn sum(rows: &[Box<CostRow>], column: impl Fn(&CostRow) -> Option<Decimal12>) -> Decimal12 {
+    Decimal12::from_atoms(rows.iter().filter_map(|row| column(row)).map(Decimal12::atoms).sum())
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
     for_all(300, |scenario| {
         let ran = prorata_reference::ran(&scenario.records, &scenario.rules, scenario.through).pods;
         for tables in engine(scenario)? {
-            let mut pods: BTreeMap<PodUid, Vec<CostRow>> = BTreeMap::new();
+            let mut pods: BTreeMap<PodUid, Vec<Box<CostRow>>> = BTreeMap::new();
             for row in &tables.cost_allocation {
                 if let Some(uid) = &row.pod_uid {
                     pods.entry(uid.clone()).or_default().push(row.clone());
@@ -176,7 +176,7 @@ fn slices_of_a_pod_sum_to_the_whole_pod() {
 }
 
 /// Whether time and quantities of the rows of one pod sum to what it did.
-fn whole_pod(rows: &[CostRow], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
+fn whole_pod(rows: &[Box<CostRow>], pod: &PodRan, allocation: Allocation) -> Result<(), &'static str> {
     // Each row is rounded by itself.
     let near = |sum: Decimal12, want: &Exact| {
         let off = (sum.atoms() - half_even(want).atoms()).unsigned_abs();
@@ -209,12 +209,13 @@ fn slices_of_a_node_sum_to_its_uptime() {
         for tables in engine(scenario)? {
             let here = ran.iter().filter(|((hour, _), _)| *hour == tables.hour);
             for ((_, (cluster_id, node_id)), micros) in here {
-                let of_node = |row: &&CostRow| {
+                let of_node = |row: &CostRow| {
                     matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle)
                         && row.unpriced != Some(Unpriced::UnknownNode)
                         && (row.cluster_id.as_ref(), &*row.resource_id) == (Some(cluster_id), &**node_id)
                 };
-                let node: Vec<CostRow> = tables.cost_allocation.iter().filter(of_node).cloned().collect();
+                let node: Vec<Box<CostRow>> =
+                    tables.cost_allocation.iter().filter(|row| of_node(row)).cloned().collect();
                 let hours = sum(&node, |row| Some(row.pricing_quantity)).atoms();
                 let want = i128::from(*micros) * Decimal12::ONE.atoms() / i128::from(HOUR_MICROS);
                 // Each row is rounded by itself.

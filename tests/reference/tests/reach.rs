@@ -25,7 +25,7 @@ fn reached(seeds: u64) -> BTreeMap<&'static str, u32> {
 type Thing = (&'static str, fn(&HourTables) -> bool);
 
 fn rows(tables: &HourTables, holds: fn(&CostRow) -> bool) -> bool {
-    tables.cost_allocation.iter().any(holds)
+    tables.cost_allocation.iter().any(|row| holds(row))
 }
 
 /// Whether one row that holds follows another of the same pod and resource.

@@ -35,7 +35,7 @@ pub(crate) enum ChargeKey {
 /// A row with its exact cost, in atoms.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    pub(crate) row: CostRow,
+    pub(crate) row: Box<CostRow>,
     /// Exact hours, on rows of nodes.
     pub(crate) quantity: Fraction,
     pub(crate) cost: DraftCost,
@@ -64,7 +64,7 @@ pub(crate) struct SplitUnused {
 #[derive(Debug, Default)]
 pub(crate) struct RowBook {
     /// Finished but for what the next two name.
-    rows: Vec<CostRow>,
+    rows: Vec<Box<CostRow>>,
     /// Rows whose charge is still open.
     open: Vec<OpenRow>,
     /// Pool charges of pods on nodes, by row.
@@ -86,7 +86,7 @@ struct OpenRow {
 #[derive(Debug)]
 pub(crate) struct RoundedRows {
     /// In table order.
-    pub(crate) rows: Vec<CostRow>,
+    pub(crate) rows: Vec<Box<CostRow>>,
     /// What commitments leave of all nodes.
     pub(crate) node_cost: Decimal12,
     /// All commitments, as they are bought.
@@ -95,9 +95,9 @@ pub(crate) struct RoundedRows {
 
 impl Draft {
     /// A row that has nothing but its cost to round.
-    pub(crate) const fn new(row: CostRow, cost: Fraction) -> Self {
+    pub(crate) fn new(row: CostRow, cost: Fraction) -> Self {
         let cost = DraftCost { whole: cost, split: None, resources: None };
-        Self { row, quantity: Fraction::zero(), cost, pool_charge: None }
+        Self { row: Box::new(row), quantity: Fraction::zero(), cost, pool_charge: None }
     }
 }
 
@@ -129,7 +129,6 @@ impl RowBook {
     /// # Errors
     /// When an amount passes its column.
     pub(crate) fn of(books: Vec<Self>, focus: Option<&Arc<Focus>>) -> Result<Self, EngineError> {
-        // Rows are large: growing step by step would move them again and again.
         let mut all = Self::with_capacity(books.iter().map(|book| book.rows.len()).sum()).traced(focus);
         books.into_iter().try_for_each(|book| all.append(book))?;
         Ok(all)
@@ -272,7 +271,7 @@ pub(crate) fn round_total(total: &RBig) -> Result<Decimal12, EngineError> {
 }
 
 /// Moves each row to its place: each swap brings one to where it stays.
-fn put_in_place(rows: &mut [CostRow], mut places: Vec<usize>) {
+fn put_in_place(rows: &mut [Box<CostRow>], mut places: Vec<usize>) {
     for row in 0..rows.len() {
         while places[row] != row {
             let place = places[row];

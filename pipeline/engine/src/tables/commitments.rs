@@ -36,7 +36,7 @@ struct CommitmentRows<'a> {
 /// When an amount passes its column.
 pub(crate) fn commitment_utilization(
     slices: &Slices,
-    rows: &[CostRow],
+    rows: &[Box<CostRow>],
     hour: Hour,
 ) -> Result<Vec<CommitmentUtilizationRow>, EngineError> {
     if slices.commitments.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn commitment_utilization(
         .collect()
 }
 
-fn rows_by_commitment(rows: &[CostRow]) -> BTreeMap<&CommitmentId, CommitmentRows<'_>> {
+fn rows_by_commitment(rows: &[Box<CostRow>]) -> BTreeMap<&CommitmentId, CommitmentRows<'_>> {
     let mut by_commitment: BTreeMap<&CommitmentId, CommitmentRows<'_>> = BTreeMap::new();
     for kind in [RowKind::PodNode, RowKind::NodeIdle, RowKind::CommitmentUnused] {
         for row in of_kind(rows, kind) {

@@ -21,7 +21,7 @@ use crate::error::EngineError;
 use crate::exact::sum;
 
 /// The rows of one kind: rows are sorted by it first.
-fn of_kind(rows: &[CostRow], kind: RowKind) -> &[CostRow] {
+fn of_kind(rows: &[Box<CostRow>], kind: RowKind) -> &[Box<CostRow>] {
     let start = rows.partition_point(|row| row.kind < kind);
     let end = rows.partition_point(|row| row.kind <= kind);
     &rows[start..end]

@@ -35,7 +35,7 @@ const MONTH_HOURS: u32 = 730;
 pub(crate) struct PoolHour<'a> {
     pub(crate) slices: &'a Slices,
     pub(crate) nodes: &'a Nodes<'a>,
-    pub(crate) rows: &'a [CostRow],
+    pub(crate) rows: &'a [Box<CostRow>],
     pub(crate) hour: Hour,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn pool_usage(
 }
 
 /// Charges of the pods of each pool.
-fn charges(rows: &[CostRow]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
+fn charges(rows: &[Box<CostRow>]) -> Result<BTreeMap<&PoolId, Decimal12>, EngineError> {
     sum_by(rows.iter().filter_map(|row| {
         let charge = row.pool_charge?;
         Some((row.pod.as_ref()?.pool_id.as_ref()?, charge))

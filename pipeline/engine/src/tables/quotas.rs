@@ -36,7 +36,7 @@ struct Costs<'a> {
 pub(crate) fn quota_usage(
     ledgers: &BTreeMap<ClusterId, ClusterLedger>,
     pods: &BTreeMap<PodUid, Vec<PodSlice>>,
-    rows: &[CostRow],
+    rows: &[Box<CostRow>],
 ) -> Result<Vec<QuotaUsageRow>, EngineError> {
     if ledgers.values().all(|ledger| ledger.quotas.is_empty()) {
         return Ok(Vec::new());
@@ -58,7 +58,7 @@ pub(crate) fn quota_usage(
     Ok(out)
 }
 
-fn costs(rows: &[CostRow]) -> BTreeMap<(&ClusterId, &QuotaId), Costs<'_>> {
+fn costs(rows: &[Box<CostRow>]) -> BTreeMap<(&ClusterId, &QuotaId), Costs<'_>> {
     let mut costs: BTreeMap<_, Costs<'_>> = BTreeMap::new();
     for row in rows {
         let (Some(cluster), Some(quota), Some(uid)) = (&row.cluster_id, &row.quota_id, &row.pod_uid) else {

@@ -19,7 +19,7 @@ use crate::timeline::slices::{ReservationSlice, Slices};
 /// When an amount passes its column.
 pub(crate) fn reservation_usage(
     slices: &Slices,
-    rows: &[CostRow],
+    rows: &[Box<CostRow>],
 ) -> Result<Vec<ReservationUsageRow>, EngineError> {
     if slices.reservations.is_empty() {
         return Ok(Vec::new());

@@ -16,7 +16,7 @@ use crate::timeline::order::EventCounts;
 /// # Errors
 /// When they differ: `sum(EffectiveCost) = sum(BilledCost) = supply` holds for every organization and hour.
 pub(crate) fn totals(
-    rows: &[CostRow],
+    rows: &[Box<CostRow>],
     [node_cost, commitment_cost]: [Decimal12; 2],
     events: EventCounts,
 ) -> Result<HourRow, EngineError> {

@@ -124,7 +124,7 @@ pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Resu
     let mut in_table = found.rows;
     let rows = tables.cost_allocation.iter().filter(|row| is_of(&subject, row)).map(|row| {
         let differences = differences(row, in_table.remove(&find::grain(row)).map(|row| row.figures));
-        ExplainedRow { row: row.clone(), differences }
+        ExplainedRow { row: CostRow::clone(row), differences }
     });
     let rows: Vec<ExplainedRow> = rows.collect();
     Ok(Answer {

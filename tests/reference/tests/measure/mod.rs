@@ -95,7 +95,8 @@ fn table_cell(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<M
 
 /// The sum of a column of `cost_allocation` over the rows that the words choose.
 fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Measured, String> {
-    let mut rows: Vec<&CostRow> = tables.iter().flat_map(|tables| &tables.cost_allocation).collect();
+    let mut rows: Vec<&CostRow> =
+        tables.iter().flat_map(|tables| &tables.cost_allocation).map(|row| &**row).collect();
     let mut words = words.iter().copied();
     let mut id = || words.next().ok_or_else(|| format!("'{subject}' of which?"));
     let of_kind =
