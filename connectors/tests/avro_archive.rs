@@ -18,7 +18,8 @@ use prorata_schemas::body::{EventRecordRef, encode};
 use prorata_schemas::event::{Event, EventKind, EventRecord, Payload};
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::reject::Reason;
-use prorata_worker::ports::Archive;
+use prorata_worker::ports::{Archive, Wanted};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 type Told = Vec<(Position, Result<EventRecord, Rejected>)>;
@@ -105,9 +106,32 @@ fn own(events: &[EventRecord]) -> Vec<u8> {
 /// The events of wanted organizations in a file of our own; none: all.
 fn read_wanted(file: &[u8], wanted: Option<&[&str]>) -> Result<Vec<Event>, String> {
     let wanted = wanted.map(|ids| ids.iter().map(|id| OrganizationId::from(*id)).collect::<BTreeSet<_>>());
+    read_all_of(file, Wanted { organizations: wanted.as_ref(), bodies: None })
+}
+
+fn read_all_of(file: &[u8], wanted: Wanted<'_>) -> Result<Vec<Event>, String> {
     let mut events = Vec::new();
-    let read = AvroArchive.read_own(file, wanted.as_ref(), &mut |event| events.push(event.into_owned()));
+    let read = AvroArchive.read_own(file, wanted, &mut |event| events.push(event.into_owned()));
     read.map(|()| events).map_err(|error| error.source.to_string())
+}
+
+#[test]
+fn a_file_of_our_own_is_read_by_what_its_bodies_say() {
+    let records = records();
+    for kind in EventKind::ALL {
+        let (asked, next) = (Cell::new(0), Cell::new(0));
+        let is_wanted = |of: EventKind, body: &[u8]| {
+            let record = &records[next.replace(next.get() + 1)];
+            assert!(record.event.payload.kind() == of && body.starts_with(&record.body), "{of:?}");
+            asked.set(asked.get() + usize::from(of == kind));
+            of == kind
+        };
+        let wanted = Wanted { organizations: None, bodies: Some(&is_wanted) };
+        let of_kind = records.iter().map(|record| &record.event).filter(|event| event.payload.kind() == kind);
+        let of_kind: Vec<Event> = of_kind.cloned().collect();
+        assert_eq!(read_all_of(&archive(&records), wanted).unwrap(), of_kind);
+        assert_eq!((asked.get(), next.get()), (of_kind.len(), records.len()), "{kind:?}");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::tables::{CutFile, HourClock, Table};
 use prorata_schemas::time::{Hour, Timestamp, WallTime};
 use prorata_tables::encode_files;
+use prorata_worker::ports::Wanted;
 use prorata_worker::{Body, in_archive_order};
 
 /// Two organizations, no event late or twice.
@@ -78,7 +79,7 @@ fn counted_decode(files: &[(Hour, Vec<u8>)]) -> Vec<(Hour, ByOrganization)> {
             let organization = OrganizationId::from(event.organization_id());
             organizations.entry(organization).or_insert_with(|| HourEvents::new(*hour)).push_ref(event);
         };
-        read_own(file, None, &mut each).unwrap();
+        read_own(file, Wanted::default(), &mut each).unwrap();
         (*hour, organizations)
     };
     files.iter().map(read).collect()

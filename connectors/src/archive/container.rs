@@ -134,7 +134,7 @@ impl<R: Read> Container<R> {
     /// # Errors
     /// Reading failed.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, io::Error> {
-        self.next_of(None, out)
+        self.next_of(Wanted::default(), out)
     }
 
     /// The same, but blocks that hold none of the wanted organizations are passed over, where the file tells
@@ -158,7 +158,9 @@ impl<R: Read> Container<R> {
     /// Whether the next block is known to hold none of these organizations.
     fn is_unwanted(&self, wanted: Wanted<'_>) -> bool {
         let next = usize::try_from(self.blocks).unwrap_or(usize::MAX);
-        let (Some(wanted), Some(first)) = (wanted, self.organizations.get(next)) else { return false };
+        let (Some(wanted), Some(first)) = (wanted.organizations, self.organizations.get(next)) else {
+            return false;
+        };
         // The first organization of the block behind it may begin in this one.
         let last = self.organizations.get(next + 1).map_or(Bound::Unbounded, |last| Bound::Included(&**last));
         wanted.range::<str, _>((Bound::Included(&**first), last)).next().is_none()

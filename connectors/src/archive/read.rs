@@ -37,8 +37,8 @@ pub fn read_events(file: impl Read, on: &mut OnRecord<'_>) -> Result<(), FileErr
     Ok(())
 }
 
-/// Reads a file of our own, and gives the events of wanted organizations without their bodies; others are
-/// passed over and not judged.
+/// Reads a file of our own, and gives the events that are wanted without their bodies; others are passed over
+/// and not judged.
 ///
 /// # Errors
 /// What is damaged, and where.

@@ -34,10 +34,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
-use prorata_schemas::body::{BODY_BYTES_MAX, EventRecordRef, EventRef, decode_next_ref};
+use prorata_schemas::body::{BODY_BYTES_MAX, EventRecordRef, EventRef, decode_next_ref, organization_of};
 use prorata_schemas::event::{Event, EventKind};
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_worker::ports::{Wanted, is_wanted};
+use prorata_worker::ports::Wanted;
 
 pub use error::SchemaError;
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
@@ -125,7 +125,7 @@ impl Decoder {
         Ok(self.event(branch, wire)?.map(EventRecordRef::new))
     }
 
-    /// The same without a body, if its organization is wanted; others are passed over and not judged.
+    /// The same without a body, if it is wanted; others are passed over and not judged.
     ///
     /// # Errors
     /// As those of [`Decoder::next`].
@@ -135,16 +135,16 @@ impl Decoder {
         wanted: Wanted<'_>,
     ) -> Result<Result<Option<EventRef<'a>>, Reject>, Reject> {
         let branch = self.branch(wire)?;
-        if wanted.is_some() && matches!(branch.reading, Reading::Direct(_)) {
-            // The organization is the first field of our records.
-            let organization = wire.clone().bytes().map(str::from_utf8);
-            if matches!(organization, Ok(Ok(organization)) if !is_wanted(wanted, organization)) {
+        if let Reading::Direct(kind) = branch.reading {
+            let body = wire.rest();
+            let organization = wanted.organizations.and_then(|_| str::from_utf8(organization_of(body)).ok());
+            if organization.is_some_and(|id| !wanted.has_organization(id)) || !wanted.has_body(kind, body) {
                 self.skips.pass(&branch.skip, wire)?;
                 return Ok(Ok(None));
             }
         }
         let judged = self.event(branch, wire)?;
-        Ok(judged.map(|event| Some(event).filter(|event| is_wanted(wanted, event.organization_id()))))
+        Ok(judged.map(|event| Some(event).filter(|event| wanted.has_organization(event.organization_id()))))
     }
 
     fn branch(&self, wire: &mut Wire<'_>) -> Result<&Branch, Reject> {

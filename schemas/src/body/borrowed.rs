@@ -101,15 +101,6 @@ impl EventRef<'_> {
         }
     }
 
-    /// The pod of a sample; of all other kinds nothing.
-    pub fn pod_of_sample(&self) -> &str {
-        match self {
-            Self::PodUsage { usage, .. } => usage.pod_uid,
-            Self::Event(Event { payload: Payload::PodUsage(usage), .. }) => &usage.pod_uid,
-            Self::Event(_) => "",
-        }
-    }
-
     /// The event, with texts that it shares with others of its organization.
     pub(super) fn shared(self, names: &mut Names) -> Event {
         match self {

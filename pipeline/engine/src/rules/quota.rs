@@ -51,14 +51,14 @@ struct Changes {
     namespaces: BTreeSet<Text>,
 }
 
-/// Cluster and namespace.
-type Namespace = (ClusterId, Text);
+/// Running pods by cluster and namespace.
+type Pods = BTreeMap<ClusterId, BTreeMap<Text, BTreeMap<PodUid, Arc<PodSpec>>>>;
 
 /// All quotas, all running pods by namespace, and the hour's account of them.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     saved: BTreeMap<QuotaKey, SavedQuota>,
-    pods: BTreeMap<Namespace, BTreeMap<PodRank, Arc<PodSpec>>>,
+    pods: Pods,
     clusters: BTreeMap<ClusterId, ClusterQuotas>,
     /// Changes of this instant: who governs what is decided again at its end.
     stale: BTreeMap<ClusterId, Changes>,
@@ -77,13 +77,17 @@ impl Quotas {
         quotas
     }
 
-    /// The pods that were running at the hour's start. Sorting all is faster than finding each one's place.
-    pub(crate) fn restore_pods<'a>(&mut self, specs: impl Iterator<Item = &'a Arc<PodSpec>>) {
-        let mut pods: BTreeMap<Namespace, Vec<(PodRank, Arc<PodSpec>)>> = BTreeMap::new();
-        for spec in specs {
-            pods.entry(namespace_of(spec)).or_default().push((PodRank::of(spec), spec.clone()));
+    /// The pods that were running at the hour's start, by uid.
+    pub(crate) fn restore_pods<'a>(&mut self, pods: impl Iterator<Item = (&'a PodUid, &'a Arc<PodSpec>)>) {
+        // A map of what is sorted already is made at once.
+        let mut sorted: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (uid, spec) in pods {
+            sorted.entry(namespace_of(spec)).or_default().push((uid.clone(), spec.clone()));
         }
-        self.pods = pods.into_iter().map(|(name, pods)| (name, pods.into_iter().collect())).collect();
+        for ((cluster, namespace), pods) in sorted {
+            let cluster = self.pods.entry(cluster.clone()).or_default();
+            cluster.insert(namespace.clone(), pods.into_iter().collect());
+        }
     }
 
     /// A `QuotaSet`.
@@ -122,38 +126,40 @@ impl Quotas {
     ///
     /// # Errors
     /// When what the pods of its quota request passes 128 bits.
-    pub(crate) fn pod_started(&mut self, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
-        let namespace = namespace_of(spec);
-        let rank = PodRank::of(spec);
-        if let Some(quota) = self.governing(&namespace) {
+    pub(crate) fn pod_started(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) -> Result<(), EngineError> {
+        let (cluster, namespace) = namespace_of(spec);
+        if let Some(quota) = self.governing(cluster, namespace) {
             let mut changed = BTreeSet::new();
-            quota.insert(rank.clone(), spec, &mut changed)?;
+            quota.insert(PodRank::of(spec), spec, &mut changed)?;
             let (labels, (cluster, quota)) = (quota.labels(&changed), quota.key().clone());
             self.labels.extend(labels);
             self.moved.entry(cluster).or_default().insert(quota);
         }
-        self.pods.entry(namespace).or_default().insert(rank, spec.clone());
+        let namespaces = match self.pods.get_mut(cluster) {
+            Some(namespaces) => namespaces,
+            None => self.pods.entry(cluster.clone()).or_default(),
+        };
+        match namespaces.get_mut(namespace) {
+            Some(pods) => pods.insert(uid.clone(), spec.clone()),
+            None => namespaces.entry(namespace.clone()).or_default().insert(uid.clone(), spec.clone()),
+        };
         Ok(())
     }
 
     /// A pod ends, or is about to be described again.
-    pub(crate) fn pod_ended(&mut self, spec: &Arc<PodSpec>) {
-        let namespace = namespace_of(spec);
-        let rank = PodRank::of(spec);
-        if let Some(quota) = self.governing(&namespace) {
+    pub(crate) fn pod_ended(&mut self, uid: &PodUid, spec: &Arc<PodSpec>) {
+        let (cluster, namespace) = namespace_of(spec);
+        if let Some(quota) = self.governing(cluster, namespace) {
             let mut changed = BTreeSet::new();
-            quota.remove(&rank, &mut changed);
+            quota.remove(&PodRank::of(spec), &mut changed);
             let (labels, (cluster, quota)) = (quota.labels(&changed), quota.key().clone());
             self.labels.extend(labels);
             self.moved.entry(cluster).or_default().insert(quota);
         }
         // A label decided earlier in this instant must not outlive the run that it was for.
-        self.labels.remove(&rank.uid);
-        if let Some(pods) = self.pods.get_mut(&namespace) {
-            pods.remove(&rank);
-            if pods.is_empty() {
-                self.pods.remove(&namespace);
-            }
+        self.labels.remove(uid);
+        if let Some(pods) = self.pods.get_mut(cluster).and_then(|namespaces| namespaces.get_mut(namespace)) {
+            pods.remove(uid);
         }
     }
 
@@ -196,9 +202,9 @@ impl Quotas {
         (self.saved.into_iter().collect(), ledgers.collect())
     }
 
-    fn governing(&mut self, namespace: &Namespace) -> Option<&mut GoverningQuota> {
-        let cluster = self.clusters.get_mut(&namespace.0)?;
-        let quota = cluster.by_namespace.get(&namespace.1)?;
+    fn governing(&mut self, cluster: &ClusterId, namespace: &Text) -> Option<&mut GoverningQuota> {
+        let cluster = self.clusters.get_mut(cluster)?;
+        let quota = cluster.by_namespace.get(namespace)?;
         cluster.governing.get_mut(quota)
     }
 
@@ -211,7 +217,8 @@ impl Quotas {
     ) -> Result<BTreeSet<QuotaId>, EngineError> {
         let ClusterQuotas { claims, by_namespace, governing, .. } =
             self.clusters.entry(cluster_id.clone()).or_default();
-        let pods_of = |namespace: &Text| self.pods.get(&(cluster_id.clone(), namespace.clone()));
+        let pods = self.pods.get(cluster_id);
+        let pods_of = |namespace: &Text| pods.and_then(|namespaces| namespaces.get(namespace));
         for namespace in namespaces {
             let first = claims.get(&namespace).and_then(BTreeSet::first);
             let governor = first.map(|(_, _, id)| id.clone());
@@ -219,7 +226,7 @@ impl Quotas {
             if before != governor {
                 // The labels of those that have another governor are decided below.
                 let pods = pods_of(&namespace).into_iter().flat_map(BTreeMap::keys);
-                self.labels.extend(pods.map(|rank| (rank.uid.clone(), None)));
+                self.labels.extend(pods.map(|uid| (uid.clone(), None)));
                 by_namespace.remove(&namespace);
                 by_namespace.extend(governor.clone().map(|id| (namespace, id)));
                 changed.extend(before.into_iter().chain(governor));
@@ -238,8 +245,13 @@ impl Quotas {
                 continue;
             }
             let mut quota = GoverningQuota::new(key, description.clone());
-            for (rank, spec) in governed.into_iter().filter_map(pods_of).flatten() {
-                quota.insert(rank.clone(), spec, &mut BTreeSet::new())?;
+            let pods = governed.into_iter().filter_map(pods_of).flat_map(BTreeMap::values);
+            let mut pods: Vec<(PodRank, &Arc<PodSpec>)> =
+                pods.map(|spec| (PodRank::of(spec), spec)).collect();
+            // In their order each has its place at the end.
+            pods.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            for (rank, spec) in pods {
+                quota.insert(rank, spec, &mut BTreeSet::new())?;
             }
             let all = quota.pods.keys();
             self.labels.extend(all.map(|rank| (rank.uid.clone(), Some(quota.label(rank)))));
@@ -276,6 +288,6 @@ fn record(trace: &mut Recorder<LabelStep>, quota: &GoverningQuota, now: Timestam
     }
 }
 
-fn namespace_of(spec: &PodSpec) -> Namespace {
-    (spec.description.cluster_id.clone(), spec.description.namespace.clone())
+fn namespace_of(spec: &PodSpec) -> (&ClusterId, &Text) {
+    (&spec.description.cluster_id, &spec.description.namespace)
 }

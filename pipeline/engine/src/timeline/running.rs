@@ -147,7 +147,7 @@ impl<'a> Running<'a> {
             (uid, pod)
         });
         running.pods = pods.collect();
-        running.quotas.restore_pods(running.pods.values().map(|pod| &pod.spec));
+        running.quotas.restore_pods(running.pods.iter().map(|(uid, pod)| (uid, &pod.spec)));
         // Other rules may count other GPUs, and then a unit may serve a pod that has waited.
         running.reservations.offer_all(now);
         running.take_matches();

@@ -1,6 +1,7 @@
 //! What each event does to what is running or set.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use prorata_schemas::event::{NodeStarted, Payload, PodStarted, PoolSet, RateSet};
@@ -170,24 +171,29 @@ impl Running<'_> {
         let node = self.named_nodes.of(&description);
         let spec = Arc::new(PodSpec::new(description, node, self.rules));
         let (now, status) = (self.now, self.status_of(&spec));
-        let pod = match self.pods.remove(&uid) {
-            Some(mut pod) => {
+        let before = match self.pods.entry(uid.clone()) {
+            Entry::Occupied(mut pod) => {
+                let pod = pod.get_mut();
                 pod.close(now);
-                self.unindex_pod(&uid, &pod.spec);
-                self.quotas.pod_ended(&pod.spec);
-                self.reservations.pod_described(&uid, &spec, pod.start, now);
-                let status = PodStatus { reservation: pod.status.reservation, ..status };
-                RunningPod { spec: spec.clone(), status, ..pod }
+                let status = PodStatus { reservation: pod.status.reservation.take(), ..status };
+                pod.status = status;
+                Some((std::mem::replace(&mut pod.spec, spec.clone()), pod.start))
             }
-            None => {
-                self.reservations.pod_started(&uid, &spec, now, now);
-                RunningPod::new(spec.clone(), now, now, status)
+            Entry::Vacant(place) => {
+                place.insert(RunningPod::new(spec.clone(), now, now, status));
+                None
             }
         };
+        match before {
+            Some((before, start)) => {
+                self.unindex_pod(&uid, &before);
+                self.quotas.pod_ended(&uid, &before);
+                self.reservations.pod_described(&uid, &spec, start, now);
+            }
+            None => self.reservations.pod_started(&uid, &spec, now, now),
+        }
         self.index_pod(&uid, &spec);
-        self.quotas.pod_started(&spec)?;
-        self.pods.insert(uid, pod);
-        Ok(())
+        self.quotas.pod_started(&uid, &spec)
     }
 
     fn stop_pod(&mut self, uid: &PodUid) {
@@ -195,7 +201,7 @@ impl Running<'_> {
             pod.close(self.now);
             self.keep_slices(uid, pod.slices);
             self.unindex_pod(uid, &pod.spec);
-            self.quotas.pod_ended(&pod.spec);
+            self.quotas.pod_ended(uid, &pod.spec);
             self.reservations.pod_ended(uid, self.now);
         }
     }

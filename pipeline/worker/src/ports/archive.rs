@@ -114,12 +114,29 @@ impl DeadLetter {
 /// Takes one record after another, and what cannot be one; without a position, the file itself.
 pub type EachRecord<'a> = &'a mut dyn FnMut(Option<Position>, Result<EventRecordRef<'_>, Rejected>);
 
-/// Organizations whose events are read; none: all.
-pub type Wanted<'a> = Option<&'a BTreeSet<OrganizationId>>;
+/// Whether an event of this kind and body is wanted. More may follow the body.
+pub type IsWanted<'a> = &'a dyn Fn(EventKind, &[u8]) -> bool;
 
-/// Whether an organization is among those that are wanted.
-pub fn is_wanted(wanted: Wanted<'_>, organization_id: &str) -> bool {
-    wanted.is_none_or(|wanted| wanted.contains(organization_id))
+/// Which events of a file of our own are read.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// Their organizations; none: all.
+    pub organizations: Option<&'a BTreeSet<OrganizationId>>,
+    /// Those of which this is true; none: all. It need not be asked: it is there to save reading what nobody
+    /// needs.
+    pub bodies: Option<IsWanted<'a>>,
+}
+
+impl Wanted<'_> {
+    /// Whether an organization is among those that are wanted.
+    pub fn has_organization(&self, organization_id: &str) -> bool {
+        self.organizations.is_none_or(|wanted| wanted.contains(organization_id))
+    }
+
+    /// Whether a body is, of which more may follow.
+    pub fn has_body(&self, kind: EventKind, body: &[u8]) -> bool {
+        self.bodies.is_none_or(|is_wanted| is_wanted(kind, body))
+    }
 }
 
 /// Reads a file of our own with the bodies of its events: every record must be an event.
@@ -152,8 +169,8 @@ pub trait Archive: Send + Sync {
     /// When the bytes could not be had: the file may be fine.
     fn read(&self, file: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()>;
 
-    /// Reads the events of a file of our own, those of wanted organizations, without their bodies. Every
-    /// record of the file must be an event; those that are passed over need not be looked at.
+    /// Reads the events of a file of our own, those that are wanted, without their bodies. Every record of
+    /// the file must be an event; those that are passed over need not be looked at.
     ///
     /// # Errors
     /// What is damaged, and where.
@@ -164,8 +181,9 @@ pub trait Archive: Send + Sync {
         each: &mut dyn FnMut(EventRef<'_>),
     ) -> Result<(), FormatError> {
         read_whole(self, file, |record| {
-            if is_wanted(wanted, record.event.organization_id()) {
-                each(record.event);
+            let EventRecordRef { event, body } = record;
+            if wanted.has_organization(event.organization_id()) && wanted.has_body(event.kind(), &body) {
+                each(event);
             }
         })
     }

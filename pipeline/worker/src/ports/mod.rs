@@ -12,9 +12,7 @@ pub mod source;
 mod store;
 mod tables;
 
-pub use archive::{
-    Archive, DeadLetter, EachRecord, Origin, Position, Rejected, Wanted, is_wanted, read_whole,
-};
+pub use archive::{Archive, DeadLetter, EachRecord, Origin, Position, Rejected, Wanted, read_whole};
 pub use clock::{Clock, Progress, Silent};
 pub use error::{Cause, ErrorKind, FormatError, StoreError, TableError};
 pub use store::{Input, InputFile, ObjectMeta, ObjectStore, PutOutcome};

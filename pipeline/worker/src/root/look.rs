@@ -20,7 +20,7 @@ use crate::checkpoint::snapshot::{self, Hold};
 use crate::checkpoint::{ArchiveBegin, Checkpoint, log};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
-use crate::ports::{FormatError, ObjectStore, Ports};
+use crate::ports::{FormatError, ObjectStore, Ports, Wanted};
 use crate::shard::archive::ArchiveIndex;
 use crate::shard::cursor;
 use crate::shard::fold::{self, SomeHour};
@@ -180,7 +180,8 @@ impl Look<'_> {
 
     /// Events of an hour by archive file; files without any are left out.
     async fn events(&self, archive: &ArchiveIndex, hour: Hour) -> Result<Vec<ArchivedEvents>> {
-        let wanted = BTreeSet::from([self.organization_id.clone()]);
+        let organizations = BTreeSet::from([self.organization_id.clone()]);
+        let wanted = Wanted { organizations: Some(&organizations), bodies: None };
         let mut files = Vec::new();
         for file in archive.to_read(self.checkpoint.shard, hour) {
             let path = file.path;
@@ -189,7 +190,7 @@ impl Look<'_> {
             let bytes = bytes.ok_or_else(|| damaged("it was listed but is not there".to_owned()))?;
             let mut events = Vec::new();
             let mut each = |event: EventRef<'_>| events.push(event.into_owned());
-            let read = self.ports.archive.read_own(&bytes, Some(&wanted), &mut each);
+            let read = self.ports.archive.read_own(&bytes, wanted, &mut each);
             read.map_err(|error| damaged(error.to_string()))?;
             if !events.is_empty() {
                 files.push(ArchivedEvents { path, events });

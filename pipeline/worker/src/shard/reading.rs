@@ -21,7 +21,7 @@ use super::fold::Body;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::objects::{self, StoredObject};
-use crate::ports::{self, Archive, FormatError, ObjectStore, Ports};
+use crate::ports::{self, Archive, FormatError, ObjectStore, Ports, Wanted};
 
 /// Most bytes of archive files that are fetched at a time, compressed. While they are decoded, as many more
 /// are fetched. One file is always fetched whole.
@@ -116,7 +116,8 @@ impl HourIntake {
             let mut own = self.empty();
             for (shard, file) in files.iter().skip(part).step_by(parts) {
                 let Some(gathered) = own.shards.get_mut(shard) else { continue };
-                read_own(archive, file, of, |event| gathered.take(event))?;
+                let wanted = Wanted { organizations: of.as_deref(), bodies: None };
+                read_own(archive, file, wanted, |event| gathered.take(event))?;
             }
             Ok(own)
         })?;
@@ -235,10 +236,10 @@ async fn fetch(
 fn read_own(
     archive: &dyn Archive,
     file: &StoredObject,
-    of: &WantedOrganizations,
+    wanted: Wanted<'_>,
     mut each: impl FnMut(EventRef<'_>),
 ) -> Result<()> {
-    archive.read_own(&file.bytes, of.as_deref(), &mut each).map_err(|error| damaged(file, &error))
+    archive.read_own(&file.bytes, wanted, &mut each).map_err(|error| damaged(file, &error))
 }
 
 /// Reads a file of our own archive with its bodies: every record must be an event.

@@ -12,7 +12,7 @@ use super::order::{archive_order, in_archive_order};
 use super::{FileToRead, Planned, WantedOrganizations, fetch, read_own};
 use crate::error::{Result, WorkerError};
 use crate::objects::StoredObject;
-use crate::ports::{Archive, Ports};
+use crate::ports::{Archive, Ports, Wanted};
 use crate::shard::fold::Body;
 
 /// Those of these events that none of these files of their hour holds, each once, in the order of the
@@ -59,31 +59,26 @@ impl Unknown {
         let organizations = Some(Arc::new(organizations.map(OrganizationId::from).collect()));
         let mut marks = HashSet::with_capacity_and_hasher(events.len(), RandomState::new());
         for (kind, body) in &events {
-            let (pod, time) = match kind {
-                EventKind::PodUsage => body::pod_and_time(body),
-                _ => (&[][..], body::event_time_of(body)),
-            };
-            let mark = mark(marks.hasher(), *kind, time, pod);
+            let mark = mark(marks.hasher(), *kind, body);
             marks.insert(mark);
         }
         let known = vec![false; events.len()];
         Self { events, known, organizations, marks }
     }
 
-    /// Takes all events of a file of the archive.
+    /// Takes all events of a file of the archive. It is read only where one of the events has its mark: of
+    /// most, none has.
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
-        let organizations = self.organizations.clone();
-        read_own(archive, file, &organizations, |event| self.take_known(event))
+        let (organizations, marks) = (self.organizations.clone(), std::mem::take(&mut self.marks));
+        let is_marked = |kind: EventKind, body: &[u8]| marks.contains(&mark(marks.hasher(), kind, body));
+        let wanted = Wanted { organizations: organizations.as_deref(), bodies: Some(&is_marked) };
+        let read = read_own(archive, file, wanted, |event| self.take_known(event));
+        self.marks = marks;
+        read
     }
 
-    /// Takes an event that the archive holds. Its body is written only where one of the events has its mark:
-    /// of most, none has.
+    /// Takes an event that the archive holds.
     fn take_known(&mut self, event: EventRef<'_>) {
-        let pod = event.pod_of_sample().as_bytes();
-        let mark = mark(self.marks.hasher(), event.kind(), event.event_time().0, pod);
-        if !self.marks.contains(&mark) {
-            return;
-        }
         let EventRecordRef { event, body } = EventRecordRef::new(event);
         let body = (event.kind(), body);
         if let Ok(at) = self.events.binary_search_by(|event| archive_order(event, &body))
@@ -101,17 +96,27 @@ impl Unknown {
     }
 }
 
-/// What an event has in common with few others: its kind and time, and a sample its pod.
-fn mark(hasher: &RandomState, kind: EventKind, time: i64, pod_of_sample: &[u8]) -> u64 {
-    hasher.hash_one((kind as u8, time, pod_of_sample))
+/// What an event has in common with few others: its kind and time, and a sample its pod. More may follow the
+/// body.
+fn mark(hasher: &RandomState, kind: EventKind, body: &[u8]) -> u64 {
+    let (pod, time) = match kind {
+        EventKind::PodUsage => body::pod_and_time(body),
+        _ => (&[][..], body::event_time_of(body)),
+    };
+    hasher.hash_one((kind as u8, time, pod))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
     use prorata_schemas::event::{Event, NodeStopped, Payload, PodUsage};
     use prorata_schemas::time::Timestamp;
 
     use super::*;
+    use crate::ports::{DeadLetter, EachRecord, FormatError};
 
     /// Events of two organizations and two instants: samples of two pods, and two others.
     fn events(cpu_millis: i64) -> Vec<Body> {
@@ -152,6 +157,65 @@ mod tests {
                 unknown.take_known(event);
                 assert_eq!(unknown.finish(), others, "{kind:?}");
             }
+        }
+    }
+
+    #[test]
+    fn of_the_archive_only_what_may_be_known_is_read() {
+        let all = events(250);
+        let mut unknown = Unknown::new(all.iter().filter(|(_, body)| is_late(body)).cloned().collect());
+        let archive = Holds { bodies: all.clone(), read: Mutex::default() };
+        unknown.compare(&archive, &StoredObject { path: "a.avro".into(), bytes: Bytes::new() }).unwrap();
+        let late: Vec<Body> = all.into_iter().filter(|(_, body)| is_late(body)).collect();
+        assert_eq!(*archive.read.lock().unwrap(), late);
+        assert!(!late.is_empty() && unknown.finish().is_empty());
+    }
+
+    /// Of the second instant.
+    fn is_late(body: &[u8]) -> bool {
+        body::event_time_of(body) > 0
+    }
+
+    /// An archive whose every file holds these events, and which of them were read.
+    struct Holds {
+        bodies: Vec<Body>,
+        read: Mutex<Vec<Body>>,
+    }
+
+    impl Archive for Holds {
+        fn read_own(
+            &self,
+            _: &[u8],
+            wanted: Wanted<'_>,
+            each: &mut dyn FnMut(EventRef<'_>),
+        ) -> Result<(), FormatError> {
+            for (kind, body) in &self.bodies {
+                if wanted.has_body(*kind, body) {
+                    self.read.lock().unwrap().push((*kind, body.clone()));
+                    each(body::decode_ref(*kind, body).unwrap());
+                }
+            }
+            Ok(())
+        }
+
+        fn read(&self, _: &mut dyn Read, _: EachRecord<'_>) -> std::io::Result<()> {
+            unreachable!("files are our own")
+        }
+
+        fn write(&self, _: &[(EventKind, &[u8])]) -> Result<Vec<u8>, FormatError> {
+            unreachable!("nothing is written")
+        }
+
+        fn is_whole(&self, _: &[u8], _: &[(EventKind, &[u8])]) -> bool {
+            unreachable!("nothing is written")
+        }
+
+        fn write_dead_letters(&self, _: &[DeadLetter]) -> Result<Vec<u8>, FormatError> {
+            unreachable!("nothing is written")
+        }
+
+        fn read_dead_letters(&self, _: &[u8]) -> Result<Vec<DeadLetter>, FormatError> {
+            unreachable!("files are our own")
         }
     }
 
