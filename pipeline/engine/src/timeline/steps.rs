@@ -175,8 +175,7 @@ impl Running<'_> {
             Entry::Occupied(mut pod) => {
                 let pod = pod.get_mut();
                 pod.close(now);
-                let status = PodStatus { reservation: pod.status.reservation.take(), ..status };
-                pod.status = status;
+                pod.status = PodStatus { reservation: pod.status.reservation.take(), ..status };
                 Some((std::mem::replace(&mut pod.spec, spec.clone()), pod.start))
             }
             Entry::Vacant(place) => {
