@@ -30,8 +30,8 @@ pub struct HourTables {
     pub gpu_resources: Vec<Text>,
     /// The hour.
     pub hour: Hour,
-    /// `cost_allocation`, sorted by grain. Rows are large, and many parts of an hour put theirs together: each
-    /// stays where it was made.
+    /// `cost_allocation`, sorted by grain. Rows are large, and many parts of an hour put theirs together:
+    /// each stays where it was made.
     pub cost_allocation: Vec<Box<CostRow>>,
     /// `reservation_usage`, by reservation.
     pub reservation_usage: Vec<ReservationUsageRow>,
