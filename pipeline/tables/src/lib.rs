@@ -135,10 +135,8 @@ pub fn encode(
     match table {
         Table::CostAllocation => {
             let mut charges = Charges::default();
-            let charge = |&(tables, row): &(_, _)| charges.charge(tables, row);
             let rows = rows(hours, |tables| &tables.cost_allocation);
-            let rows: Vec<_> = rows.into_iter().map(|(tables, row)| (tables, &**row)).collect();
-            file::write_rows(table, &cost::columns(), &rows, charge)
+            file::write_rows(table, &cost::columns(), &rows, |&(tables, row)| charges.charge(tables, row))
         }
         Table::ReservationUsage => {
             encode_usage(table, &usage::reservation_columns(), &rows(hours, |t| &t.reservation_usage))

@@ -135,14 +135,8 @@ impl Quotas {
             self.labels.extend(labels);
             self.moved.entry(cluster).or_default().insert(quota);
         }
-        let namespaces = match self.pods.get_mut(cluster) {
-            Some(namespaces) => namespaces,
-            None => self.pods.entry(cluster.clone()).or_default(),
-        };
-        match namespaces.get_mut(namespace) {
-            Some(pods) => pods.insert(uid.clone(), spec.clone()),
-            None => namespaces.entry(namespace.clone()).or_default().insert(uid.clone(), spec.clone()),
-        };
+        let namespaces = self.pods.entry(cluster.clone()).or_default();
+        namespaces.entry(namespace.clone()).or_default().insert(uid.clone(), spec.clone());
         Ok(())
     }
 

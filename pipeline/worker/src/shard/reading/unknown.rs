@@ -47,7 +47,7 @@ struct Unknown {
     known: Vec<bool>,
     organizations: WantedOrganizations,
     /// Of all events: see [`mark`].
-    marks: HashSet<u64, RandomState>,
+    marks: Arc<HashSet<u64, RandomState>>,
 }
 
 impl Unknown {
@@ -63,18 +63,16 @@ impl Unknown {
             marks.insert(mark);
         }
         let known = vec![false; events.len()];
-        Self { events, known, organizations, marks }
+        Self { events, known, organizations, marks: Arc::new(marks) }
     }
 
     /// Takes all events of a file of the archive. It is read only where one of the events has its mark: of
     /// most, none has.
     fn compare(&mut self, archive: &dyn Archive, file: &StoredObject) -> Result<()> {
-        let (organizations, marks) = (self.organizations.clone(), std::mem::take(&mut self.marks));
+        let (organizations, marks) = (self.organizations.clone(), Arc::clone(&self.marks));
         let is_marked = |kind: EventKind, body: &[u8]| marks.contains(&mark(marks.hasher(), kind, body));
         let wanted = Wanted { organizations: organizations.as_deref(), bodies: Some(&is_marked) };
-        let read = read_own(archive, file, wanted, |event| self.take_known(event));
-        self.marks = marks;
-        read
+        read_own(archive, file, wanted, |event| self.take_known(event))
     }
 
     /// Takes an event that the archive holds.
