@@ -10,13 +10,14 @@ use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{PrimitiveArray, RecordBatch, new_null_array};
 use arrow_select::concat::concat_batches;
 use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::file::metadata::KeyValue;
 use prorata_schemas::tables::{EncodedFile, HourFile, RowSource, Table};
 use prorata_schemas::time::{Hour, Timestamp};
 use sha2::{Digest, Sha256};
 
+use crate::row_group::BatchWriter;
 use crate::splice::organization_column;
 use crate::stats::Statistics;
 use crate::{EncodeError, digest, file, schema};
@@ -213,7 +214,7 @@ struct DayWriter {
     table: Table,
     /// Rows that are known whole before they are written.
     rows: Vec<RecordBatch>,
-    writer: Option<ArrowWriter<Vec<u8>>>,
+    writer: Option<BatchWriter>,
     stats: Statistics,
 }
 
@@ -227,7 +228,7 @@ impl DayWriter {
         let failed = |source| EncodeError::Write { table: self.table, source };
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(file::open_zstd(rows.schema_ref()).map_err(failed)?),
+            None => self.writer.insert(file::open_batches(rows.schema_ref()).map_err(failed)?),
         };
         writer.write(&rows).map_err(failed)
     }
@@ -237,8 +238,8 @@ impl DayWriter {
         let parts = KeyValue::new(PARTS.to_owned(), listed);
         let failed = |source| EncodeError::Write { table, source };
         if let Some(mut writer) = self.writer {
-            writer.append_key_value_metadata(parts);
-            return Ok((writer.into_inner().map_err(failed)?, self.stats));
+            writer.add_entry(parts);
+            return Ok((writer.finish().map_err(failed)?, self.stats));
         }
         if self.rows.is_empty() {
             return Err(EncodeError::Foreign { table, cause: "it has no rows" });

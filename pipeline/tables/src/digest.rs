@@ -4,11 +4,11 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use prorata_schemas::tables::Table;
 use sha2::{Digest, Sha256};
 
-use crate::columns::{Cell, cell_of, usage};
+use crate::columns::{Cell, cell_of, originals, usage};
 use crate::stats::json_value;
 
 /// Comes first in the hash. Another form of the digest has another number.
@@ -42,10 +42,17 @@ pub struct RowsDigest {
     columns: Vec<ColumnDigest>,
 }
 
-/// The values of one column, as runs of equal values: most columns say the same for many rows.
 struct ColumnDigest {
     name: String,
     kind: &'static str,
+    /// The column before it that has been the same array in all batches: its values are those of that one.
+    original: Option<usize>,
+    values: ValuesDigest,
+}
+
+/// The values of one column, as runs of equal values: most columns say the same for many rows.
+#[derive(Clone, Default)]
+struct ValuesDigest {
     /// Whether a row has a value. A column without any is left out: a new one changes no digest.
     has_values: bool,
     /// The run that may go on: a value in its form, and how many rows have it.
@@ -62,12 +69,31 @@ impl RowsDigest {
     /// Adds the rows of a batch, which has the columns of those before.
     pub fn add(&mut self, rows: &RecordBatch) {
         self.rows += rows.num_rows() as u64;
+        let originals = originals(rows);
         if self.columns.is_empty() {
-            let fields = rows.schema_ref().fields().iter();
-            self.columns = fields.map(|field| ColumnDigest::new(field.name(), field.data_type())).collect();
+            let fields = rows.schema_ref().fields().iter().zip(&originals);
+            self.columns = fields.map(|(field, original)| ColumnDigest::new(field, *original)).collect();
         }
+        self.end_copies(&originals);
         for (digest, column) in self.columns.iter_mut().zip(rows.columns()) {
-            digest.add_column(column);
+            if digest.original.is_none() {
+                digest.values.add_column(column);
+            }
+        }
+    }
+
+    /// Gives columns values of their own that are copies no more.
+    fn end_copies(&mut self, originals: &[Option<usize>]) {
+        for (index, now) in originals.iter().enumerate() {
+            let original = self.columns.get(index).and_then(|column| column.original);
+            if original.is_none() || original == *now {
+                continue;
+            }
+            let values = original.and_then(|original| self.columns.get(original));
+            let values = values.map(|original| original.values.clone());
+            if let Some((column, values)) = self.columns.get_mut(index).zip(values) {
+                (column.original, column.values) = (None, values);
+            }
         }
     }
 
@@ -75,22 +101,25 @@ impl RowsDigest {
     pub fn finish(self) -> String {
         let mut digest = Sha256::new_with_prefix(FORM);
         digest.update(self.rows.to_le_bytes());
-        for mut column in self.columns.into_iter().filter(|column| column.has_values) {
-            column.end_last();
-            for text in [&column.name, column.kind] {
+        let mut hashes: Vec<Option<[u8; 32]>> = Vec::with_capacity(self.columns.len());
+        for ColumnDigest { name, kind, original, values } in self.columns {
+            let original = original.and_then(|original| hashes.get(original).copied());
+            let hash = original.unwrap_or_else(|| values.finish());
+            hashes.push(hash);
+            let Some(hash) = hash else { continue };
+            for text in [&name, kind] {
                 digest.update((text.len() as u64).to_le_bytes());
                 digest.update(text);
             }
-            column.hash.update(&column.runs);
-            digest.update(column.hash.finalize());
+            digest.update(hash);
         }
         short(digest)
     }
 }
 
 impl ColumnDigest {
-    fn new(name: &str, data_type: &DataType) -> Self {
-        let kind = match data_type {
+    fn new(field: &Field, original: Option<usize>) -> Self {
+        let kind = match field.data_type() {
             DataType::Utf8 => "text",
             DataType::Decimal128(..) => "decimal",
             DataType::Int64 => "long",
@@ -98,11 +127,11 @@ impl ColumnDigest {
             DataType::Boolean => "boolean",
             _ => "",
         };
-        let (last, value, runs) = (Vec::new(), Vec::new(), Vec::new());
-        let name = name.to_owned();
-        Self { name, kind, has_values: false, last, count: 0, value, runs, hash: Sha256::new() }
+        Self { name: field.name().clone(), kind, original, values: ValuesDigest::default() }
     }
+}
 
+impl ValuesDigest {
     fn add_column(&mut self, column: &dyn Array) {
         if let Some(text) = column.as_string_opt::<i32>() {
             self.add_values(text.iter(), |text, form| {
@@ -176,6 +205,13 @@ impl ColumnDigest {
             self.runs.clear();
         }
     }
+
+    /// The hash of all values, if there is any.
+    fn finish(mut self) -> Option<[u8; 32]> {
+        self.end_last();
+        self.hash.update(&self.runs);
+        self.has_values.then(|| self.hash.finalize().into())
+    }
 }
 
 /// Writes whether there is a value, and the value in its form.
@@ -220,8 +256,8 @@ fn cell(name: &str, cell: &Cell<'_>) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::StringArray;
-    use arrow_schema::{Field, Schema};
+    use arrow_array::{ArrayRef, StringArray};
+    use arrow_schema::Schema;
     use proptest::prelude::*;
 
     use super::*;
@@ -234,6 +270,31 @@ mod tests {
             digest.add(&RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap());
         }
         digest.finish()
+    }
+
+    #[test]
+    fn a_copy_counts_as_the_column_that_it_is() {
+        let array = |values: &[&str]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+        let schema = Schema::new(["a", "b", "c"].map(|name| Field::new(name, DataType::Utf8, true)).to_vec());
+        let schema = Arc::new(schema);
+        let digest = |is_shared: fn(usize) -> bool, last: &[&str]| {
+            let mut digest = RowsDigest::default();
+            for (batch, values) in [&["x", "y"][..], &["y"], &["y", "z"]].into_iter().enumerate() {
+                let original = array(values);
+                let copy = || if is_shared(batch) { Arc::clone(&original) } else { array(values) };
+                let third = if batch == 2 { array(last) } else { copy() };
+                let columns = vec![Arc::clone(&original), copy(), third];
+                digest.add(&RecordBatch::try_new(Arc::clone(&schema), columns).unwrap());
+            }
+            digest.finish()
+        };
+        for last in [&["y", "z"], &["y", "y"]] {
+            let expected = digest(|_| false, last);
+            assert_eq!(digest(|_| true, last), expected);
+            assert_eq!(digest(|batch| batch != 1, last), expected);
+            assert_eq!(digest(|batch| batch > 0, last), expected);
+        }
+        assert_ne!(digest(|_| true, &["y", "z"]), digest(|_| true, &["y", "y"]));
     }
 
     proptest! {

@@ -20,10 +20,11 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use prorata_schemas::tables::{EncodedFile, Table};
 use zstd::bulk::Compressor;
 
+use crate::EncodeError;
 use crate::columns::{self, Column};
 use crate::digest::RowsDigest;
+use crate::row_group::{self, BatchWriter};
 use crate::stats::Statistics;
-use crate::{EncodeError, row_group};
 
 /// Most rows in a row group.
 const ROW_GROUP_ROWS: usize = 1_000_000;
@@ -63,11 +64,11 @@ pub fn write_rows<S, R>(
     let bytes = if sources.len() <= BATCH_ROWS {
         write_whole(&batch(sources)?, None).map_err(failed)?
     } else {
-        let mut writer = open_zstd(&schema).map_err(failed)?;
+        let mut writer = open_batches(&schema).map_err(failed)?;
         for sources in sources.chunks(BATCH_ROWS) {
             writer.write(&batch(sources)?).map_err(failed)?;
         }
-        writer.into_inner().map_err(failed)?
+        writer.finish().map_err(failed)?
     };
     Ok(Some(EncodedFile { bytes, rows: count, stats: stats.into_json(count), digest: digest.finish() }))
 }
@@ -78,11 +79,11 @@ fn write_columns(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     if count <= BATCH_ROWS {
         return write_whole(rows, None);
     }
-    let mut writer = open_zstd(rows.schema_ref())?;
+    let mut writer = open_batches(rows.schema_ref())?;
     for first in (0..count).step_by(BATCH_ROWS) {
         writer.write(&rows.slice(first, BATCH_ROWS.min(count - first)))?;
     }
-    writer.into_inner()
+    writer.finish()
 }
 
 /// A file of one batch, with an entry in its footer. It is known whole before it is written, so its constant
@@ -108,8 +109,9 @@ pub fn of_columns(table: Table, rows: &RecordBatch, digest: String) -> Result<En
 }
 
 /// A file that is written in several batches. All its columns are compressed.
-pub fn open_zstd(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
-    open(schema, Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+pub fn open_batches(schema: &SchemaRef) -> Result<BatchWriter, ParquetError> {
+    let writer = open(schema, Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))?;
+    BatchWriter::new(writer, ROW_GROUP_ROWS)
 }
 
 /// A file to be written, whose columns the Parquet library compresses so.

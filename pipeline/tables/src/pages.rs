@@ -2,11 +2,11 @@
 //!
 //! The Parquet library makes a compressor and a decompressor for each column that it writes. Each asks the
 //! processor what it can do (`cpuid`), which a virtual machine answers in microseconds: three tenths of a
-//! backfill of many small files. So the library writes pages plain, and they are compressed here, to the
-//! bytes that it would have made.
+//! backfill of many small files. So the library writes pages of small files plain, and they are compressed
+//! here, to the bytes that it would have made.
 
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -23,31 +23,38 @@ const NEXT_I32: u8 = 0x15;
 /// The page type of a dictionary, as a header has it.
 const DICTIONARY_PAGE: i32 = 2;
 
-/// Headers and contents, in turn, of the pages of the column that is being written: columns of a row group
-/// are written one after the other, and taken from here. A dictionary comes before or after other pages.
+/// Headers and contents, in turn, of the pages of a row group's columns, by index of the column. A dictionary
+/// comes before or after other pages.
 #[derive(Clone, Debug, Default)]
-pub struct PlainPages(Arc<Mutex<Vec<Bytes>>>);
+pub struct Pages(Arc<Mutex<BTreeMap<usize, Vec<Bytes>>>>);
 
-impl PlainPages {
-    /// All pages of the column. There are none from then on.
-    pub fn take_all(&self) -> Vec<Bytes> {
-        take(&mut *self.locked())
+/// Takes the pages of one column.
+struct PagesOfColumn {
+    pages: Pages,
+    column: usize,
+}
+
+impl Pages {
+    /// All pages of a column. There are none from then on.
+    pub fn take(&self, column: usize) -> Vec<Bytes> {
+        self.locked().remove(&column).unwrap_or_default()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Bytes>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Bytes>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl PageStoreFactory for PlainPages {
-    fn create(&self, _: &PageStoreArgs<'_>) -> Result<Box<dyn PageStore>> {
-        Ok(Box::new(self.clone()))
+impl PageStoreFactory for Pages {
+    fn create(&self, of: &PageStoreArgs<'_>) -> Result<Box<dyn PageStore>> {
+        Ok(Box::new(PagesOfColumn { pages: self.clone(), column: of.column_index() }))
     }
 }
 
-impl PageStore for PlainPages {
+impl PageStore for PagesOfColumn {
     fn put(&mut self, page: Bytes) -> Result<PageKey> {
-        let mut pages = self.locked();
+        let mut pages = self.pages.locked();
+        let pages = pages.entry(self.column).or_default();
         pages.push(page);
         Ok(PageKey::new(pages.len() as u64 - 1))
     }
@@ -57,7 +64,7 @@ impl PageStore for PlainPages {
     }
 
     fn memory_size(&self) -> usize {
-        self.locked().iter().map(Bytes::len).sum()
+        self.pages.locked().get(&self.column).map_or(0, |pages| pages.iter().map(Bytes::len).sum())
     }
 }
 
@@ -70,7 +77,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Of plain pages, and what closing their column gave: compressed with zstd, or left plain.
+    /// Of pages, and what closing their column gave: plain ones compressed with zstd, or any left as they are.
     pub fn new(
         pages: &[Bytes],
         mut close: ColumnCloseResult,
@@ -156,7 +163,7 @@ fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
 }
 
 /// What the Parquet library was not known to do.
-fn unexpected(what: &str) -> ParquetError {
+pub fn unexpected(what: &str) -> ParquetError {
     ParquetError::General(format!("the Parquet library made {what} that is not known"))
 }
 

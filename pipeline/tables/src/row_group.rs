@@ -7,18 +7,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::Field;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::compute_leaves;
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, KeyValue};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnDescPtr;
 use zstd::bulk::Compressor;
 
-use crate::pages::{Chunk, PlainPages};
+use crate::columns::originals;
+use crate::pages::{Chunk, Pages, unexpected};
 
 /// What closing a chunk gives when it has the name of another column.
 fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
@@ -43,6 +45,42 @@ fn closed_as(close: &ColumnCloseResult, column: ColumnDescPtr) -> Result<ColumnC
     Ok(ColumnCloseResult { metadata: builder.build()?, ..close.clone() })
 }
 
+/// The columns of a row group that are closed.
+struct Closed {
+    /// For each column the one that it copies.
+    originals: Vec<Option<usize>>,
+    /// Columns that others copy.
+    copied: BTreeMap<usize, (Bytes, ColumnCloseResult)>,
+}
+
+type GroupWriter<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
+
+impl Closed {
+    fn new(originals: Vec<Option<usize>>) -> Self {
+        Self { originals, copied: BTreeMap::new() }
+    }
+
+    /// Adds a column to the group: the chunk, unless the column is a copy.
+    fn add(
+        &mut self,
+        (index, column): (usize, &ColumnDescPtr),
+        group: &mut GroupWriter<'_>,
+        chunk: impl FnOnce() -> Result<Chunk>,
+    ) -> Result<()> {
+        let original = self.originals.get(index).copied().flatten();
+        if let Some((bytes, close)) = original.and_then(|original| self.copied.get(&original)) {
+            group.append_column(bytes, closed_as(close, Arc::clone(column))?)?;
+            return Ok(());
+        }
+        let Chunk { bytes, close } = chunk()?;
+        if self.originals.contains(&Some(index)) {
+            self.copied.insert(index, (bytes.clone(), close.clone()));
+        }
+        group.append_column(&bytes, close)?;
+        Ok(())
+    }
+}
+
 /// Writes the rows as the only row group of a file, and returns the file.
 ///
 /// The writer's properties compress no column. Columns are compressed here, but for those at the indices of
@@ -53,46 +91,122 @@ pub fn write(
     plain: &[usize],
     compressor: &mut Compressor<'static>,
 ) -> Result<Vec<u8>> {
-    let originals = originals(rows);
-    let is_copied = |index: usize| originals.contains(&Some(index));
-    let pages = PlainPages::default();
+    let mut closed = Closed::new(originals(rows));
+    let pages = Pages::default();
     let (mut file, factory) = writer.into_serialized_writer()?;
     let writers = factory.with_page_store_factory(Arc::new(pages.clone())).create_column_writers(0)?;
     let columns = file.schema_descr().columns().to_vec();
     let mut group = file.next_row_group()?;
-    let mut copied: BTreeMap<usize, (Bytes, ColumnCloseResult)> = BTreeMap::new();
     let fields = rows.schema_ref().fields().iter().zip(rows.columns());
-    for (index, (((field, array), mut writer), column)) in fields.zip(writers).zip(columns).enumerate() {
-        let original = originals.get(index).copied().flatten();
-        if let Some((bytes, close)) = original.and_then(|original| copied.get(&original)) {
-            group.append_column(bytes, closed_as(close, column)?)?;
-            continue;
-        }
-        for leaf in compute_leaves(field, array)? {
-            writer.write(&leaf)?;
-        }
-        let close = writer.close()?.close().clone();
-        let compressor = (!plain.contains(&index)).then_some(&mut *compressor);
-        let Chunk { bytes, close } = Chunk::new(&pages.take_all(), close, compressor)?;
-        if is_copied(index) {
-            copied.insert(index, (bytes.clone(), close.clone()));
-        }
-        group.append_column(&bytes, close)?;
+    for (index, (((field, array), mut writer), column)) in fields.zip(writers).zip(&columns).enumerate() {
+        closed.add((index, column), &mut group, || {
+            write_column(&mut writer, field, array)?;
+            let compressor = (!plain.contains(&index)).then_some(&mut *compressor);
+            let close = writer.close()?.close().clone();
+            Chunk::new(&pages.take(index), close, compressor)
+        })?;
     }
     group.close()?;
     file.into_inner()
 }
 
-/// For each column the first before it that is the same array, of the same type.
-fn originals(rows: &RecordBatch) -> Vec<Option<usize>> {
-    let (fields, columns) = (rows.schema_ref().fields(), rows.columns());
-    let mut first: BTreeMap<*const (), usize> = BTreeMap::new();
-    let of = |(index, (field, column)): (usize, (&Arc<Field>, &Arc<dyn Array>))| {
-        let original = *first.entry(Arc::as_ptr(column).cast()).or_insert(index);
-        let is_like = |other: &Arc<Field>| other.as_ref().clone().with_name(field.name()) == **field;
-        (original != index && fields.get(original).is_some_and(is_like)).then_some(original)
-    };
-    fields.iter().zip(columns).enumerate().map(of).collect()
+fn write_column(writer: &mut ArrowColumnWriter, field: &Arc<Field>, array: &ArrayRef) -> Result<()> {
+    compute_leaves(field, array)?.iter().try_for_each(|leaf| writer.write(leaf))
+}
+
+/// Writes a file whose rows come in batches. Every row group is full but the last.
+pub struct BatchWriter {
+    file: SerializedFileWriter<Vec<u8>>,
+    factory: ArrowRowGroupWriterFactory,
+    pages: Pages,
+    group_rows: usize,
+    open: Option<OpenGroup>,
+}
+
+/// A row group that is not full.
+struct OpenGroup {
+    /// Of each column that is no copy.
+    writers: Vec<Option<ArrowColumnWriter>>,
+    originals: Vec<Option<usize>>,
+    rows: usize,
+}
+
+impl BatchWriter {
+    /// Of row groups of so many rows. The writer's properties compress all columns.
+    pub fn new(writer: ArrowWriter<Vec<u8>>, group_rows: usize) -> Result<Self> {
+        let (file, factory) = writer.into_serialized_writer()?;
+        let pages = Pages::default();
+        let factory = factory.with_page_store_factory(Arc::new(pages.clone()));
+        Ok(Self { file, factory, pages, group_rows, open: None })
+    }
+
+    /// Adds rows. All batches of a file have the same copies.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        let originals = originals(rows);
+        let mut rest = rows.clone();
+        while rest.num_rows() > 0 {
+            let open = match self.open.take() {
+                Some(open) if open.originals == originals => open,
+                Some(_) => return Err(unexpected("batches of other copies")),
+                None => self.open_group(&originals)?,
+            };
+            let open = self.open.insert(open);
+            let count = rest.num_rows().min(self.group_rows - open.rows);
+            open.write(&rest.slice(0, count))?;
+            rest = rest.slice(count, rest.num_rows() - count);
+            if open.rows == self.group_rows {
+                self.close_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_group(&self, originals: &[Option<usize>]) -> Result<OpenGroup> {
+        let writers = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
+        let originals = originals.to_vec();
+        let writers = writers.into_iter().zip(&originals).map(|(writer, of)| of.is_none().then_some(writer));
+        Ok(OpenGroup { writers: writers.collect(), originals, rows: 0 })
+    }
+
+    fn close_group(&mut self) -> Result<()> {
+        let Some(OpenGroup { writers, originals, .. }) = self.open.take() else { return Ok(()) };
+        let mut closed = Closed::new(originals);
+        let columns = self.file.schema_descr().columns().to_vec();
+        let mut group = self.file.next_row_group()?;
+        for (index, (writer, column)) in writers.into_iter().zip(&columns).enumerate() {
+            closed.add((index, column), &mut group, || {
+                let writer = writer.ok_or_else(|| unexpected("a copy before its original"))?;
+                let close = writer.close()?.close().clone();
+                Chunk::new(&self.pages.take(index), close, None)
+            })?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Adds an entry to the footer.
+    pub fn add_entry(&mut self, entry: KeyValue) {
+        self.file.append_key_value_metadata(entry);
+    }
+
+    /// The file.
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        self.close_group()?;
+        self.file.into_inner()
+    }
+}
+
+impl OpenGroup {
+    fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        let columns = rows.schema_ref().fields().iter().zip(rows.columns());
+        for (writer, (field, array)) in self.writers.iter_mut().zip(columns) {
+            if let Some(writer) = writer {
+                write_column(writer, field, array)?;
+            }
+        }
+        self.rows += rows.num_rows();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +215,7 @@ mod tests {
     use arrow_schema::{ArrowError, DataType, Schema};
     use parquet::arrow::arrow_writer::ArrowWriterOptions;
     use parquet::basic::{Compression, ZstdLevel};
+    use parquet::file::properties::WriterPropertiesBuilder;
     use parquet::schema::types::ColumnPath;
 
     use super::*;
@@ -127,17 +242,25 @@ mod tests {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
     }
 
+    fn properties(rows: &RecordBatch) -> WriterPropertiesBuilder {
+        let zstd = Compression::ZSTD(ZstdLevel::try_new(file::ZSTD_LEVEL).unwrap());
+        file::properties(rows.schema_ref()).set_compression(zstd)
+    }
+
+    fn writer(rows: &RecordBatch, properties: WriterPropertiesBuilder) -> ArrowWriter<Vec<u8>> {
+        let options = ArrowWriterOptions::new().with_properties(properties.build());
+        let options = options.with_skip_arrow_metadata(true);
+        ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap()
+    }
+
     /// The file that the Parquet library makes of the rows when it compresses by itself.
     fn expected(rows: &RecordBatch, plain: &[usize]) -> Vec<u8> {
-        let zstd = Compression::ZSTD(ZstdLevel::try_new(file::ZSTD_LEVEL).unwrap());
-        let mut properties = file::properties(rows.schema_ref()).set_compression(zstd);
+        let mut properties = properties(rows);
         for index in plain {
             let path = ColumnPath::from(rows.schema_ref().field(*index).name().as_str());
             properties = properties.set_column_compression(path, Compression::UNCOMPRESSED);
         }
-        let options = ArrowWriterOptions::new().with_properties(properties.build());
-        let options = options.with_skip_arrow_metadata(true);
-        let mut writer = ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options).unwrap();
+        let mut writer = writer(rows, properties);
         writer.write(rows).unwrap();
         writer.into_inner().unwrap()
     }
@@ -156,8 +279,31 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_one_array_and_type_are_copies() {
-        let copies = originals(&rows(10).unwrap());
-        assert_eq!(copies.iter().flatten().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2, 3]);
+    fn batches_make_the_file_that_the_writer_of_batches_makes() {
+        let batches = [1100, 20_000, 3, 900].map(|count| rows(count).unwrap());
+        for group_rows in [1000, 21_103, 30_000] {
+            let properties = || properties(&batches[0]).set_max_row_group_row_count(Some(group_rows));
+            let entry = || KeyValue::new("key".to_owned(), "value".to_owned());
+            let mut expected = writer(&batches[0], properties());
+            let mut ours = BatchWriter::new(writer(&batches[0], properties()), group_rows).unwrap();
+            for rows in &batches {
+                expected.write(rows).unwrap();
+                ours.write(rows).unwrap();
+            }
+            expected.append_key_value_metadata(entry());
+            ours.add_entry(entry());
+            assert!(ours.finish().unwrap() == expected.into_inner().unwrap(), "groups of {group_rows} rows");
+        }
+    }
+
+    #[test]
+    fn batches_of_other_copies_are_refused() {
+        let rows = rows(10).unwrap();
+        let mut arrays = rows.columns().to_vec();
+        arrays[4] = arrays[4].slice(0, 10);
+        let other = RecordBatch::try_new(rows.schema(), arrays).unwrap();
+        let mut writer = BatchWriter::new(writer(&rows, properties(&rows)), 100).unwrap();
+        writer.write(&rows).unwrap();
+        assert!(writer.write(&other).is_err());
     }
 }

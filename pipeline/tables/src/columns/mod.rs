@@ -3,6 +3,7 @@
 //! Text that is empty is null: a table never holds an empty string.
 
 pub mod charge;
+mod copies;
 pub mod cost;
 pub mod usage;
 
@@ -21,6 +22,8 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::EncodeError;
+
+pub use copies::originals;
 
 const PRECISION: u8 = 38;
 const SCALE: i8 = 12;
