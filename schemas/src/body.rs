@@ -6,10 +6,11 @@
 
 mod borrowed;
 mod fields;
-mod names;
+pub(crate) mod maps;
+pub(crate) mod names;
 mod read;
 pub mod wire;
-mod write;
+pub(crate) mod write;
 
 use std::cell::RefCell;
 use std::hint;

@@ -11,6 +11,7 @@
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
 pub mod body;
+mod by_name;
 pub mod decimal;
 pub mod event;
 pub mod ids;
@@ -23,6 +24,7 @@ pub mod size;
 pub mod tables;
 pub mod time;
 
+pub use by_name::ByName;
 pub use event::avsc::{self, avsc};
 
 /// Shared immutable text: identifiers and names that many rows repeat.

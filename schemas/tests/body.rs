@@ -264,7 +264,7 @@ fn of_two_entries_with_one_key_the_last_counts() {
     let Payload::QuotaSet(quota) = decode(EventKind::QuotaSet, &body).unwrap().payload else {
         unreachable!()
     };
-    assert_eq!(&*quota.min["cpu"].text, "2");
+    assert_eq!(&*quota.min.get("cpu").unwrap().text, "2");
 }
 
 #[test]

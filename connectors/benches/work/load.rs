@@ -1,7 +1,5 @@
 //! The load: what a few organizations' clusters send in a day, in the order in which it arrives.
 
-use std::collections::BTreeMap;
-
 use prorata_schemas::Text;
 use prorata_schemas::event::{
     CapacityType, Event, EventRecord, NodeStarted, Payload, PodStarted, PodStopped, PodUsage, Quantities,
@@ -172,10 +170,7 @@ fn pod_started(slot: u64, node: u64, created_at: Timestamp) -> PodStarted {
         limits: quantities(&[("cpu", "1"), ("memory", "2Gi")]),
         workload_kind: Some("Deployment".into()),
         workload_name: Some(workload.as_str().into()),
-        labels: labels
-            .iter()
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect::<BTreeMap<_, _>>(),
+        labels: labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         eviction_protected_until: None,
     }
 }

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops on a broken assumption")]
 
-use std::collections::BTreeMap;
-
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use prorata_engine::{HourEvents, State, close_hour};
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, Quantities,
+    CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload, PodStarted, Quantities,
     QuotaKind, QuotaSet,
 };
 use prorata_schemas::money::{Amount, Ratio, UnitPrice};
@@ -77,7 +75,7 @@ fn pod(index: i64) -> Event {
         limits: Quantities::new(),
         workload_kind: Some("Deployment".into()),
         workload_name: Some("web".into()),
-        labels: BTreeMap::from([("app".into(), "web".into())]),
+        labels: Labels::from([("app".into(), "web".into())]),
         eviction_protected_until: None,
     };
     // Every third pod starts inside the hour, at a time of its own.

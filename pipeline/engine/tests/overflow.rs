@@ -3,12 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use std::collections::BTreeMap;
-
 use prorata_engine::{EngineError, HourEvents, State, close_hour};
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CapacityType, Event, NodeStarted, Payload, PodStarted, PoolSet, QosPrice, Quantities, ReservationSet,
+    CapacityType, Event, Labels, NodeStarted, Payload, PodStarted, PoolSet, QosPrice, Quantities,
+    ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::HourTables;
@@ -52,7 +51,7 @@ fn pod(uid: &str, requests: Quantities) -> PodStarted {
         limits: Quantities::new(),
         workload_kind: None,
         workload_name: None,
-        labels: BTreeMap::new(),
+        labels: Labels::new(),
         eviction_protected_until: None,
     }
 }

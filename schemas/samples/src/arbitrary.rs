@@ -1,6 +1,5 @@
 //! Arbitrary valid events, for property tests.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::str::FromStr;
 
@@ -184,7 +183,7 @@ fn pod_started() -> impl Strategy<Value = Payload> {
             limits,
             workload_kind,
             workload_name,
-            labels: BTreeMap::from_iter(labels),
+            labels: labels.into_iter().collect(),
             eviction_protected_until,
         }))
     })

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, NodeStarted, PodStarted, PoolSet, Quantities, QuotaKind,
-    RateSet, ReservationSet,
+    CapacityType, CommitmentKind, CommitmentSet, Labels, NodeStarted, PodStarted, PoolSet, Quantities,
+    QuotaKind, RateSet, ReservationSet,
 };
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::rows::{
@@ -76,7 +76,7 @@ pub fn pod(uid: &str, node_id: Option<&str>, pool_id: Option<&str>) -> PodStarte
         limits: Quantities::new(),
         workload_kind: Some("Job".into()),
         workload_name: Some("train".into()),
-        labels: BTreeMap::from([("app".into(), "train".into()), ("note".into(), "say \"hi\"".into())]),
+        labels: Labels::from([("app".into(), "train".into()), ("note".into(), "say \"hi\"".into())]),
         eviction_protected_until: None,
     }
 }

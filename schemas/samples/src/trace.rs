@@ -1,9 +1,8 @@
 //! A small cluster by hand: one node, and pods that start and stop on it, by minutes.
 
-use std::collections::BTreeMap;
-
 use prorata_schemas::event::{
-    CapacityType, Event, EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, Quantities,
+    CapacityType, Event, EventRecord, Labels, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped,
+    Quantities,
 };
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::Quantity;
@@ -82,7 +81,7 @@ pub fn pod_on(node_id: &str, organization: &str, minutes: i64, uid: &str, cpu: u
         limits: Quantities::new(),
         workload_kind: None,
         workload_name: None,
-        labels: BTreeMap::new(),
+        labels: Labels::new(),
         eviction_protected_until: None,
     };
     event(organization, minutes, Payload::PodStarted(Box::new(pod)))

@@ -4,19 +4,20 @@
 //! is read to its end. So the end of an invalid record is known, and bytes that are no record are `malformed`
 //! whatever values they happen to hold.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::mem;
 
-use crate::Text;
+use crate::body::maps::Maps;
 use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
-use crate::event::Quantities;
+use crate::event::{Labels, Quantities};
 use crate::ids::OrganizationId;
 use crate::money::Ratio;
 use crate::quantity::Quantity;
 use crate::reject::{Reason, Reject, excerpt};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
+use crate::{ByName, Text};
 
 /// What is wrong with an id or key without characters.
 const EMPTY: &str = "empty, but an id or key must not be";
@@ -206,38 +207,66 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     /// A map of quantities. Of two entries with one key the last counts, as in every map of Avro.
     pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
-        self.map(field, |fields, key| {
-            let text = fields.str(field)?;
-            match Quantity::amount_of(key, text) {
-                Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
-                Err(error) => {
-                    fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
-                    Ok(None)
+        self.map(
+            |names| &mut names.quantities,
+            field,
+            |fields, key| {
+                let text = fields.str(field)?;
+                match Quantity::amount_of(key, text) {
+                    Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
+                    Err(error) => {
+                        fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
+                        Ok(None)
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 
-    /// A map of texts.
-    pub fn texts(&mut self, field: &str) -> Result<BTreeMap<Text, Text>, Reject> {
-        self.map(field, |fields, _| fields.text(field).map(Some))
+    /// A map of labels.
+    pub fn labels(&mut self, field: &str) -> Result<Labels, Reject> {
+        self.map(|names| &mut names.labels, field, |fields, _| fields.text(field).map(Some))
     }
 
-    fn map<T>(
+    /// A map of what `value` reads behind each key. Bytes that have been read are not judged again.
+    fn map<V>(
+        &mut self,
+        maps: fn(&mut Names) -> &mut Maps<V>,
+        field: &str,
+        value: impl FnMut(&mut Self, &str) -> Result<Option<V>, Reject>,
+    ) -> Result<ByName<V>, Reject> {
+        let from = self.wire.clone();
+        self.wire.pass_map()?;
+        let bytes = from.read_until(self.wire);
+        let organization = self.names.organization();
+        if let Some(map) = maps(self.names).kept(organization, bytes) {
+            return Ok(map);
+        }
+        let behind = mem::replace(self.wire, from);
+        let map = self.entries(field, value)?;
+        debug_assert_eq!(self.wire.rest(), behind.rest());
+        // A map with a fault is judged each time.
+        if self.fault.is_none() {
+            maps(self.names).keep(organization, bytes, &map);
+        }
+        Ok(map)
+    }
+
+    fn entries<V>(
         &mut self,
         field: &str,
-        mut value: impl FnMut(&mut Self, &str) -> Result<Option<T>, Reject>,
-    ) -> Result<BTreeMap<Text, T>, Reject> {
-        let mut map = BTreeMap::new();
+        mut value: impl FnMut(&mut Self, &str) -> Result<Option<V>, Reject>,
+    ) -> Result<ByName<V>, Reject> {
+        let mut map = Vec::new();
         loop {
             let entries = self.wire.block()?;
             if entries == 0 {
-                return Ok(map);
+                return Ok(map.into_iter().collect());
             }
             for _ in 0..entries {
                 let key = self.str(field)?;
                 if let Some(value) = value(self, key)? {
-                    map.insert(self.names.text(key), value);
+                    map.push((self.names.text(key), value));
                 }
             }
         }

@@ -1,11 +1,13 @@
 //! One copy of texts that the events of an organization repeat: clusters, namespaces, resource names,
-//! quantities.
+//! quantities. Whole maps are in `maps.rs`.
 //!
 //! A small direct-mapped cache: a text either shares the copy in its slot or takes the slot. So the cost is
 //! bounded whatever comes, and what repeats is neither allocated nor kept twice. Organizations share nothing:
 //! they are folded on different threads, which would contend for the count of references.
 
 use crate::Text;
+use crate::body::maps::Maps;
+use crate::quantity::Quantity;
 
 /// Slots; a power of two.
 const SLOTS: usize = 16_384;
@@ -13,9 +15,13 @@ const SLOTS: usize = 16_384;
 /// Longer texts are rarely repeated and not kept.
 const LENGTH_MAX: usize = 64;
 
-/// Texts seen lately.
+/// Texts and maps seen lately.
 pub struct Names {
     slots: Vec<Option<(u64, Text)>>,
+    /// Maps of quantities.
+    pub quantities: Maps<Quantity>,
+    /// Maps of labels.
+    pub labels: Maps<Text>,
     organization: u64,
     /// The id of that organization: most often the next event's, too.
     last: Option<Text>,
@@ -26,7 +32,19 @@ pub struct Names {
 impl Names {
     /// None yet.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), organization: 0, last: None, unnamed: 0 }
+        Self {
+            slots: Vec::new(),
+            quantities: Maps::new(),
+            labels: Maps::new(),
+            organization: 0,
+            last: None,
+            unnamed: 0,
+        }
+    }
+
+    /// The organization entered last, as a number that hardly any other has.
+    pub const fn organization(&self) -> u64 {
+        self.organization
     }
 
     /// The organization entered last, if these are its bytes.
@@ -86,7 +104,7 @@ impl Names {
 }
 
 /// Spreads texts over slots. Quality decides speed alone.
-fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut words = bytes.chunks_exact(8);
     let mut hash = seed ^ bytes.len() as u64;

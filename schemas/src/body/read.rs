@@ -87,7 +87,7 @@ fn pod_started(f: &mut Fields<'_, '_>) -> Result<PodStarted, Reject> {
         limits: f.quantities("limits")?,
         workload_kind: f.optional("workload_kind", Fields::text)?,
         workload_name: f.optional("workload_name", Fields::text)?,
-        labels: f.texts("labels")?,
+        labels: f.labels("labels")?,
         eviction_protected_until: f.optional("eviction_protected_until", Fields::time)?,
     })
 }

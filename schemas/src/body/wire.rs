@@ -120,6 +120,28 @@ impl<'a> Wire<'a> {
         self.take(length)
     }
 
+    /// What lies before where `other` stands, which has read on in the same bytes.
+    pub fn read_until(&self, other: &Self) -> &'a [u8] {
+        self.rest.get(..self.rest.len().saturating_sub(other.rest.len())).unwrap_or_default()
+    }
+
+    /// Passes over a map of texts or byte strings.
+    ///
+    /// # Errors
+    /// `malformed` when the bytes end in it.
+    pub fn pass_map(&mut self) -> Result<(), Reject> {
+        loop {
+            let entries = self.block()?;
+            if entries == 0 {
+                return Ok(());
+            }
+            for _ in 0..entries {
+                self.bytes()?;
+                self.bytes()?;
+            }
+        }
+    }
+
     /// The number of entries in the next block of an array or map; 0 ends it. The byte size that may stand
     /// behind a negative count is read and not used: entries are always walked.
     ///

@@ -1,9 +1,7 @@
 //! One writer for each record, its fields in the order of its schema; only the canonical form is ever
 //! written.
 
-use std::collections::BTreeMap;
-
-use crate::Text;
+use crate::ByName;
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
@@ -200,7 +198,8 @@ impl Out {
         put_long(&mut self.0, value);
     }
 
-    fn text(&mut self, text: &str) {
+    /// A text, behind its length.
+    pub fn text(&mut self, text: &str) {
         put_bytes(&mut self.0, text.as_bytes());
     }
 
@@ -223,8 +222,8 @@ impl Out {
         self.map(quantities, |out, quantity| out.text(&quantity.text));
     }
 
-    /// One block in the order of the keys' bytes, which is that of the map.
-    fn map<'v, T>(&mut self, map: &'v BTreeMap<Text, T>, write: impl Fn(&mut Self, &'v T)) {
+    /// A map: one block in the order of the keys' bytes, which is that of the map.
+    pub fn map<'v, T>(&mut self, map: &'v ByName<T>, write: impl Fn(&mut Self, &'v T)) {
         if !map.is_empty() {
             self.long(map.len() as i64);
         }

@@ -16,14 +16,12 @@ mod pod;
 mod price;
 pub mod shared;
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::Text;
 use crate::ids::OrganizationId;
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
+use crate::{ByName, Text};
 
 pub use agreement::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, QuotaDeleted, QuotaKind, QuotaSet,
@@ -35,7 +33,10 @@ pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
 
 /// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
 /// zero.
-pub type Quantities = BTreeMap<Text, Quantity>;
+pub type Quantities = ByName<Quantity>;
+
+/// Labels of a Kubernetes object, value by name.
+pub type Labels = ByName<Text>;
 
 /// One event: something that became true of one organization at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

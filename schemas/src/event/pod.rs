@@ -3,11 +3,9 @@
 //! Where a pod runs decides what it costs: a pod that names a node costs a share of that node; one that names
 //! only a GPU pool costs its charge there; one that names neither ("serverless") is priced by the rate card.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Quantities, shared};
+use super::{Labels, Quantities, shared};
 use crate::Text;
 use crate::ids::{ClusterId, NodeId, PodUid, PoolId};
 use crate::time::Timestamp;
@@ -64,8 +62,8 @@ pub struct PodStarted {
     #[serde(deserialize_with = "shared::text_or_null")]
     pub workload_name: Option<Text>,
     /// Its Kubernetes labels, value by name. Reported only.
-    #[serde(deserialize_with = "shared::texts")]
-    pub labels: BTreeMap<Text, Text>,
+    #[serde(deserialize_with = "shared::labels")]
+    pub labels: Labels,
     /// Until when, exclusive, it is protected from eviction, which raises its charge in a pool; null: not
     /// protected.
     pub eviction_protected_until: Option<Timestamp>,

@@ -1,17 +1,21 @@
-//! One copy of texts that a stored state repeats: most pods of an organization have the same cluster, labels
-//! and quantities.
+//! One copy of what a stored state repeats: most pods of an organization have the same cluster, labels and
+//! quantities.
 //!
 //! What is derived from `Deserialize` cannot be given a place to look texts up in: it is the thread's own.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use super::Quantities;
-use crate::Text;
+use super::{Labels, Quantities};
 use crate::body::NAMES;
+use crate::body::maps::Maps;
+use crate::body::names::Names;
+use crate::body::write::Out;
+use crate::by_name::Values;
+use crate::quantity::Quantity;
+use crate::{ByName, Text};
 
 /// From here on, what this thread reads shares texts with nothing that it has read before: organizations are
 /// folded on different threads, which would contend for the counts of references.
@@ -58,31 +62,33 @@ pub(super) fn text_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<SharedText>::deserialize(deserializer)?.map(Text::from))
 }
 
-/// Reads texts by name.
-pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Text, Text>, D::Error> {
-    deserializer.deserialize_map(ByName::<SharedText, Text>(PhantomData))
+/// Reads labels.
+pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+    let labels = deserializer.deserialize_map(Values::<SharedText, SharedText, _>(PhantomData))?;
+    Ok(shared(labels, |names| &mut names.labels, |out, label| out.text(label)))
 }
 
-/// Reads quantities by name.
+/// Reads quantities.
 pub(super) fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantities, D::Error> {
-    deserializer.deserialize_map(ByName::<crate::quantity::Quantity, _>(PhantomData))
+    let quantities = deserializer.deserialize_map(Values::<SharedText, Quantity, _>(PhantomData))?;
+    Ok(shared(quantities, |names| &mut names.quantities, |out, quantity| out.text(&quantity.text)))
 }
 
-/// Reads values of one form as those of another, by name.
-struct ByName<Read, Kept>(PhantomData<(Read, Kept)>);
-
-impl<'de, Read: Deserialize<'de> + Into<Kept>, Kept> Visitor<'de> for ByName<Read, Kept> {
-    type Value = BTreeMap<Text, Kept>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("values by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut values = BTreeMap::new();
-        while let Some((name, value)) = map.next_entry::<SharedText, Read>()? {
-            values.insert(name.into(), value.into());
+/// The map, or an equal one that was read lately.
+fn shared<V: PartialEq>(
+    map: ByName<V>,
+    maps: fn(&mut Names) -> &mut Maps<V>,
+    write: fn(&mut Out, &V),
+) -> ByName<V> {
+    let mut out = Out(Vec::with_capacity(128));
+    out.map(&map, write);
+    NAMES.with_borrow_mut(|names| {
+        let organization = names.organization();
+        let maps = maps(names);
+        if let Some(kept) = maps.kept(organization, &out.0).filter(|kept| *kept == map) {
+            return kept;
         }
-        Ok(values)
-    }
+        maps.keep(organization, &out.0, &map);
+        map
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{PodStarted, Quantities};
+use prorata_schemas::event::{Labels, PodStarted, Quantities};
 use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
@@ -102,7 +102,7 @@ impl PodFacts {
     }
 }
 
-fn sent_labels(labels: &BTreeMap<Text, Text>, options: &CollectorOptions) -> BTreeMap<Text, Text> {
+fn sent_labels(labels: &BTreeMap<Text, Text>, options: &CollectorOptions) -> Labels {
     let sent = labels.iter().filter(|(name, _)| options.sends_label(name));
     sent.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

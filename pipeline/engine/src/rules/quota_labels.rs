@@ -246,7 +246,7 @@ fn subtract(sums: &mut [u128], amounts: &[u128]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prorata_schemas::event::{PodStarted, QuotaKind};
+    use prorata_schemas::event::{Labels, PodStarted, Quantities, QuotaKind};
     use prorata_schemas::quantity::{GPU_MEMORY, Quantity};
 
     use crate::per_resource::PerResource;
@@ -279,11 +279,11 @@ mod tests {
             pool_id: None,
             qos: "default".into(),
             gpu_model: None,
-            requests: BTreeMap::new(),
-            limits: BTreeMap::new(),
+            requests: Quantities::new(),
+            limits: Quantities::new(),
             workload_kind: None,
             workload_name: None,
-            labels: BTreeMap::new(),
+            labels: Labels::new(),
             eviction_protected_until: None,
         };
         PodSpec {

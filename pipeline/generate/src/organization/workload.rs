@@ -1,9 +1,7 @@
 //! Workloads: what their pods request, and the pods themselves.
 
-use std::collections::BTreeMap;
-
 use prorata_schemas::Text;
-use prorata_schemas::event::{PodStarted, Quantities};
+use prorata_schemas::event::{Labels, PodStarted, Quantities};
 use prorata_schemas::ids::PoolId;
 use prorata_schemas::time::Timestamp;
 use rand::Rng;
@@ -33,7 +31,7 @@ pub struct Workload {
     pub gpu_model: Option<Text>,
     pub requests: Quantities,
     pub limits: Quantities,
-    pub labels: BTreeMap<Text, Text>,
+    pub labels: Labels,
     /// GPUs of one pod in thousandths, including MIG slices. Measured use is drawn from it.
     pub gpu_millis: u64,
 }
@@ -198,8 +196,8 @@ impl Workload {
 }
 
 /// Three to eight labels, as teams set them. A few workloads have none.
-fn labels(rng: &mut ChaCha8Rng, class: &PodClass, name: &str) -> BTreeMap<Text, Text> {
-    let mut labels = BTreeMap::new();
+fn labels(rng: &mut ChaCha8Rng, class: &PodClass, name: &str) -> Labels {
+    let mut labels = Labels::new();
     if chance(rng, 50_000) {
         return labels;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::Quantities;
+use prorata_schemas::event::{Labels, Quantities};
 use prorata_schemas::money::DecimalError;
 use prorata_schemas::quantity::{GPU_MEMORY, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::{HOUR_MICROS, Timestamp};
@@ -151,15 +151,15 @@ impl Fields {
         Ok((!keys.is_empty()).then_some(quantities))
     }
 
-    /// All texts whose key begins with the prefix.
-    pub fn texts(&mut self, prefix: &str) -> BTreeMap<Text, Text> {
+    /// All labels whose key begins with the prefix.
+    pub fn labels(&mut self, prefix: &str) -> Labels {
         let keys: Vec<String> = self.values.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
-        let mut texts = BTreeMap::new();
+        let mut labels = Labels::new();
         for key in keys {
             let value = self.values.remove(&key).unwrap_or_default();
-            texts.insert(key.strip_prefix(prefix).unwrap_or(&key).into(), value.into());
+            labels.insert(key.strip_prefix(prefix).unwrap_or(&key).into(), value.into());
         }
-        texts
+        labels
     }
 }
 

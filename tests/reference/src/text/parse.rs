@@ -94,7 +94,7 @@ fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodStarted
         gpu_model: fields.text("model"),
         workload_kind: fields.text("kind"),
         workload_name: fields.text("workload"),
-        labels: fields.texts("label."),
+        labels: fields.labels("label."),
         eviction_protected_until: fields.time("until")?,
         limits: fields.quantities("limit.")?.unwrap_or_default(),
         requests: fields.quantities("")?.unwrap_or_default(),

@@ -1,12 +1,10 @@
 //! From an event to a line that [`super::parse`] reads back as the same event.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodUsage, PoolSet,
-    Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+    CapacityType, CommitmentKind, CommitmentSet, Event, Labels, NodeStarted, Payload, PodStarted, PodUsage,
+    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
 use prorata_schemas::ids::ClusterId;
 use prorata_schemas::time::Timestamp;
@@ -87,8 +85,8 @@ impl Line {
         }
     }
 
-    fn texts(&mut self, prefix: &str, texts: &BTreeMap<Text, Text>) {
-        for (key, value) in texts {
+    fn labels(&mut self, prefix: &str, labels: &Labels) {
+        for (key, value) in labels {
             let _ = write!(self.words, " {prefix}{key}={value}");
         }
     }
@@ -129,7 +127,7 @@ impl Line {
         self.time("until", pod.eviction_protected_until, None);
         self.quantities("", &pod.requests);
         self.quantities("limit.", &pod.limits);
-        self.texts("label.", &pod.labels);
+        self.labels("label.", &pod.labels);
     }
 
     fn usage(&mut self, usage: &PodUsage) {

@@ -1,0 +1,124 @@
+//! Values by name, as events have them: quantities of resources, labels.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use litemap::LiteMap;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+
+use crate::Text;
+
+/// Values by name, in the order of the names as UTF-8 bytes. Each name stands once.
+///
+/// Most pods of a workload have the same labels and request the same: copies are one map in memory, until one
+/// of them is changed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ByName<V>(Arc<LiteMap<Text, V>>);
+
+impl<V> ByName<V> {
+    /// No values.
+    pub fn new() -> Self {
+        Self(Arc::new(LiteMap::new_vec()))
+    }
+
+    /// Where the map is in memory: copies are in one place.
+    pub fn as_ptr(&self) -> *const () {
+        Arc::as_ptr(&self.0).cast()
+    }
+}
+
+impl<V> Clone for ByName<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<V> Default for ByName<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> Deref for ByName<V> {
+    type Target = LiteMap<Text, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// A change leaves the copies as they are.
+impl<V: Clone> DerefMut for ByName<V> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+/// Of values of one name the last counts.
+impl<V> FromIterator<(Text, V)> for ByName<V> {
+    fn from_iter<I: IntoIterator<Item = (Text, V)>>(values: I) -> Self {
+        Self(Arc::new(values.into_iter().collect()))
+    }
+}
+
+impl<V, const COUNT: usize> From<[(Text, V); COUNT]> for ByName<V> {
+    fn from(values: [(Text, V); COUNT]) -> Self {
+        values.into_iter().collect()
+    }
+}
+
+impl<'a, V> IntoIterator for &'a ByName<V> {
+    type Item = (&'a Text, &'a V);
+    type IntoIter = <&'a LiteMap<Text, V> as IntoIterator>::IntoIter;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<V: Clone> IntoIterator for ByName<V> {
+    type Item = (Text, V);
+    type IntoIter = <LiteMap<Text, V> as IntoIterator>::IntoIter;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Arc::unwrap_or_clone(self.0).into_iter()
+    }
+}
+
+impl<V: Serialize> Serialize for ByName<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for ByName<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Values::<Text, V, V>(PhantomData))
+    }
+}
+
+/// Reads names and values of one form as those of another.
+pub(crate) struct Values<Name, Read, Kept>(pub(crate) PhantomData<(Name, Read, Kept)>);
+
+impl<'de, Name, Read, Kept> Visitor<'de> for Values<Name, Read, Kept>
+where
+    Name: Deserialize<'de> + Into<Text>,
+    Read: Deserialize<'de> + Into<Kept>,
+{
+    type Value = ByName<Kept>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("values by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some((name, value)) = map.next_entry::<Name, Read>()? {
+            values.push((name.into(), value.into()));
+        }
+        Ok(values.into_iter().collect())
+    }
+}
