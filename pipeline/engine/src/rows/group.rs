@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use dashu_ratio::RBig;
+use litemap::LiteMap;
 use prorata_schemas::event::PodStarted;
 use prorata_schemas::ids::{PodUid, QuotaId};
 use prorata_schemas::rows::{QuotaState, ResourceHours, Unpriced};
@@ -44,8 +45,8 @@ pub(crate) struct Placement<'a> {
 impl<'a> Placement<'a> {
     /// Places all slices. A pod that moves or changes its description may be in several places.
     pub(crate) fn new(
-        pods: &'a BTreeMap<PodUid, Vec<PodSlice>>,
-        samples: &'a BTreeMap<PodUid, Samples>,
+        pods: &'a [(PodUid, Vec<PodSlice>)],
+        samples: &'a [(PodUid, Samples)],
         named: &'a NamedNodes,
     ) -> Self {
         let (on_nodes, nodeless) = (ByNode::new(named), Vec::new());
@@ -53,8 +54,8 @@ impl<'a> Placement<'a> {
         // Both are sorted: walking them side by side is faster than looking each pod up.
         let mut samples = samples.iter().peekable();
         for (uid, slices) in pods {
-            while samples.next_if(|(of, _)| *of < uid).is_some() {}
-            let samples = samples.next_if(|(of, _)| *of == uid).map(|(_, samples)| samples);
+            while samples.next_if(|(of, _)| of < uid).is_some() {}
+            let samples = samples.next_if(|(of, _)| of == uid).map(|(_, samples)| samples);
             for slice in slices {
                 let place = match (slice.spec.node, slice.status.node_runs) {
                     (Some(node), true) => placement.on_nodes.of_mut(node),
@@ -92,7 +93,7 @@ pub(crate) struct PodHours {
     pub(crate) requested: PerResource<UBig>,
     /// None when no sample overlaps.
     pub(crate) used: Option<PerResource<UBig>>,
-    pub(crate) labels: BTreeMap<LabelKey, LabelTime>,
+    pub(crate) labels: LiteMap<LabelKey, LabelTime>,
 }
 
 impl PodHours {
@@ -104,7 +105,7 @@ impl PodHours {
             micros: 0,
             requested: PerResource::default(),
             used: None,
-            labels: BTreeMap::new(),
+            labels: LiteMap::new_vec(),
         };
         for slice in &pod.slices {
             hours.add(slice, pod.samples, rules);

@@ -205,7 +205,7 @@ fn integrals<'a>(hour: &PoolHour<'a>) -> BTreeMap<&'a PoolId, PoolIntegrals> {
         };
         add_node(pool, slice, descriptions);
     }
-    for slice in slices.pods.values().flatten() {
+    for slice in slices.pods.iter().flat_map(|(_, slices)| slices) {
         let pool = slice.spec.description.pool_id.as_ref().and_then(|id| integrals.get_mut(id));
         pool.into_iter().for_each(|pool| add_pod(pool, slice, &slices.nodes));
     }

@@ -35,7 +35,7 @@ struct Costs<'a> {
 /// When an amount passes its column.
 pub(crate) fn quota_usage(
     ledgers: &BTreeMap<ClusterId, ClusterLedger>,
-    pods: &BTreeMap<PodUid, Vec<PodSlice>>,
+    pods: &[(PodUid, Vec<PodSlice>)],
     rows: &[Box<CostRow>],
 ) -> Result<Vec<QuotaUsageRow>, EngineError> {
     if ledgers.values().all(|ledger| ledger.quotas.is_empty()) {
@@ -74,7 +74,7 @@ fn costs(rows: &[Box<CostRow>]) -> BTreeMap<(&ClusterId, &QuotaId), Costs<'_>> {
     costs
 }
 
-fn over_spans(pods: &BTreeMap<PodUid, Vec<PodSlice>>) -> OverSpans<'_> {
+fn over_spans(pods: &[(PodUid, Vec<PodSlice>)]) -> OverSpans<'_> {
     let mut spans = OverSpans::new();
     for (uid, slices) in pods {
         for slice in slices {

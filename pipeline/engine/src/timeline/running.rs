@@ -21,7 +21,7 @@ use crate::timeline::schedule::{ReservationStep, Schedule};
 use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
 use crate::timeline::span::Span;
 use crate::timeline::spec::{NodeSpec, PodSpec};
-use crate::timeline::state::{NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
+use crate::timeline::state::{ByPod, NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
 use crate::timeline::usage::{PackedSamples, Samples};
 use crate::trace::{Focus, Recorder, Trace};
 
@@ -33,7 +33,7 @@ pub(crate) struct Timeline {
     pub(crate) slices: Slices,
     pub(crate) named_nodes: NamedNodes,
     /// Measured use that may overlap the hour.
-    pub(crate) samples: BTreeMap<PodUid, Samples>,
+    pub(crate) samples: ByPod<Samples>,
     pub(crate) quota_ledgers: BTreeMap<ClusterId, ClusterLedger>,
     /// Decisions about what is in focus; the rest of a trace is read from the slices.
     pub(crate) trace: Trace,
@@ -101,9 +101,11 @@ pub(super) struct Running<'a> {
     pub(super) quotas: Quotas,
     pub(super) reservations: Reservations,
     pub(super) commitments: Commitments,
-    pub(super) samples: BTreeMap<PodUid, Samples>,
+    pub(super) samples: ByPod<Samples>,
     pub(super) schedule: Schedule,
-    /// Of running pods, only earlier runs.
+    /// Of pods, runs that are over.
+    ended: BTreeMap<PodUid, Vec<PodSlice>>,
+    /// Of all else.
     slices: Slices,
 }
 
@@ -134,6 +136,7 @@ impl<'a> Running<'a> {
                 .map(|(uid, carried)| (uid, Samples::carried(carried)))
                 .collect(),
             schedule: Schedule::new(hour.end()),
+            ended: BTreeMap::new(),
             slices: Slices::default(),
         };
         for key in running.nodes.keys() {
@@ -159,14 +162,17 @@ impl<'a> Running<'a> {
         running
     }
 
-    /// Puts down what was measured in the hour. Most pods have samples of it and none carried, so a map is
-    /// built of those at once.
-    pub(super) fn measure(&mut self, samples: Vec<(PodUid, PackedSamples)>) {
-        let measured = samples.into_iter().map(|(uid, measured)| (uid, Samples::measured(measured)));
-        let carried = std::mem::replace(&mut self.samples, measured.collect());
-        for (uid, samples) in carried {
-            self.samples.entry(uid).or_default().carried = samples.carried;
+    /// Puts down what was measured in the hour.
+    pub(super) fn measure(&mut self, mut samples: Vec<(PodUid, PackedSamples)>) {
+        samples.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut carried = std::mem::take(&mut self.samples).into_iter().peekable();
+        self.samples.reserve_exact(samples.len() + carried.len());
+        for (uid, measured) in samples {
+            self.samples.extend(std::iter::from_fn(|| carried.next_if(|(of, _)| *of < uid)));
+            let carried = carried.next_if(|(of, _)| *of == uid).map(|(_, samples)| samples.carried);
+            self.samples.push((uid, Samples { carried: carried.unwrap_or_default(), measured }));
         }
+        self.samples.extend(carried);
     }
 
     fn restore_pod(&mut self, uid: &PodUid, pod: SavedPod) -> RunningPod {
@@ -270,7 +276,7 @@ impl<'a> Running<'a> {
     /// Keeps the slices of a run that is over.
     pub(super) fn keep_slices(&mut self, uid: &PodUid, slices: Vec<PodSlice>) {
         if !slices.is_empty() {
-            self.slices.pods.entry(uid.clone()).or_default().extend(slices);
+            self.ended.entry(uid.clone()).or_default().extend(slices);
         }
     }
 
@@ -339,7 +345,7 @@ impl<'a> Running<'a> {
         let nodes = self.nodes.into_iter().map(|(key, node)| {
             (key, SavedNode { description: node.spec.description.clone(), start: node.start })
         });
-        let (pods, pod_slices) = finish_pods(self.pods, std::mem::take(&mut self.slices.pods), end);
+        let (pods, pod_slices) = finish_pods(self.pods, self.ended, end);
         let state = State {
             organization_id,
             rates: self.rates.into_iter().collect(),
@@ -363,16 +369,14 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Slices by pod, each pod's in order of time.
-type PodSlices = BTreeMap<PodUid, Vec<PodSlice>>;
-
 /// What the next hour needs of the pods that still run, and the slices of all, those of earlier runs first.
 fn finish_pods(
     running: BTreeMap<PodUid, RunningPod>,
-    ended: PodSlices,
+    ended: BTreeMap<PodUid, Vec<PodSlice>>,
     end: Timestamp,
-) -> (BTreeMap<PodUid, SavedPod>, PodSlices) {
-    let (mut saved, mut slices) = (Vec::with_capacity(running.len()), Vec::with_capacity(running.len()));
+) -> (ByPod<SavedPod>, ByPod<Vec<PodSlice>>) {
+    let mut saved = Vec::with_capacity(running.len());
+    let mut slices = Vec::with_capacity(running.len() + ended.len());
     // Both are sorted: walking them side by side is faster than looking each pod up.
     let mut ended = ended.into_iter().peekable();
     for (uid, mut pod) in running {
@@ -384,11 +388,11 @@ fn finish_pods(
         slices.push((uid, of_pod));
     }
     slices.extend(ended);
-    (saved.into_iter().collect(), slices.into_iter().collect())
+    (saved, slices)
 }
 
 /// The samples that reach into the next hour.
-fn samples_after(samples: &BTreeMap<PodUid, Samples>, end: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
+fn samples_after(samples: &[(PodUid, Samples)], end: Timestamp) -> ByPod<Vec<Sample>> {
     let after = samples
         .iter()
         .map(|(uid, samples)| (uid, samples.iter().filter(|sample| sample.to > end).collect::<Vec<_>>()));

@@ -13,16 +13,24 @@ use crate::per_resource::PerResource;
 use crate::rules::pool::PoolPricing;
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, NodeSpec, PodSpec};
-use crate::timeline::state::{NodeKey, QuotaKey};
+use crate::timeline::state::{ByPod, NodeKey, QuotaKey};
 
 /// All slices of an hour, each object's in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
     pub(crate) nodes: BTreeMap<NodeKey, Vec<NodeSlice>>,
-    pub(crate) pods: BTreeMap<PodUid, Vec<PodSlice>>,
+    pub(crate) pods: ByPod<Vec<PodSlice>>,
     pub(crate) pools: BTreeMap<PoolId, Vec<PoolSlice>>,
     pub(crate) reservations: BTreeMap<ReservationId, Vec<ReservationSlice>>,
     pub(crate) commitments: BTreeMap<CommitmentId, CommitmentHour>,
+}
+
+impl Slices {
+    /// Those of a pod that ran.
+    pub(crate) fn of_pod(&self, uid: &PodUid) -> Option<&[PodSlice]> {
+        let place = self.pods.binary_search_by(|(of, _)| of.cmp(uid)).ok()?;
+        self.pods.get(place).map(|(_, slices)| slices.as_slice())
+    }
 }
 
 /// A node under one description and coverage.

@@ -29,6 +29,9 @@ pub type QuotaKey = (ClusterId, QuotaId);
 /// Region, GPU model and quality of service of a rate.
 pub type RateKey = (Text, Option<Text>, Text);
 
+/// Something of pods, ascending by uid: in millions of pods a list is made and walked faster than a map.
+pub(crate) type ByPod<T> = Vec<(PodUid, T)>;
+
 /// One organization at the end of an hour. Equal states serialize equally, so digests of snapshots can be
 /// compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,8 +44,8 @@ pub struct State {
     pub(crate) commitments: BTreeMap<CommitmentId, Arc<CommitmentSet>>,
     pub(crate) reservations: BTreeMap<ReservationId, SavedReservation>,
     pub(crate) nodes: Vec<(NodeKey, SavedNode)>,
-    pub(crate) pods: BTreeMap<PodUid, SavedPod>,
-    pub(crate) samples: BTreeMap<PodUid, Vec<Sample>>,
+    pub(crate) pods: ByPod<SavedPod>,
+    pub(crate) samples: ByPod<Vec<Sample>>,
     pub(crate) spend: BTreeMap<PoolId, Spend>,
 }
 
@@ -103,8 +106,8 @@ impl State {
             commitments: BTreeMap::new(),
             reservations: BTreeMap::new(),
             nodes: Vec::new(),
-            pods: BTreeMap::new(),
-            samples: BTreeMap::new(),
+            pods: Vec::new(),
+            samples: Vec::new(),
             spend: BTreeMap::new(),
         }
     }

@@ -64,11 +64,6 @@ impl Samples {
         Self { carried, ..Self::default() }
     }
 
-    /// Samples of the hour.
-    pub(crate) fn measured(measured: PackedSamples) -> Self {
-        Self { measured, ..Self::default() }
-    }
-
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> {
         self.carried.iter().copied().chain(self.measured.samples())

@@ -28,7 +28,7 @@ fn length(span: Span) -> ExactNumber {
 
 /// Time of the pods in focus.
 pub(crate) fn pods(slices: &Slices, focus: &Focus, rules: &Rules) -> Vec<PodSpan> {
-    let of_focus = focus.pods.iter().filter_map(|uid| slices.pods.get_key_value(uid));
+    let of_focus = focus.pods.iter().filter_map(|uid| slices.of_pod(uid).map(|slices| (uid, slices)));
     let spans = of_focus.flat_map(|(uid, slices)| slices.iter().map(move |slice| (uid, slice)));
     let spans = spans.map(|(uid, slice)| PodSpan {
         pod_uid: uid.clone(),

@@ -1,11 +1,12 @@
 //! What a row of `cost_allocation` says in FOCUS terms: the value of every textual column for every kind of
 //! row.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
 use prorata_schemas::decimal::Decimal12;
-use prorata_schemas::event::{CapacityType, CommitmentKind, NodeStarted, PodStarted};
+use prorata_schemas::event::{CapacityType, CommitmentKind, Labels, NodeStarted, PodStarted};
 use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 
 use crate::columns::Cell;
@@ -31,7 +32,12 @@ pub struct Charge<'a> {
     pub description: String,
     /// Tags of the node, on its rows.
     node_tags: Option<Rc<str>>,
+    /// Tags of the pod, if the row has one.
+    pod_tags: Option<Rc<str>>,
 }
+
+/// Tags of pods that are remembered at most.
+const POD_TAGS_MAX: usize = 1024;
 
 /// Texts of a node, which the rows of all its pods share.
 struct NodeTexts<'a> {
@@ -46,15 +52,19 @@ struct NodeTexts<'a> {
 #[derive(Default)]
 pub struct Charges<'a> {
     last_node: Option<NodeTexts<'a>>,
+    /// Tags by the labels that they are made from, which the pods of a workload share.
+    pod_tags: HashMap<*const (), Option<Rc<str>>>,
 }
 
 impl<'a> Charges<'a> {
     /// The row as FOCUS sees it.
     pub fn charge(&mut self, tables: &'a HourTables, row: &'a CostRow) -> Charge<'a> {
+        let pod_tags = row.pod.as_deref().and_then(|pod| self.pod_tags(&pod.labels));
         let of_node = matches!(row.kind, RowKind::PodNode | RowKind::NodeIdle);
         let Some(node) = row.node.as_deref().filter(|_| of_node) else {
             let sku = Rc::new(Sku::of(tables, row));
-            return Charge { tables, row, sku, description: describe(tables, row, ""), node_tags: None };
+            let description = describe(tables, row, "");
+            return Charge { tables, row, sku, description, node_tags: None, pod_tags };
         };
         let source = (std::ptr::from_ref(tables), std::ptr::from_ref(node), &*row.provider);
         let texts = match self.last_node.take() {
@@ -69,7 +79,21 @@ impl<'a> Charges<'a> {
         let description = describe(tables, row, &texts.words);
         let (sku, node_tags) = (Rc::clone(&texts.sku), texts.tags.clone());
         self.last_node = Some(texts);
-        Charge { tables, row, sku, description, node_tags }
+        Charge { tables, row, sku, description, node_tags, pod_tags }
+    }
+
+    fn pod_tags(&mut self, labels: &'a Labels) -> Option<Rc<str>> {
+        // The rows hold the labels, so no other ones get their address meanwhile.
+        let address = labels.as_ptr();
+        if let Some(tags) = self.pod_tags.get(&address) {
+            return tags.clone();
+        }
+        if self.pod_tags.len() == POD_TAGS_MAX {
+            self.pod_tags.clear();
+        }
+        let tags = tags_of(labels).map(Rc::from);
+        self.pod_tags.insert(address, tags.clone());
+        tags
     }
 }
 
@@ -258,8 +282,8 @@ impl Charge<'_> {
     }
 
     /// The pod's labels where it is allocated a share of a node.
-    pub fn allocated_tags(&self) -> Option<String> {
-        labels(self.allocated_pod()?)
+    pub fn allocated_tags(&self) -> Option<&str> {
+        self.allocated_pod().and(self.pod_tags.as_deref())
     }
 
     /// Tags of the resource: a pod's labels, or the well-known labels of a node that follow from its
@@ -267,7 +291,7 @@ impl Charge<'_> {
     pub fn tags(&self) -> Cell<'_> {
         match self.row.kind {
             RowKind::PodNode | RowKind::NodeIdle => Cell::text(self.node_tags.as_deref()),
-            RowKind::PodServerless | RowKind::PodPool => Cell::made(self.pod().and_then(labels)),
+            RowKind::PodServerless | RowKind::PodPool => Cell::text(self.pod_tags.as_deref()),
             RowKind::ReservationUnused | RowKind::CommitmentUnused | RowKind::CommitmentPurchase => {
                 Cell::Null
             }
@@ -293,11 +317,11 @@ impl Charge<'_> {
     }
 }
 
-fn labels(pod: &PodStarted) -> Option<String> {
+fn tags_of(labels: &Labels) -> Option<String> {
     // Four quotation marks, a colon, and a comma or brace.
-    let bytes = pod.labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 1;
+    let bytes = labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 1;
     let object = Object::with_capacity(bytes);
-    pod.labels.iter().fold(object, |object, (key, value)| object.any_text(key, value)).non_empty()
+    labels.iter().fold(object, |object, (key, value)| object.any_text(key, value)).non_empty()
 }
 
 fn node_labels(node: &NodeStarted) -> Option<String> {

@@ -77,7 +77,7 @@ fn allocation_to_charge<'a>() -> Vec<Column<Charge<'a>>> {
         optional("AllocatedMethodId", Text, |c| Cell::text(c.allocated_method())),
         optional("AllocatedResourceId", Text, |c| Cell::text(c.allocated_resource_id())),
         optional("AllocatedResourceName", Text, |c| Cell::text(c.allocated_pod().map(|pod| &*pod.pod_name))),
-        optional("AllocatedTags", Json, |c| Cell::made(c.allocated_tags())),
+        optional("AllocatedTags", Json, |c| Cell::text(c.allocated_tags())),
         optional("AvailabilityZone", Text, |c| Cell::text(c.zone())),
         required("BilledCost", Decimal, |c| c.row.billed_cost.into()),
         required("BillingAccountId", Text, |c| Cell::text(&*c.tables.organization_id)),
