@@ -1,9 +1,11 @@
-//! Texts that a stored state repeats are kept once.
+//! Texts and maps that events, or a stored state, repeat are kept once.
 
 use prorata_samples::typical::typical;
-use prorata_schemas::Text;
 use prorata_schemas::event::shared::share_anew;
-use prorata_schemas::event::{EventKind, Payload, PodStarted};
+use prorata_schemas::event::{Event, EventKind, Payload, PodStarted};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::reject::Reason;
+use prorata_schemas::{Text, body};
 
 fn pod() -> PodStarted {
     let Payload::PodStarted(pod) = typical(EventKind::PodStarted).payload else { unreachable!() };
@@ -32,4 +34,59 @@ fn what_is_read_after_another_shares_its_texts_until_anew() {
     assert!(texts(&pod).len() > 6, "labels and requests, too");
     assert_eq!(are_shared(&first, &second), vec![true; texts(&pod).len()]);
     assert_eq!(are_shared(&second, &third), vec![false; texts(&pod).len()]);
+    assert_eq!(places(&first), places(&second));
+    assert!(places(&second).iter().all(|place| !places(&third).contains(place)));
+}
+
+/// Where the maps of a pod are in memory: its labels, requests and limits.
+fn places(pod: &PodStarted) -> [*const (); 3] {
+    [pod.labels.as_ptr(), pod.requests.as_ptr(), pod.limits.as_ptr()]
+}
+
+#[test]
+fn events_of_an_organization_share_equal_maps() {
+    let read = |organization: &str, change: fn(&mut PodStarted)| -> PodStarted {
+        let mut pod = pod();
+        change(&mut pod);
+        let event = Event { organization_id: organization.into(), ..typical(EventKind::PodStarted) };
+        let body = body::encode(&Event { payload: Payload::PodStarted(Box::new(pod.clone())), ..event });
+        let Payload::PodStarted(read) = body::decode(EventKind::PodStarted, &body).unwrap().payload else {
+            unreachable!()
+        };
+        assert_eq!(*read, pod);
+        *read
+    };
+    let acme = read("acme", |_| {});
+    assert_eq!(acme.requests.as_ptr(), acme.limits.as_ptr(), "limits are what is requested");
+    assert_eq!(places(&acme), places(&read("acme", |pod| pod.pod_uid = "another".into())));
+    let changed = read("acme", |pod| drop(pod.labels.insert("team".into(), "another".into())));
+    assert_ne!(changed.labels.as_ptr(), acme.labels.as_ptr());
+    assert_eq!(changed.requests.as_ptr(), acme.requests.as_ptr());
+    let stored: PodStarted = postcard::from_bytes(&postcard::to_stdvec(&acme).unwrap()).unwrap();
+    assert!(places(&acme).iter().all(|place| !places(&stored).contains(place)), "a state is not judged");
+    let bird = read("bird", |_| {});
+    assert!(places(&acme).iter().all(|place| !places(&bird).contains(place)));
+    assert_eq!(acme, bird);
+}
+
+#[test]
+fn a_change_of_a_map_leaves_its_copies() {
+    let original = pod().labels;
+    let mut changed = original.clone();
+    assert_eq!(changed.as_ptr(), original.as_ptr());
+    changed.insert("team".into(), "another".into());
+    assert_eq!(original, pod().labels);
+    assert_ne!(changed, original);
+}
+
+#[test]
+fn a_map_with_a_fault_is_judged_each_time() {
+    let mut pod = pod();
+    pod.requests.insert("cpu".into(), Quantity { text: "-1".into(), amount: 0 });
+    let event = Event { payload: Payload::PodStarted(Box::new(pod)), ..typical(EventKind::PodStarted) };
+    let body = body::encode(&event);
+    for _ in 0..2 {
+        let reject = body::decode(EventKind::PodStarted, &body).unwrap_err();
+        assert_eq!(reject.reason, Reason::InvalidField, "{reject:?}");
+    }
 }

@@ -207,20 +207,17 @@ impl<'w, 'a> Fields<'w, 'a> {
 
     /// A map of quantities. Of two entries with one key the last counts, as in every map of Avro.
     pub fn quantities(&mut self, field: &str) -> Result<Quantities, Reject> {
-        self.map(
-            |names| &mut names.quantities,
-            field,
-            |fields, key| {
-                let text = fields.str(field)?;
-                match Quantity::amount_of(key, text) {
-                    Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
-                    Err(error) => {
-                        fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
-                        Ok(None)
-                    }
+        let quantity = |fields: &mut Self, key: &str| {
+            let text = fields.str(field)?;
+            match Quantity::amount_of(key, text) {
+                Ok(amount) => Ok(Some(Quantity { text: fields.names.text(text), amount })),
+                Err(error) => {
+                    fields.invalid(field, format_args!("{}: {error}", excerpt(key)));
+                    Ok(None)
                 }
-            },
-        )
+            }
+        };
+        self.map(|names| &mut names.quantities, field, quantity)
     }
 
     /// A map of labels.

@@ -83,7 +83,8 @@ fn shared<V: PartialEq>(
     let mut out = Out(Vec::with_capacity(128));
     out.map(&map, write);
     NAMES.with_borrow_mut(|names| {
-        let organization = names.organization();
+        // Not with those of events, whose bytes have been judged.
+        let organization = !names.organization();
         let maps = maps(names);
         if let Some(kept) = maps.kept(organization, &out.0).filter(|kept| *kept == map) {
             return kept;
