@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ahash::RandomState;
 use prorata_schemas::event::PodStarted;
 use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
 
@@ -16,7 +17,7 @@ pub(crate) struct NodeNumber(usize);
     clippy::disallowed_types,
     reason = "only looked up, once for each pod and node, and never walked: no order in it"
 )]
-type Numbers<Key, Of> = std::collections::HashMap<Key, Of>;
+type Numbers<Key, Of> = std::collections::HashMap<Key, Of, RandomState>;
 
 /// Every node that has run in the hour, or that a pod has named.
 #[derive(Debug, Default)]
