@@ -8,9 +8,10 @@
 //! - `sku` and `describe` make the texts of `cost_allocation` that need more than a lookup, with `json` for
 //!   JSON.
 //! - `cut` says where an hour is cut into several files.
-//! - `file` writes the Parquet bytes, `row_group` the columns of a file of one batch. `splice` replaces rows
-//!   of some organizations in a file, `day` makes one file of those of a day's hours and gives them back,
-//!   `stats` makes the statistics for the Delta log, and `digest` says whether the content has changed.
+//! - `file` writes the Parquet bytes, `row_group` the row groups column by column, `pages` compresses their
+//!   pages. `splice` replaces rows of some organizations in a file, `day` makes one file of those of a day's
+//!   hours and gives them back, `stats` makes the statistics for the Delta log, and `digest` says whether the
+//!   content has changed.
 //!
 //! `README.md` next to `Cargo.toml` describes every column for the people who query them.
 

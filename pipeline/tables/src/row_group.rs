@@ -1,8 +1,9 @@
-//! A row group of rows that are at hand whole, written column by column: the memory that encoding one column
-//! takes is free again before the next. Columns that are one array are encoded once: `cost_allocation` has
-//! many, because FOCUS asks for the same value under several names. One compressor serves all columns.
+//! Row groups, in which columns that are one array are encoded once: `cost_allocation` has many. The bytes are
+//! those that [`ArrowWriter::write`] makes of the same rows.
 //!
-//! The bytes are those that [`ArrowWriter::write`] makes of the same rows.
+//! Rows that are at hand whole are written column by column: the memory that encoding one column takes is
+//! free again before the next, and one compressor serves all. Rows that come in batches are written by
+//! [`BatchWriter`], with a compressor for each column.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
