@@ -105,7 +105,8 @@ impl PodHours {
             micros: 0,
             requested: PerResource::default(),
             used: None,
-            labels: LiteMap::new_vec(),
+            // Most pods have one.
+            labels: LiteMap::with_capacity(1),
         };
         for slice in &pod.slices {
             hours.add(slice, pod.samples, rules);

@@ -1,6 +1,7 @@
 //! Everything that runs or is set at an instant, and the slices that the hour has been cut into so far.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use prorata_schemas::event::{PodStarted, PoolSet, RateSet};
@@ -73,6 +74,10 @@ impl RunningPod {
     /// Ends its slice.
     pub(super) fn close(&mut self, now: Timestamp) {
         if let Some(span) = Span::new(self.since, now) {
+            if self.slices.is_empty() {
+                // Most pods have no other one in the hour.
+                self.slices.reserve_exact(1);
+            }
             self.slices.push(PodSlice { span, spec: self.spec.clone(), status: self.status.clone() });
         }
         self.since = now;
@@ -275,8 +280,12 @@ impl<'a> Running<'a> {
 
     /// Keeps the slices of a run that is over.
     pub(super) fn keep_slices(&mut self, uid: &PodUid, slices: Vec<PodSlice>) {
-        if !slices.is_empty() {
-            self.ended.entry(uid.clone()).or_default().extend(slices);
+        if slices.is_empty() {
+            return;
+        }
+        match self.ended.entry(uid.clone()) {
+            Entry::Vacant(first) => drop(first.insert(slices)),
+            Entry::Occupied(mut earlier) => earlier.get_mut().extend(slices),
         }
     }
 
@@ -382,10 +391,11 @@ fn finish_pods(
     for (uid, mut pod) in running {
         pod.close(end);
         slices.extend(std::iter::from_fn(|| ended.next_if(|(of, _)| *of < uid)));
-        let mut of_pod = ended.next_if(|(of, _)| *of == uid).map(|(_, slices)| slices).unwrap_or_default();
-        of_pod.append(&mut pod.slices);
+        if let Some((_, earlier)) = ended.next_if(|(of, _)| *of == uid) {
+            pod.slices.splice(..0, earlier);
+        }
         saved.push((uid.clone(), SavedPod { description: pod.spec.description.clone(), start: pod.start }));
-        slices.push((uid, of_pod));
+        slices.push((uid, pod.slices));
     }
     slices.extend(ended);
     (saved, slices)
