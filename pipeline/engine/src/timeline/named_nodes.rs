@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use ahash::RandomState;
 use prorata_schemas::event::PodStarted;
 use prorata_schemas::ids::{ClusterId, NodeId, PodUid};
 
@@ -17,7 +16,7 @@ pub(crate) struct NodeNumber(usize);
     clippy::disallowed_types,
     reason = "only looked up, once for each pod and node, and never walked: no order in it"
 )]
-type Numbers<Key, Of> = std::collections::HashMap<Key, Of, RandomState>;
+type Numbers<Key, Of> = std::collections::HashMap<Key, Of>;
 
 /// Every node that has run in the hour, or that a pod has named.
 #[derive(Debug, Default)]

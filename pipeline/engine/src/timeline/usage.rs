@@ -6,7 +6,6 @@
 
 use std::cmp::Ordering;
 
-use ahash::RandomState;
 use prorata_schemas::body::PodUsageRef;
 use prorata_schemas::body::wire::{Wire, put_longs};
 use prorata_schemas::ids::PodUid;
@@ -23,7 +22,7 @@ const PODS_OF_A_PART: usize = 1024;
     clippy::disallowed_types,
     reason = "only looked up, once an event, and never walked: no order in it"
 )]
-type Places = std::collections::HashMap<PodUid, usize, RandomState>;
+type Places = std::collections::HashMap<PodUid, usize>;
 
 /// Usage of an organization's pods, in any order, duplicates included.
 #[derive(Clone, Debug, Default)]
