@@ -11,7 +11,6 @@
 //! 4. Units: [`ids`], [`time`], [`quantity`] and [`size`], [`money`] and [`decimal`].
 
 pub mod body;
-mod by_name;
 pub mod decimal;
 pub mod event;
 pub mod ids;
@@ -24,7 +23,6 @@ pub mod size;
 pub mod tables;
 pub mod time;
 
-pub use by_name::ByName;
 pub use event::avsc::{self, avsc};
 
 /// Shared immutable text: identifiers and names that many rows repeat.

@@ -77,7 +77,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Of pages, and what closing their column gave: plain ones compressed with zstd, or any left as they are.
+    /// Of pages, and what closing their column gave: plain ones compressed with zstd, or any as they are.
     pub fn new(
         pages: &[Bytes],
         mut close: ColumnCloseResult,

@@ -1,5 +1,5 @@
-//! Row groups, in which columns that are one array are encoded once: `cost_allocation` has many. The bytes are
-//! those that [`ArrowWriter::write`] makes of the same rows.
+//! Row groups, in which columns that are one array are encoded once: `cost_allocation` has many. The bytes
+//! are those that [`ArrowWriter::write`] makes of the same rows.
 //!
 //! Rows that are at hand whole are written column by column: the memory that encoding one column takes is
 //! free again before the next, and one compressor serves all. Rows that come in batches are written by

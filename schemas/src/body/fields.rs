@@ -7,17 +7,17 @@
 use std::fmt;
 use std::mem;
 
+use crate::Text;
 use crate::body::maps::Maps;
 use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
-use crate::event::{Labels, Quantities};
+use crate::event::{ByName, Labels, Quantities};
 use crate::ids::OrganizationId;
 use crate::money::Ratio;
 use crate::quantity::Quantity;
 use crate::reject::{Reason, Reject, excerpt};
 use crate::time::{Date, HOUR_MICROS, Timestamp};
-use crate::{ByName, Text};
 
 /// What is wrong with an id or key without characters.
 const EMPTY: &str = "empty, but an id or key must not be";

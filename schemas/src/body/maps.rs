@@ -1,10 +1,10 @@
-//! One copy of maps that the events of an organization repeat: the pods of a workload have the same labels and
-//! request the same. A map that is kept is known by its bytes, and not read again.
+//! One copy of maps that the events of an organization repeat: the pods of a workload have the same labels
+//! and request the same. A map that is kept is known by its bytes, and not read again.
 //!
 //! A small direct-mapped cache, as that of texts in `names.rs`.
 
-use crate::ByName;
 use crate::body::names::hash;
+use crate::event::ByName;
 
 /// Slots; a power of two.
 const SLOTS: usize = 1024;

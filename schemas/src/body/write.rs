@@ -1,11 +1,10 @@
 //! One writer for each record, its fields in the order of its schema; only the canonical form is ever
 //! written.
 
-use crate::ByName;
 use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
-    CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
+    ByName, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
     PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
 };
 use crate::money::{Money, Ratio};

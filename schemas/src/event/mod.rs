@@ -11,6 +11,7 @@
 mod agreement;
 pub mod avsc;
 pub mod bounds;
+mod by_name;
 mod node;
 mod pod;
 mod price;
@@ -18,15 +19,16 @@ pub mod shared;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Text;
 use crate::ids::OrganizationId;
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
-use crate::{ByName, Text};
 
 pub use agreement::{
     Assignment, CommitmentDeleted, CommitmentKind, CommitmentSet, QuotaDeleted, QuotaKind, QuotaSet,
     ReservationReleased, ReservationSet,
 };
+pub use by_name::ByName;
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
 pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};

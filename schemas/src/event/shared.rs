@@ -8,14 +8,14 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use super::{Labels, Quantities};
+use super::by_name::Values;
+use super::{ByName, Labels, Quantities};
+use crate::Text;
 use crate::body::NAMES;
 use crate::body::maps::Maps;
 use crate::body::names::Names;
 use crate::body::write::Out;
-use crate::by_name::Values;
 use crate::quantity::Quantity;
-use crate::{ByName, Text};
 
 /// From here on, what this thread reads shares texts with nothing that it has read before: organizations are
 /// folded on different threads, which would contend for the counts of references.

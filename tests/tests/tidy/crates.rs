@@ -70,6 +70,7 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "dashu-ratio",
     "either",
     "itoa",
+    "litemap",
     "num-modular",
     "num-order",
     "num-traits",

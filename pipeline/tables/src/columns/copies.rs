@@ -1,5 +1,5 @@
-//! Columns that are one array: `cost_allocation` has many, because FOCUS asks for the same value under several
-//! names. They are encoded and hashed once.
+//! Columns that are one array: `cost_allocation` has many, because FOCUS asks for the same value under
+//! several names. They are encoded and hashed once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

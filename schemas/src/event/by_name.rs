@@ -101,7 +101,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for ByName<V> {
 }
 
 /// Reads names and values of one form as those of another.
-pub(crate) struct Values<Name, Read, Kept>(pub(crate) PhantomData<(Name, Read, Kept)>);
+pub(super) struct Values<Name, Read, Kept>(pub(super) PhantomData<(Name, Read, Kept)>);
 
 impl<'de, Name, Read, Kept> Visitor<'de> for Values<Name, Read, Kept>
 where
