@@ -84,15 +84,12 @@ impl RowsDigest {
 
     /// Gives columns values of their own that are copies no more.
     fn end_copies(&mut self, originals: &[Option<usize>]) {
-        for (index, now) in originals.iter().enumerate() {
-            let original = self.columns.get(index).and_then(|column| column.original);
-            if original.is_none() || original == *now {
-                continue;
-            }
-            let values = original.and_then(|original| self.columns.get(original));
-            let values = values.map(|original| original.values.clone());
-            if let Some((column, values)) = self.columns.get_mut(index).zip(values) {
-                (column.original, column.values) = (None, values);
+        for (index, now) in originals.iter().enumerate().take(self.columns.len()) {
+            if let Some(original) = self.columns[index].original
+                && *now != Some(original)
+            {
+                self.columns[index].values = self.columns[original].values.clone();
+                self.columns[index].original = None;
             }
         }
     }
