@@ -17,6 +17,13 @@ const fn sevens(bytes: u64) -> u64 {
     (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
 }
 
+/// The opposite of [`sevens`]: each seven bits of 56 in a byte of their own.
+const fn spread(bits: u64) -> u64 {
+    let fours = (bits & 0x0fff_ffff) | ((bits & 0x00ff_ffff_f000_0000) << 4);
+    let pairs = (fours & 0x0000_3fff_0000_3fff) | ((fours & 0x0fff_c000_0fff_c000) << 2);
+    (pairs & 0x007f_007f_007f_007f) | ((pairs & 0x3f80_3f80_3f80_3f80) << 1)
+}
+
 /// What is left of the bytes being read.
 #[derive(Clone, Debug)]
 pub struct Wire<'a> {
@@ -172,6 +179,13 @@ pub fn put_longs<const COUNT: usize>(out: &mut Vec<u8>, values: [i64; COUNT]) {
     let mut end = 0;
     for value in values {
         let mut bits = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        if bits < 1 << 56 {
+            let last = (bits | 1).ilog2() / 7;
+            let goes_on = CONTINUES & ((1 << (8 * last)) - 1);
+            bytes[end..end + 8].copy_from_slice(&(spread(bits) | goes_on).to_le_bytes());
+            end += last as usize + 1;
+            continue;
+        }
         while bits >= 0x80 {
             bytes[end] = bits as u8 | 0x80;
             bits >>= 7;
@@ -229,11 +243,29 @@ mod tests {
                 for behind in 0..12 {
                     let mut out = Vec::new();
                     put_long(&mut out, value);
+                    assert_eq!(out, byte_by_byte(value));
                     out.extend(vec![0xff; behind]);
                     let mut wire = Wire::new(&out);
                     assert_eq!(wire.long(), Ok(value));
                     assert_eq!(wire.rest().len(), behind);
                 }
+            }
+        }
+    }
+
+    /// An integer as the format's text says it: seven bits a byte, the lowest first.
+    fn byte_by_byte(value: i64) -> Vec<u8> {
+        let mut bits = i128::from(value) * 2;
+        if value < 0 {
+            bits = -bits - 1;
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let goes_on = bits > 0x7f;
+            bytes.push((bits % 0x80) as u8 + if goes_on { 0x80 } else { 0 });
+            bits /= 0x80;
+            if !goes_on {
+                return bytes;
             }
         }
     }

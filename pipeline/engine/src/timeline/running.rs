@@ -403,8 +403,6 @@ fn finish_pods(
 
 /// The samples that reach into the next hour.
 fn samples_after(samples: &[(PodUid, Samples)], end: Timestamp) -> ByPod<Vec<Sample>> {
-    let after = samples
-        .iter()
-        .map(|(uid, samples)| (uid, samples.iter().filter(|sample| sample.to > end).collect::<Vec<_>>()));
+    let after = samples.iter().map(|(uid, samples)| (uid, samples.after(end)));
     after.filter(|(_, samples)| !samples.is_empty()).map(|(uid, samples)| (uid.clone(), samples)).collect()
 }

@@ -47,6 +47,8 @@ pub(crate) struct PackedSamples {
     ascending: bool,
     /// When the last one begins.
     last: Option<Timestamp>,
+    /// When all have ended; 1970 without any.
+    ended: Timestamp,
 }
 
 /// Samples of one pod that may overlap the hour, in order of time.
@@ -67,6 +69,14 @@ impl Samples {
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> {
         self.carried.iter().copied().chain(self.measured.samples())
+    }
+
+    /// Those that end after an instant.
+    pub(crate) fn after(&self, instant: Timestamp) -> Vec<Sample> {
+        // Most pods have none, and to read their samples once more takes time.
+        let measured = (self.measured.ended > instant).then(|| self.measured.samples());
+        let all = self.carried.iter().copied().chain(measured.into_iter().flatten());
+        all.filter(|sample| sample.to > instant).collect()
     }
 }
 
@@ -121,7 +131,10 @@ impl Usage {
         }
         let (pod_uid, place) = (PodUid::from(pod_uid), self.pods.len());
         self.places.insert(pod_uid.clone(), place);
-        self.pods.push((pod_uid, PackedSamples::new(self.base)));
+        let mut samples = PackedSamples::new(self.base);
+        // Pods of an organization are measured about as often, and in the archive one by one.
+        samples.bytes.reserve_exact(self.pods.get(self.last).map_or(0, |(_, last)| last.bytes.len()));
+        self.pods.push((pod_uid, samples));
         place
     }
 
@@ -147,7 +160,7 @@ impl Default for PackedSamples {
 impl PackedSamples {
     /// None yet, whose times are relative to `base`.
     const fn new(base: Timestamp) -> Self {
-        Self { base, bytes: Vec::new(), count: 0, ascending: true, last: None }
+        Self { base, bytes: Vec::new(), count: 0, ascending: true, last: None, ended: Timestamp(0) }
     }
 
     /// Takes samples that are relative to the same time.
@@ -157,6 +170,7 @@ impl PackedSamples {
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
         self.last = other.last;
+        self.ended = self.ended.max(other.ended);
     }
 
     fn push(&mut self, sample: Measured) {
@@ -164,6 +178,7 @@ impl PackedSamples {
         self.ascending &= self.last < Some(from);
         self.count += 1;
         self.last = Some(from);
+        self.ended = self.ended.max(to);
         let times = [from.0.wrapping_sub(self.base.0), to.0.wrapping_sub(from.0)];
         put_longs(&mut self.bytes, [times[0], times[1], cpu, memory, gpu]);
     }
@@ -305,6 +320,18 @@ mod tests {
         (samples.collect(), distinct)
     }
 
+    /// What of settled usage ends after an instant.
+    fn left_after(usage: Usage, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
+        let pods = usage.settle().0.into_iter();
+        pods.map(|(uid, measured)| (uid, Samples { carried: Vec::new(), measured }.after(instant))).collect()
+    }
+
+    /// The samples that end after an instant, of these.
+    fn later(mut pods: BTreeMap<PodUid, Vec<Sample>>, instant: Timestamp) -> BTreeMap<PodUid, Vec<Sample>> {
+        pods.values_mut().for_each(|samples| samples.retain(|sample| sample.to > instant));
+        pods
+    }
+
     #[test]
     fn parts_are_put_in_order_whichever_comes_first() {
         for minutes in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [0, 2, 2], [2, 2, 0]] {
@@ -330,6 +357,10 @@ mod tests {
             usage.append(taken(BASE + base, &events[first..second]));
             usage.append(taken(BASE, &events[second..third]));
             push_all(&mut usage, &events[third..]);
+            for minute in 0..5 {
+                let instant = Timestamp(BASE + minute * 60_000_000 + 150);
+                prop_assert_eq!(left_after(usage.clone(), instant), later(by_bodies(&events).0, instant));
+            }
             prop_assert_eq!(settled(usage), by_bodies(&events));
         }
     }
