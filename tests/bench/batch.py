@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 import compare
 import loads
 import measure
+
+# As many as there may be cores.
+THREADS = 1, 2, 4, 8, 16
 
 
 def backfill(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
@@ -68,7 +72,9 @@ def fold_and_tables(name: str, load: loads.Load, options: argparse.Namespace) ->
 
 
 def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
-    """Time and memory of a backfill with more pods, more shards, more organizations."""
+    """Time and memory of a backfill with more pods, more shards, more organizations, more threads. Time is that
+    of processors; with more threads, what they all have by the clock, busy or not: when twice as many take
+    half the time, its exponent is 0."""
     shape = loads.SHAPES[options.shape]
     by_pods = {shape.hours * pods: (loads.running(1, pods, shape.hours), ()) for pods in shape.pods}
     yield grown("pod-hours", by_pods, options, work)
@@ -76,6 +82,10 @@ def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
     yield grown("shards of one load", by_shards, options, work)
     by_count = {count: (loads.running(count, 4), ()) for count in shape.organizations}
     yield grown("organizations", by_count, options, work)
+    cores = os.cpu_count() or 1
+    by_threads = {count: (shape.backfill[loads.MEASURED], ()) for count in THREADS if count <= cores}
+    if len(by_threads) > 1:
+        yield grown("threads", by_threads, options, work, held_by_threads)
 
 
 def shards_of(count: int, work: Path) -> tuple[str, str]:
@@ -85,11 +95,23 @@ def shards_of(count: int, work: Path) -> tuple[str, str]:
     return "--config", str(config)
 
 
+def on_threads_asked_for(command: list[str], _: int, options: argparse.Namespace) -> measure.Cost:
+    """What a command takes, whatever its size."""
+    return measure.run(command, options.threads)[0]
+
+
+def held_by_threads(command: list[str], threads: int, _: argparse.Namespace) -> measure.Cost:
+    """What a command takes on so many threads: seconds of all of them."""
+    cost, _ = measure.run(command, threads)
+    return cost._replace(seconds=cost.wall_seconds * threads)
+
+
 def grown(
     name: str,
     sizes: dict[int, tuple[loads.Size, tuple[str, ...]]],
     options: argparse.Namespace,
     work: Path,
+    run: Callable[[list[str], int, argparse.Namespace], measure.Cost] = on_threads_asked_for,
 ) -> measure.Growth:
     """Runs a backfill of each size in turn, as many rounds as there are pairs."""
     folder = work / f"growth-{name.split()[0]}"
@@ -102,8 +124,7 @@ def grown(
     for _ in range(options.pairs):
         for number, (_, more) in sizes.items():
             shutil.rmtree(lake, ignore_errors=True)
-            cost, _ = measure.run(loads.backfill(events[number], lake, *more), options.threads)
-            costs[number].append(cost)
+            costs[number].append(run(loads.backfill(events[number], lake, *more), number, options))
     medians = {number: measure.median(found) for number, found in costs.items()}
     shutil.rmtree(folder)
     return measure.Growth(f"growth with {name}", 1.05, medians)

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,7 +20,13 @@ class Cost(NamedTuple):
     """What one run took."""
 
     seconds: float
+    """Processor time."""
     peak_mb: float
+    wall_seconds: float = 0
+
+    def described(self) -> dict:
+        """What figures tell of it."""
+        return {"seconds": self.seconds, "peak_mb": self.peak_mb}
 
 
 class Figure(NamedTuple):
@@ -55,7 +62,7 @@ class Figure(NamedTuple):
         ours, theirs = self.medians()
         told = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
         told |= {"events": self.events} if self.events else {}
-        return told | {"ours": ours._asdict(), "theirs": theirs._asdict()}
+        return told | {"ours": ours.described(), "theirs": theirs.described()}
 
 
 class Growth(NamedTuple):
@@ -88,7 +95,7 @@ class Growth(NamedTuple):
     def described(self) -> dict:
         """All of it, for machines."""
         seconds, memory = self.exponents()
-        costs = {size: cost._asdict() for size, cost in self.costs.items()}
+        costs = {size: cost.described() for size, cost in self.costs.items()}
         return {"exponent": round(seconds, 3), "memory_exponent": round(memory, 3), "costs": costs}
 
 
@@ -180,17 +187,19 @@ def run(command: list[str], threads: int) -> tuple[Cost, str]:
         )
         if done.returncode:
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stdout}")
-        seconds, peak_mb = map(float, told.read().split())
-    return Cost(seconds, peak_mb), done.stdout
+        cost = Cost(*map(float, told.read().split()))
+    return cost, done.stdout
 
 
 def start() -> None:
     """Runs the command that follows the name of a file, and writes what it took to that file."""
     told, *command = sys.argv[1:]
+    started = time.monotonic()
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, usage = os.wait4(child, 0)
+    wall_seconds = time.monotonic() - started
     with open(told, "w", encoding="utf-8") as out:
-        out.write(f"{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}")
+        out.write(f"{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024} {wall_seconds}")
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
