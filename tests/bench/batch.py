@@ -12,8 +12,8 @@ import compare
 import loads
 import measure
 
-# As many as there may be cores.
-THREADS = 1, 2, 4, 8, 16
+# Of which growth is measured, as far as the machine has them.
+CORES = 1, 2, 4, 8, 16
 
 
 def backfill(options: argparse.Namespace, work: Path) -> Iterator[measure.Figure]:
@@ -72,9 +72,11 @@ def fold_and_tables(name: str, load: loads.Load, options: argparse.Namespace) ->
 
 
 def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
-    """Time and memory of a backfill with more pods, more shards, more organizations, more threads. Time is that
-    of processors; with more threads, what they all have by the clock, busy or not: when twice as many take
-    half the time, its exponent is 0."""
+    """Time and memory of a backfill with more pods, more shards, more organizations, more cores.
+
+    Time is that of processors; with more cores, what they all have by the clock, busy or not: when twice as
+    many take half the time, its exponent is 0.
+    """
     shape = loads.SHAPES[options.shape]
     by_pods = {shape.hours * pods: (loads.running(1, pods, shape.hours), ()) for pods in shape.pods}
     yield grown("pod-hours", by_pods, options, work)
@@ -82,10 +84,10 @@ def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
     yield grown("shards of one load", by_shards, options, work)
     by_count = {count: (loads.running(count, 4), ()) for count in shape.organizations}
     yield grown("organizations", by_count, options, work)
-    cores = os.cpu_count() or 1
-    by_threads = {count: (shape.backfill[loads.MEASURED], ()) for count in THREADS if count <= cores}
-    if len(by_threads) > 1:
-        yield grown("threads", by_threads, options, work, held_by_threads)
+    cores = len(os.sched_getaffinity(0))
+    by_cores = {count: (shape.backfill[loads.MEASURED], ()) for count in CORES if count <= cores}
+    if len(by_cores) > 1:
+        yield grown("cores", by_cores, options, work, held_by_cores)
 
 
 def shards_of(count: int, work: Path) -> tuple[str, str]:
@@ -100,10 +102,10 @@ def on_threads_asked_for(command: list[str], _: int, options: argparse.Namespace
     return measure.run(command, options.threads)[0]
 
 
-def held_by_threads(command: list[str], threads: int, _: argparse.Namespace) -> measure.Cost:
-    """What a command takes on so many threads: seconds of all of them."""
-    cost, _ = measure.run(command, threads)
-    return cost._replace(seconds=cost.wall_seconds * threads)
+def held_by_cores(command: list[str], cores: int, _: argparse.Namespace) -> measure.Cost:
+    """What a command takes of so many cores, with as many threads: seconds of all of them."""
+    cost, _ = measure.run(command, cores, cores)
+    return cost._replace(seconds=cost.wall_seconds * cores)
 
 
 def grown(

@@ -168,15 +168,16 @@ def check(command: list[str]) -> str:
     return done.stdout
 
 
-def run(command: list[str], threads: int) -> tuple[Cost, str]:
-    """Runs a command to its end, on so many threads where it is ours to say.
+def run(command: list[str], threads: int, cores: int | None = None) -> tuple[Cost, str]:
+    """Runs a command to its end, on so many threads where it is ours to say, and on so many of the cores.
 
     A child's peak memory counts that of the process which it was forked from. So a process that holds nothing
     starts it: this file by itself.
     """
     counts = {name: str(threads) for name in ("RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")}
     with tempfile.NamedTemporaryFile("r") as told:
-        starter = [sys.executable, "-S", __file__, told.name, *command]
+        count = str(cores or os.cpu_count())
+        starter = [sys.executable, "-S", __file__, told.name, count, *command]
         done = subprocess.run(
             starter,
             stdout=subprocess.PIPE,
@@ -192,8 +193,10 @@ def run(command: list[str], threads: int) -> tuple[Cost, str]:
 
 
 def start() -> None:
-    """Runs the command that follows the name of a file, and writes what it took to that file."""
-    told, *command = sys.argv[1:]
+    """Runs the command that follows the name of a file and a number of cores, and writes what it took to that
+    file."""
+    told, cores, *command = sys.argv[1:]
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     started = time.monotonic()
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, usage = os.wait4(child, 0)
