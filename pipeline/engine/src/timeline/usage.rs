@@ -18,6 +18,9 @@ use crate::timeline::state::Sample;
 /// Pods of one part of the work that is done on all cores.
 const PODS_OF_A_PART: usize = 1024;
 
+/// Most bytes that a new pod gets at once: an hour of a sample a minute takes about 1,200.
+const FIRST_ROOM_MAX: usize = 2048;
+
 #[expect(
     clippy::disallowed_types,
     reason = "only looked up, once an event, and never walked: no order in it"
@@ -133,7 +136,8 @@ impl Usage {
         self.places.insert(pod_uid.clone(), place);
         let mut samples = PackedSamples::new(self.base);
         // Pods of an organization are measured about as often, and in the archive one by one.
-        samples.bytes.reserve_exact(self.pods.get(self.last).map_or(0, |(_, last)| last.bytes.len()));
+        let room = self.pods.get(self.last).map_or(0, |(_, last)| last.bytes.len());
+        samples.bytes.reserve_exact(room.min(FIRST_ROOM_MAX));
         self.pods.push((pod_uid, samples));
         place
     }
@@ -348,6 +352,15 @@ mod tests {
             }
             assert_eq!(settled(usage), by_bodies(&events), "{minutes:?}");
         }
+    }
+
+    #[test]
+    fn pods_that_come_behind_a_pod_of_many_samples_get_little_room() {
+        let many = |length: i64| event(0, 0, length, [i64::MAX; 3]);
+        let mut usage = taken(BASE, &(0..300).map(many).collect::<Vec<_>>());
+        push_all(&mut usage, &[event(1, 0, 1, [1, 1, 1])]);
+        let room: Vec<usize> = usage.pods.iter().map(|(_, samples)| samples.bytes.capacity()).collect();
+        assert!(room[0] > 2 * FIRST_ROOM_MAX && room[1] <= FIRST_ROOM_MAX, "{room:?}");
     }
 
     proptest! {
