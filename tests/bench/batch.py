@@ -87,7 +87,7 @@ def growth(options: argparse.Namespace, work: Path) -> Iterator[measure.Growth]:
     cores = len(os.sched_getaffinity(0))
     by_cores = {count: (shape.backfill[loads.MEASURED], ()) for count in CORES if count <= cores}
     if len(by_cores) > 1:
-        yield grown("cores", by_cores, options, work, held_by_cores)
+        yield grown("cores", by_cores, options, work, on_cores=True)
 
 
 def shards_of(count: int, work: Path) -> tuple[str, str]:
@@ -97,25 +97,16 @@ def shards_of(count: int, work: Path) -> tuple[str, str]:
     return "--config", str(config)
 
 
-def on_threads_asked_for(command: list[str], _: int, options: argparse.Namespace) -> measure.Cost:
-    """What a command takes, whatever its size."""
-    return measure.run(command, options.threads)[0]
-
-
-def held_by_cores(command: list[str], cores: int, _: argparse.Namespace) -> measure.Cost:
-    """What a command takes of so many cores, with as many threads: seconds of all of them."""
-    cost, _ = measure.run(command, cores, cores)
-    return cost._replace(seconds=cost.wall_seconds * cores)
-
-
 def grown(
     name: str,
     sizes: dict[int, tuple[loads.Size, tuple[str, ...]]],
     options: argparse.Namespace,
     work: Path,
-    run: Callable[[list[str], int, argparse.Namespace], measure.Cost] = on_threads_asked_for,
+    *,
+    on_cores: bool = False,
 ) -> measure.Growth:
-    """Runs a backfill of each size in turn, as many rounds as there are pairs."""
+    """Runs a backfill of each size in turn, as many rounds as there are pairs. Sizes may be cores, each of
+    which runs a thread."""
     folder = work / f"growth-{name.split()[0]}"
     events, lake = {}, folder / "lake"
     for number, (size, _) in sizes.items():
@@ -126,7 +117,9 @@ def grown(
     for _ in range(options.pairs):
         for number, (_, more) in sizes.items():
             shutil.rmtree(lake, ignore_errors=True)
-            costs[number].append(run(loads.backfill(events[number], lake, *more), number, options))
+            held = (number, number) if on_cores else (options.threads,)
+            cost, _ = measure.run(loads.backfill(events[number], lake, *more), *held)
+            costs[number].append(cost)
     medians = {number: measure.median(found) for number, found in costs.items()}
     shutil.rmtree(folder)
     return measure.Growth(f"growth with {name}", 1.05, medians)

@@ -20,13 +20,7 @@ class Cost(NamedTuple):
     """What one run took."""
 
     seconds: float
-    """Processor time."""
     peak_mb: float
-    wall_seconds: float = 0
-
-    def described(self) -> dict:
-        """What figures tell of it."""
-        return {"seconds": self.seconds, "peak_mb": self.peak_mb}
 
 
 class Figure(NamedTuple):
@@ -62,7 +56,7 @@ class Figure(NamedTuple):
         ours, theirs = self.medians()
         told = {"peer": self.peer, "ratio": round(self.ratio(), 3), "pairs": len(self.pairs)}
         told |= {"events": self.events} if self.events else {}
-        return told | {"ours": ours.described(), "theirs": theirs.described()}
+        return told | {"ours": ours._asdict(), "theirs": theirs._asdict()}
 
 
 class Growth(NamedTuple):
@@ -95,7 +89,7 @@ class Growth(NamedTuple):
     def described(self) -> dict:
         """All of it, for machines."""
         seconds, memory = self.exponents()
-        costs = {size: cost.described() for size, cost in self.costs.items()}
+        costs = {size: cost._asdict() for size, cost in self.costs.items()}
         return {"exponent": round(seconds, 3), "memory_exponent": round(memory, 3), "costs": costs}
 
 
@@ -168,16 +162,16 @@ def check(command: list[str]) -> str:
     return done.stdout
 
 
-def run(command: list[str], threads: int, cores: int | None = None) -> tuple[Cost, str]:
-    """Runs a command to its end, on so many threads where it is ours to say, and on so many of the cores.
+def run(command: list[str], threads: int, cores: int = 0) -> tuple[Cost, str]:
+    """Runs a command to its end, on so many threads where it is ours to say. Its seconds are processor time;
+    with a number of cores, it has only those, and its seconds are what they all have by the clock.
 
     A child's peak memory counts that of the process which it was forked from. So a process that holds nothing
     starts it: this file by itself.
     """
     counts = {name: str(threads) for name in ("RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS")}
     with tempfile.NamedTemporaryFile("r") as told:
-        count = str(cores or os.cpu_count())
-        starter = [sys.executable, "-S", __file__, told.name, count, *command]
+        starter = [sys.executable, "-S", __file__, told.name, str(cores), *command]
         done = subprocess.run(
             starter,
             stdout=subprocess.PIPE,
@@ -188,21 +182,23 @@ def run(command: list[str], threads: int, cores: int | None = None) -> tuple[Cos
         )
         if done.returncode:
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stdout}")
-        cost = Cost(*map(float, told.read().split()))
-    return cost, done.stdout
+        seconds, peak_mb = map(float, told.read().split())
+    return Cost(seconds, peak_mb), done.stdout
 
 
 def start() -> None:
-    """Runs the command that follows the name of a file and a number of cores, and writes what it took to that
-    file."""
-    told, cores, *command = sys.argv[1:]
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
+    """Runs the command that follows the name of a file and a number of cores (see `run`), and writes what it
+    took to that file."""
+    told, count, *command = sys.argv[1:]
+    cores = int(count)
+    if cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     started = time.monotonic()
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, usage = os.wait4(child, 0)
-    wall_seconds = time.monotonic() - started
+    held = cores * (time.monotonic() - started)
     with open(told, "w", encoding="utf-8") as out:
-        out.write(f"{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024} {wall_seconds}")
+        out.write(f"{held or usage.ru_utime + usage.ru_stime} {usage.ru_maxrss / 1024}")
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
