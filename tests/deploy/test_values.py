@@ -238,9 +238,9 @@ class Documentation(unittest.TestCase):
             cargo["workspace"]["package"]["version"],
         )
 
-    def test_the_example_of_the_readme_is_right(self):
-        readme = (REPOSITORY / "README.md").read_text()
-        example = yaml.safe_load(readme.split("## Deploy\n")[1].split("```yaml\n")[1].split("```")[0])
+    def test_the_example_of_the_page_is_right(self):
+        page = (REPOSITORY / "deploy" / "README.md").read_text()
+        example = yaml.safe_load(page.split("## Install\n")[1].split("```yaml\n")[1].split("```")[0])
         objects = render(override=example)
         self.assertEqual(one(objects, "StatefulSet")["spec"]["replicas"], example["replicas"])
         for section, keys in example["config"].items():
