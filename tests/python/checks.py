@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the queries of tests/sql on a lake in DuckDB.
+"""Runs the queries of tests/sql on a lake in DuckDB, and those of the documents for DuckDB and Polars.
 
-`readme_*.sql` are the queries of the README: each must run and return rows. Every other query looks for rows
-that must not exist: it passes when it finds none.
+A query of tests/sql looks for rows that must not exist: it passes if it finds none. A query of a document
+must run and return rows.
 """
 
 import environment
@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 import engines
-import readme_polars
+import pages
 
 QUERIES = Path(__file__).resolve().parent.parent / "sql"
 SHOWN = 5
@@ -56,10 +56,23 @@ def check(connection: duckdb.DuckDBPyConnection, query: Path) -> str | None:
     return "\n    ".join(["finds", *lines])
 
 
-def sample(connection: duckdb.DuckDBPyConnection, query: Path, lake: Path) -> str | None:
-    """Runs a query of the README as it stands there, except for the place of the lake."""
-    rows = connection.execute(query.read_text().replace("lake/", f"{lake}/")).fetchall()
-    return None if rows else "gives no rows"
+def examples(lake: Path) -> list[tuple[str, str]]:
+    """The queries of the documents for DuckDB, with this lake in place of theirs."""
+    blocks = [pages.block(pages.README, "DuckDB"), pages.block(pages.TABLES, "DuckDB")]
+    found = [query for block in blocks for query in pages.statements(block)]
+    return [(title, query.replace("'lake/", f"'{lake}/")) for title, query in found]
+
+
+def example(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
+    """Runs a query of a document; what is wrong with it."""
+    return None if connection.execute(query).fetchall() else "gives no rows"
+
+
+def polars_example(lake: Path) -> str | None:
+    """Runs the documents' program for Polars; what is wrong with it."""
+    names = {}
+    exec(pages.block(pages.TABLES, "Polars").replace('"lake/', f'"{lake}/'), names)
+    return None if names["costs"].height else "gives no rows"
 
 
 def main() -> None:
@@ -67,22 +80,20 @@ def main() -> None:
     connection = engines.connect_duckdb()
     views(connection, lake)
     queries = sorted(QUERIES.glob("*.sql"))
+    runs = [(query.stem, check, query) for query in queries]
+    runs += [(title, example, query) for title, query in examples(lake)]
     failed = 0
-    for query in queries:
+    for name, run, query in runs:
         try:
-            fault = (
-                sample(connection, query, lake)
-                if query.stem.startswith("readme_")
-                else check(connection, query)
-            )
+            fault = run(connection, query)
         except duckdb.Error as error:
             fault = f"does not run: {error}"
-        print(f"{query.stem}: {fault or 'ok'}")
+        print(f"{name}: {fault or 'ok'}")
         failed += fault is not None
-    rows = readme_polars.cost_by_namespace(str(lake)).height
-    print(f"readme_polars: {'ok' if rows else 'gives no rows'}")
-    failed += rows == 0
-    print(f"{len(queries) + 1} queries, {failed} failed")
+    fault = polars_example(lake)
+    print(f"Polars: {fault or 'ok'}")
+    failed += fault is not None
+    print(f"{len(runs) + 1} queries, {failed} failed")
     sys.exit(1 if failed or not queries else 0)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Reads a lake in Apache Spark with Delta Lake: the README's query, and the views of deploy/sql, which must
-give the same rows as in DuckDB.
+"""Reads a lake in Apache Spark with Delta Lake: the query of the tables' page, and the views of deploy/sql,
+which must give the same rows as in DuckDB.
 """
 
 import environment
@@ -8,7 +8,6 @@ import environment
 environment.enter("spark")
 
 import os
-import re
 import sys
 import tempfile
 from decimal import Decimal
@@ -17,9 +16,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import engines
+import pages
 import views
 
-README = Path(__file__).resolve().parent.parent.parent / "README.md"
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -52,12 +51,10 @@ def connect(folder: str) -> SparkSession:
     return session
 
 
-def readme_query(lake: Path) -> str:
-    """The README's query for Spark, with this lake in place of the bucket."""
-    found = re.search(r"^-- Spark[^\n]*\n(.*?);$", README.read_text(), re.DOTALL | re.MULTILINE)
-    if found is None:
-        sys.exit("README has no query for Spark")
-    return found[1].replace("s3://bucket/lake", str(lake))
+def example(lake: Path) -> str:
+    """The query for Spark of the tables' page, with this lake in place of the bucket."""
+    [(_, query)] = pages.statements(pages.block(pages.TABLES, "Spark"))
+    return query.replace("s3://bucket/lake", str(lake))
 
 
 def plain(row: tuple) -> tuple:
@@ -79,8 +76,8 @@ def main() -> None:
         for table in engines.tables_of(lake):
             spark.sql(f"CREATE TABLE {table} USING delta LOCATION '{lake}/{table}'")
             duckdb.execute(f"CREATE VIEW {table} AS SELECT * FROM delta_scan('{lake}/{table}')")
-        rows = spark.sql(readme_query(lake)).count()
-        found = [] if rows else ["the README's query gives no rows"]
+        rows = spark.sql(example(lake)).count()
+        found = [] if rows else ["the query of the tables' page gives no rows"]
         for statement in views.statements("spark"):
             spark.sql(statement)
         for statement in views.statements("duckdb"):
@@ -96,7 +93,7 @@ def main() -> None:
                 differ = [pair for pair in zip(ours, theirs) if pair[0] != pair[1]]
                 found.append(f"{name}: Spark and DuckDB differ: {differ[:2]}")
         spark.stop()
-    print(f"the README's query: {rows} rows")
+    print(f"the query of the tables' page: {rows} rows")
     for fault in found:
         print(fault)
     sys.exit(1 if found else 0)
