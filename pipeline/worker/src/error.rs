@@ -163,7 +163,7 @@ impl WorkerError {
         !matches!(self, Self::OffsetsLost { .. })
     }
 
-    /// The exit code, which says what kind of remedy it needs: `README.md`, "Exit codes". Storage that does
+    /// The exit code, by kind of remedy: `pipeline/cli/README.md`, "Exit codes". Storage that does
     /// not answer is 4: run it again. Storage that waits for a person is 2, as any other configuration that
     /// can never work.
     pub const fn exit_code(&self) -> u8 {
