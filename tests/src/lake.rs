@@ -23,13 +23,13 @@ const CLOCKS: [&str; 5] = ["late_events", "max_event_time_seen", "complete", "re
 pub const EVERY_HOUR: Hour = Hour(i32::MAX as i64);
 
 /// Live files by table, shard and hour, in the order of their digests.
-pub type Files = BTreeMap<(Table, Shard, Hour), Vec<TableFile>>;
+pub type LiveFiles = BTreeMap<(Table, Shard, Hour), Vec<TableFile>>;
 
 /// Paths of files by what they hold.
 type Contents = BTreeMap<String, String>;
 
 /// A lake.
-pub struct Lake {
+pub struct StoredLake {
     store: Store,
     runtime: Arc<Runtime>,
 }
@@ -43,7 +43,7 @@ pub struct Goal {
     pub through: Hour,
 }
 
-impl Lake {
+impl StoredLake {
     /// The lake at a folder or URL.
     pub fn open(url: &str, runtime: Arc<Runtime>) -> Self {
         Self { store: Store::open(url).unwrap(), runtime }
@@ -79,9 +79,9 @@ impl Lake {
 
     /// Live files of hours up to `through`. Two files of one table, shard and hour with the same content
     /// would count money twice.
-    pub fn files(&self, through: Hour) -> Files {
+    pub fn files(&self, through: Hour) -> LiveFiles {
         let tables = DeltaTables::new(self.store.clone());
-        let mut files = Files::new();
+        let mut files = LiveFiles::new();
         for table in Table::ALL {
             for file in self.runtime.block_on(tables.load(table)).unwrap().files {
                 let name =

@@ -13,7 +13,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FileRows;
-use prorata_tests::lake::{EVERY_HOUR, Lake};
+use prorata_tests::lake::{EVERY_HOUR, StoredLake};
 use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::ports::Silent;
@@ -56,10 +56,10 @@ fn late_events_write_some_files_of_an_hour_to_the_bytes_of_a_backfill() {
     let runtime = Arc::new(tokio::runtime::Runtime::new().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let lake = |name: &str| Lake::open(path(name).to_str().unwrap(), Arc::clone(&runtime));
+    let lake = |name: &str| StoredLake::open(path(name).to_str().unwrap(), Arc::clone(&runtime));
     runtime.block_on(fold(&path("late"), &history(), "first"));
     let before = lake("late").files(EVERY_HOUR);
-    let hour = |files: &prorata_tests::lake::Files, table| files[&(table, 0, Hour(START + 2))].clone();
+    let hour = |files: &prorata_tests::lake::LiveFiles, table| files[&(table, 0, Hour(START + 2))].clone();
     let costs = hour(&before, Table::CostAllocation);
     assert!(costs.len() > 3, "{} files", costs.len());
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use prorata_tests::lake::{self, EVERY_HOUR, Lake};
+use prorata_tests::lake::{self, EVERY_HOUR, StoredLake};
 use prorata_tests::program;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ impl Stored {
         let temporary = TempDir::new().unwrap();
         let folder = temporary.path();
         self.unpack(folder);
-        let open = |name: &str| Lake::open(folder.join(name).to_str().unwrap(), Arc::clone(runtime));
+        let open = |name: &str| StoredLake::open(folder.join(name).to_str().unwrap(), Arc::clone(runtime));
         let before = open("lake").files(EVERY_HOUR);
         assert!(self.dead_letters(folder).contains("malformed"), "{}", self.by);
 
@@ -119,7 +119,7 @@ impl Stored {
         assert_eq!(by_shard, format == 2, "{}: new archive files have the layout of the format", self.by);
         assert!(said["events"]["new"].as_u64() > Some(0), "{said}");
         assert!(said["hours_restated"].as_u64() > Some(0), "{said}");
-        let hours = |files: &lake::Files| -> BTreeSet<Hour> { files.keys().map(|key| key.2).collect() };
+        let hours = |files: &lake::LiveFiles| -> BTreeSet<Hour> { files.keys().map(|key| key.2).collect() };
         self.later_hours_are_the_workers_to_close(folder, &said, || hours(&open("lake").files(EVERY_HOUR)));
         let after = open("lake").files(EVERY_HOUR);
         assert!(hours(&after).last() > hours(&before).last(), "{}: no hour is new", self.by);

@@ -16,7 +16,7 @@ use prorata_connectors::{DeltaTables, ParquetEncoder};
 use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::time::{Hour, WallTime};
 use prorata_testkit::fakes::{FakeBroker, FakeDeadLetterTopic, FakeSource, Record, SteppedClock};
-use prorata_tests::lake::{EVERY_HOUR, Goal, Lake, taken};
+use prorata_tests::lake::{EVERY_HOUR, Goal, StoredLake, taken};
 use prorata_worker::Ports;
 use prorata_worker::checkpoint::LastRecord;
 use prorata_worker::names::Shard;
@@ -73,7 +73,7 @@ struct Continued<'a> {
     broker: FakeBroker,
     clock: SteppedClock,
     worker: Worker<FakeSource>,
-    lake: Lake,
+    lake: StoredLake,
     messages: i64,
 }
 
@@ -127,7 +127,7 @@ fn recreate(broker: &FakeBroker, topic: &str, shard: Shard, last: &LastRecord, a
 
 impl<'a> Continued<'a> {
     fn open(runtime: &'a Arc<Runtime>, root: &str, shards: Shard, now: WallTime) -> Self {
-        let lake = Lake::open(root, Arc::clone(runtime));
+        let lake = StoredLake::open(root, Arc::clone(runtime));
         let (broker, clock) = (FakeBroker::default(), SteppedClock::new(now));
         TOPICS.iter().for_each(|topic| broker.set_partitions(topic, shards));
         let archived = events(&Path::new(root).join("events"));
@@ -192,7 +192,7 @@ impl<'a> Continued<'a> {
 }
 
 /// Revisions of all hours in the checkpoints.
-fn revisions(lake: &Lake) -> BTreeMap<(Shard, Hour), i64> {
+fn revisions(lake: &StoredLake) -> BTreeMap<(Shard, Hour), i64> {
     let of = |(shard, checkpoint): (Shard, prorata_worker::checkpoint::Checkpoint)| {
         let hours: Vec<_> =
             checkpoint.hours.iter().map(|(hour, entry)| ((shard, *hour), entry.revision)).collect();
@@ -207,7 +207,7 @@ fn goes_on_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
     stored.unpack(folder);
     let path = folder.join("lake").to_str().unwrap().to_owned();
     let root = Root { format: 1, shards: stored.shards, key_hash: KeyHash::Murmur2 };
-    let lake = Lake::open(&path, Arc::clone(runtime));
+    let lake = StoredLake::open(&path, Arc::clone(runtime));
     let closed = lake.checkpoints().into_values().filter_map(|shard| shard.closed_through).max().unwrap();
     let (files, before) = (lake.files(EVERY_HOUR), revisions(&lake));
 
@@ -234,7 +234,10 @@ fn goes_on_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
     runtime.block_on(worker.worker.drain());
 
     stored.backfill(folder, &folder.join("lake/events"), "fresh", "", &[]);
-    lake.assert_equals(&Lake::open(folder.join("fresh").to_str().unwrap(), Arc::clone(runtime)), EVERY_HOUR);
+    lake.assert_equals(
+        &StoredLake::open(folder.join("fresh").to_str().unwrap(), Arc::clone(runtime)),
+        EVERY_HOUR,
+    );
 }
 
 #[test]

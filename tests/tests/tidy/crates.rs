@@ -1,61 +1,78 @@
 //! The rooms of the workspace, which crate may depend on which, and the engine's purity. Licences, sources
 //! and doubled crates are `deny.toml`'s business, and `cargo deny` checks them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use super::documents::{code_spans, table};
 use super::{assert_none, cargo, files, root};
 
 /// The folders at the top, and nothing else.
 const ROOMS: &[&str] = &["connectors", "deploy", "pipeline", "schemas", "testdata", "tests"];
 
-/// Our crates, their folders, and which of ours they may depend on.
-const CRATES: &[(&str, &str, &[&str])] = &[
-    ("prorata-schemas", "schemas", &[]),
-    ("prorata-samples", "schemas/samples", &["prorata-schemas"]),
-    ("prorata-engine", "pipeline/engine", &["prorata-schemas"]),
-    ("prorata-tables", "pipeline/tables", &["prorata-schemas"]),
-    ("prorata-worker", "pipeline/worker", &["prorata-schemas", "prorata-engine"]),
-    (
-        "prorata-testkit",
-        "pipeline/testkit",
-        &["prorata-schemas", "prorata-samples", "prorata-engine", "prorata-worker"],
-    ),
-    (
-        "prorata-connectors",
-        "connectors",
-        &["prorata-schemas", "prorata-tables", "prorata-worker", "prorata-collector"],
-    ),
-    ("prorata-generate", "pipeline/generate", &["prorata-schemas"]),
-    ("prorata-collector", "pipeline/collector", &["prorata-schemas"]),
-    (
-        "prorata-inspect",
-        "pipeline/inspect",
-        &["prorata-engine", "prorata-schemas", "prorata-tables", "prorata-worker"],
-    ),
-    (
-        "prorata",
-        "pipeline/cli",
-        &[
-            "prorata-schemas",
-            "prorata-engine",
-            "prorata-tables",
-            "prorata-worker",
-            "prorata-connectors",
-            "prorata-generate",
-            "prorata-collector",
-            "prorata-inspect",
-        ],
-    ),
-    ("prorata-reference", "tests/reference", &["prorata-schemas"]),
-    (
-        "prorata-tests",
-        "tests",
-        &["prorata-schemas", "prorata-testkit", "prorata-worker", "prorata-connectors"],
-    ),
-];
+/// A crate of the workspace.
+pub struct Crate {
+    /// Its name.
+    pub name: String,
+    /// Its folder under the root.
+    pub folder: String,
+    /// Crates of the workspace that it imports outside of its tests.
+    pub imports: BTreeSet<String>,
+}
+
+/// All crates of the workspace, from their manifests. Cargo is asked once.
+pub fn crates() -> &'static [Crate] {
+    static CRATES: OnceLock<Vec<Crate>> = OnceLock::new();
+    CRATES.get_or_init(|| {
+        let printed = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
+        let metadata: Value = serde_json::from_str(&printed).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+        let names: BTreeSet<String> = packages.iter().map(name).collect();
+        let is_import =
+            |dependency: &&Value| dependency["kind"] != "dev" && names.contains(&name(dependency));
+        let of = |package: &Value| {
+            let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+            let folder = manifest.parent().unwrap().strip_prefix(root()).unwrap();
+            let dependencies = package["dependencies"].as_array().unwrap();
+            Crate {
+                name: name(package),
+                folder: folder.to_str().unwrap().to_owned(),
+                imports: dependencies.iter().filter(is_import).map(name).collect(),
+            }
+        };
+        packages.iter().map(of).collect()
+    })
+}
+
+/// The page with the floors of the crates.
+const FLOORS: &str = "pipeline/README.md";
+
+/// Where a crate stands in the table of floors.
+#[derive(Clone, Copy)]
+struct Floor {
+    number: u32,
+    tests_only: bool,
+}
+
+/// The floor of each crate. A row holds a number, crates of the program, and crates that only tests import.
+fn floors() -> BTreeMap<String, Floor> {
+    let page = std::fs::read_to_string(root().join(FLOORS)).unwrap();
+    let mut floors = BTreeMap::new();
+    for row in table(&page, "floor") {
+        let number = row[0].parse().unwrap();
+        for (cell, tests_only) in [(row[1], false), (row[2], true)] {
+            for name in code_spans(cell) {
+                let before = floors.insert(name.to_owned(), Floor { number, tests_only });
+                assert!(before.is_none(), "{FLOORS}: {name} is on two floors");
+            }
+        }
+    }
+    floors
+}
 
 /// What the engine stands on: types, their serialization, integers of any size, and the same work on all
 /// cores. No clock, no I/O, no randomness.
@@ -92,17 +109,6 @@ const ENGINE_STANDS_ON: &[&str] = &[
     "unicode-ident",
 ];
 
-/// The packages that a build for our servers uses.
-fn packages() -> Vec<Value> {
-    let target = "x86_64-unknown-linux-gnu";
-    let text = cargo(&["metadata", "--format-version", "1", "--filter-platform", target]);
-    let metadata: Value = serde_json::from_str(&text).unwrap();
-    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    let used: BTreeSet<&str> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
-    let packages = metadata["packages"].as_array().unwrap().iter();
-    packages.filter(|package| used.contains(package["id"].as_str().unwrap())).cloned().collect()
-}
-
 #[test]
 fn the_top_has_its_rooms_and_no_others() {
     let files = files();
@@ -112,22 +118,20 @@ fn the_top_has_its_rooms_and_no_others() {
 }
 
 #[test]
-fn our_crates_depend_in_one_direction() {
-    let packages = packages();
-    let ours: Vec<&Value> = packages.iter().filter(|package| package["source"].is_null()).collect();
-    let names: BTreeSet<&str> = ours.iter().map(|package| package["name"].as_str().unwrap()).collect();
-    assert_eq!(names, CRATES.iter().map(|(name, ..)| *name).collect());
+fn crates_import_only_from_lower_floors() {
+    let floors = floors();
+    let listed: BTreeSet<&str> = floors.keys().map(String::as_str).collect();
+    let names: BTreeSet<&str> = crates().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(listed, names, "the floors in {FLOORS}, and the workspace");
     let mut faults = Vec::new();
-    for package in ours {
-        let name = package["name"].as_str().unwrap();
-        let (_, folder, allowed) = CRATES.iter().find(|(known, ..)| *known == name).unwrap();
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        assert_eq!(manifest, root().join(folder).join("Cargo.toml"), "{name}");
-        for dependency in package["dependencies"].as_array().unwrap() {
-            let other = dependency["name"].as_str().unwrap();
-            // Tests may look wherever they want.
-            if names.contains(other) && dependency["kind"] != "dev" && !allowed.contains(&other) {
-                faults.push(format!("{name} depends on {other}"));
+    for Crate { name, imports, .. } in crates() {
+        for import in imports {
+            let (above, below) = (floors[name], floors[import]);
+            if below.number >= above.number {
+                faults.push(format!("{name} imports {import}, which is not on a lower floor"));
+            }
+            if below.tests_only && !above.tests_only {
+                faults.push(format!("{name} imports {import} outside of its tests"));
             }
         }
     }
@@ -142,22 +146,4 @@ fn the_engine_stands_on_nothing_that_could_make_it_impure() {
     assert!(crates.contains("prorata-schemas"), "{tree}");
     let strange: Vec<&&str> = crates.iter().filter(|name| !ENGINE_STANDS_ON.contains(*name)).collect();
     assert!(strange.is_empty(), "the engine depends on {strange:?}");
-}
-
-/// Crates that only tests use, and each other.
-const TEST_CRATES: &[&str] = &["prorata-samples", "prorata-testkit", "prorata-tests"];
-
-#[test]
-fn only_tests_depend_on_test_crates() {
-    let mut faults = Vec::new();
-    for package in packages().iter().filter(|package| package["source"].is_null()) {
-        let name = package["name"].as_str().unwrap();
-        for dependency in package["dependencies"].as_array().unwrap() {
-            let other = dependency["name"].as_str().unwrap();
-            if TEST_CRATES.contains(&other) && dependency["kind"] != "dev" && !TEST_CRATES.contains(&name) {
-                faults.push(format!("{name} depends on {other} outside of its tests"));
-            }
-        }
-    }
-    assert_none(&faults);
 }

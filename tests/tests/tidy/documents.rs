@@ -23,7 +23,7 @@ fn is_there(name: &str, folder: &str, files: &BTreeSet<String>) -> bool {
 }
 
 /// `folder/name` without `..`.
-fn join(folder: &str, name: &str) -> String {
+pub fn join(folder: &str, name: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in name.split('/') {
         match part {
@@ -37,7 +37,7 @@ fn join(folder: &str, name: &str) -> String {
     parts.join("/")
 }
 
-fn folder_of(path: &str) -> &str {
+pub fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
@@ -47,6 +47,22 @@ fn documents_named(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |c| !part_of_path(c))
         .map(|word| word.trim_end_matches('.'))
         .filter(|word| word.ends_with(".md") && *word != ".md")
+}
+
+/// The rows of the tables whose first column has this heading, as cells.
+pub fn table<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let cells = |line: &'a str| line.trim().trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
+    let mut rows = Vec::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if !line.starts_with('|') || cells(line)[0] != heading {
+            continue;
+        }
+        while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
+            rows.push(cells(row));
+        }
+    }
+    rows.into_iter().filter(|row| !row[0].starts_with('-')).collect()
 }
 
 #[test]
@@ -69,7 +85,7 @@ fn every_document_that_source_names_is_there() {
 }
 
 /// The targets of the links of a document, outside code.
-fn links(text: &str) -> Vec<&str> {
+pub fn links(text: &str) -> Vec<&str> {
     let outside = text.split("```").step_by(2);
     let targets = outside.flat_map(|part| part.split("](").skip(1));
     targets.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
@@ -112,7 +128,7 @@ fn every_link_of_a_document_leads_somewhere() {
 }
 
 /// What stands between backticks, outside of blocks of code.
-fn code_spans(text: &str) -> Vec<&str> {
+pub fn code_spans(text: &str) -> Vec<&str> {
     text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
 }
 

@@ -3,41 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::crates::{Crate, crates};
 use super::{assert_none, sources};
 
 /// Most modules in one folder of source.
 const SIBLINGS_MAX: usize = 12;
-
-/// Crates by the folder of their source, and the folders of the crates that they import.
-const SOURCES: &[(&str, &[&str])] = &[
-    ("schemas/src/", &[]),
-    ("pipeline/engine/src/", &["schemas/src/"]),
-    ("pipeline/tables/src/", &["schemas/src/"]),
-    ("pipeline/generate/src/", &["schemas/src/"]),
-    ("pipeline/collector/src/", &["schemas/src/"]),
-    ("pipeline/worker/src/", &["schemas/src/", "pipeline/engine/src/"]),
-    ("schemas/samples/src/", &["schemas/src/"]),
-    (
-        "pipeline/testkit/src/",
-        &["schemas/src/", "schemas/samples/src/", "pipeline/engine/src/", "pipeline/worker/src/"],
-    ),
-    (
-        "connectors/src/",
-        &["schemas/src/", "pipeline/tables/src/", "pipeline/worker/src/", "pipeline/collector/src/"],
-    ),
-    (
-        "pipeline/cli/src/",
-        &[
-            "schemas/src/",
-            "pipeline/engine/src/",
-            "pipeline/tables/src/",
-            "pipeline/generate/src/",
-            "pipeline/collector/src/",
-            "pipeline/worker/src/",
-            "connectors/src/",
-        ],
-    ),
-];
 
 /// A declaration of a type at the top of a module: its name, and whether other crates may see it.
 fn declared(line: &str) -> Option<(&str, bool)> {
@@ -77,11 +47,12 @@ fn types(folder: &str, sources: &[(String, String)]) -> BTreeMap<String, Vec<(St
 #[test]
 fn no_type_name_stands_for_two_things() {
     let sources = sources();
-    let crates: BTreeMap<&str, _> =
-        SOURCES.iter().map(|(folder, _)| (*folder, types(folder, &sources))).collect();
+    let source = |one: &Crate| format!("{}/src/", one.folder);
+    let declared: BTreeMap<&str, _> =
+        crates().iter().map(|one| (one.name.as_str(), types(&source(one), &sources))).collect();
     let mut faults = Vec::new();
-    for (folder, imports) in SOURCES {
-        for (name, places) in &crates[folder] {
+    for Crate { name, imports, .. } in crates() {
+        for (name, places) in &declared[name.as_str()] {
             let within: BTreeSet<&str> = places.iter().map(|(path, _)| path.as_str()).collect();
             if within.len() > 1 {
                 faults.push(format!(
@@ -91,7 +62,8 @@ fn no_type_name_stands_for_two_things() {
             }
             let is_public = |places: &Vec<(String, bool)>| places.iter().any(|(_, public)| *public);
             for import in imports.iter().filter(|_| is_public(places)) {
-                for (path, _) in crates[import].get(name).into_iter().flatten().filter(|(_, public)| *public)
+                for (path, _) in
+                    declared[import.as_str()].get(name).into_iter().flatten().filter(|(_, public)| *public)
                 {
                     faults.push(format!("{name} is declared in {} and in {path}", places[0].0));
                 }

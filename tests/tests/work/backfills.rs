@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::time::Hour;
-use prorata_tests::lake::Lake;
+use prorata_tests::lake::StoredLake;
 use prorata_tests::program::Ended;
 use prorata_worker::names::TableFile;
 use serde_json::{Value, json};
@@ -123,6 +123,6 @@ fn rules_that_a_backfill_puts_in_force_hold_for_the_worker_too() {
     world.drained(std::slice::from_mut(&mut worker), all);
     worker.stop();
     summary(backfill(&world, &[second], &expected, &["--from", &from]));
-    let expected = Lake::open(&expected, std::sync::Arc::clone(&world.runtime));
+    let expected = StoredLake::open(&expected, std::sync::Arc::clone(&world.runtime));
     world.lake().assert_equals(&expected, world.through());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use prorata_schemas::tables::Table;
 use prorata_testkit::wait::eventually;
-use prorata_tests::lake::Lake;
+use prorata_tests::lake::StoredLake;
 use serde_json::{Value, json};
 
 use super::world::{Load, World};
@@ -67,7 +67,7 @@ fn checkpoints_behind_the_tables_are_a_loud_stop() {
     replace(&state, &new);
     let messages = take(&world, messages, third);
     world.assert_law(&[first, second, third]);
-    let expected = Lake::open(&world.root, Arc::clone(&world.runtime));
+    let expected = StoredLake::open(&world.root, Arc::clone(&world.runtime));
     // A new root begins with the earliest messages.
     world.root = world.folder.path().join("another").to_str().unwrap().to_owned();
     let mut worker = world.worker();

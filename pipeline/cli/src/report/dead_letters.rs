@@ -66,7 +66,7 @@ fn time(origin: &Origin) -> Option<String> {
 
 /// What is printed.
 #[derive(Clone, Debug)]
-pub struct Report<'a> {
+pub struct DeadLetterReport<'a> {
     /// The lake, as it was named.
     pub lake: &'a str,
     /// What it held.
@@ -75,7 +75,7 @@ pub struct Report<'a> {
     pub replayed: Option<Replayed>,
 }
 
-impl Report<'_> {
+impl DeadLetterReport<'_> {
     /// One JSON document.
     pub fn json(&self) -> serde_json::Result<String> {
         let reasons = self.listing.0.iter().map(|(reason, counted)| {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn letters_are_listed_by_reason_with_some_examples() {
-        let text = Report { lake: "lake", listing: listing(), replayed: None }.text();
+        let text = DeadLetterReport { lake: "lake", listing: listing(), replayed: None }.text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -251,7 +251,7 @@ mod tests {
         );
         assert!(text.contains("\ntoo_late: 7\n  topic pods, partition 3, offset 17: hour "), "{text}");
         assert_eq!(lines.last(), Some(&"  … and 2 more"));
-        let none = Report { lake: "lake", listing: Listing::default(), replayed: None };
+        let none = DeadLetterReport { lake: "lake", listing: Listing::default(), replayed: None };
         assert_eq!(none.text(), "No dead letters in lake.");
     }
 
@@ -264,7 +264,7 @@ mod tests {
             folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),
             failing: BTreeMap::from([(Reason::InvalidField, failing)]),
         };
-        let report = Report { lake: "lake", listing: listing(), replayed: Some(replayed) };
+        let report = DeadLetterReport { lake: "lake", listing: listing(), replayed: Some(replayed) };
         let text = report.text();
         for line in [
             "Sent back to their topics: nodes 1, pods 2.",
@@ -282,8 +282,11 @@ mod tests {
         assert_eq!(json["replay"]["sent"]["pods"], 2);
         assert_eq!(json["replay"]["folded"]["new"], 2);
         assert_eq!(json["replay"]["failing"]["invalid_field"]["letters"], 7);
-        let nothing =
-            Report { lake: "lake", listing: Listing::default(), replayed: Some(Replayed::default()) };
+        let nothing = DeadLetterReport {
+            lake: "lake",
+            listing: Listing::default(),
+            replayed: Some(Replayed::default()),
+        };
         assert!(nothing.text().ends_with("Nothing was replayed."), "{}", nothing.text());
     }
 }

@@ -12,7 +12,7 @@ use prorata_schemas::event::EventRecord;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::wait::eventually;
-use prorata_tests::lake::{EVERY_HOUR, Files, Lake};
+use prorata_tests::lake::{EVERY_HOUR, LiveFiles, StoredLake};
 use prorata_worker::names::TableFile;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -94,9 +94,9 @@ impl Room {
         files
     }
 
-    fn live_files(&self, lake: &str) -> Files {
+    fn live_files(&self, lake: &str) -> LiveFiles {
         let runtime = Arc::new(Runtime::new().unwrap());
-        Lake::open(self.path(lake).to_str().unwrap(), runtime).files(EVERY_HOUR)
+        StoredLake::open(self.path(lake).to_str().unwrap(), runtime).files(EVERY_HOUR)
     }
 
     /// Names of all files of a lake, which a run may just be changing.

@@ -24,7 +24,7 @@ const COST_COLUMNS: [&str; 9] = [
 
 /// Who bears a cost in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line {
+pub struct BearerHour {
     /// The hour.
     pub hour: Hour,
     /// The namespace, or the kind of row.
@@ -33,16 +33,16 @@ pub struct Line {
     pub pod: Option<(String, String)>,
 }
 
-/// The lines of a date.
+/// The costs of a date in both lakes.
 #[derive(Default)]
-pub struct Lines {
-    lines: BTreeMap<Line, Change>,
+pub struct DayCosts {
+    lines: BTreeMap<BearerHour, Change>,
     totals: BTreeMap<(String, Hour), Change>,
     before: BTreeSet<String>,
     after: BTreeSet<String>,
 }
 
-impl Lines {
+impl DayCosts {
     /// Adds a file of `hours` or `cost_allocation`.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Lines {
                 };
                 let pod = (!uid.is_empty()).then(|| (text(&names), uid));
                 let cost = costs.get(row).copied().flatten();
-                let change = self.lines.entry(Line { hour, bearer, pod }).or_default();
+                let change = self.lines.entry(BearerHour { hour, bearer, pod }).or_default();
                 cost.into_iter().for_each(|cost| change.add(side, cost));
             }
             Ok(())

@@ -14,7 +14,7 @@ use prorata_worker::WorkerError;
 use crate::Sum;
 use crate::lake::{FoundFile, HourRange, LakeTables};
 
-use lines::{Line, Lines};
+use lines::{BearerHour, DayCosts};
 
 /// Most pods remembered; beyond, those that changed least are forgotten, and the report says so.
 const PODS_MAX: usize = 100_000;
@@ -140,7 +140,7 @@ pub async fn diff(
     let dates: BTreeSet<_> = left.keys().chain(right.keys()).copied().collect();
     for date in dates {
         let files = [left.remove(&date).unwrap_or_default(), right.remove(&date).unwrap_or_default()];
-        let mut lines = Lines::default();
+        let mut lines = DayCosts::default();
         let changed = changed(&files);
         for (lake, side, index) in [(before, Side::Before, 0), (after, Side::After, 1)] {
             let wanted = files.get(index).into_iter().flatten().filter(|file| match file.table {
@@ -201,7 +201,7 @@ fn cut(difference: &mut Difference) {
 }
 
 impl Difference {
-    fn add(&mut self, line: Line, change: &Change) {
+    fn add(&mut self, line: BearerHour, change: &Change) {
         let organization = line.bearer.organization.clone();
         self.namespaces.entry(line.bearer.clone()).or_default().join(change);
         self.by_hour.entry((organization, line.hour)).or_default().join(change);

@@ -22,12 +22,12 @@ pub struct ExplainedRow {
     /// As the engine makes it.
     pub row: CostRow,
     /// Whether the table file has it, and the same numbers.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<FigureDifference>,
 }
 
 /// A number that the table file has otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct FigureDifference {
     /// The column; none: the whole row.
     pub column: Option<&'static str>,
     /// What the engine makes of the hour.
@@ -38,7 +38,7 @@ pub struct Difference {
 
 /// A charge with the rows that split it: they add up to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub struct SplitCharge {
     /// What costs.
     pub name: String,
     /// What it costs, rounded.
@@ -67,7 +67,7 @@ pub struct Answer {
     /// Files of `cost_allocation` that have the rows.
     pub table_files: Vec<String>,
     /// The charges that they are parts of.
-    pub charges: Vec<Charge>,
+    pub charges: Vec<SplitCharge>,
     /// What has changed since the instant that was asked for, if any was.
     pub changes: Option<Changes>,
     /// Whether the newest revision of the hour is in the table.
@@ -176,18 +176,21 @@ fn focus(subject: &Subject, tables: &HourTables) -> Focus {
     focus
 }
 
-fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<Difference> {
+fn differences(row: &CostRow, found: Option<Vec<Option<Decimal12>>>) -> Vec<FigureDifference> {
     let Some(found) = found else {
-        return vec![Difference { column: None, computed: Some(row.effective_cost), found: None }];
+        return vec![FigureDifference { column: None, computed: Some(row.effective_cost), found: None }];
     };
     let pairs = FIGURES.iter().zip(found);
-    let pairs =
-        pairs.map(|((column, of), found)| Difference { column: Some(column), computed: of(row), found });
+    let pairs = pairs.map(|((column, of), found)| FigureDifference {
+        column: Some(column),
+        computed: of(row),
+        found,
+    });
     pairs.filter(|pair| pair.computed != pair.found).collect()
 }
 
 /// The charges that rows are parts of, with all their rows: own prices of nodes, and commitments.
-fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec<Charge> {
+fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec<SplitCharge> {
     let mut charges: BTreeMap<String, BTreeMap<String, Sum>> = BTreeMap::new();
     for explained in rows {
         if !matches!(subject, Subject::Namespace(_))
@@ -206,7 +209,7 @@ fn charges(subject: &Subject, tables: &HourTables, rows: &[ExplainedRow]) -> Vec
         parts.values().for_each(|part| total.add(*part));
         let mut parts: Vec<(String, Sum)> = parts.into_iter().collect();
         parts.sort_by(|a, b| b.1.magnitude().cmp(&a.1.magnitude()).then_with(|| a.0.cmp(&b.0)));
-        Charge { name, total, parts }
+        SplitCharge { name, total, parts }
     });
     charges.collect()
 }

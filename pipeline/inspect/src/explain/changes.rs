@@ -8,7 +8,7 @@ use prorata_worker::ports::ObjectStore;
 use serde_json::{Value, json};
 
 use super::find::{self, FIGURES, Found, Grain, TableRow};
-use super::text::{Lines, TOLD_MAX};
+use super::text::{TOLD_MAX, TextLines};
 use super::{ExplainError, Question};
 use crate::Sum;
 use crate::lake::LakeTables;
@@ -78,7 +78,7 @@ impl Changes {
     }
 
     /// Tells it.
-    pub fn tell(&self, lines: &mut Lines) {
+    pub fn tell(&self, lines: &mut TextLines) {
         lines.head(&format!("What has changed since {}", self.since));
         let more = self.after.minus(self.before);
         lines.add(format!("  together {}, was {}: {more}", self.after, self.before));

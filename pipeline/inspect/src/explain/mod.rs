@@ -24,7 +24,7 @@ use prorata_worker::{Ports, WorkerError};
 
 use crate::lake::LakeTables;
 
-pub use answer::{Answer, Charge, Difference, ExplainedRow, from_input};
+pub use answer::{Answer, ExplainedRow, FigureDifference, SplitCharge, from_input};
 pub use changes::{Changes, RowChange};
 pub use events::UsedEvent;
 pub use find::{Found, Grain, TableRow, figures, grain};

@@ -7,10 +7,10 @@ use prorata_engine::PerResource;
 use prorata_engine::trace::{ComponentStep, ExactNumber, NodePod, NodeStep, Trace, WalkStep};
 
 use super::Subject;
-use super::text::{Lines, TOLD_MAX, amounts, instant, span};
+use super::text::{TOLD_MAX, TextLines, amounts, instant, span};
 
 /// Tells the steps of the nodes in focus.
-pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
+pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     for node in &trace.nodes {
         tell_node(lines, node);
         tell_walks(lines, node, trace);
@@ -19,7 +19,7 @@ pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
     }
 }
 
-fn tell_node(lines: &mut Lines, node: &NodeStep) {
+fn tell_node(lines: &mut TextLines, node: &NodeStep) {
     let described = &node.description;
     lines.head(&format!("Node {} ({}, cluster {})", node.node_id, described.instance_type, node.cluster_id));
     for stretch in node.stretches.iter().take(TOLD_MAX) {
@@ -39,7 +39,7 @@ fn tell_node(lines: &mut Lines, node: &NodeStep) {
     }
 }
 
-fn tell_walks(lines: &mut Lines, node: &NodeStep, trace: &Trace) {
+fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     let walks = trace.walks.iter();
     let mine = walks.filter(|walk| (&walk.cluster_id, &walk.node_id) == (&node.cluster_id, &node.node_id));
     // Coverage is decided whenever anything changes: what covers as before is not told again.
@@ -68,7 +68,7 @@ fn tell_walks(lines: &mut Lines, node: &NodeStep, trace: &Trace) {
     }
 }
 
-fn tell_components(lines: &mut Lines, node: &NodeStep) {
+fn tell_components(lines: &mut TextLines, node: &NodeStep) {
     let weights = &node.weights;
     lines.add(format!(
         "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource has its part of the node by weight x capacity.",
@@ -105,7 +105,7 @@ fn component_name(component: &ComponentStep) -> String {
     }
 }
 
-fn tell_pods(lines: &mut Lines, node: &NodeStep, trace: &Trace, subject: &Subject) {
+fn tell_pods(lines: &mut TextLines, node: &NodeStep, trace: &Trace, subject: &Subject) {
     let all = matches!(subject, Subject::Node(_));
     let is_asked = |pod: &&NodePod| all || trace.pods.iter().any(|span| span.pod_uid == pod.pod_uid);
     for pod in node.pods.iter().filter(is_asked).take(TOLD_MAX) {

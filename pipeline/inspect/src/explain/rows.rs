@@ -5,13 +5,13 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::rows::{CostRow, RowKind};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Charge, ExplainedRow};
+use super::answer::{ExplainedRow, SplitCharge};
 use super::find::{self, FIGURES};
-use super::text::{Lines, TOLD_MAX, instant};
+use super::text::{TOLD_MAX, TextLines, instant};
 use super::{Answer, Changes, Subject};
 
 /// Tells the rows and their charges.
-pub fn tell(lines: &mut Lines, answer: &Answer) {
+pub fn tell(lines: &mut TextLines, answer: &Answer) {
     let by_pod = matches!(answer.subject, Subject::Namespace(_) | Subject::Commitment(_));
     lines.head("Rows of cost_allocation");
     for explained in answer.rows.iter().take(TOLD_MAX) {
@@ -57,7 +57,7 @@ fn step_grain(step: &RowStep) -> find::Grain {
     (texts, Some(step.list_unit_price))
 }
 
-fn tell_row(lines: &mut Lines, row: &CostRow, step: Option<&RowStep>) {
+fn tell_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
     let mut name = row.kind.name().to_owned();
     let mut add = |what: &str, id: Option<&str>| {
         if let Some(id) = id {
@@ -100,7 +100,7 @@ fn tell_row(lines: &mut Lines, row: &CostRow, step: Option<&RowStep>) {
 }
 
 /// Says whether the table files have the same.
-pub fn compare(lines: &mut Lines, answer: &Answer) {
+pub fn compare(lines: &mut TextLines, answer: &Answer) {
     if answer.is_same() {
         lines.add(format!("The same rows stand in {}.", answer.table_files.join(", ")));
         return;
@@ -191,7 +191,7 @@ fn row_json(explained: &ExplainedRow) -> Value {
     })
 }
 
-fn charge_json(charge: &Charge) -> Value {
+fn charge_json(charge: &SplitCharge) -> Value {
     let parts: Vec<Value> =
         charge.parts.iter().map(|(who, cost)| json!({ "who": who, "cost": cost.to_string() })).collect();
     json!({ "charge": charge.name, "total": charge.total.to_string(), "parts": parts })

@@ -5,7 +5,7 @@ use prorata_engine::trace::{
 };
 
 use super::Subject;
-use super::text::{Lines, amounts, instant, span};
+use super::text::{TextLines, amounts, instant, span};
 
 /// Pods of a quota that are told around the ones that matter.
 const RANKED_TOLD_MAX: usize = 12;
@@ -14,7 +14,7 @@ const RANKED_TOLD_MAX: usize = 12;
 const SPANS_TOLD_MAX: usize = 40;
 
 /// Tells the time of everything in focus.
-pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
+pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     if !trace.pods.is_empty() && !matches!(subject, Subject::Namespace(_)) {
         lines.head("Time");
         for pod in &trace.pods {
@@ -41,7 +41,7 @@ pub fn tell(lines: &mut Lines, trace: &Trace, subject: &Subject) {
     }
 }
 
-fn tell_pod(lines: &mut Lines, pod: &PodSpan) {
+fn tell_pod(lines: &mut TextLines, pod: &PodSpan) {
     let place = match &pod.node {
         Some((node, true)) => format!("on node {node}"),
         Some((node, false)) => format!("on node {node}, which is not running"),
@@ -75,7 +75,7 @@ fn tell_pod(lines: &mut Lines, pod: &PodSpan) {
     }
 }
 
-fn tell_pool(lines: &mut Lines, pool: &PoolStep) {
+fn tell_pool(lines: &mut TextLines, pool: &PoolStep) {
     let [tflops, vram] = &pool.requests;
     let [tflops_limit, vram_limit] = &pool.limits;
     lines.add(format!(
@@ -90,7 +90,7 @@ fn tell_pool(lines: &mut Lines, pool: &PoolStep) {
     ));
 }
 
-fn tell_match(lines: &mut Lines, step: &MatchStep) {
+fn tell_match(lines: &mut TextLines, step: &MatchStep) {
     let at = instant(step.at);
     let (pod, id) = (&step.pod_uid, step.reservation_id.as_deref().unwrap_or("none"));
     lines.add(match step.outcome {
@@ -111,7 +111,7 @@ fn tell_match(lines: &mut Lines, step: &MatchStep) {
     }
 }
 
-fn tell_reservation(lines: &mut Lines, step: &ReservationSpan) {
+fn tell_reservation(lines: &mut TextLines, step: &ReservationSpan) {
     lines.add(format!(
         "  {} {}: {} h with {} units, {} of them held: {} unit-hours unused x {} = {}",
         step.reservation_id,
@@ -125,7 +125,7 @@ fn tell_reservation(lines: &mut Lines, step: &ReservationSpan) {
     ));
 }
 
-fn tell_commitment(lines: &mut Lines, step: &CommitmentSpan) {
+fn tell_commitment(lines: &mut TextLines, step: &CommitmentSpan) {
     let disabled = if step.enabled { "" } else { " (disabled: it covers nothing)" };
     lines.add(format!(
         "  {} {}: {} h at {} an hour{disabled}",
@@ -142,7 +142,7 @@ fn tell_commitment(lines: &mut Lines, step: &CommitmentSpan) {
     ));
 }
 
-fn tell_label(lines: &mut Lines, step: &LabelStep, trace: &Trace) {
+fn tell_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
     let named = |amounts: &std::collections::BTreeMap<_, _>| -> String {
         let named: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
         named.join(", ")

@@ -21,9 +21,9 @@ pub const TOLD_MAX: usize = 24;
 
 /// Lines under headings.
 #[derive(Debug, Default)]
-pub struct Lines(Vec<String>);
+pub struct TextLines(Vec<String>);
 
-impl Lines {
+impl TextLines {
     /// A line.
     pub fn add(&mut self, line: impl Into<String>) {
         self.0.push(line.into());
@@ -71,7 +71,7 @@ pub fn amounts(amounts: &PerResource<ExactNumber>) -> String {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = Lines::default();
+        let mut lines = TextLines::default();
         self.begin(&mut lines);
         if let Some(changes) = &self.changes {
             changes.tell(&mut lines);
@@ -85,7 +85,7 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    fn begin(&self, lines: &mut Lines) {
+    fn begin(&self, lines: &mut TextLines) {
         let (what, name) = self.subject.name();
         let (input, tables) = (&self.input, &self.tables);
         lines.add(format!(
@@ -122,7 +122,7 @@ impl Answer {
         rows::compare(lines, self);
     }
 
-    fn events(&self, lines: &mut Lines) {
+    fn events(&self, lines: &mut TextLines) {
         lines.head("Events of the hour that matter");
         let (usage, others): (Vec<_>, Vec<_>) =
             self.events.iter().partition(|event| event.kind == EventKind::PodUsage);

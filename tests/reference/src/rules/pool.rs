@@ -11,10 +11,10 @@ use crate::rounding::{Exact, exact, larger, ratio, whole};
 use crate::world::World;
 
 /// The charge of a pool pod per hour, and the pool that asks it.
-pub type Charge = Result<(Exact, Arc<PoolSet>), Unpriced>;
+pub type PoolCharge = Result<(Exact, Arc<PoolSet>), Unpriced>;
 
 /// The charge of this pod per hour at this instant; nothing for a pod without pool.
-pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Option<Charge> {
+pub fn charge(world: &World, pod: &PodStarted, at: i64, view: &HourView) -> Option<PoolCharge> {
     let rules = view.rules;
     let pool_id = pod.pool_id.as_ref()?;
     let Some(pool) = world.pools.get(pool_id) else { return Some(Err(Unpriced::UnknownPool)) };

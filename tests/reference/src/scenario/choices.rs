@@ -20,7 +20,7 @@ pub(super) const QUOTAS: [&str; 3] = ["q1", "q2", "q3"];
 pub(super) const POOLS: [&str; 2] = ["g1", "g2"];
 
 /// What random objects are made from.
-pub(super) struct World {
+pub(super) struct Choices {
     pub rng: ChaCha8Rng,
     /// Instants at which something happens.
     instants: Vec<Timestamp>,
@@ -33,7 +33,7 @@ pub(super) struct World {
     pub slices: f64,
 }
 
-impl World {
+impl Choices {
     pub fn new(mut rng: ChaCha8Rng, instants: Vec<Timestamp>) -> Self {
         let mut of = |of: &[f64]| of[rng.random_range(0..of.len())];
         let agree = of(&[0.0, 0.6, 0.9, 0.95, 0.98]);

@@ -6,9 +6,9 @@ use prorata_schemas::event::{
 };
 use rand::Rng;
 
-use super::choices::{COMMITMENTS, POOLS, RESERVATIONS, World};
+use super::choices::{COMMITMENTS, Choices, POOLS, RESERVATIONS};
 
-impl World {
+impl Choices {
     pub fn reservation(&mut self) -> ReservationSet {
         let unit: [(&str, &[&str]); 3] = [
             ("cpu", &["10", "16", "1", "5", "1"]),

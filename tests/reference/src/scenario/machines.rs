@@ -5,9 +5,9 @@ use prorata_schemas::event::{CapacityType, NodeStarted, PodStarted, PodUsage, Qu
 use prorata_schemas::time::Timestamp;
 use rand::Rng;
 
-use super::choices::{NAMESPACES, NODES, PODS, POOLS, QUOTAS, World};
+use super::choices::{Choices, NAMESPACES, NODES, PODS, POOLS, QUOTAS};
 
-impl World {
+impl Choices {
     pub fn node(&mut self) -> NodeStarted {
         let whole: [(&str, &[&str]); 3] = [
             ("cpu", &["16", "4", "64", "3", "0"]),

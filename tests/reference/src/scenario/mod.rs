@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::text::{BASE_HOUR, ORGANIZATION};
-use choices::{COMMITMENTS, NAMESPACES, NODES, PODS, POOLS, QUOTAS, RESERVATIONS, World};
+use choices::{COMMITMENTS, Choices, NAMESPACES, NODES, PODS, POOLS, QUOTAS, RESERVATIONS};
 
 /// One random history with the rules that it is folded under.
 pub struct Scenario {
@@ -62,7 +62,7 @@ pub fn scenario(seed: u64) -> Scenario {
         };
         instants.push(Timestamp((first + rng.random_range(0..hours)) * HOUR_MICROS + within));
     }
-    let mut world = World::new(rng, instants);
+    let mut world = Choices::new(rng, instants);
     let often = world.pick(&THEMES);
     let count = world.rng.random_range(3..60);
     let mut records: Vec<EventRecord> =
@@ -76,7 +76,7 @@ pub fn scenario(seed: u64) -> Scenario {
     Scenario { records, rules, through }
 }
 
-fn rules(world: &mut World) -> Rules {
+fn rules(world: &mut Choices) -> Rules {
     let mut rules = Rules::default();
     if world.rng.random_bool(0.3) {
         rules.allocation = Allocation::Requests;
@@ -93,7 +93,7 @@ fn rules(world: &mut World) -> Rules {
     rules
 }
 
-fn event(world: &mut World, often: &Often) -> Event {
+fn event(world: &mut Choices, often: &Often) -> Event {
     let mut at = world.rng.random_range(0..often.iter().sum::<u32>());
     let mut kind = 0;
     for (index, weight) in often.iter().enumerate() {

@@ -90,15 +90,15 @@ pub fn commitment_utilization(view: &HourView, rows: &[CostRow]) -> Vec<Commitme
 
 /// Committed, covered and provisioned resource-hours of one commitment, and cover by cluster.
 #[derive(Default)]
-struct Cover {
+struct CoverSums {
     committed: Three,
     covered: Three,
     provisioned: Three,
     clusters: BTreeMap<ClusterId, Three>,
 }
 
-fn cover(view: &HourView, id: &CommitmentId) -> Cover {
-    let mut sums = Cover::default();
+fn cover(view: &HourView, id: &CommitmentId) -> CoverSums {
+    let mut sums = CoverSums::default();
     for slice in view.slices {
         let Some(set) = slice.world.commitments.get(id) else { continue };
         if !commitment::effective(set, slice.from) {

@@ -53,7 +53,7 @@ pub fn pool_usage(view: &HourView, rows: &[CostRow], spend: &Spend) -> Vec<PoolU
 
 /// Integrals over the hour.
 #[derive(Default)]
-struct Sums {
+struct PoolSums {
     total: (Exact, Exact),
     virtually: (Exact, Exact),
     requested: (Exact, Exact),
@@ -67,8 +67,8 @@ fn accrue(to: &mut (Exact, Exact), more: (Exact, Exact), factor: &Exact) {
     to.1 += more.1 * factor;
 }
 
-fn sums(view: &HourView, id: &PoolId) -> Sums {
-    let mut sums = Sums::default();
+fn sums(view: &HourView, id: &PoolId) -> PoolSums {
+    let mut sums = PoolSums::default();
     for (index, slice) in view.slices.iter().enumerate() {
         let time = hours(slice.to - slice.from);
         let Some(set) = in_force(view.slices, index, id) else { continue };

@@ -16,7 +16,7 @@ use crate::world::QuotaKey;
 
 /// Sums over one hour of one resource of one quota.
 #[derive(Default)]
-struct Sums {
+struct QuotaSums {
     min: Exact,
     max: Option<(Exact, Exact)>,
     in_quota: Exact,
@@ -51,8 +51,8 @@ fn standings<'a>(view: &'a HourView, key: &QuotaKey) -> Vec<(&'a Slice, &'a Stan
 }
 
 /// The sums of one resource.
-fn sums(standings: &[(&Slice, &Standing)], resource: &Text) -> Sums {
-    let mut sums = Sums::default();
+fn sums(standings: &[(&Slice, &Standing)], resource: &Text) -> QuotaSums {
+    let mut sums = QuotaSums::default();
     for (slice, standing) in standings {
         let time = hours(slice.to - slice.from);
         let Some(of) = standing.resources.iter().find(|of| of.resource == *resource) else { continue };

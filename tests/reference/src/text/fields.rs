@@ -86,11 +86,11 @@ pub fn short(resource: &str) -> &str {
 }
 
 /// The fields of one line that are still unread.
-pub struct Fields {
+pub struct LineFields {
     values: BTreeMap<String, String>,
 }
 
-impl Fields {
+impl LineFields {
     /// Reads `key=value` words; a word alone is a flag.
     pub fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let pair = |word: &str| {

@@ -11,7 +11,7 @@ use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
 use prorata_schemas::time::Timestamp;
 
 use super::ORGANIZATION;
-use super::fields::{Fields, decimal, parse_quantity, parse_time};
+use super::fields::{LineFields, decimal, parse_quantity, parse_time};
 
 /// Reads one line. Left out: cluster c, provider aws, region r, family f, namespace the default `ns`, price
 /// 0, creation and start the time of the line.
@@ -23,12 +23,12 @@ pub fn parse(line: &str) -> Result<Event, String> {
     let mut next = || words.next().ok_or_else(|| format!("'{line}' is no 'time event id key=value ..'"));
     let (time, kind, id) = (next()?, next()?, next()?);
     let event_time = parse_time(time)?;
-    let mut fields = Fields::new(words);
+    let mut fields = LineFields::new(words);
     let payload = payload(event_time, kind, id, &mut fields)?;
     Ok(Event { organization_id: ORGANIZATION.into(), event_time, payload })
 }
 
-fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut Fields) -> Result<Payload, String> {
+fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut LineFields) -> Result<Payload, String> {
     Ok(match kind {
         "node" => Payload::NodeStarted(Box::new(node(id.into(), fields)?)),
         "stop-node" => Payload::NodeStopped(NodeStopped {
@@ -59,7 +59,7 @@ fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut Fields) -> Result<P
     })
 }
 
-fn node(node_id: NodeId, fields: &mut Fields) -> Result<NodeStarted, String> {
+fn node(node_id: NodeId, fields: &mut LineFields) -> Result<NodeStarted, String> {
     Ok(NodeStarted {
         cluster_id: fields.text_or("cluster", "c"),
         node_name: fields.text_or("name", &node_id),
@@ -78,7 +78,7 @@ fn node(node_id: NodeId, fields: &mut Fields) -> Result<NodeStarted, String> {
     })
 }
 
-fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodStarted, String> {
+fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodStarted, String> {
     Ok(PodStarted {
         cluster_id: fields.text_or("cluster", "c"),
         namespace: fields.text_or("ns", "ns"),
@@ -101,7 +101,7 @@ fn pod(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodStarted
     })
 }
 
-fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodUsage, String> {
+fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut LineFields) -> Result<PodUsage, String> {
     let interval_end = fields.time("to")?.unwrap_or(at);
     let mut amount = |key: &str, resource: &str| -> Result<i64, String> {
         let text: Text = fields.text_or(key, "0");
@@ -119,7 +119,7 @@ fn usage(at: Timestamp, pod_uid: PodUid, fields: &mut Fields) -> Result<PodUsage
 fn reservation(
     at: Timestamp,
     reservation_id: ReservationId,
-    fields: &mut Fields,
+    fields: &mut LineFields,
 ) -> Result<ReservationSet, String> {
     Ok(ReservationSet {
         name: fields.text_or("name", &reservation_id),
@@ -141,7 +141,7 @@ fn reservation(
 fn commitment(
     at: Timestamp,
     commitment_id: CommitmentId,
-    fields: &mut Fields,
+    fields: &mut LineFields,
 ) -> Result<CommitmentSet, String> {
     let mut assignments = Vec::new();
     for assigned in fields.list("assign") {
@@ -172,7 +172,7 @@ fn commitment(
     })
 }
 
-fn quota(quota_id: QuotaId, fields: &mut Fields) -> Result<QuotaSet, String> {
+fn quota(quota_id: QuotaId, fields: &mut LineFields) -> Result<QuotaSet, String> {
     let composite = fields.flag("composite");
     Ok(QuotaSet {
         cluster_id: fields.text_or("cluster", "c"),
@@ -184,7 +184,7 @@ fn quota(quota_id: QuotaId, fields: &mut Fields) -> Result<QuotaSet, String> {
     })
 }
 
-fn pool(pool_id: PoolId, fields: &mut Fields) -> Result<PoolSet, String> {
+fn pool(pool_id: PoolId, fields: &mut LineFields) -> Result<PoolSet, String> {
     let mut qos_pricing = Vec::new();
     for priced in fields.list("qos") {
         let parts: Vec<&str> = priced.split(':').collect();
@@ -212,7 +212,7 @@ fn pool(pool_id: PoolId, fields: &mut Fields) -> Result<PoolSet, String> {
     })
 }
 
-fn rate(region: Text, fields: &mut Fields) -> Result<RateSet, String> {
+fn rate(region: Text, fields: &mut LineFields) -> Result<RateSet, String> {
     Ok(RateSet {
         provider: fields.text_or("provider", "aws"),
         region,

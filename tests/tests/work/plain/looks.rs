@@ -9,7 +9,7 @@ use parquet::record::Field;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::wait::eventually;
-use prorata_tests::lake::{EVERY_HOUR, Lake};
+use prorata_tests::lake::{EVERY_HOUR, StoredLake};
 use prorata_tests::program::Ended;
 use prorata_tests::proxy::{Proxy, Weather};
 use prorata_worker::names;
@@ -85,13 +85,13 @@ impl Looks {
 }
 
 /// The hours with rows of cost.
-fn hours(lake: &Lake) -> BTreeSet<Hour> {
+fn hours(lake: &StoredLake) -> BTreeSet<Hour> {
     let files = lake.files(EVERY_HOUR).into_keys();
     files.filter(|(table, ..)| *table == Table::CostAllocation).map(|(.., hour)| hour).collect()
 }
 
 /// The pods of an hour.
-fn pods(lake: &Lake, hour: Hour) -> BTreeSet<String> {
+fn pods(lake: &StoredLake, hour: Hour) -> BTreeSet<String> {
     let files = lake.files(hour).into_iter();
     let files = files.filter(|((table, _, of), _)| (*table, *of) == (Table::CostAllocation, hour));
     let paths = files.flat_map(|((table, ..), files)| {

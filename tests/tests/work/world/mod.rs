@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prorata_schemas::time::Hour;
 use prorata_testkit::wait::eventually;
 use prorata_tests::kafka::admin::create_topics;
-use prorata_tests::lake::{Goal, Lake};
+use prorata_tests::lake::{Goal, StoredLake};
 use prorata_tests::program::{Ended, Program, prorata};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -265,8 +265,8 @@ impl World {
     }
 
     /// The workers' lake.
-    pub fn lake(&self) -> Lake {
-        Lake::open(&self.root, Arc::clone(&self.runtime))
+    pub fn lake(&self) -> StoredLake {
+        StoredLake::open(&self.root, Arc::clone(&self.runtime))
     }
 
     /// Waits until so many messages are taken, all hours closed and published; workers must stay alive
@@ -285,13 +285,13 @@ impl World {
     }
 
     /// A fresh lake of a backfill of these events.
-    pub fn backfill(&self, events: &str, name: &str) -> Lake {
+    pub fn backfill(&self, events: &str, name: &str) -> StoredLake {
         let lake = self.folder.path().join(name);
         let (config, to) = (self.config(), self.through().to_string());
         let (lake, config) = (lake.to_str().unwrap(), config.to_str().unwrap());
         self.run(&["backfill", "--events", events, "--lake", lake, "--to", &to, "--config", config])
             .succeeded();
-        Lake::open(lake, Arc::clone(&self.runtime))
+        StoredLake::open(lake, Arc::clone(&self.runtime))
     }
 
     /// Fails unless the lake is that of a backfill of these loads.

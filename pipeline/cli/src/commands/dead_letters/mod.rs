@@ -15,7 +15,7 @@ use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptio
 use crate::commands::backfill;
 use crate::config::{self, Loaded};
 use crate::failure::{DEAD_LETTERED, Failure};
-use crate::report::dead_letters::{Listing, Report};
+use crate::report::dead_letters::{DeadLetterReport, Listing};
 use crate::wiring::registry;
 use crate::{logging, report, wiring};
 use topics::KafkaTopics;
@@ -71,7 +71,7 @@ async fn list_and_replay(
             }
         }
     }
-    let mut report = Report { lake, listing, replayed: None };
+    let mut report = DeadLetterReport { lake, listing, replayed: None };
     let mut result = Ok(());
     if args.replay {
         let mut done = Replayed::default();
