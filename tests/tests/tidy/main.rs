@@ -1,10 +1,12 @@
-//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), and
-//! that documents and source name each other truthfully (`documents`).
+//! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), that
+//! documents and source name each other truthfully (`documents`), and that lists in documents are
+//! complete (`lists`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
 mod crates;
 mod documents;
+mod lists;
 mod modules;
 mod names;
 mod rulebook;
