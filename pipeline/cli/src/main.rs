@@ -5,6 +5,8 @@
 
 mod commands;
 mod config;
+#[cfg(test)]
+mod documents;
 mod failure;
 mod logging;
 mod operations;
