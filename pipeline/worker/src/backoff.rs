@@ -1,8 +1,23 @@
 //! Back-off: how often a failed operation is tried again, and how long to wait before each attempt.
 //!
-//! All numbers stand here, one [`Policy`] per user with its reason. The clock and the seed of the jitter come
-//! from the caller, so that a simulation repeats itself exactly. That is why no crate does it: `backon` draws
-//! its jitter and its sleep inside a future, and most users only note when to try next.
+//! The policies of the worker, of claims and commits, and of the Kafka client are here: one [`Policy`] per
+//! user with its reason. The clock and the seed of the jitter come from the caller, so that a simulation
+//! repeats itself exactly. That is why no crate does it: `backon` draws its jitter and its sleep inside a
+//! future, and most users only note when to try next.
+//!
+//! Some numbers are constants of their loops instead, in `src` of the crate:
+//!
+//! | crate | what | where | delays |
+//! |---|---|---|---|
+//! | this | a poll while Kafka is down | `stream/poll.rs` | 0.5 s |
+//! | this | a shard after a conflict | `stream/assignments.rs` | 0.8 s |
+//! | this | a look at objects that vanish | `root/look.rs` | none, 5 attempts |
+//! | connectors | a collector's watches and lists | `kubernetes/watch.rs` | 0.5 to 5 s |
+//! | connectors | new columns of a table | `delta/mod.rs` | none, 8 attempts |
+//! | connectors | Kafka's metadata before a start | `kafka/admin/metadata.rs` | 0.2 s |
+//! | connectors | reconnects of the Kafka library | `kafka/client/config.rs` | 0.1 to 5 s |
+//! | cli | a collector's writes | `commands/feed/collect/follow.rs` | 0.5 to 15 s |
+//! | cli | a look at a lake that a worker writes | `wiring/lake.rs` | 0.25 to 4 s |
 
 use std::time::Duration;
 

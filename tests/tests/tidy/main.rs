@@ -1,6 +1,6 @@
 //! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), that
 //! documents and source name each other truthfully (`documents`), and that lists in documents are
-//! complete (`lists`).
+//! complete (`lists`, `recipes`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
@@ -9,6 +9,7 @@ mod documents;
 mod lists;
 mod modules;
 mod names;
+mod recipes;
 mod rulebook;
 mod text;
 

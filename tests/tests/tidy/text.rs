@@ -66,6 +66,24 @@ const ARCHAIC: &[(&str, &str)] = &[
     ("an", "ew"),
 ];
 
+/// Where a text first has a word or phrase that is no part of a longer word.
+pub fn find_word(text: &str, word: &str) -> Option<usize> {
+    let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let (first, last) = (part(word.chars().next()), part(word.chars().next_back()));
+    let found = text.match_indices(word).find(|(at, _)| {
+        let (before, after) = (text[..*at].chars().next_back(), text[at + word.len()..].chars().next());
+        !(first && part(before) || last && part(after))
+    });
+    found.map(|(at, _)| at)
+}
+
+#[test]
+fn a_word_is_found_between_its_edges_only() {
+    assert_eq!(find_word("reached at each", "each"), Some(11));
+    assert_eq!(find_word("reached; each_one", "each"), None);
+    assert_eq!(find_word("from gs://bucket", "gs://"), Some(5));
+}
+
 #[test]
 fn nobody_writes_as_they_did_long_ago() {
     let words: Vec<String> = ARCHAIC.iter().map(|(a, b)| format!("{a}{b}")).collect();
@@ -85,13 +103,8 @@ fn nobody_writes_as_they_did_long_ago() {
     ]) {
         for (index, line) in text.lines().enumerate() {
             let line = line.to_ascii_lowercase();
-            let stands = |word: &&String| {
-                line.match_indices(word.as_str()).any(|(at, _)| {
-                    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-                    edge(line[..at].chars().next_back()) && edge(line[at + word.len()..].chars().next())
-                })
-            };
-            faults.extend(words.iter().filter(stands).map(|word| format!("{path}:{}: {word}", index + 1)));
+            let stands = words.iter().filter(|word| find_word(&line, word).is_some());
+            faults.extend(stands.map(|word| format!("{path}:{}: {word}", index + 1)));
         }
     }
     assert_none(&faults);
