@@ -109,7 +109,7 @@ FROM commitment_utilization
 GROUP BY 1, 2, 3;
 
 -- Which part of the nodes' list cost did commitments cover on each day, by region and capacity? Spot capacity
--- is never covered and stands by itself as `Dynamic`.
+-- is never covered and has a row of its own, `Dynamic`.
 CREATE OR REPLACE VIEW commitment_coverage_daily AS
 SELECT
     date,

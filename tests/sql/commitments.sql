@@ -1,6 +1,6 @@
 -- FOCUS: in every hour the used and the unused part of a commitment cost what was paid for it, to the last
 -- digit; the hours of the commitment do too, except for the rounding of each row. `commitment_utilization`
--- tells the same costs.
+-- has the same costs.
 WITH charges AS (
     SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour,
         CommitmentDiscountId AS commitment_id,

@@ -1,4 +1,4 @@
--- The unused cost of a reservation is that of its rows; its used and unused seconds are all of its units'
+-- The unused cost of a reservation is in its rows; its used and unused seconds are all of its units'
 -- seconds, and its pods share the used ones.
 WITH unused AS (
     SELECT BillingAccountId AS organization_id, ChargePeriodStart AS hour, ResourceId AS reservation_id,

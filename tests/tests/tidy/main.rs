@@ -1,11 +1,12 @@
 //! What lints cannot see: which crate may depend on which (`crates`), the form of source files (`text`), that
-//! documents and source name each other truthfully (`documents`), and that lists in documents are
-//! complete (`lists`, `recipes`).
+//! documents and source name each other truthfully (`documents`), that lists in documents are complete
+//! (`lists`, `recipes`), and words that must not come back (`english`).
 
 #![expect(clippy::unwrap_used, reason = "what these tests read is part of the repository")]
 
 mod crates;
 mod documents;
+mod english;
 mod lists;
 mod modules;
 mod names;

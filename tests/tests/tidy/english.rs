@@ -1,0 +1,98 @@
+//! Words and phrases that must not come back into pages that are in plain English already, each with what to
+//! write instead.
+
+use super::text::find_word;
+use super::{assert_none, texts};
+
+/// Phrases, in two parts so that this file does not hold them, and what to write instead.
+const PHRASES: &[(&str, &str, &str)] = &[
+    ("men", "d", "fix"),
+    ("men", "ds", "fixes"),
+    ("men", "ded", "fixed"),
+    ("men", "ding", "fixing"),
+    ("sel", "dom", "rarely"),
+    ("sen", "tence", "message"),
+    ("sen", "tences", "messages"),
+    ("te", "ll", "report, print, distinguish"),
+    ("te", "lls", "reports, prints, distinguishes"),
+    ("to", "ld", "reported, printed, distinguished"),
+    ("at h", "and", "available"),
+    ("go", " on", "continue, resume"),
+    ("goes", " on", "continues, resumes"),
+    ("went", " on", "continued, resumed"),
+    ("once", " more", "again"),
+    ("who", "ever", "everyone who"),
+    ("those", " of", "repeat the noun"),
+    ("that", " of", "repeat the noun"),
+    ("by it", "self", "on its own, automatically"),
+];
+
+/// Files, and folders with a slash at the end, whose pages and configuration are checked. More come in as
+/// they are rewritten, until this list is everything.
+const IN_ENGLISH: &[&str] = &[
+    ".cargo/",
+    "Cargo.toml",
+    "GLOSSARY.md",
+    "README.md",
+    "clippy.toml",
+    "connectors/README.md",
+    "connectors/src/kafka/README.md",
+    "deny.toml",
+    "deploy/README.md",
+    "deploy/compose/",
+    "deploy/helm/prorata/Chart.yaml",
+    "deploy/helm/prorata/README.head.md",
+    "deploy/helm/prorata/collector-rules.yaml",
+    "deploy/helm/prorata/collector-usage/",
+    "deploy/helm/prorata/examples/",
+    "deploy/sql/",
+    "pipeline/README.md",
+    "pipeline/cli/README.md",
+    "pipeline/collector/",
+    "pipeline/engine/README.md",
+    "pipeline/generate/",
+    "pipeline/inspect/",
+    "pipeline/testkit/",
+    "pipeline/worker/README.md",
+    "rustfmt.toml",
+    "schemas/README.md",
+    "schemas/samples/",
+    "testdata/collector/README.md",
+    "testdata/prices/README.md",
+    "testdata/rules/README.md",
+    "tests/README.md",
+    "tests/bench/",
+    "tests/fuzz/",
+    "tests/reference/",
+    "tests/sql/",
+];
+
+/// A text on one line, without the signs of comments.
+fn unwrapped(text: &str) -> String {
+    let words = text.split_whitespace().filter(|word| !matches!(*word, "#" | "--" | "//" | "///" | "//!"));
+    words.collect::<Vec<_>>().join(" ").to_ascii_lowercase()
+}
+
+#[test]
+fn pages_in_plain_english_stay_so() {
+    let texts = texts(&[".md", ".yaml", ".yml", ".toml", ".sql", ".tpl", ".txt", "Dockerfile"]);
+    let holds = |part: &str, path: &str| path == part || (part.ends_with('/') && path.starts_with(part));
+    let mut faults = Vec::new();
+    for part in IN_ENGLISH {
+        if !texts.iter().any(|(path, _)| holds(part, path)) {
+            faults.push(format!("{part} is not there"));
+        }
+    }
+    for (path, text) in texts.iter().filter(|(path, _)| IN_ENGLISH.iter().any(|part| holds(part, path))) {
+        let text = unwrapped(text);
+        for (first, second, instead) in PHRASES {
+            let phrase = format!("{first}{second}");
+            if let Some(at) = find_word(&text, &phrase) {
+                let before: String = text[..at].chars().rev().take(30).collect();
+                let before: String = before.chars().rev().collect();
+                faults.push(format!("{path}: \"..{before}{phrase}\"; write: {instead}"));
+            }
+        }
+    }
+    assert_none(&faults);
+}
