@@ -2,7 +2,9 @@
 # Each lies in ${XDG_CACHE_HOME:-$HOME/.cache}/prorata/<name>-<version>.
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/prorata"
-declare -A versions=([helm]=3.22.0 [promtool]=0.316.0 [compose-go]=2.16.2 [dockerfile-utils]=0.16.3)
+declare -A versions=(
+    [actionlint]=1.7.7 [compose-go]=2.16.2 [dockerfile-utils]=0.16.3 [helm]=3.22.0 [promtool]=0.316.0
+)
 
 # tool <name> <command..>: installs a tool by a command that is given a folder as its last argument. Once for
 # each name; built aside and moved when whole.
@@ -34,6 +36,9 @@ tools() {
         version="${versions[$name]}"
         folder="$cache/$name-$version"
         case "$name" in
+            actionlint)
+                tool "$name-$version" go_tool "github.com/rhysd/actionlint/cmd/actionlint@v$version"
+                ;;
             helm) tool "$name-$version" go_tool "helm.sh/helm/v3/cmd/helm@v$version" ;;
             promtool)
                 tool "$name-$version" go_tool "github.com/prometheus/prometheus/cmd/promtool@v$version"
