@@ -29,6 +29,7 @@ WORKER, BACKFILL, REPLAY, MAINTAIN, JOB, HELPERS, CHECKS = (
     )
 )
 LOOK, TEST, ALERTS = (TEMPLATES + name for name in ("look.yaml", "test.yaml", "prometheusrule.yaml"))
+CI, RELEASE = "github/workflows/ci.yml", "github/workflows/release.yml"
 SCHEMA, VALUES = CHART + "values.schema.json", CHART + "values.yaml"
 
 MUTANTS = [
@@ -284,7 +285,7 @@ MUTANTS = [
     (VALUES, "listen: 0.0.0.0:8080", "listen: 0.0.0.0:8081"),
     (VALUES, "    format: json", "    style: json"),
     (VALUES, "runAsUser: 65532", "runAsUser: 1000"),
-    (CHART + "Chart.yaml", 'appVersion: "0.1.0"', 'appVersion: "0.2.0"'),
+    (CHART + "Chart.yaml", 'appVersion: "0.2.0"', 'appVersion: "0.3.0"'),
     (CHART + "Chart.yaml", ">=1.29.0-0", ">=1.20.0-0"),
     ("prorata.yaml", "drain_timeout: 30s", "drain_timeout: 45s"),
     ("prorata.yaml", "group_instance_id:", "group_instance:"),
@@ -294,10 +295,16 @@ MUTANTS = [
     ("Dockerfile", "debian:trixie-20261005-slim", "debian:bookworm-20261005-slim"),
     ("Dockerfile", "rust:1.95.0", "rust:1.94.0"),
     ("Dockerfile", "perl \\", "perl cmake \\"),
-    ("Dockerfile", "--locked ", ""),
-    ("Dockerfile", "--profile dist", "--release"),
+    ("compile", "--locked ", ""),
+    ("compile", "--profile dist", "--profile release"),
+    ("compile", '|| set -- --profile', '&& set -- --profile'),
+    ("compile", "SOURCE_DATE_EPOCH=0", "SOURCE_DATE_EPOCH=$(date +%s)"),
+    ("compile", '"$PWD=prorata" ', ""),
+    ("compile", ' "$target=target"', ""),
+    ("compile", '${CARGO_HOME:-$HOME/.cargo}', "$HOME/.cargo"),
+    ("compile", ' CXXFLAGS="$CFLAGS"', ""),
     ("Dockerfile", "target/dist/prorata", "target/release/prorata"),
-    ("Dockerfile", "tls-vendored", "ssl-vendored"),
+    ("compile", "tls-vendored", "ssl-vendored"),
     ("Dockerfile", 'ENTRYPOINT ["/usr/local/bin/prorata"]', "ENTRYPOINT prorata"),
     ("Dockerfile", "WORKDIR /src\n", "WORKDIR /src\nADD https://example.test/x /x\n"),
     ("Dockerfile", "ARG REVISION=unknown", "ARG REVISION=unknown\nENV AWS_SECRET_ACCESS_KEY=x"),
@@ -306,6 +313,16 @@ MUTANTS = [
     ("dockerignore", "*\n!Cargo.toml", "target\n!Cargo.toml"),
     ("dockerignore", "!schemas\n", ""),
     ("dockerignore", "**/.env\n", ""),
+    ("dockerignore", "!deploy/compile\n", ""),
+    (CI, "RUSTUP_TOOLCHAIN: 1.95.0", "RUSTUP_TOOLCHAIN: 1.94.0"),
+    (CI, "  contents: read", "  contents: write"),
+    (CI, "hashFiles('Cargo.lock'", "hashFile('Cargo.lock'"),
+    (CI, "    timeout-minutes: 60\n", ""),
+    (RELEASE, "@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0", "@v5"),
+    (RELEASE, "steps.names.outputs.version", "steps.name.outputs.version"),
+    (RELEASE, "needs: verify\n    strategy", "strategy"),
+    (RELEASE, "      contents: read\n      packages: write", "      contents: write\n      packages: write"),
+    (RELEASE, 'tests/deploy/release.py "$GITHUB_REF_NAME"\n', "true\n"),
 ]
 
 
@@ -315,6 +332,7 @@ def found(file: str, part: str, instead: str) -> bool:
         copy = Path(folder) / "deploy"
         shutil.copytree(REPOSITORY / "deploy", copy)
         shutil.copy(REPOSITORY / ".dockerignore", copy / "dockerignore")
+        shutil.copytree(REPOSITORY / ".github", copy / "github")
         text = (copy / file).read_text()
         if part not in text:
             sys.exit(f"{file} has no part {part!r}: mend the list of mutants")

@@ -1,8 +1,11 @@
 """The image's recipe: pinned, small, without secrets, not root; and what is sent to be built."""
 
+import itertools
 import json
+import os
 import re
 import subprocess
+import tempfile
 import tomllib
 import unittest
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 from chart import DEPLOY, REPOSITORY, values
 
 FILE = DEPLOY / "Dockerfile"
+COMPILE = DEPLOY / "compile"
 IGNORE = Path(DEPLOY / "dockerignore" if (DEPLOY / "dockerignore").exists() else REPOSITORY / ".dockerignore")
 
 
@@ -42,9 +46,10 @@ class Recipe(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout.strip()), (0, ""))
 
     def test_base_images_are_pinned(self):
-        before, build, runtime = stages()
+        before, build, program, runtime = stages()
         images = dict(argument.split("=", 1) for argument in of(before, "ARG"))
         self.assertEqual(of(build, "FROM"), ["${RUST_IMAGE} AS build"])
+        self.assertEqual(of(program, "FROM"), ["scratch AS program"])
         self.assertEqual(of(runtime, "FROM"), ["${RUNTIME_IMAGE}"])
         for image in images.values():
             self.assertRegex(image, r"^[a-z]+:[a-z0-9.]+-[a-z0-9-]+@sha256:[0-9a-f]{64}$")
@@ -59,31 +64,77 @@ class Recipe(unittest.TestCase):
         self.assertRegex(FILE.read_text(), rf"RUST_IMAGE=rust:{re.escape(version)}\.\d+-slim-")
 
     def test_only_what_compiling_needs_is_installed(self):
-        _, build, runtime = stages()
+        _, build, _, runtime = stages()
         install = next(run for run in of(build, "RUN") if "apt-get" in run)
         packages = re.search(r"--no-install-recommends ([a-z0-9+. -]+?) &&", install)[1].split()
         self.assertEqual(packages, ["ca-certificates", "g++", "gcc", "libc6-dev", "make", "perl"])
         self.assertEqual(of(runtime, "RUN"), [])
 
     def test_the_program_is_built_as_locked_with_its_own_openssl(self):
-        _, build, _ = stages()
-        command = next(run for run in of(build, "RUN") if "cargo" in run)
-        for flag in ["--profile dist", "--locked", "--package prorata ", "--no-default-features"]:
-            self.assertIn(flag, command)
-        features = re.search(r"--features (\S+)", command)[1].split(",")
+        given, _ = self.compile()
+        for flags in [["--locked"], ["--package", "prorata"], ["--no-default-features"]]:
+            self.assertIn(" ".join(flags), " ".join(given))
+        features = given[given.index("--features") + 1].split(",")
         self.assertEqual(features, ["tls-vendored"])
         known = tomllib.loads((REPOSITORY / "pipeline" / "cli" / "Cargo.toml").read_text())["features"]
         self.assertLessEqual(set(features), known.keys())
 
     def test_the_program_is_the_one_linked_as_one_unit(self):
-        _, build, _ = stages()
-        command = next(run for run in of(build, "RUN") if "cargo" in run)
-        self.assertRegex(command, r"target/dist/prorata /out/prorata$")
+        _, build, program, _ = stages()
+        command = next(run for run in of(build, "RUN") if "compile" in run)
+        self.assertRegex(command, r" deploy/compile && install .* target/dist/prorata /out/prorata$")
+        self.assertEqual(of(program, "COPY"), ["--from=build /out/prorata /prorata"])
         profile = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["profile"]["dist"]
         self.assertEqual((profile["inherits"], profile["lto"]), ("release", "fat"))
 
+    def compile(self, *arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
+        """Cargo's arguments and environment, as deploy/compile calls it: a double stands for cargo."""
+        with tempfile.TemporaryDirectory() as folder:
+            cargo = Path(folder) / "cargo"
+            cargo.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho ==\nenv\n')
+            cargo.chmod(0o755)
+            inherited = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": "/home/somebody"}
+            said = subprocess.run(
+                [COMPILE, *arguments],
+                env=inherited | environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        given, seen = said.split("\n==\n")
+        return given.split("\n"), dict(line.split("=", 1) for line in seen.splitlines() if "=" in line)
+
+    def test_the_profile_is_dist_unless_another_is_asked_for(self):
+        for arguments, expected in [((), "dist"), (("--profile", "release"), "release")]:
+            given, _ = self.compile(*arguments)
+            profiles = [after for before, after in itertools.pairwise(given) if before == "--profile"]
+            self.assertEqual(profiles, [expected])
+
+    def test_no_path_and_no_time_of_the_build_is_in_the_program(self):
+        top = str(DEPLOY.resolve().parent)
+        places = {
+            f"{top}=prorata",
+            f"{top}/target=target",
+            "/home/somebody/.cargo/registry/src=registry",
+        }
+        _, seen = self.compile()
+        self.assertEqual(seen["SOURCE_DATE_EPOCH"], "0")
+        for variable, flag in [
+            ("RUSTFLAGS", "--remap-path-prefix="),
+            ("CFLAGS", "-ffile-prefix-map="),
+            ("CXXFLAGS", "-ffile-prefix-map="),
+        ]:
+            options = seen[variable].split()
+            self.assertEqual({option.removeprefix(flag) for option in options}, places)
+            # The last that fits counts: the target folder lies in the tree.
+            self.assertEqual(options[-1], f"{flag}{top}/target=target")
+        _, seen = self.compile(CARGO_HOME="/cargo", CARGO_TARGET_DIR="/built", RUSTFLAGS="-C lto=off")
+        self.assertIn("/built=target", seen["RUSTFLAGS"])
+        self.assertIn("/cargo/registry/src=registry", seen["RUSTFLAGS"])
+        self.assertTrue(seen["RUSTFLAGS"].startswith("-C lto=off "))
+
     def test_it_is_not_root_and_says_so_by_number(self):
-        _, _, runtime = stages()
+        *_, runtime = stages()
         users = of(runtime, "USER")
         self.assertEqual(users, ["65532:65532"])
         user, group = map(int, users[-1].split(":"))
@@ -93,7 +144,7 @@ class Recipe(unittest.TestCase):
         self.assertEqual(of(runtime, "VOLUME"), [])
 
     def test_it_starts_the_program_without_a_shell(self):
-        _, _, runtime = stages()
+        *_, runtime = stages()
         copied = [argument.split()[-1] for argument in of(runtime, "COPY")]
         entry = json.loads(of(runtime, "ENTRYPOINT")[0])
         self.assertEqual(entry, ["/usr/local/bin/prorata"])
@@ -102,7 +153,7 @@ class Recipe(unittest.TestCase):
         self.assertEqual(of(runtime, "EXPOSE"), [values()["config"]["http"]["listen"].rsplit(":", 1)[1]])
 
     def test_the_certificates_that_are_copied_are_the_ones_that_are_read(self):
-        _, _, runtime = stages()
+        *_, runtime = stages()
         self.assertIn("SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt", of(runtime, "ENV"))
         self.assertIn(
             "--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt",
@@ -118,7 +169,7 @@ class Recipe(unittest.TestCase):
         )
         text = "\n".join(f"{name} {arguments}" for name, arguments in instructions())
         self.assertIsNone(re.search(r"(?i)password|secret|token|credential|_key\b|curl|wget|https?://", text))
-        _, _, runtime = stages()
+        *_, runtime = stages()
         for copied in of(runtime, "COPY"):
             self.assertTrue(copied.startswith("--from=build "), copied)
 
@@ -146,7 +197,7 @@ class Context(unittest.TestCase):
         return [REPOSITORY / member for member in members]
 
     def test_every_crate_of_the_workspace_is_sent(self):
-        for file in ["Cargo.toml", "Cargo.lock", "LICENSE"]:
+        for file in ["Cargo.toml", "Cargo.lock", "LICENSE", "deploy/compile"]:
             self.assertTrue(self.sent(file), file)
         for crate in self.crates():
             sources = [
@@ -183,6 +234,8 @@ class Context(unittest.TestCase):
             "README.md",
             "tests/python/install",
             "testdata/README.md",
+            # The image has one toolchain, of another name.
+            "rust-toolchain.toml",
             "id_rsa",
             "tests/deploy/check",
         ]:
