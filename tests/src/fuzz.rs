@@ -1,5 +1,5 @@
 //! What must hold for any bytes. The same functions run under the fuzzer, `tests/fuzz`, and over the
-//! committed corpus in an ordinary test, `connectors/tests/avro_corpus.rs`.
+//! committed corpus in an ordinary test, `connectors/tests/it/avro/corpus.rs`.
 
 use prorata_connectors::archive::{FileError, read_events};
 use prorata_connectors::avro::Decoder;

@@ -41,7 +41,7 @@ fn no_crate_includes_a_file_of_another() {
 
 #[test]
 fn an_included_file_is_found_from_the_file_that_includes_it() {
-    let path = Path::new("connectors/tests/avro.rs");
-    assert_eq!(included(path, "../../schemas/tests/body.rs"), Path::new("schemas/tests/body.rs"));
+    let path = Path::new("connectors/tests/it/store.rs");
+    assert_eq!(included(path, "../../../schemas/tests/it/body.rs"), Path::new("schemas/tests/it/body.rs"));
     assert_eq!(package(path), Path::new("connectors"));
 }

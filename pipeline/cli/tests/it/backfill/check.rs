@@ -1,0 +1,176 @@
+//! `prorata check` on a lake that is whole, and on one that somebody has tampered with.
+
+use std::path::{Path, PathBuf};
+
+use prorata_schemas::tables::Table;
+use prorata_schemas::time::Hour;
+use prorata_worker::names::DayFile;
+use serde_json::Value;
+
+use super::harness::*;
+
+/// A lake of two organizations and some hours.
+fn lake(room: &Room) {
+    room.generate(6);
+    assert_eq!(code(&room.run("lake", &[])), 0);
+}
+
+fn check(room: &Room, args: &[&str]) -> (i32, Value) {
+    let output = program().args(["check", "--json", "--lake"]).arg(room.path("lake")).args(args).output();
+    let output = output.unwrap();
+    (code(&output), json(&output))
+}
+
+/// Kinds of what was found, without warnings.
+fn errors(report: &Value) -> Vec<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let errors = findings.filter(|finding| finding["severity"] == "error");
+    let mut kinds: Vec<String> =
+        errors.map(|finding| finding["problem"].as_str().unwrap().to_owned()).collect();
+    kinds.dedup();
+    kinds
+}
+
+/// A file of a table, and where it lies.
+fn file(room: &Room, table: Table) -> (String, PathBuf) {
+    let path = room.files("lake")[&table].first().unwrap().clone();
+    let place = room.path("lake").join(table.name()).join(&path);
+    (format!("{}/{path}", table.name()), place)
+}
+
+#[test]
+fn a_lake_that_a_backfill_has_made_is_whole_and_its_money_adds_up() {
+    let room = Room::new();
+    lake(&room);
+    let before = room.objects("lake");
+    let (code, report) = check(&room, &[]);
+    assert_eq!(errors(&report), Vec::<String>::new(), "{report:#}");
+    assert_eq!(code, if report["findings"].as_array().unwrap().is_empty() { 0 } else { 3 });
+    assert_eq!(check(&room, &["--allow-warnings"]).0, 0);
+    assert_eq!(report["money"]["USD"]["difference"], "0");
+    assert_ne!(report["money"]["USD"]["supply"], "0");
+    assert_eq!(report["files"], room.files("lake").values().map(Vec::len).sum::<usize>());
+    assert_eq!(room.objects("lake"), before, "a check writes nothing");
+    let hour = report["from"].as_str().unwrap().to_owned();
+    let (_, one) = check(&room, &["--from", &hour, "--to", &hour]);
+    assert_eq!((&one["from"], &one["to"]), (&report["from"], &report["from"]));
+    assert!(one["rows"].as_u64().unwrap() < report["rows"].as_u64().unwrap());
+}
+
+#[test]
+fn a_file_that_is_gone_cut_or_damaged_is_named() {
+    let room = Room::new();
+    lake(&room);
+    let (name, place) = file(&room, Table::CostAllocation);
+    tamper(&room, &name, &place);
+}
+
+/// Whatever is done to a file of the lake, it is named, and its money is missing.
+fn tamper(room: &Room, name: &str, place: &Path) {
+    let whole = std::fs::read(place).unwrap();
+    let cases: [(&str, Option<Vec<u8>>); 3] = [
+        ("file_missing", None),
+        ("file_size", Some(whole[..whole.len() - 9].to_vec())),
+        ("file_damaged", Some(vec![0; whole.len()])),
+    ];
+    for (problem, content) in cases {
+        match content {
+            Some(content) => std::fs::write(place, content).unwrap(),
+            None => std::fs::remove_file(place).unwrap(),
+        }
+        let (code, report) = check(room, &[]);
+        assert_eq!(code, 1, "{report:#}");
+        let findings = report["findings"].as_array().unwrap();
+        let named = findings.iter().any(|found| found["problem"] == problem && found["place"] == name);
+        assert!(named, "{problem}: {report:#}");
+        assert!(errors(&report).contains(&"unbalanced".to_owned()), "{report:#}");
+    }
+}
+
+#[test]
+fn rows_of_another_hour_in_a_file_are_money_that_does_not_add_up() {
+    let room = Room::new();
+    lake(&room);
+    let files = room.files("lake")[&Table::CostAllocation].clone();
+    let place = |path: &str| room.path("lake").join("cost_allocation").join(path);
+    let (first, last) = (place(files.first().unwrap()), place(files.last().unwrap()));
+    std::fs::copy(first, last).unwrap();
+    let (code, report) = check(&room, &[]);
+    assert_eq!(code, 1);
+    assert!(errors(&report).contains(&"unbalanced".to_owned()), "{report:#}");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named() {
+    let room = Room::new();
+    lake(&room);
+    let objects = room.objects("lake");
+    let newest = objects.iter().filter(|name| name.contains("/checkpoint-")).max().unwrap();
+    std::fs::write(room.path("lake").join(newest), "{}").unwrap();
+    let (code, report) = check(&room, &[]);
+    assert_eq!((code, errors(&report)), (1, vec!["checkpoint_damaged".to_owned()]), "{report:#}");
+    assert_eq!(report["findings"][0]["place"], newest.as_str());
+}
+
+#[test]
+fn what_cannot_be_checked_is_one_sentence() {
+    let room = Room::new();
+    let check = |args: &[&str]| program().arg("check").args(args).output().unwrap();
+    let nowhere = room.path("nowhere");
+    let output = check(&["--lake", nowhere.to_str().unwrap()]);
+    assert_eq!(code(&output), 2);
+    assert!(sentence(&output).contains("is no lake of prorata"), "{}", error(&output));
+    lake(&room);
+    let lake = room.path("lake");
+    let range = ["--from", "2026-11-02T00", "--to", "2026-11-01T00"];
+    let output = check(&[&["--lake", lake.to_str().unwrap()][..], &range].concat());
+    assert_eq!(code(&output), 2);
+    assert!(sentence(&output).contains("is before --from"), "{}", error(&output));
+}
+
+#[test]
+fn a_configuration_that_cannot_start_is_told_check_by_check() {
+    let room = Room::new();
+    let config = room.path("prorata.yaml");
+    std::fs::write(&config, format!("root: {{url: {:?}}}\n", room.path("fresh"))).unwrap();
+    let output = program().args(["check", "--json", "--config"]).arg(&config).output().unwrap();
+    assert_eq!(code(&output), 2, "{}", error(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let outcome = |name: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["check"] == name).unwrap()["outcome"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(["storage", "clock", "root"].map(outcome), ["ok", "ok", "ok"], "{report:#}");
+    assert_eq!(["registry", "topics"].map(outcome), ["skipped", "failed"], "{report:#}");
+    assert!(!room.path("fresh").join("root.json").exists(), "a check makes no root");
+}
+
+/// A lake whose first hours lie beyond the horizon and are joined to files of days.
+fn compacted_lake(room: &Room) {
+    lake(room);
+    let (_, report) = check(room, &[]);
+    let last: Hour = report["to"].as_str().unwrap().parse().unwrap();
+    let to = Hour(last.0 + 37 * 24).to_string();
+    assert_eq!(code(&room.run("lake", &["--to", &to])), 0);
+    // Hours leave the checkpoint with the first one that knows them published.
+    let (rules, config) = ("{gpu: '8', cpu: '0.9', memory: '0.1'}", room.path("prorata.yaml"));
+    std::fs::write(&config, format!("rules: {{version: two, weights: {rules}}}\n")).unwrap();
+    let restated = room.backfill("lake").arg("--config").arg(config).args(["--from", &to]).output();
+    assert_eq!(code(&restated.unwrap()), 0);
+    let output = program().args(["maintain", "--json", "--lake"]).arg(room.path("lake")).output().unwrap();
+    let done = json(&output);
+    assert_ne!(done["tables"]["cost_allocation"]["files_compacted"], 0, "{done:#}");
+}
+
+#[test]
+fn a_file_of_a_day_that_is_gone_cut_or_damaged_is_named() {
+    let room = Room::new();
+    compacted_lake(&room);
+    let (_, report) = check(&room, &[]);
+    assert_eq!(errors(&report), Vec::<String>::new(), "{report:#}");
+    let table = format!("{}/", Table::CostAllocation.name());
+    let is_of_day = |name: &&String| name.strip_prefix(&table).and_then(DayFile::parse).is_some();
+    let objects = room.objects("lake");
+    let name = objects.iter().find(is_of_day).expect("a file of a day");
+    tamper(&room, name, &room.path("lake").join(name));
+}

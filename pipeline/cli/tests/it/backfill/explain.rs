@@ -1,0 +1,189 @@
+//! `prorata explain` on the sample day: every kind of subject, and what is near where there is none.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+
+use prorata_samples::trace::{node, pod};
+use prorata_schemas::decimal::Decimal12;
+use serde_json::{Value, json};
+
+use super::harness::*;
+
+const HOUR: &str = "2026-11-01T10";
+
+fn explain(room: &Room, hour: &str, args: &[&str]) -> Output {
+    let lake = room.path("lake");
+    program().args(["explain", "--hour", hour, "--lake"]).arg(lake).args(args).output().unwrap()
+}
+
+/// A room with the sample day in a lake.
+fn sample_day() -> Room {
+    let room = Room::new();
+    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day/events");
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(room.path("lake"));
+    assert!(backfill.output().unwrap().status.success());
+    room
+}
+
+/// One row of every kind, from the namespaces of the sample day.
+fn one_of_each_kind(room: &Room) -> BTreeMap<String, (&'static str, Value)> {
+    let mut kinds = BTreeMap::new();
+    for (organization, namespaces) in
+        [("org-0000-aurora", ["search", "kube-system"]), ("org-0001-borealis", ["notebooks", "search"])]
+    {
+        for namespace in namespaces {
+            let told =
+                explain(room, HOUR, &["--namespace", namespace, "--organization", organization, "--json"]);
+            assert_eq!(code(&told), 0, "{}", error(&told));
+            for row in json(&told)["rows"].as_array().unwrap() {
+                let committed = row["commitment"] != "";
+                let kind = format!("{} {committed}", row["kind"].as_str().unwrap());
+                kinds.entry(kind).or_insert_with(|| (organization, row.clone()));
+            }
+        }
+    }
+    kinds
+}
+
+#[test]
+fn rows_of_every_kind_are_explained_and_are_those_of_the_table() {
+    let room = sample_day();
+    let kinds = one_of_each_kind(&room);
+    assert!(kinds.len() >= 2, "{:?}", kinds.keys());
+    for (kind, (_, row)) in &kinds {
+        let uid = row["pod_uid"].as_str().unwrap();
+        let told = explain(&room, HOUR, &["--pod", uid, "--json"]);
+        assert_eq!(code(&told), 0, "{kind}: {}{}", text(&told), error(&told));
+        let document = json(&told);
+        assert_eq!(document["is_same_as_table"], true);
+        let mine: Vec<&Value> = document["rows"].as_array().unwrap().iter().collect();
+        assert!(mine.contains(&row), "{kind}: {document:#}");
+        let people = explain(&room, HOUR, &["--pod", row["pod"].as_str().unwrap()]);
+        assert_eq!(code(&people), 0, "{}", error(&people));
+        let people = text(&people);
+        assert!(people.contains("The same rows stand in cost_allocation/date=2026-11-01/"), "{people}");
+        assert!(people.contains(row["figures"]["EffectiveCost"].as_str().unwrap()), "{people}");
+    }
+}
+
+#[test]
+fn nodes_and_commitments_are_explained() {
+    let room = sample_day();
+    let mut commitments = 0;
+    for (organization, row) in one_of_each_kind(&room).values() {
+        let of = |subject, name| [subject, name, "--organization", organization, "--json"];
+        let told = explain(&room, HOUR, &of("--node", row["resource"].as_str().unwrap()));
+        if row["kind"] == "pod_node" {
+            assert_eq!(code(&told), 0, "{}", error(&told));
+            assert!(json(&told)["charges"].as_array().unwrap().iter().all(|charge| charge["total"] != "0"));
+        }
+        let commitment = row["commitment"].as_str().unwrap();
+        if !commitment.is_empty() {
+            commitments += 1;
+            let told = explain(&room, HOUR, &of("--commitment", commitment));
+            assert_eq!(code(&told), 0, "{}", error(&told));
+            assert_ne!(json(&told)["trace"]["commitments"][0]["committed"], Value::Null);
+        }
+    }
+    assert!(commitments > 0);
+}
+
+#[test]
+fn what_the_lake_does_not_have_is_told_with_what_is_near() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    let unknown = explain(&room, "2026-11-01T00", &["--pod", "team/aa"]);
+    assert_eq!(code(&unknown), 2);
+    let said = sentence(&unknown);
+    assert!(said.contains("has no pod 'team/aa'; the nearest that it has: '"), "{said}");
+    let hour = explain(&room, "2026-12-01T00", &["--pod", "a"]);
+    assert_eq!(code(&hour), 2);
+    assert!(sentence(&hour).contains("the lake has no hour 2026-12-01T00: it has 2026-11-01T00 to"));
+    let organization = explain(&room, "2026-11-01T00", &["--pod", "a", "--organization", "acne"]);
+    assert_eq!(code(&organization), 2);
+    assert!(sentence(&organization).contains("has no rows of organization 'acne'"));
+    let mut nowhere = program();
+    nowhere.args(["explain", "--hour", HOUR, "--pod", "a", "--lake"]).arg(room.path("nowhere"));
+    let nowhere = nowhere.output().unwrap();
+    assert_eq!(code(&nowhere), 2);
+    assert!(sentence(&nowhere).contains("is no lake of prorata"), "{}", error(&nowhere));
+    let nothing = explain(&room, HOUR, &[]);
+    assert_eq!(code(&nothing), 2);
+}
+
+#[test]
+fn an_organization_must_be_named_where_two_have_the_pod() {
+    let room = Room::new();
+    let mut events = trace();
+    events.extend([node("beta", 0, 10), pod("beta", 30, "a", 1)]);
+    room.put_events("good.avro", &events);
+    room.run("lake", &[]);
+    let both = explain(&room, "2026-11-01T00", &["--pod", "a"]);
+    assert_eq!(code(&both), 2);
+    let said = sentence(&both);
+    assert!(said.contains("2 organizations have a pod 'a'") && said.contains("--organization"), "{said}");
+    let one = explain(&room, "2026-11-01T00", &["--pod", "a", "--organization", "beta"]);
+    assert_eq!(code(&one), 0, "{}", error(&one));
+    assert!(text(&one).starts_with("pod a of organization beta, hour 2026-11-01T00: "), "{}", text(&one));
+}
+
+#[test]
+fn a_late_event_is_in_the_explanation_of_the_hours_since() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    room.put_events("late.avro", &[pod("acme", 65, "late", 1)]);
+    room.run("lake", &[]);
+    let told = explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]);
+    assert_eq!(code(&told), 0, "{}", error(&told));
+    let document = json(&told);
+    assert_eq!(document["is_same_as_table"], true);
+    assert_eq!(document["events"][0]["kind"], "PodStarted");
+}
+
+#[test]
+fn what_a_late_event_has_changed_is_told_and_adds_up() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    let of_node = |more: &[&str]| {
+        let told = explain(&room, "2026-11-01T01", &[&["--node", "n", "--json"], more].concat());
+        assert_eq!(code(&told), 0, "{}{}", text(&told), error(&told));
+        json(&told)
+    };
+    let before = of_node(&[]);
+    let then = instant_after(&room.path("lake")).to_string();
+    let nothing = of_node(&["--since", &then]);
+    assert_eq!((&nothing["changes"]["rows"], &nothing["changes"]["difference"]), (&json!([]), &json!("0")));
+    room.put_events("late.avro", &[pod("acme", 65, "late", 1)]);
+    room.run("lake", &[]);
+    let after = of_node(&["--since", &then]);
+    let changes = &after["changes"];
+    assert_eq!((&changes["before"], &changes["after"]), (&before["cost"], &after["cost"]));
+    // The node costs the same; its other rows lose what the late pod bears.
+    assert_eq!(changes["difference"], "0");
+    let rows = changes["rows"].as_array().unwrap();
+    let late: Vec<&Value> = rows.iter().filter(|row| row["pod_uid"] == "late").collect();
+    assert_eq!(late.len(), 1, "{changes:#}");
+    assert_eq!((&late[0]["is_new"], &late[0]["is_gone"]), (&json!(true), &json!(false)));
+    assert!(rows.iter().any(|row| row["pod_uid"] == "a" && row["is_new"] == false), "{changes:#}");
+    let sum = |side: &str| {
+        let figures = rows.iter().flat_map(|row| row["figures"].as_array().unwrap());
+        let costs = figures.filter(|figure| figure["column"] == "EffectiveCost");
+        let amounts = costs.filter_map(|figure| figure[side].as_str());
+        amounts.map(|amount| amount.parse::<Decimal12>().unwrap().atoms()).sum::<i128>()
+    };
+    assert_eq!(sum("before"), sum("after"), "what the rows lose and gain adds up: {changes:#}");
+    // The file of the late event, and no other.
+    let late = json(&explain(&room, "2026-11-01T01", &["--pod", "late", "--json"]));
+    assert_eq!(changes["new_files"], json!([late["events"][0]["file"]]));
+    let people = explain(&room, "2026-11-01T01", &["--pod", "late", "--since", &then]);
+    assert_eq!(code(&people), 0, "{}", error(&people));
+    let people = text(&people);
+    let heading = format!("What has changed since {then}\n");
+    assert!(people.contains(&heading) && people.contains("late: a new row"), "{people}");
+    assert!(people.contains("  events have come in "), "{people}");
+}

@@ -1,0 +1,13 @@
+//! The `prorata` program on folders: exit codes, sentences, and tables that do not depend on how they came
+//! about.
+
+mod bad_input;
+mod check;
+mod diff;
+mod explain;
+pub mod harness;
+mod memory;
+mod report;
+mod runs;
+mod unsettled;
+mod usage;

@@ -1,0 +1,284 @@
+//! `prorata report`: the numbers on the page are those of the tables, and the page holds all that it needs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use prorata_schemas::decimal::Decimal12;
+use serde_json::Value;
+
+use super::harness::*;
+
+fn sample(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sample-day").join(file)
+}
+
+/// A room with the sample day in a lake.
+fn sample_day() -> Room {
+    let room = Room::new();
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(sample("events")).arg("--lake").arg(room.path("lake"));
+    assert!(backfill.output().unwrap().status.success());
+    room
+}
+
+fn report(room: &Room, args: &[&str]) -> Output {
+    let (lake, page) = (room.path("lake"), room.path("report.html"));
+    program().args(["report", "--lake"]).arg(lake).arg("--out").arg(page).args(args).output().unwrap()
+}
+
+/// The page and its data.
+fn page(room: &Room, args: &[&str]) -> (String, Value) {
+    let output = report(room, args);
+    assert_eq!(code(&output), 0, "{}", error(&output));
+    let page = std::fs::read_to_string(room.path("report.html")).unwrap();
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    let (data, _) = rest.split_once("</script>").unwrap();
+    let data = serde_json::from_str(data).unwrap();
+    (page, data)
+}
+
+fn atoms(value: &Value) -> i128 {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+/// Sums of a column of facts by a column of bearers.
+fn sums(data: &Value, fact: &str, column: &str) -> BTreeMap<String, i128> {
+    let mut sums = BTreeMap::new();
+    let facts = &data["facts"];
+    for (value, bearer) in facts[fact].as_array().unwrap().iter().zip(facts["bearer"].as_array().unwrap()) {
+        let at = bearer.as_u64().unwrap() as usize;
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        let name = data["texts"][text].as_str().unwrap().to_owned();
+        *sums.entry(name).or_default() += atoms(value);
+    }
+    sums
+}
+
+/// Sums of a column of an expected table, by another.
+fn expected(table: &str, by: &str, column: &str) -> BTreeMap<String, i128> {
+    let text = std::fs::read_to_string(sample("expected").join(format!("{table}.tsv"))).unwrap();
+    let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let (by, column) = (at(by), at(column));
+    let mut sums = BTreeMap::new();
+    // Shorter lines have digests.
+    for line in lines.filter(|line| line.len() == head.len()) {
+        let amount: Decimal12 = line[column].parse().unwrap();
+        *sums.entry(line[by].to_owned()).or_default() += amount.atoms();
+    }
+    sums
+}
+
+#[test]
+fn numbers_on_the_page_are_those_of_the_tables() {
+    let room = sample_day();
+    let (_, data) = page(&room, &[]);
+    let by_organization = sums(&data, "cost", "organization");
+    assert_eq!(by_organization, expected("hours", "organization_id", "allocated_cost"));
+    let kinds = sums(&data, "cost", "kind");
+    let table = expected("cost_allocation", "x_RowKind", "EffectiveCost");
+    assert_eq!(kinds["idle"], table["node_idle"]);
+    assert_eq!(kinds["reservation"], table["reservation_unused"]);
+    assert_eq!(kinds["commitment"], table["commitment_unused"]);
+    assert_eq!(kinds["pod"], table["pod_node"] + table["pod_serverless"] + table["pod_pool"]);
+    let states = expected("cost_allocation", "x_QuotaState", "EffectiveCost");
+    let over: i128 = sums(&data, "over_quota", "kind").into_values().sum();
+    assert_eq!(over, states["over-quota"]);
+    for (list, table, id) in [
+        ("reservations", "reservation_usage", "reservation_id"),
+        ("commitments", "commitment_utilization", "commitment_id"),
+    ] {
+        let mut found: BTreeMap<String, i128> = BTreeMap::new();
+        for of in data["agreements"][list].as_array().unwrap() {
+            *found.entry(of["id"].as_str().unwrap().to_owned()).or_default() += atoms(&of["unused_cost"]);
+        }
+        assert_eq!(found, expected(table, id, "unused_cost"), "{list}");
+    }
+    assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["mend"].as_str().unwrap().len() > 10));
+}
+
+/// The page names a command for each bearer of cost: it explains an idle node by its cluster and id.
+#[test]
+fn an_idle_node_can_be_explained_as_the_page_says() {
+    let room = sample_day();
+    let (text, data) = page(&room, &[]);
+    assert!(text.contains("`--node ${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let facts = &data["facts"];
+    let bearers = facts["bearer"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as usize);
+    let mut idle = BTreeMap::new();
+    for (fact, at) in bearers.enumerate().filter(|(_, at)| of("kind", *at) == "idle") {
+        let time = facts["time"][fact].as_u64().unwrap() as usize;
+        let node = format!("{}/{}", of("cluster", at), of("name", at));
+        let cost = atoms(&facts["cost"][fact]);
+        assert_eq!(idle.insert((node, of("organization", at), time), cost), None, "one fact a node and time");
+    }
+    assert!(idle.len() > 24, "{idle:?}");
+    for ((node, organization, time), cost) in idle.iter().step_by(17) {
+        let hour = data["times"][*time].as_str().unwrap();
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", hour, "--json"]);
+        let output = explain.args(["--node", node, "--organization", organization]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", error(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let amount = Decimal12::from_atoms(*cost).to_string();
+        assert!(told.to_string().contains(&amount), "{node} at {hour}: {amount} in {told}");
+    }
+}
+
+/// What cost most is explained on the page, with the words of the command.
+#[test]
+fn the_page_explains_what_cost_most() {
+    let room = sample_day();
+    let (_, data) = page(&room, &["--explain", "12"]);
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let mut costs: BTreeMap<usize, i128> = BTreeMap::new();
+    let facts = &data["facts"];
+    for (cost, at) in facts["cost"].as_array().unwrap().iter().zip(facts["bearer"].as_array().unwrap()) {
+        *costs.entry(at.as_u64().unwrap() as usize).or_default() += atoms(cost);
+    }
+    let explained = data["explained"].as_object().unwrap();
+    assert_eq!(explained.len(), 12);
+    let least = explained.keys().map(|at| costs[&at.parse().unwrap()]).min().unwrap();
+    assert_eq!(costs.values().filter(|cost| **cost > least).count(), 11, "those that cost most");
+    let mut kinds = BTreeMap::new();
+    for (at, told) in explained {
+        let at: usize = at.parse().unwrap();
+        let subject = match of("kind", at).as_str() {
+            "pod" => ["--pod".to_owned(), of("uid", at)],
+            "idle" => ["--node".to_owned(), format!("{}/{}", of("cluster", at), of("name", at))],
+            agreement => [format!("--{agreement}"), of("name", at)],
+        };
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(room.path("lake")).args(["--hour", &of("hour", at)]);
+        let output =
+            explain.args(&subject).args(["--organization", &of("organization", at)]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), told.as_str().unwrap(), "{subject:?}");
+        *kinds.entry(of("kind", at)).or_insert(0) += 1;
+    }
+    assert!(kinds.len() > 2, "{kinds:?}");
+    assert_eq!(page(&room, &["--explain", "0"]).1["explained"], serde_json::json!({}));
+}
+
+/// A lake whose archive is damaged cannot be explained: the page is written, and says why there.
+#[test]
+fn a_page_of_what_cannot_be_explained_says_why() {
+    let room = sample_day();
+    let archive = room.objects("lake").into_iter().filter(|object| object.starts_with("events/"));
+    archive.for_each(|object| std::fs::write(room.path("lake").join(object), "damaged").unwrap());
+    let (_, data) = page(&room, &["--explain", "3"]);
+    let told: Vec<&Value> = data["explained"].as_object().unwrap().values().collect();
+    assert_eq!(told.len(), 3);
+    assert!(
+        told.iter().all(|told| told.as_str().unwrap().starts_with("It cannot be explained: ")),
+        "{told:?}"
+    );
+    assert_eq!(sums(&data, "cost", "organization"), expected("hours", "organization_id", "allocated_cost"));
+}
+
+/// Beyond four days the page goes by days, and an hour of them is explained in which there is a cost.
+#[test]
+fn what_a_page_of_days_names_can_be_explained() {
+    let room = Room::new();
+    let (lake, events) = (room.path("lake"), room.path("generated"));
+    let load = ["generate", "--hours", "100", "--pods", "4", "--seed", "3", "--to"];
+    assert!(program().args(load).arg(&events).output().unwrap().status.success());
+    let mut backfill = program();
+    backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(&lake);
+    assert!(backfill.output().unwrap().status.success());
+    let (_, data) = page(&room, &[]);
+    assert_eq!(data["by_day"], true);
+    let bearers = data["bearers"]["kind"].as_array().unwrap().len();
+    let of = |column: &str, at: usize| {
+        let text = data["bearers"][column][at].as_u64().unwrap() as usize;
+        data["texts"][text].as_str().unwrap().to_owned()
+    };
+    let pods: Vec<usize> = (0..bearers).filter(|at| of("kind", *at) == "pod").collect();
+    assert!(pods.len() > 20, "{} pods", pods.len());
+    for at in pods.into_iter().step_by(5) {
+        let (hour, pod) = (of("hour", at), of("uid", at));
+        let mut explain = program();
+        explain.arg("explain").arg("--lake").arg(&lake).args(["--hour", &hour, "--pod", &pod]);
+        let output = explain.output().unwrap();
+        assert_eq!(code(&output), 0, "{pod} at {hour}: {}", error(&output));
+    }
+}
+
+#[test]
+fn every_grouping_adds_up_to_the_same_and_hours_can_be_chosen() {
+    let room = sample_day();
+    let total = |data: &Value| sums(data, "cost", "kind").into_values().sum::<i128>();
+    let all = total(&page(&room, &[]).1);
+    for group in ["cluster", "gpu_model", "label:app"] {
+        let (_, data) = page(&room, &["--group-by", group]);
+        assert_eq!(total(&data), all, "{group}");
+        assert!(sums(&data, "cost", "group").len() > 1, "{group}");
+    }
+    let (_, late) = page(&room, &["--from", "2026-11-01T12"]);
+    let (_, early) = page(&room, &["--to", "2026-11-01T11"]);
+    assert_eq!(total(&late) + total(&early), all);
+    let before: i128 = late["before"].as_array().unwrap().iter().map(|row| atoms(&row[3])).sum();
+    assert_eq!(before, total(&early), "the period before");
+    assert_eq!(total(&page(&room, &["--days", "3660"]).1), all);
+    assert_eq!(page(&room, &["--days", "1"]).1["hours"], Value::Null, "the day is long over");
+}
+
+#[test]
+fn the_page_is_written_to_a_url_and_replaced_there() {
+    let room = sample_day();
+    let (page, _) = page(&room, &[]);
+    let url = format!("file://{}", room.path("pages/costs.html").display());
+    for _ in 0..2 {
+        let mut command = program();
+        command.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", &url]);
+        assert!(command.output().unwrap().status.success());
+        assert_eq!(std::fs::read_to_string(room.path("pages/costs.html")).unwrap(), page);
+    }
+    let mut folder = program();
+    folder.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "s3://bucket/pages/"]);
+    let folder = folder.output().unwrap();
+    assert_eq!(code(&folder), 2);
+    assert!(sentence(&folder).contains("names a folder; name the file in it"));
+}
+
+#[test]
+fn the_page_asks_nobody_and_no_name_can_be_markup() {
+    let room = Room::new();
+    let mut events = trace();
+    events.push(prorata_samples::trace::pod("acme", 40, "</script><script>alert(1)</script>", 1));
+    room.put_events("good.avro", &events);
+    room.run("lake", &[]);
+    let (page, data) = page(&room, &[]);
+    assert!(!page.contains("<script>alert"), "a name became markup");
+    assert!(data["texts"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains("alert(1)")));
+    assert!(page.contains("default-src 'none'"));
+    let with_scheme = page.matches("http://").count() + page.matches("https://").count();
+    assert_eq!(with_scheme, page.matches("http://www.w3.org/2000/svg").count(), "only the name of SVG");
+}
+
+#[test]
+fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_sentence() {
+    let room = Room::new();
+    room.put_events("good.avro", &trace());
+    room.run("lake", &[]);
+    let (_, data) = page(&room, &["--from", "2027-01-01T00"]);
+    assert_eq!((&data["hours"], &data["times"]), (&Value::Null, &serde_json::json!([])));
+    let other = report(&room, &["--group-by", "colour"]);
+    assert_eq!(code(&other), 2);
+    assert!(error(&other).contains("it is none of namespace, cluster, gpu_model and label:KEY"));
+    let order = report(&room, &["--from", "2026-11-02T00", "--to", "2026-11-01T00"]);
+    assert_eq!(code(&order), 2);
+    let mut nowhere = program();
+    nowhere.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "/no/such/folder/page.html"]);
+    let nowhere = nowhere.output().unwrap();
+    assert_eq!(code(&nowhere), 2);
+    assert!(sentence(&nowhere).contains("cannot be written"));
+}

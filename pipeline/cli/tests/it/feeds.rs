@@ -1,0 +1,101 @@
+//! `prorata prices` and `prorata agreements` as a program: files, exit codes and messages.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_prorata")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn ok(args: &[&str]) -> (String, String) {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn usage_error(args: &[&str]) -> String {
+    let output = run(args);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty() && message.lines().count() == 1, "{message}");
+    message
+}
+
+fn prices() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/prices")
+}
+
+fn in_prices(name: &str) -> String {
+    prices().join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn documents_become_one_list() {
+    let (list, summary) = ok(&["prices", "import", "aws", &in_prices("aws.json")]);
+    assert_eq!(list, std::fs::read_to_string(prices().join("aws.csv")).unwrap());
+    assert!(summary.starts_with("4 prices in 1 regions; "), "{summary}");
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("list.csv").to_string_lossy().into_owned();
+    let lists = [in_prices("aws.csv"), in_prices("azure.csv"), in_prices("on-premises.csv")];
+    ok(&["prices", "import", "csv", &lists[0], &lists[1], &lists[2], "--to", &to]);
+    assert_eq!(std::fs::read_to_string(&to).unwrap().lines().count(), 1 + 4 + 4 + 2);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn wrong_documents_are_named() {
+    assert!(usage_error(&["prices", "import", "aws", "no-such-file"]).contains("'no-such-file'"));
+    let message = usage_error(&["prices", "import", "azure", &in_prices("aws.json")]);
+    assert!(message.contains("there is no price of a virtual machine"), "{message}");
+    let csv = in_prices("aws.csv");
+    assert!(usage_error(&["prices", "import", "csv", &csv, "--to", &csv]).contains("name another file"));
+    let none = usage_error(&["prices", "import", "aws", &in_prices("aws.json"), "--currency", "EUR"]);
+    assert!(none.contains("no price"), "{none}");
+}
+
+const FILE: &str = include_str!("../../../../testdata/agreements.yaml");
+
+#[test]
+fn agreements_become_a_file_of_events_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agreements.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let (file, to) = (file.to_string_lossy().into_owned(), folder.path().join("events"));
+    assert!(ok(&["agreements", "--file", &file]).0.starts_with("2 events, checked, and sent nowhere"));
+    std::fs::create_dir(&to).unwrap();
+    let to_text = to.to_string_lossy().into_owned();
+    assert!(
+        ok(&["agreements", "--file", &file, "--to", &to_text]).0.starts_with("2 events, in acme/agreements-")
+    );
+    let again = ok(&["agreements", "--file", &file, "--to", &to_text]).0;
+    assert!(again.contains("which was there already"), "{again}");
+    assert_eq!(std::fs::read_dir(to.join("acme")).unwrap().count(), 1);
+    let lake = folder.path().join("lake").to_string_lossy().into_owned();
+    let (report, _) = ok(&["backfill", "--events", &to_text, "--lake", &lake, "--json"]);
+    assert!(report.contains("unused_reservations") || report.contains("reservation"), "{report}");
+}
+
+#[test]
+fn wrong_agreements_are_named_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agreements.yaml");
+    let file = path.to_string_lossy().into_owned();
+    let fault = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        usage_error(&["agreements", "--file", &file])
+    };
+    assert!(
+        fault(&FILE.replace("quantity: 2", "quantity: -2")).contains("entry 1 of reservations (h100-eu)")
+    );
+    assert!(fault(&FILE.replace("to: 2027", "to: 2025")).contains("which is not after its beginning"));
+    let float = fault(&FILE.replace("\"98.32\"", "98.32"));
+    assert!(float.contains("a decimal in quotes") && float.contains("line 13"), "{float}");
+    assert!(fault(&FILE.replace("region: eu-central-1\n", "regoin: x\n")).contains("regoin"));
+    assert!(usage_error(&["agreements", "--file", "no-such-file"]).contains("'no-such-file'"));
+    let kafka = usage_error(&["agreements", "--file", &file, "--topic", "events"]);
+    assert!(kafka.contains("are for --to kafka"), "{kafka}");
+}

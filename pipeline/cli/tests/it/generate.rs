@@ -1,0 +1,76 @@
+//! `prorata generate` as a program: wrong usage is told before anything is written or sent.
+
+use std::path::Path;
+use std::process::Command;
+
+use prorata_tests::registry::fake::{Fake, Reply};
+
+fn generate(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prorata"));
+    command.current_dir(folder).arg("generate").args(["--pods", "2", "--hours", "1"]).args(args);
+    command
+}
+
+fn failure(mut command: Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{sentence}");
+    assert!(output.stdout.is_empty());
+    assert!(sentence.starts_with("prorata: ") && sentence.lines().count() == 1, "{sentence}");
+    sentence
+}
+
+#[test]
+fn a_folder_is_filled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = generate(folder.path(), &["--to", "./kafka"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains(" events in 1 files, ") && said.contains("in ./kafka"), "{said}");
+    assert!(folder.path().join("kafka").is_dir());
+    let sentence = failure(generate(folder.path(), &["--to", "./kafka"]), 2);
+    assert!(sentence.contains("'./kafka' is not empty; name a new folder"), "{sentence}");
+}
+
+#[test]
+fn what_is_for_kafka_alone_is_refused_for_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for option in ["--config", "--bootstrap-servers", "--topic", "--rate"] {
+        let sentence = failure(generate(folder.path(), &["--to", "events", option, "1"]), 2);
+        assert!(sentence.contains(option) && sentence.contains("--to kafka"), "{sentence}");
+    }
+    assert!(!folder.path().join("events").exists());
+}
+
+#[test]
+fn kafka_needs_brokers_and_a_topic() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentence = failure(generate(folder.path(), &["--to", "kafka", "--topic", "events"]), 2);
+    assert!(
+        sentence.contains("name them with --bootstrap-servers, or as kafka.bootstrap_servers"),
+        "{sentence}"
+    );
+    let brokers = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1"];
+    let sentence = failure(generate(folder.path(), &brokers), 2);
+    assert!(sentence.contains("name one with --topic, or in kafka.topics"), "{sentence}");
+}
+
+#[test]
+fn a_registry_that_refuses_or_is_down_ends_it_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
+    let with = |url: &str| {
+        let mut command = generate(folder.path(), &args);
+        command.env("PRORATA_REGISTRY__URL", url);
+        command
+    };
+    let refusing = Fake::answering(|_| Reply::error(401, 401, "Unauthorized"));
+    assert!(failure(with(&refusing.url()), 2).contains("check registry.username"));
+    assert_eq!(refusing.asked().len(), 1, "asking again changes nothing");
+    let down = Fake::registry().url();
+    let output = with(&down).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("prorata: the schema registry is unavailable: "), "{said}");
+    assert_eq!(said.matches("asking again in").count(), 2, "{said}");
+}

@@ -1,0 +1,9 @@
+//! The `prorata` program: arguments, exit codes, output, and the tables that it leaves.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod backfill;
+mod dead_letters;
+mod feeds;
+mod generate;
+mod schemas;

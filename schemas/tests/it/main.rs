@@ -1,0 +1,9 @@
+//! Events, bodies and quantities, and the schemas of every release.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod body;
+mod compatibility;
+mod quantity;
+mod shared;
+mod stored_forms;

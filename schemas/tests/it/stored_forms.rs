@@ -1,0 +1,253 @@
+//! Stored forms stay readable: bytes and texts as commit 3dcd8e7 wrote them, of events in canonical Avro (the
+//! archive), in postcard (snapshots) and in JSON, and of the rules.
+
+use prorata_schemas::body::{decode, encode};
+use prorata_schemas::event::{
+    Assignment, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PoolSet, QosPrice,
+    RateSet, ReservationSet,
+};
+use prorata_schemas::quantity::Quantity;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Timestamp;
+
+/// The largest price: 28 digits, twelve of them decimals.
+const LARGEST: &str = "9999999999999999.999999999999";
+
+/// The smallest price above zero.
+const SMALLEST: &str = "0.000000000001";
+
+fn event(payload: Payload) -> Event {
+    Event { organization_id: "acme".into(), event_time: Timestamp(1_763_643_600_000_000), payload }
+}
+
+fn node() -> Event {
+    event(Payload::NodeStarted(Box::new(NodeStarted {
+        cluster_id: "c".into(),
+        node_id: "n".into(),
+        node_name: "one".into(),
+        provider: "aws".into(),
+        region: "r".into(),
+        zone: None,
+        instance_type: "f.1".into(),
+        instance_family: "f".into(),
+        capacity_type: CapacityType::Spot,
+        capacity: [("cpu".into(), Quantity::parse("cpu", "1500m").unwrap())].into(),
+        gpu_model: None,
+        hourly_cost: "98.32".parse().unwrap(),
+        currency: "USD".into(),
+        pool_id: Some("p".into()),
+    })))
+}
+
+fn reservation() -> Event {
+    event(Payload::ReservationSet(Box::new(ReservationSet {
+        reservation_id: "r1".into(),
+        name: "one".into(),
+        provider: "aws".into(),
+        region: "r".into(),
+        zone: Some("z".into()),
+        gpu_model: "m".into(),
+        capacity: [("memory".into(), Quantity::parse("memory", "100Gi").unwrap())].into(),
+        quantity: 3,
+        unit_hourly_price: LARGEST.parse().unwrap(),
+        currency: "USD".into(),
+        created_at: Timestamp(1),
+        starts_at: Timestamp(2),
+        ends_at: Some(Timestamp(3)),
+    })))
+}
+
+fn commitment() -> Event {
+    event(Payload::CommitmentSet(Box::new(CommitmentSet {
+        commitment_id: "c1".into(),
+        name: "one".into(),
+        provider: "gcp".into(),
+        kind: CommitmentKind::CommittedUseDiscount,
+        region: "r".into(),
+        instance_family: "f".into(),
+        vcpu: "96".parse().unwrap(),
+        memory_gib: "0.5".parse().unwrap(),
+        gpu: 8,
+        gpu_model: None,
+        hourly_cost: SMALLEST.parse().unwrap(),
+        currency: "EUR".into(),
+        starts_at: Timestamp(2),
+        ends_at: None,
+        enabled: true,
+        allowed_utilization: Some("1.000000000000".parse().unwrap()),
+        assignments: vec![Assignment { cluster_id: "c".into(), priority: Some(1) }],
+    })))
+}
+
+fn pool() -> Event {
+    event(Payload::PoolSet(Box::new(PoolSet {
+        pool_id: "p1".into(),
+        cluster_id: "c".into(),
+        provider: "aws".into(),
+        default_qos: "medium".into(),
+        qos_pricing: vec![QosPrice {
+            qos: "medium".into(),
+            per_fp16_tflop_hour: "0".parse().unwrap(),
+            per_vram_gib_hour: "0.010".parse().unwrap(),
+            limits_over_requests: "0.128".parse().unwrap(),
+        }],
+        tflops_oversell_percent: 500,
+        vram_expand_to_host_disk_percent: 70,
+        vram_expand_to_host_mem_percent: 50,
+        budget_per_day: Some("1.28".parse().unwrap()),
+        budget_per_month: None,
+        budget_per_quarter: Some("1000000".parse().unwrap()),
+        currency: "USD".into(),
+    })))
+}
+
+fn rate() -> Event {
+    event(Payload::RateSet(Box::new(RateSet {
+        provider: "acs".into(),
+        region: "r".into(),
+        gpu_model: Some("m".into()),
+        qos: "default".into(),
+        per_vcpu_hour: "12345678.123456789012".parse().unwrap(),
+        per_gib_hour: "0.000000000255".parse().unwrap(),
+        per_gpu_hour: "0.000000000256".parse().unwrap(),
+        currency: "USD".into(),
+    })))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The event's canonical body, its postcard and its JSON are these, and each is read back as the same event.
+fn assert_forms(event: &Event, body: &str, postcard: &str, json: &str) {
+    assert_eq!(hex(&encode(event)), body);
+    assert_eq!(hex(&postcard::to_stdvec(event).unwrap()), postcard);
+    assert_eq!(serde_json::to_string(event).unwrap(), json);
+    assert_eq!(decode(event.payload.kind(), &encode(event)).as_ref(), Ok(event));
+    assert_eq!(postcard::from_bytes::<Event>(&postcard::to_stdvec(event).unwrap()).as_ref(), Ok(event));
+    assert_eq!(serde_json::from_str::<Event>(json).unwrap(), *event);
+}
+
+#[test]
+fn the_forms_of_a_node_are_those_of_commit_3dcd8e7() {
+    assert_forms(
+        &node(),
+        "0861636d6580d0cee4c881a2060263026e066f6e650661777302720006662e3102660202066370750a313530306d00000c\
+         596be8aca00006555344020270",
+        "0461636d6580d0cee4c881a206000163016e036f6e650361777301720003662e31016601010363707505313530306ddc0b\
+         008080e58afdda2c03555344010170",
+        concat!(
+            r#"{"organization_id":"acme","event_time":1763643600000000,"#,
+            r#""payload":{"NodeStarted":{"cluster_id":"c","node_id":"n","node_name":"one","#,
+            r#""provider":"aws","region":"r","zone":null,"instance_type":"f.1","instance_family":"f","#,
+            r#""capacity_type":"Spot","capacity":{"cpu":{"text":"1500m","amount":1500}},"#,
+            r#""gpu_model":null,"hourly_cost":"98.32","currency":"USD","pool_id":"p"}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_a_reservation_are_those_of_commit_3dcd8e7() {
+    assert_forms(
+        &reservation(),
+        "0861636d6580d0cee4c881a206047231066f6e6506617773027202027a026d020c6d656d6f72790a313030476900061820\
+         4fce5e3e2502610fffffff0655534402040206",
+        "0461636d6580d0cee4c881a20605027231036f6e6503617773017201017a016d01066d656d6f7279053130304769808080\
+         80900306feffffffa19881a5fcf8f2fc89080355534402040106",
+        concat!(
+            r#"{"organization_id":"acme","event_time":1763643600000000,"#,
+            r#""payload":{"ReservationSet":{"reservation_id":"r1","name":"one","provider":"aws","#,
+            r#""region":"r","zone":"z","gpu_model":"m","capacity":{"memory":{"text":"100Gi","#,
+            r#""amount":107374182400}},"quantity":3,"#,
+            r#""unit_hourly_price":"9999999999999999.999999999999","currency":"USD","created_at":1,"#,
+            r#""starts_at":2,"ends_at":3}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_a_commitment_are_those_of_commit_3dcd8e7() {
+    assert_forms(
+        &commitment(),
+        "0861636d6580d0cee4c881a206046331066f6e650667637002027202660c574fbde600000a746a52880010000201064555\
+         52040001020c00e8d4a51000020263020200",
+        "0461636d6580d0cee4c881a20607026331036f6e650367637001017201668080b0def7d32b80a094a58d1d100002034555\
+         520400010180c0a8ca9a3a0101630102",
+        concat!(
+            r#"{"organization_id":"acme","event_time":1763643600000000,"#,
+            r#""payload":{"CommitmentSet":{"commitment_id":"c1","name":"one","provider":"gcp","#,
+            r#""kind":"CommittedUseDiscount","region":"r","instance_family":"f","vcpu":"96","#,
+            r#""memory_gib":"0.5","gpu":8,"gpu_model":null,"hourly_cost":"0.000000000001","#,
+            r#""currency":"EUR","starts_at":2,"ends_at":null,"enabled":true,"allowed_utilization":"1","#,
+            r#""assignments":[{"cluster_id":"c","priority":1}]}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_a_pool_are_those_of_commit_3dcd8e7() {
+    assert_forms(
+        &pool(),
+        "0861636d6580d0cee4c881a2060470310263066177730c6d656469756d020c6d656469756d02000a02540be4000a1dcd65\
+         000000e8078c0164020c012a05f200000002100de0b6b3a764000006555344",
+        "0461636d6580d0cee4c881a2060b027031016303617773066d656469756d01066d656469756d008090dfc04a8080a8d6b9\
+         07e8078c016401808090dfc04a00018080a0f6f4acdbe01b03555344",
+        concat!(
+            r#"{"organization_id":"acme","event_time":1763643600000000,"#,
+            r#""payload":{"PoolSet":{"pool_id":"p1","cluster_id":"c","provider":"aws","#,
+            r#""default_qos":"medium","qos_pricing":[{"qos":"medium","per_fp16_tflop_hour":"0","#,
+            r#""per_vram_gib_hour":"0.01","limits_over_requests":"0.128"}],"#,
+            r#""tflops_oversell_percent":500,"vram_expand_to_host_disk_percent":70,"#,
+            r#""vram_expand_to_host_mem_percent":50,"budget_per_day":"1.28","budget_per_month":null,"#,
+            r#""budget_per_quarter":"1000000","currency":"USD"}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_a_rate_are_those_of_commit_3dcd8e7() {
+    assert_forms(
+        &rate(),
+        "0861636d6580d0cee4c881a20606616373027202026d0e64656661756c741200ab54a8d7d3f3fa140400ff040100065553\
+         44",
+        "0461636d6580d0cee4c881a2060d03616373017201016d0764656661756c74a8e89fbffab5d4d4d602fe03800403555344",
+        concat!(
+            r#"{"organization_id":"acme","event_time":1763643600000000,"#,
+            r#""payload":{"RateSet":{"provider":"acs","region":"r","gpu_model":"m","qos":"default","#,
+            r#""per_vcpu_hour":"12345678.123456789012","per_gib_hour":"0.000000000255","#,
+            r#""per_gpu_hour":"0.000000000256","currency":"USD"}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn the_forms_of_the_rules_are_those_of_commit_3dcd8e7() {
+    let json = concat!(
+        r#"{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"allocation":"max","#,
+        r#""gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","google.com/tpu"],"#,
+        r#""gpu_memory_gb":32,"eviction_protection_ratio":"1.2","currency":"USD","currencies":{}}"#,
+    );
+    assert_eq!(serde_json::to_string(&Rules::default()).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Rules>(json).unwrap(), Rules::default());
+    let postcard = "013180c0ec9cef8b0480a0f1c2b13480a0b787e90500040e6e76696469612e636f6d2f6770750b616d642e63\
+     6f6d2f677075156177732e616d617a6f6e2e636f6d2f6e6575726f6e0e676f6f676c652e636f6d2f74707520\
+     808097d9ec450355534400";
+    assert_eq!(hex(&postcard::to_stdvec(&Rules::default()).unwrap()), postcard);
+}
+
+#[test]
+fn rules_take_decimals_in_quotes_and_whole_numbers_but_never_floats() {
+    let weights = |gpu: &str| serde_json::from_str::<Rules>(&format!(r#"{{"weights":{{"gpu":{gpu}}}}}"#));
+    assert_eq!(weights("9").unwrap(), Rules::default());
+    assert_eq!(weights(r#""9.00""#).unwrap(), Rules::default());
+    for (gpu, why) in [
+        ("9.5", "a decimal in quotes"),
+        (r#""0.1234567890123""#, "more than 12 decimals"),
+        (r#""12345678901234567""#, "more than 28 digits"),
+        ("18446744073709551615", "more than 28 digits"),
+        (r#""many""#, "not a decimal such as 0.1"),
+    ] {
+        let error = weights(gpu).unwrap_err().to_string();
+        assert!(error.contains(why), "{gpu}: {error}");
+    }
+}

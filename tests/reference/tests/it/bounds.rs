@@ -1,0 +1,185 @@
+//! Bounds of prices and amounts (EVENTS.md, "Bounds"): which values are taken, and that what is taken folds.
+
+use prorata_reference::tables;
+use prorata_reference::text::{BASE_HOUR, parse};
+use prorata_schemas::body::encode;
+use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::EventRecord;
+use prorata_schemas::event::bounds::OBJECTS_MAX;
+use prorata_schemas::money::Ratio;
+use prorata_schemas::rows::HourTables;
+use prorata_schemas::rules::Rules;
+use prorata_schemas::time::Hour;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::common::engine_tables;
+
+/// Columns end here.
+const COLUMN_END: i128 = 10_i128.pow(26);
+
+fn record(line: &str) -> EventRecord {
+    let event = parse(line).unwrap();
+    EventRecord { body: encode(&event).into(), event }
+}
+
+/// The largest factor on a charge that a pod under eviction protection pays in this test.
+fn rules() -> Rules {
+    Rules { eviction_protection_ratio: Ratio::from(10), ..Rules::default() }
+}
+
+/// Events, and what is wrong with each.
+const BOUNDS: &[(&str, Option<&str>)] = &[
+    ("node n cost=1000000000", None),
+    (
+        "node n cost=1000000000.000000000001",
+        Some("hourly_cost: 1000000000.000000000001 is above 1000000000, the bound"),
+    ),
+    ("node n cpu=1000000 memory=1P disk=10P gpu=1M tflops=100M vram=1P example.com/x=1E", None),
+    ("node n cpu=1000000001m", Some("capacity: cpu '1000000001m' is above 1000000, the bound")),
+    ("node n memory=1Pi", Some("capacity: memory '1Pi' is above 1000000000000000, the bound")),
+    ("node n disk=10Pi", Some("capacity: ephemeral-storage '10Pi' is above 10000000000000000, the bound")),
+    ("node n gpu=9E", Some("capacity: nvidia.com/gpu '9E' is above 1000000, the bound")),
+    ("node n mig-1g.5gb=2M", Some("capacity: nvidia.com/mig-1g.5gb '2M' is above 1000000, the bound")),
+    (
+        "node n gpu=1M amd.com/gpu=1000",
+        Some("capacity: 1001000 GPUs of all resources together is above 1000000, the bound"),
+    ),
+    (
+        "node n mig-999999g.5gb=1M",
+        Some("capacity: 142857000000 GPUs of all resources together is above 1000000, the bound"),
+    ),
+    ("node n example.com/x=2E", Some("capacity: example.com/x '2E' is above 1000000000000000000, the bound")),
+    ("pod p cpu=1M memory=1P gpu=1000 tflops=100000 vram=1T limit.tflops=100k", None),
+    ("pod p limit.vram=2P", Some("limits: tensor-fusion.ai/vram '2P' is above 1000000000000000, the bound")),
+    (
+        "pod p gpu=1000 tflops=100001",
+        Some(
+            "requests: tensor-fusion.ai/tflops 100001000 of all its GPUs together is above 100000000, \
+             the bound",
+        ),
+    ),
+    (
+        "pod p gpu=1001 limit.vram=1T",
+        Some(
+            "limits: tensor-fusion.ai/vram 1001000000000000 of all its GPUs together is above \
+             1000000000000000, the bound",
+        ),
+    ),
+    ("use p to=01:00 cpu=1M memory=1P gpu=1M", None),
+    ("use p to=01:00 cpu=1000000001m", Some("cpu_millis: 1000000001 is above 1000000000, the bound")),
+    ("reservation r x=2147483647 price=1000000000 gpu=8", None),
+    ("reservation r price=1000000001", Some("unit_hourly_price: 1000000001 is above 1000000000, the bound")),
+    ("commitment k vcpu=9999999999999999 gib=9999999999999999 gpu=2147483647 cost=1000000000", None),
+    ("commitment k cost=1000000001", Some("hourly_cost: 1000000001 is above 1000000000, the bound")),
+    ("quota q ns=a min.memory=1E min.cpu=1E max.gpu=1E", None),
+    ("quota q ns=a min.memory=1Ei", Some("min: memory '1Ei' is above 1000000000000000000, the bound")),
+    ("quota q ns=a max.cpu=2E", Some("max: cpu '2E' is above 1000000000000000000, the bound")),
+    ("pool g qos=a:1000000000:1000000000:10 oversell=100000 disk=100000 mem=100000", None),
+    (
+        "pool g qos=a:0:1000000001:1",
+        Some("qos_pricing.per_vram_gib_hour: 1000000001 is above 1000000000, the bound"),
+    ),
+    ("pool g qos=a:1:1:10.1", Some("qos_pricing.limits_over_requests: 10.1 is above 10, the bound")),
+    ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above 100000, the bound")),
+    ("rate r cpu=1000000000 gib=1000000000 gpu=1000000000", None),
+    ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above 1000000000, the bound")),
+];
+
+#[test]
+fn each_value_is_taken_up_to_its_bound_and_rejected_above_it() {
+    for (line, wrong) in BOUNDS {
+        let event = parse(&format!("00:00 {line}")).unwrap();
+        let wrong = wrong.map(|wrong| format!("invalid_field: {}.{wrong}", event.payload.kind().name()));
+        assert_eq!(rules().check(&event).err().map(|reject| reject.to_string()), wrong, "{line}");
+    }
+}
+
+#[test]
+fn which_resources_are_gpus_is_what_the_rules_say() {
+    let event = parse("00:00 node n example.com/npu=2M").unwrap();
+    assert_eq!(Rules::default().check(&event), Ok(()));
+    let rules = Rules { gpu_resources: vec!["example.com/npu".into()], ..Rules::default() };
+    assert!(rules.check(&event).is_err());
+}
+
+/// One object of each kind with the largest values, and the smallest that they are divided by.
+const LARGEST: [&str; 12] = [
+    "pool g qos=medium:1000000000:1000000000:10 oversell=100000 disk=100000 mem=100000",
+    "rate r cpu=1000000000 gib=1000000000 gpu=1000000000",
+    "commitment k vcpu=0.000000000001 gib=0.000000000001 cost=1000000000",
+    "reservation v x=2147483647 price=1000000000 gpu=1000000 model=other",
+    "quota q ns=ns min.cpu=1E min.memory=1E min.gpu=1E max.cpu=1E",
+    "node n pool=g cost=1000000000 cpu=1M memory=1P gpu=1M disk=10P tflops=100M vram=1P",
+    "node least pool=g cost=1000000000 cpu=1m memory=1 gpu=1m tflops=1m vram=1",
+    "pod charged pool=g until=90:00 gpu=1000 limit.tflops=100k limit.vram=1T cpu=1M memory=1P",
+    "pod free region=r cpu=1M memory=1P gpu=1M",
+    "pod shares node=least pool=g gpu=1M tflops=100 vram=1G",
+    "use free to=01:00 cpu=1M memory=1P gpu=1M",
+    "use shares to=01:00 cpu=1M memory=1P gpu=1M",
+];
+
+/// The figures that add up over objects.
+fn sums(tables: &HourTables) -> Vec<Decimal12> {
+    let totals = &tables.totals;
+    let mut sums = vec![totals.supply_cost, totals.pool_cost, totals.reservation_unused_cost];
+    for pool in &tables.pool_usage {
+        sums.extend([pool.tflops_virtual, pool.vram_bytes_virtual, pool.charges, pool.spend_quarter]);
+        sums.extend([pool.allocated_tflops_percent, pool.allocated_vram_percent]);
+    }
+    for quota in &tables.quota_usage {
+        sums.extend([quota.min, quota.used_mean, quota.over_quota_pool, quota.borrowed_hours]);
+    }
+    sums.extend(tables.commitment_utilization.iter().map(|row| row.raw_utilization));
+    for row in &tables.cost_allocation {
+        sums.extend([row.list_cost, row.pricing_quantity]);
+        sums.extend(row.used.map(|used| used.memory_gib_hours));
+    }
+    sums
+}
+
+#[test]
+fn a_million_of_the_largest_objects_of_each_kind_stay_within_their_columns() {
+    let records: Vec<EventRecord> = LARGEST.iter().map(|line| record(&format!("00:00 {line}"))).collect();
+    records.iter().for_each(|record| rules().check(&record.event).unwrap());
+    let hours = engine_tables(&records, &rules(), Hour(BASE_HOUR)).unwrap();
+    let sums = sums(&hours[0]);
+    let largest = sums.into_iter().map(|sum| sum.atoms() / 1_000_000_000_000).max().unwrap();
+    println!("the largest figure of one object of each kind: {largest}");
+    assert!(largest.checked_mul(OBJECTS_MAX.into()).is_some_and(|sum| sum < COLUMN_END), "{largest}");
+}
+
+/// A line with values at their edges: of nothing, of the least, and of the most.
+fn edges(rng: &mut ChaCha8Rng, line: &str) -> String {
+    let words = line.split(' ').map(|word| match word.split_once('=') {
+        Some((key, most))
+            if !["pool", "node", "region", "qos", "ns", "model", "to", "until"].contains(&key) =>
+        {
+            let least = if ["cost", "price", "vcpu", "gib"].contains(&key) { "0.000000000001" } else { "1" };
+            let value = [most, most, "0", least][rng.random_range(0..4)];
+            format!("{key}={value}")
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn whatever_intake_takes_folds_and_is_what_the_model_says() {
+    for seed in 0..60 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut records = Vec::new();
+        for minute in 0..rng.random_range(1..20) {
+            let line = LARGEST[rng.random_range(0..LARGEST.len())];
+            let line = edges(&mut rng, line);
+            let name = ["", "2"][rng.random_range(0..2)];
+            let (kind, rest) = line.split_once(' ').unwrap();
+            let (id, rest) = rest.split_once(' ').unwrap();
+            records.push(record(&format!("00:{minute:02} {kind} {id}{name} {rest}")));
+        }
+        records.iter().for_each(|record| rules().check(&record.event).unwrap());
+        let through = Hour(BASE_HOUR + 1);
+        let engine = engine_tables(&records, &rules(), through).unwrap();
+        assert!(engine == tables(&records, &rules(), through), "seed {seed}");
+    }
+}

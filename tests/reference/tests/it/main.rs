@@ -1,0 +1,13 @@
+//! The engine against the reference model.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod bounds;
+mod common;
+mod currency;
+mod extremes;
+mod laws;
+mod measure;
+mod reach;
+mod rules;
+mod shrink;
