@@ -1,5 +1,5 @@
--- Trino and Athena: what did each team cost on each day? A team is the pod label "team"; put your own label
--- in its place. What has no such label has no team: idle capacity and unused commitments among it.
+-- Trino and Athena: daily cost of each team. A team is the pod label "team"; replace it with your own label.
+-- Rows without this label, such as idle capacity and unused commitments, have no team.
 CREATE OR REPLACE VIEW team_daily AS
 SELECT
     date,

@@ -1,9 +1,9 @@
--- Views that finance and platform teams ask for first. They run as they stand on DuckDB, Spark, Trino,
--- Athena and BigQuery, in the schema that has the tables; README.md in this folder says how to name them.
--- Costs are exact decimals; only `showback_spread_daily` and the ratios are floating-point numbers.
+-- Views for finance and platform teams. They run unchanged on DuckDB, Spark, Trino, Athena and BigQuery, in
+-- the schema that has the tables; README.md in this folder says how to register them. Costs are exact
+-- decimals, except in `showback_spread_daily`. Ratios are floating-point numbers.
 
--- What did each namespace cost on each day? What no pod was allocated stands in lines of its own, so that the
--- lines of a day sum to the bill.
+-- Daily cost of each namespace. Idle and unused cost is in separate rows, so that the rows of a day add up to
+-- the bill.
 CREATE OR REPLACE VIEW showback_daily AS
 SELECT
     date,
@@ -24,8 +24,8 @@ FROM cost_allocation
 WHERE ChargeCategory = 'Usage'
 GROUP BY 1, 2, 3, 4, 5;
 
--- The same with idle capacity spread over the namespaces of its cluster and day, in proportion to what their
--- pods cost on nodes. Where no pod ran on a node, idle capacity keeps a line of its own.
+-- The same, with idle capacity spread over the namespaces of its cluster and day, in proportion to the node
+-- cost of their pods. If no pod ran on a node, idle capacity keeps a row of its own.
 CREATE OR REPLACE VIEW showback_spread_daily AS
 WITH lines AS (
     SELECT
@@ -74,8 +74,8 @@ LEFT JOIN clusters
     AND clusters.cluster_id = lines.cluster_id
 WHERE lines.namespace <> '(idle capacity)' OR clusters.cluster_node_cost = 0;
 
--- GPU-hours allocated and measured, and the money of idle GPU nodes, by model. `cost_per_gpu_hour` is what an
--- allocated GPU-hour cost; idle capacity makes it dearer by `idle_cost`.
+-- Allocated and measured GPU-hours, and the cost of idle GPU nodes, by model. `cost_per_gpu_hour` is the cost
+-- of an allocated GPU-hour, without `idle_cost`.
 CREATE OR REPLACE VIEW gpu_daily AS
 SELECT
     date,
@@ -92,7 +92,7 @@ FROM cost_allocation
 WHERE x_GpuModel IS NOT NULL AND ChargeCategory = 'Usage'
 GROUP BY 1, 2, 3, 4, 5;
 
--- What was each commitment worth on each day: used, unused, and the list price that it saved.
+-- Daily utilization of each commitment: used cost, unused cost, and the list cost that it saved.
 CREATE OR REPLACE VIEW commitment_daily AS
 SELECT
     date,
@@ -125,8 +125,8 @@ FROM cost_allocation
 WHERE x_RowKind IN ('pod_node', 'node_idle')
 GROUP BY 1, 2, 3, 4;
 
--- Borrowing between quotas: amounts that each quota used above its minimum and lent to others, and what the
--- pods over quota cost. The costs are the quota's, the same on each of its resources: do not sum them over
+-- Borrowing between quotas: amounts that each quota used above its minimum or lent to others, and the cost of
+-- pods over quota. Costs belong to the quota and repeat for each of its resources: do not sum them over
 -- resources.
 CREATE OR REPLACE VIEW quota_ledger_daily AS
 SELECT

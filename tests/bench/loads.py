@@ -30,7 +30,7 @@ class Size(NamedTuple):
     pods: int
     """Pods that run at once in each."""
     hours: int
-    usage_every: str = ""
+    usage_interval: str = ""
     """How often every pod is measured, such as `1m`, the collector's default; else seldom, and not all."""
     start: str = NIGHT
     """The first hour."""
@@ -129,10 +129,10 @@ def program() -> str:
 
 def generate(size: Size, target: Path, *more: str) -> list[str]:
     """The command that writes events as files."""
-    names = "--organizations", "--pods", "--hours", "--usage-every", "--start"
+    names = "--organizations", "--pods", "--hours", "--usage-interval", "--start"
     options = zip(names, map(str, size), strict=True)
     made = [argument for option, value in options if value for argument in (option, value)]
-    return [program(), "generate", *made, "--seed", "9", "--to", str(target), *more]
+    return [program(), "generate", *made, "--seed", "9", "--output", str(target), *more]
 
 
 def backfill(events: Path, lake: Path, *more: str) -> list[str]:

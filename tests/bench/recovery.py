@@ -94,7 +94,7 @@ def recovered(size: loads.Size, root: Root, folder: Path, options: argparse.Name
     quick["root"]["url"] = root.url
     # A restart takes its place in the group at once, and commits as soon as there is something.
     quick["kafka"]["group_instance_id"] = "bench"
-    quick["work"]["checkpoint_every"] = "100ms"
+    quick["work"]["checkpoint_interval"] = "100ms"
     config.write_text(json.dumps(quick))
     worker = soak.Worker(config, folder, root.shards)
     worker.wait(source.last_hour())
@@ -126,7 +126,7 @@ def send_more(config: Path, size: loads.Size, seed: int) -> None:
     """Sends new events of the open hour to all shards."""
     load = ["--organizations", str(size.organizations), "--pods", "1", "--hours", "1", "--seed", str(seed)]
     load += ["--start", size.hour(size.hours - 1)]
-    soak.run("generate", *load, *stream.PLAIN, "--to", "kafka", "--config", str(config))
+    soak.run("generate", *load, *stream.PLAIN, "--output", "kafka", "--config", str(config))
 
 
 FIGURES = {"recovery": recovery}

@@ -63,8 +63,8 @@ def settings(folder: Path, topic: str, threads: int, shards: int = soak.SHARDS) 
         },
         # The events are old: no hour closes by the wall clock, and late ones are mended while they come.
         "work": {
-            "max_hold": "365days",
-            "restate_delay_max": "10s",
+            "max_watermark_hold": "365days",
+            "max_restate_delay": "10s",
             "out_of_orderness": "20m",
             "threads": threads,
         },

@@ -34,7 +34,7 @@ const LOAD: Load = Load {
     seed: 9,
     late_per_million: 0,
     duplicates_per_million: 0,
-    usage_every: None,
+    usage_interval: None,
 };
 /// Objects of each kind in the crowded hour. If one of them took time for each of the others, they would take
 /// several times what they do.

@@ -206,7 +206,7 @@ class Lifecycle(Room):
         self.helm("install", values=BASE)
         self.are_ready(4)
         before = self.uids()
-        changed = BASE | {"config": BASE["config"] | {"work": {"checkpoint_every": "30s"}}}
+        changed = BASE | {"config": BASE["config"] | {"work": {"checkpoint_interval": "30s"}}}
         fewest, done = [4], threading.Event()
 
         def watch() -> None:
@@ -296,7 +296,7 @@ class Jobs(Room):
             return {"enabled": True, "placement": {"podAnnotations": {"test/exit-code": code}}}
 
         replay = ending("2")
-        report = {"enabled": True, "out": "s3://bucket/costs.html"}
+        report = {"enabled": True, "output": "s3://bucket/costs.html"}
         jobs = {"maintain": {"enabled": True}, "check": ending("1")}
         self.helm("install", values=BASE | jobs | {"replay": replay, "report": report})
         for component in ["maintain", "report"]:

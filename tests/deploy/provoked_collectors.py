@@ -16,7 +16,7 @@ class Collector(Scene):
     def collector(self, *lines: str, **keys: object) -> soak.Worker:
         name = self.id().rsplit("_", 1)[1]
         config = {
-            "collect": {"organization_id": "acme", "file_every": "500ms"} | keys,
+            "collect": {"organization_id": "acme", "file_rotation_interval": "500ms"} | keys,
             "http": {"listen": "127.0.0.1:0"},
             "log": {"level": "info", "format": "json"},
         }
@@ -36,7 +36,7 @@ class Collector(Scene):
         self, folder: str, context: str = "token", kubeconfig: str = api.KUBECONFIG, **keys: object
     ) -> soak.Worker:
         """A collector of the cluster into a folder, once it is ready; all nodes have a price."""
-        to = ["--to", str(self.folder / folder), "--cluster", "cluster"]
+        to = ["--output", str(self.folder / folder), "--cluster", "cluster"]
         reach = ["--kubeconfig", kubeconfig, "--context", context]
         worker = self.collector(*reach, *to, **({"price_per_vcpu_hour": "0.03"} | keys))
         self.until(worker, "^prorata_collector_ready 1")
@@ -62,8 +62,8 @@ class Collector(Scene):
     def test_a_node_without_a_price_is_held_and_told(self):
         self.node("unpriced")
         worker = self.follower("events", price_per_vcpu_hour="")
-        text = self.until(worker, "^prorata_collector_held_nodes 1")
-        self.assertEqual(self.fires(text), {"ProrataCollectorHeldNodes"})
+        text = self.until(worker, "^prorata_collector_unpriced_nodes 1")
+        self.assertEqual(self.fires(text), {"ProrataCollectorUnpricedNodes"})
 
     def kubeconfig(self, name: str, server: str) -> str:
         """A kubeconfig with this server."""
@@ -76,7 +76,7 @@ class Collector(Scene):
     def test_an_api_server_that_is_away_leaves_it_unready(self):
         path = self.kubeconfig("nowhere", "https://127.0.0.1:1")
         to = str(self.folder / "nothing")
-        worker = self.collector("--kubeconfig", path, "--cluster", "away", "--to", to)
+        worker = self.collector("--kubeconfig", path, "--cluster", "away", "--output", to)
         self.assertIn("ProrataCollectorNotReady", firing([self.until(worker, "^prorata_collector_ready 0")]))
 
     def test_a_folder_that_is_a_file_takes_no_events(self):
@@ -84,8 +84,8 @@ class Collector(Scene):
         with paused(worker):
             block(self.folder / "full")
         self.node("one-more")
-        text = self.until(worker, "^prorata_collector_storing_fails 1")
-        self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorStoringFails"})
+        text = self.until(worker, "^prorata_collector_write_failing 1")
+        self.assertEqual(self.fires(text) - {"ProrataCollectorNotReady"}, {"ProrataCollectorWriteFailing"})
 
     def test_a_folder_that_is_a_file_for_minutes_leaves_it_behind(self):
         """Ten minutes go by: the clock of the test goes ahead, and the collector believes it."""
@@ -94,11 +94,11 @@ class Collector(Scene):
         with paused(worker):
             block(self.folder / "behind")
         self.node("unstored")
-        text = self.until(worker, "^prorata_collector_storing_fails 1")
-        self.assertNotIn("ProrataCollectorBehind", self.fires(text))
+        text = self.until(worker, "^prorata_collector_write_failing 1")
+        self.assertNotIn("ProrataCollectorLag", self.fires(text))
         offset.write_text("600")
-        text = self.until(worker, r"^prorata_collector_behind_seconds [3-9]\d\d")
-        self.assertIn("ProrataCollectorBehind", self.fires(text))
+        text = self.until(worker, r"^prorata_collector_lag_seconds [3-9]\d\d")
+        self.assertIn("ProrataCollectorLag", self.fires(text))
 
     def test_a_permission_that_is_taken_away_is_told(self):
         group = "rbac.authorization.k8s.io"
@@ -112,16 +112,16 @@ class Collector(Scene):
         }
         api.create(binding)
         # Its next check of pods is refused.
-        worker = self.follower("refused", "certificate", list_every="3s")
+        worker = self.follower("refused", "certificate", relist_interval="3s")
         api.ask(f"/apis/{group}/v1/clusterrolebindings/taken-away", "DELETE")
-        text = self.until(worker, '^prorata_collector_watch_fails{kind="Pod"} 1')
-        self.assertEqual(self.fires(text), {"ProrataCollectorWatchFails"})
+        text = self.until(worker, '^prorata_collector_watch_failing{kind="Pod"} 1')
+        self.assertEqual(self.fires(text), {"ProrataCollectorWatchFailing"})
 
     def test_a_price_that_is_none_is_told(self):
         worker = self.follower("unreadable")
         self.node("unreadable", annotations={"prorata.dev/hourly-cost": "dear"})
-        text = self.until(worker, "^prorata_collector_unreadable_total [1-9]")
-        self.assertEqual(self.fires(text), {"ProrataCollectorUnreadable"})
+        text = self.until(worker, "^prorata_collector_unreadable_fields_total [1-9]")
+        self.assertEqual(self.fires(text), {"ProrataCollectorUnreadableFields"})
 
     def test_nodes_that_go_unseen_are_told_and_many_are_not_believed(self):
         names = [f"many-{number}" for number in range(12)]
@@ -133,23 +133,23 @@ class Collector(Scene):
         worker.process.wait()
         self.remove("many-0")
         worker = self.follower("gone")
-        text = self.until(worker, "^prorata_collector_lost_stops_total 1")
-        self.assertEqual(self.fires(text), {"ProrataCollectorLostStops"})
+        text = self.until(worker, "^prorata_collector_missed_stops_total 1")
+        self.assertEqual(self.fires(text), {"ProrataCollectorMissedStops"})
         worker.process.kill()
         worker.process.wait()
         for name in names[1:]:
             self.remove(name)
         worker = self.collector(
             *["--kubeconfig", api.KUBECONFIG, "--context", "token", "--cluster", "cluster"],
-            *["--to", str(self.folder / "gone")],
+            *["--output", str(self.folder / "gone")],
         )
-        text = self.until(worker, "^prorata_collector_held_lists_total 1")
-        self.assertIn("ProrataCollectorListsHeld", self.fires(text))
+        text = self.until(worker, "^prorata_collector_suspect_lists_total 1")
+        self.assertIn("ProrataCollectorSuspectLists", self.fires(text))
 
     def test_a_node_that_the_watch_never_told_is_found_by_a_check(self):
         with forgetful("unseen") as server:
             worker = self.follower(
-                "checked", kubeconfig=self.kubeconfig("forgetful", server), list_every="2s"
+                "checked", kubeconfig=self.kubeconfig("forgetful", server), relist_interval="2s"
             )
             self.node("seen")
             self.until(worker, "^prorata_collector_nodes 1")
@@ -159,8 +159,8 @@ class Collector(Scene):
             self.node("unseen")
             # The watch must have told of something later.
             self.node("seen-too")
-            text = self.until(worker, "^prorata_collector_repaired_total 1")
-            self.assertEqual(self.fires(text), {"ProrataCollectorRepaired"})
+            text = self.until(worker, "^prorata_collector_repaired_objects_total 1")
+            self.assertEqual(self.fires(text), {"ProrataCollectorRepairedObjects"})
             self.until(worker, "^prorata_collector_nodes 3")
 
     def test_changes_that_come_faster_than_they_are_stored_fill_the_queue(self):
@@ -171,5 +171,5 @@ class Collector(Scene):
             block(self.folder / "slow")
         for number in range(1_100):
             api.patch("/api/v1/nodes/busy", {"metadata": {"labels": {"number": str(number)}}})
-        text = self.until(worker, "^prorata_collector_queue (9[0-9][0-9]|1024)")
-        self.assertIn("ProrataCollectorQueue", self.fires(text))
+        text = self.until(worker, "^prorata_collector_queue_depth (9[0-9][0-9]|1024)")
+        self.assertIn("ProrataCollectorQueueFull", self.fires(text))

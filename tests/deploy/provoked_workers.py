@@ -35,7 +35,7 @@ class Worker(Scene):
     def feed(config: str, seed: int) -> None:
         """A day of the organizations of a seed."""
         load = [*LOAD, "--seed", str(seed)]
-        soak.run("generate", *load, "--start", f"{DAY}T00", "--to", "kafka", "--config", config)
+        soak.run("generate", *load, "--start", f"{DAY}T00", "--output", "kafka", "--config", config)
 
     def fed(self, topic: str, **work: str) -> tuple[str, soak.Worker]:
         """A worker that has closed a day of a topic of its own, and its configuration."""
@@ -83,24 +83,25 @@ class Worker(Scene):
             os.kill(broker["pid"], 18)
 
     def test_hours_that_are_held_open_are_told(self):
-        worker = self.worker(self.config("open", work={"max_hold": "30days", "idle_after": "30days"}))
+        never = {"max_watermark_hold": "30days", "idle_timeout": "30days"}
+        worker = self.worker(self.config("open", work=never))
         text = self.until(worker, "^prorata_oldest_open_hour_age_seconds{.*} [1-9]")
-        text = self.until(worker, "^prorata_watermark_age_seconds{.*} [1-9]")
-        self.assertLessEqual({"ProrataHoursNotClosed", "ProrataWatermarkBehind"}, firing([text]))
+        text = self.until(worker, "^prorata_watermark_lag_seconds{.*} [1-9]")
+        self.assertLessEqual({"ProrataHoursNotClosed", "ProrataWatermarkLag"}, firing([text]))
 
     def test_a_clock_that_is_wrong_is_told(self):
         with moved_clock(self.folder) as offset:
             worker = self.worker(self.config("clock"))
         worker.wait(f"{DAY}T23")
         offset.write_text("172800")
-        text = self.until(worker, "^prorata_clock_ahead_seconds [1-9]", 150)
-        self.assertIn("ProrataClockWrong", firing([text]))
+        text = self.until(worker, "^prorata_clock_skew_seconds [1-9]", 150)
+        self.assertIn("ProrataClockSkew", firing([text]))
 
     @contextlib.contextmanager
     def fed_meanwhile(self, config: str) -> Iterator[None]:
         """Late events come within it."""
         load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "12"]
-        command = [os.environ["PRORATA_BINARY"], "generate", *load, "--to", "kafka", "--config", config]
+        command = [os.environ["PRORATA_BINARY"], "generate", *load, "--output", "kafka", "--config", config]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as producer:
             yield
             self.assertIsNone(producer.poll(), "events came all the time")
@@ -118,25 +119,25 @@ class Worker(Scene):
     def test_a_table_that_takes_no_commit_is_told(self):
         """Checkpoints are decided meanwhile."""
         # Late events are folded while more of them come.
-        config, worker = self.fed("tables", restate_delay_max="1s")
+        config, worker = self.fed("tables", max_restate_delay="1s")
         with self.fed_meanwhile(config):
-            self.assertNotIn("ProrataPublishBehind", self.going_on(worker))
+            self.assertNotIn("ProrataPublishLag", self.going_on(worker))
             with paused(worker):
                 block(self.folder / "tables" / "cost_allocation" / "_delta_log")
-            self.until(worker, r"^prorata_publish_age_seconds{.*} [5-9]\.")
+            self.until(worker, r"^prorata_publish_lag_seconds{.*} [5-9]\.")
             fires = self.going_on(worker)
             for _ in range(2):
-                if "ProrataPublishBehind" not in fires:
+                if "ProrataPublishLag" not in fires:
                     # On a busy machine no checkpoint may be decided for ten seconds.
                     fires = self.going_on(worker)
-        self.assertIn("ProrataPublishBehind", fires)
+        self.assertIn("ProrataPublishLag", fires)
         self.assertNotIn("ProrataCheckpointOld", fires)
 
     def test_shards_that_somebody_keeps_taking_are_told(self):
         config, worker = self.fed("taken")
         events = str(self.folder / "few")
         load = ["--organizations", "1", "--pods", "1", "--hours", "1", "--seed", "9"]
-        soak.run("generate", *load, "--start", f"{DAY}T00", "--to", events)
+        soak.run("generate", *load, "--start", f"{DAY}T00", "--output", events)
         backfill = ["backfill", "--config", config, "--events", events, "--take-over"]
         for taken in range(1, 8 // SHARDS + 1):
             soak.run(*backfill, "--lake", str(self.folder / "taken"))
@@ -160,7 +161,7 @@ class Worker(Scene):
         config, worker = self.fed("retries")
         state = self.folder / "retries" / "state"
         load = [*LOAD, "--seed", "8", "--start", f"{DAY}T00", "--rate", "100"]
-        command = [os.environ["PRORATA_BINARY"], "generate", *load, "--to", "kafka", "--config", config]
+        command = [os.environ["PRORATA_BINARY"], "generate", *load, "--output", "kafka", "--config", config]
         began, first = time.monotonic(), self.scrape(worker)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as producer:
             for _ in range(8):
@@ -188,12 +189,12 @@ class Worker(Scene):
 
     def test_hours_that_wait_to_be_restated_for_storage_are_told(self):
         """Storage takes late events, and nothing from then on."""
-        config, worker = self.fed("dirty", checkpoint_every="10s")
+        config, worker = self.fed("dirty", checkpoint_interval="10s")
         self.feed(config, 8)
-        self.until(worker, "^prorata_dirty{.*} 1")
+        self.until(worker, "^prorata_dirty_hours{.*} [1-9]")
         block(self.folder / "dirty" / "state")
-        self.assertNotIn("ProrataRestatingForHours", self.going_on(worker))
-        self.assertIn("ProrataRestatingForHours", self.going_on(worker, HALF_A_DAY))
+        self.assertNotIn("ProrataRestatementDelayed", self.going_on(worker))
+        self.assertIn("ProrataRestatementDelayed", self.going_on(worker, HALF_A_DAY))
 
     def test_workers_that_are_gone_leave_shards_to_nobody(self):
         self.assertEqual(firing([]), ALWAYS)

@@ -106,7 +106,7 @@ class Collector(unittest.TestCase):
 
     def test_the_program_takes_its_file(self):
         # It looks for a cluster once its configuration is good.
-        found = objects({"priceList": "", "to": "events"})
+        found = objects({"priceList": "", "output": "events"})
         config = one(found, "ConfigMap", "collector")
         (container,) = template(one(found, "Deployment"))["spec"]["containers"]
         code, sentence = run([config], container, {})

@@ -138,7 +138,7 @@ class Recipe(unittest.TestCase):
         users = of(runtime, "USER")
         self.assertEqual(users, ["65532:65532"])
         user, group = map(int, users[-1].split(":"))
-        own = values()["podSecurity"]
+        own = values()["podSecurityContext"]
         self.assertEqual((own["runAsUser"], own["runAsGroup"]), (user, group))
         self.assertEqual(of(runtime, "WORKDIR"), ["/tmp"])
         self.assertEqual(of(runtime, "VOLUME"), [])

@@ -6,7 +6,7 @@ from chart import Refused, backfill, of_job, one, render, values, variables, wor
 
 LAKE = {"config": {"root": {"url": "s3://bucket/lake"}}}
 PAGE = "s3://bucket/reports/costs.html"
-ON = LAKE | {"check": {"enabled": True}, "report": {"enabled": True, "out": PAGE}}
+ON = LAKE | {"check": {"enabled": True}, "report": {"enabled": True, "output": PAGE}}
 
 
 class Look(unittest.TestCase):
@@ -14,11 +14,11 @@ class Look(unittest.TestCase):
         objects = render(override=ON)
         lake = ["--lake", "s3://bucket/lake"]
         self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--allow-warnings"])
-        page = ["--out", PAGE, "--group-by", "namespace", "--days", "35", "--explain", "50"]
+        page = ["--output", PAGE, "--group-by", "namespace", "--days", "35", "--explain", "50"]
         self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
         objects, lake = render("everything"), ["--lake", "az://container/lake"]
         self.assertEqual(of_job(objects, "check")["args"], ["check", *lake, "--json"])
-        page = ["--out", "az://container/reports/costs.html", "--group-by", "label:team", "--days", "7"]
+        page = ["--output", "az://container/reports/costs.html", "--group-by", "label:team", "--days", "7"]
         page += ["--explain", "0"]
         self.assertEqual(of_job(objects, "report")["args"], ["report", *lake, *page])
 
@@ -50,10 +50,10 @@ class Look(unittest.TestCase):
 
     def test_what_is_missing_is_named(self):
         for override, reason in [
-            ({"check": {"enabled": True}}, "check.lake: name the lake here"),
-            ({"report": {"enabled": True, "out": PAGE}}, "report.lake: name the lake here"),
-            (LAKE | {"report": {"enabled": True}}, "report.out: name the page"),
-            (LAKE | {"report": {"enabled": True, "out": "s3://bucket/reports/"}}, "/report/out"),
+            ({"check": {"enabled": True}}, "check.lake: set it"),
+            ({"report": {"enabled": True, "output": PAGE}}, "report.lake: set it"),
+            (LAKE | {"report": {"enabled": True}}, "report.output: set the URL"),
+            (LAKE | {"report": {"enabled": True, "output": "s3://bucket/reports/"}}, "/report/output"),
             ({"report": {"groupBy": "colour"}}, "/report/groupBy"),
         ]:
             with self.assertRaises(Refused) as refused:

@@ -116,11 +116,11 @@ class Autoscaling(unittest.TestCase):
     def test_what_contradicts_itself_is_refused(self):
         scaling = SCALED["autoscaling"]
         for override, reason in [
-            ({"replicas": 2}, "would be set back at every upgrade"),
+            ({"replicas": 2}, "every upgrade would reset the workers"),
             ({"autoscaling": {"enabled": True}}, "autoscaling.prometheus.serverAddress"),
-            ({"config": {"root": {}}}, "autoscaling.maxReplicas: without config.root.shards"),
+            ({"config": {"root": {}}}, "autoscaling.maxReplicas: set it"),
             ({"autoscaling": scaling | {"maxReplicas": 17}}, "17 workers for 16 shards"),
-            ({"autoscaling": scaling | {"minReplicas": 5, "maxReplicas": 4}}, "more than the most, 4"),
+            ({"autoscaling": scaling | {"minReplicas": 5, "maxReplicas": 4}}, "more than the maximum, 4"),
         ]:
             with self.subTest(reason=reason):
                 values = SCALED | override

@@ -131,7 +131,8 @@ class Security(unittest.TestCase):
             found = tuple(context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup"))
             self.assertEqual(found, expected.get(case, (65532, 65532, 65532)))
         for key in ["runAsUser", "runAsGroup", "fsGroup"]:
-            without = template(one(render(override={"podSecurity": {key: None}}), "StatefulSet"))["spec"]
+            override = {"podSecurityContext": {key: None}}
+            without = template(one(render(override=override), "StatefulSet"))["spec"]
             self.assertNotIn(key, without["securityContext"])
 
     def test_no_token_of_the_kubernetes_api_is_mounted(self):

@@ -105,9 +105,9 @@ class Program(unittest.TestCase):
 
     def test_check_and_report_take_their_arguments(self):
         for component in ["check", "report"]:
-            values = {component: {"enabled": True, "lake": "nowhere", "out": "s3://bucket/page.html"}}
+            values = {component: {"enabled": True, "lake": "nowhere", "output": "s3://bucket/page.html"}}
             if component == "check":
-                del values[component]["out"]
+                del values[component]["output"]
             objects = render(override=values)
             code, sentence = run(objects, of_job(objects, component), {})
             self.assertEqual(code, 2, sentence)
@@ -117,7 +117,7 @@ class Program(unittest.TestCase):
         objects = render(override={"replicas": 3, "test": {"waitSeconds": 0}})
         (container,) = template(one(objects, "Pod"))["spec"]["containers"]
         service, port = one(objects, "Service")["metadata"]["name"], "8080"
-        self.assertEqual(container["args"][:4], ["ready", f"{service}.finops:{port}", "--least", "3"])
+        self.assertEqual(container["args"][:4], ["ready", f"{service}.finops:{port}", "--min-ready", "3"])
         code, sentence = run(objects, container, {container["args"][1]: "127.0.0.1:1"})
         self.assertEqual(code, 4, sentence)
         self.assertIn("0 of 1 are ready, of 3 at least", sentence)

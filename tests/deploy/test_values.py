@@ -35,7 +35,7 @@ REFUSED = [
     ({"objectStore": {"env": {"GOOGLE_SERVICE_ACCOUNT_KEY": "hunter2"}}}, "GOOGLE_SERVICE_ACCOUNT_KEY"),
     ({"objectStore": {"env": {"PATH": "/"}}}, "PATH"),
     ({"extraEnv": [{"name": "PRORATA_KAFKA__SASL_PASSWORD", "value": "hunter2"}]}, "/extraEnv/0"),
-    ({"podSecurity": {"runAsUser": 0}}, "/podSecurity/runAsUser"),
+    ({"podSecurityContext": {"runAsUser": 0}}, "/podSecurityContext/runAsUser"),
     ({"resources": {"limits": {"memory": None}}}, "/resources/limits"),
     ({"resources": {"limits": {"memory": "much"}}}, "/resources/limits/memory"),
     ({"podDisruptionBudget": {"maxUnavailable": 0}}, "/podDisruptionBudget/maxUnavailable"),
@@ -47,7 +47,7 @@ REFUSED = [
     ({"autoscaling": {"prometheus": {"serverAddress": "prometheus:9090"}}}, "serverAddress"),
     ({"serviceMonitor": {"interval": 30}}, "/serviceMonitor/interval"),
     ({"serviceMonitor": {"kind": "Probe"}}, "/serviceMonitor/kind"),
-    ({"podSecurity": {"hostUsers": "no"}}, "/podSecurity/hostUsers"),
+    ({"hostUsers": "no"}, "/hostUsers"),
     # What contradicts itself.
     ({"terminationGracePeriodSeconds": 30}, "not longer than config.work.drain_timeout (30s)"),
     ({"config": {"work": {"drain_timeout": "1m"}}}, "not longer than config.work.drain_timeout (1m)"),
@@ -55,21 +55,21 @@ REFUSED = [
         {"config": {"work": {"drain_timeout": "59001ms"}}},
         "not longer than config.work.drain_timeout (59001ms)",
     ),
-    ({"config": {"work": {"drain_timeout": "soon"}}}, "'soon' is no duration"),
-    ({"config": {"work": {"memory_limit": 2147483648}}}, "leave nothing besides config.work.memory_limit"),
+    ({"config": {"work": {"drain_timeout": "soon"}}}, "'soon' is not a duration"),
+    ({"config": {"work": {"memory_limit": 2147483648}}}, "is not more than config.work.memory_limit"),
     ({"backfill": {"keepRules": "no"}}, "/backfill/keepRules"),
     ({"backfill": {"config": {"rules": "2"}}}, "/backfill/config/rules"),
     (
         {"backfill": {"keepRules": True, "config": {"rules": {"version": "2"}}}},
-        "backfill.keepRules: hours cannot keep",
+        "backfill.keepRules: contradicts backfill.config.rules",
     ),
     (
         {"backfill": {"config": {"registry": {"password": "hunter2"}}}},
-        "backfill.config.registry.password would stand",
+        "backfill.config.registry.password would be stored",
     ),
     ({"replay": {"schedule": "0 0 * * *"}}, "'schedule' not allowed"),
     *(
-        ({"resources": {"limits": {"memory": memory}}}, "leave nothing besides config.work.memory_limit")
+        ({"resources": {"limits": {"memory": memory}}}, "is not more than config.work.memory_limit")
         for memory in [
             "1024Mi",
             "1Gi",
@@ -92,21 +92,24 @@ REFUSED = [
     # Secrets where they do not belong.
     (
         {"config": {"kafka": {"sasl_password": "hunter2"}}},
-        "config.kafka.sasl_password would stand in a ConfigMap",
+        "config.kafka.sasl_password would be stored in plain text",
     ),
     (
         {"config": {"registry": {"password": "hunter2"}}},
-        "config.registry.password would stand in a ConfigMap",
+        "config.registry.password would be stored in plain text",
     ),
     (
         {"config": {"root": {"aws_secret_access_key": "hunter2"}}},
-        "config.root.aws_secret_access_key would stand",
+        "config.root.aws_secret_access_key would be stored",
     ),
     (
         {"config": {"registry": {"url": "https://user:hunter2@registry"}}},
         "config.registry.url has a password in its URL",
     ),
-    ({"config": {"kafka": {"brokers": [{"token": "hunter2"}]}}}, "config.kafka.brokers.0.token would stand"),
+    (
+        {"config": {"kafka": {"brokers": [{"token": "hunter2"}]}}},
+        "config.kafka.brokers.0.token would be stored",
+    ),
 ]
 
 # Close to what is refused, and right.
@@ -288,4 +291,4 @@ class Documentation(unittest.TestCase):
         self.assertEqual(sorted([stop, wait, start, done, go_on]), [stop, wait, start, done, go_on])
         stopped = self.notes("everything", {"replicas": 0})
         self.assertIn("--set replicas=N", stopped)
-        self.assertIn("put their number in the place of N", stopped)
+        self.assertIn("replace N with their number", stopped)

@@ -88,7 +88,7 @@ class Configuration(unittest.TestCase):
             self.assertIn(files[part], config_map(objects)["data"])
 
     def test_the_backfill_s_own_configuration_lies_over_the_workers(self):
-        mine = {"rules": {"version": "3"}, "backfill": {"hours_max": 5}}
+        mine = {"rules": {"version": "3"}, "backfill": {"max_hours": 5}}
         objects = render("everything", {"backfill": {"config": mine, "keepRules": False}})
         expected = merged(merged(values("everything")["config"], {"backfill": {"threads": 4}}), mine)
         self.assertEqual(configuration(objects, "backfill.yaml"), expected)
@@ -111,7 +111,7 @@ class Configuration(unittest.TestCase):
 
         first = checksum("secrets")
         self.assertNotEqual(checksum("secrets", {"config": {"log": {"level": "debug"}}}), first)
-        self.assertNotEqual(checksum("secrets", {"config": {"work": {"idle_after": "6m"}}}), first)
+        self.assertNotEqual(checksum("secrets", {"config": {"work": {"idle_timeout": "6m"}}}), first)
         self.assertEqual(
             checksum("secrets", {"replicas": 5, "podDisruptionBudget": {"enabled": False}}), first
         )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A day of prorata for people: events to Kafka, a worker, tables in S3, a report. `tests/demo` starts it.
 
-usage: tests/demo [--once] [--pods N] [--out FILE.html]
+usage: tests/demo [--once] [--pods N] [--output FILE.html]
 
 It says where to look, and goes on until it is interrupted; with --once it ends when the report is written.
 """
@@ -36,7 +36,7 @@ def settings(folder: Path, lake: str) -> Path:
         },
         "registry": {"url": os.environ["PRORATA_TEST_REGISTRY"]},
         # Nobody wants to wait.
-        "work": {"checkpoint_every": "1s", "out_of_orderness": "1s", "idle_after": "2s"},
+        "work": {"checkpoint_interval": "1s", "out_of_orderness": "1s", "idle_timeout": "2s"},
         "http": {"listen": "127.0.0.1:0"},
         "log": {"level": "info", "format": "json"},
     }
@@ -62,14 +62,14 @@ def show(folder: Path, wanted: argparse.Namespace) -> None:
     day = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=2)
     print(f"Sending the events of {day} to Kafka ..", flush=True)
     load = ["--organizations", "2", "--pods", str(wanted.pods), "--start", f"{day}T00"]
-    soak.run("generate", *load, "--to", "kafka", "--config", str(config))
+    soak.run("generate", *load, "--output", "kafka", "--config", str(config))
     print("The worker folds them ..", flush=True)
     worker.wait(f"{day}T23")
     prometheus = Prometheus(folder, worker.address(), json.loads(config.read_text()))
     soak.run("check", "--lake", lake)
-    soak.run("report", "--lake", lake, "--out", str(wanted.out))
+    soak.run("report", "--lake", lake, "--output", str(wanted.output))
     prometheus.wait()
-    print(f"\n  report     {wanted.out.resolve().as_uri()}")
+    print(f"\n  report     {wanted.output.resolve().as_uri()}")
     print(f"  worker     http://{worker.address()}/status  (also /metrics, /readyz)")
     print(f"  log        {worker.log}")
     print(f"  prometheus {prometheus.url}/query?query={METRIC}")
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--pods", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=Path("prorata-demo.html"))
+    parser.add_argument("--output", type=Path, default=Path("prorata-demo.html"))
     wanted = parser.parse_args()
     for number in SIGNALS:
         signal.signal(number, interrupt)

@@ -58,7 +58,7 @@ def old_lake(folder: Path) -> Path:
     """A lake whose first two days lie beyond the horizon."""
     events, lake = folder / "old-events", folder / "old"
     load = ["--organizations", "1", "--pods", "3", "--seed", "7", "--hours", "48"]
-    prorata("generate", *load, "--to", str(events))
+    prorata("generate", *load, "--output", str(events))
     prorata("backfill", "--events", str(events), "--lake", str(lake))
     last = datetime.strptime(json.loads(prorata("check", "--json", "--lake", str(lake)))["to"][:13], HOUR)
     to = (last + timedelta(days=37)).strftime(HOUR)

@@ -22,7 +22,7 @@ PATIENCE = 600
 # The worker's address in deploy/compose.
 WORKER = "worker:8080"
 # An alert and the dashboard ask for it.
-METRIC = "prorata_watermark_age_seconds"
+METRIC = "prorata_watermark_lag_seconds"
 
 
 def groups(labels: dict[str, str], config: dict) -> list[dict]:

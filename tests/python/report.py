@@ -69,9 +69,9 @@ def write(folder: Path, load: list[str], days_ago: int) -> tuple[Path, Path]:
     lake, page = folder / "lake", folder / "report.html"
     # All of it is over.
     start = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=days_ago)
-    run("generate", *load, "--start", f"{start}T00", "--to", folder / "events")
+    run("generate", *load, "--start", f"{start}T00", "--output", folder / "events")
     run("backfill", "--events", folder / "events", "--lake", lake)
-    run("report", "--lake", lake, "--out", page)
+    run("report", "--lake", lake, "--output", page)
     connection = connect_duckdb()
     connection.execute(f"CREATE VIEW lake AS SELECT * FROM delta_scan('{lake}/cost_allocation')")
     names = connection.execute("SELECT DISTINCT BillingAccountId FROM lake").fetchall()

@@ -50,11 +50,11 @@ def settings(folder: Path, days: int) -> Path:
         "registry": {"url": os.environ["PRORATA_TEST_REGISTRY"]},
         # The events are old: nothing closes by the wall clock.
         "work": {
-            "checkpoint_every": "1s",
+            "checkpoint_interval": "1s",
             "out_of_orderness": "1s",
-            "idle_after": "2s",
-            "max_hold": f"{days + 7}days",
-            "restate_delay_max": "1s",
+            "idle_timeout": "2s",
+            "max_watermark_hold": f"{days + 7}days",
+            "max_restate_delay": "1s",
         },
         "http": {"listen": "127.0.0.1:0"},
         "log": {"level": "info", "format": "json"},
@@ -85,7 +85,7 @@ def create_topic(name: str, shards: int = SHARDS) -> None:
 def feed(config: Path, day: datetime.date) -> None:
     # Of the same seed, so of the same pods: those that run at the end of a day do not pile up.
     load = ["--organizations", "12", "--pods", "8", "--hours", "24", "--seed", "7"]
-    run("generate", *load, "--start", f"{day}T00", "--to", "kafka", "--config", str(config))
+    run("generate", *load, "--start", f"{day}T00", "--output", "kafka", "--config", str(config))
 
 
 class Worker:

@@ -1,5 +1,5 @@
-//! `prorata generate` and `prorata agreements --to kafka` on real Kafka with a real registry: the events of
-//! the files, each organization's in order and on one partition number.
+//! `prorata generate` and `prorata agreements --output kafka` on real Kafka with a real registry: the events
+//! of the files, each organization's in order and on one partition number.
 //!
 //! The servers are started by `tests/python/servers.py --kafka 1 --registry`, so these tests stand behind the
 //! feature `servers`.
@@ -73,7 +73,7 @@ fn failure(output: &Output, code: i32) -> String {
 /// Every organization's events in the order of its files.
 fn events_of_files() -> BTreeMap<String, Vec<Event>> {
     let folder = tempfile::tempdir().unwrap();
-    succeeded(&generate(&["--to", folder.path().to_str().unwrap(), "--events-per-file", "500"], &[]));
+    succeeded(&generate(&["--output", folder.path().to_str().unwrap(), "--events-per-file", "500"], &[]));
     events_in(folder.path())
 }
 
@@ -168,7 +168,7 @@ async fn several_topics_get_the_events_of_the_files_with_registered_schemas() {
         ("PRORATA_REGISTRY__PASSWORD", &password),
     ];
     let [a, b, c] = names;
-    let args = ["--to", "kafka", "--topic", a, "--topic", b, "--topic", c];
+    let args = ["--output", "kafka", "--topic", a, "--topic", b, "--topic", c];
     let said = succeeded(&generate(&args, &variables));
     assert!(said.trim_end().ends_with("to generate-a, generate-b, generate-c"), "{said}");
 
@@ -206,8 +206,10 @@ async fn without_a_registry_messages_say_by_themselves_how_they_were_written() {
         variable("PRORATA_TEST_KAFKA")
     );
     std::fs::write(&config, section).unwrap();
-    let said =
-        succeeded(&generate(&["--to", "kafka", "--config", config.to_str().unwrap(), "--rate", "2000"], &[]));
+    let said = succeeded(&generate(
+        &["--output", "kafka", "--config", config.to_str().unwrap(), "--rate", "2000"],
+        &[],
+    ));
     let events = count(&said);
     let messages = SingleObjectMessages::new().unwrap();
     let mut found = BTreeMap::<String, Vec<Event>>::new();
@@ -236,7 +238,7 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
     let (file, events) = (folder.path().join("agreements.yaml"), folder.path().join("events"));
     std::fs::write(&file, AGREEMENTS).unwrap();
     std::fs::create_dir(&events).unwrap();
-    let agreements = ["agreements", "--file", file.to_str().unwrap(), "--to"];
+    let agreements = ["agreements", "--file", file.to_str().unwrap(), "--output"];
     succeeded(&run(&[&agreements[..], &[events.to_str().unwrap()]].concat(), &[]));
     let written = events_in(&events).remove("acme").unwrap();
 
@@ -275,7 +277,7 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
 #[tokio::test]
 async fn topics_that_are_not_there_or_differ_are_told_at_once() {
     let brokers = variable("PRORATA_TEST_KAFKA");
-    let to = ["--to", "kafka", "--bootstrap-servers", &brokers];
+    let to = ["--output", "kafka", "--bootstrap-servers", &brokers];
     let sentence = failure(&generate(&[&to[..], &["--topic", "generate-nowhere"]].concat(), &[]), 2);
     assert!(sentence.contains("has no topic generate-nowhere: create it, or correct --topic"), "{sentence}");
 
@@ -288,7 +290,7 @@ async fn topics_that_are_not_there_or_differ_are_told_at_once() {
 
 #[test]
 fn a_broker_that_is_down_is_unavailable() {
-    let args = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
+    let args = ["--output", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
     let sentence = failure(&generate(&args, &[]), 4);
     assert!(sentence.contains("Kafka is unavailable: 127.0.0.1:1"), "{sentence}");
 }

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 /// What made the sample day; `testdata/README.md` says the same.
 const COMMAND: &str = "prorata generate --organizations 2 --pods 16 --hours 24 --seed 2 --start \
-                       2026-11-01T00 --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --to \
+                       2026-11-01T00 --late-rate 0.02 --duplicate-rate 0.02 --events-per-file 600 --output \
                        testdata/sample-day/events";
 
 /// Columns that depend on when events arrived, and so on the run.

@@ -55,11 +55,11 @@ pub struct KindStatus {
     /// Changes that a watch told.
     pub changes: u64,
     /// When the server last told anything.
-    pub heard: Option<Timestamp>,
+    pub last_contact: Option<Timestamp>,
     /// The server does not have it, or it may not be listed.
     pub is_absent: bool,
     /// What is wrong now.
-    pub problem: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Tasks that follow the kinds of a cluster. Dropping it ends them.
@@ -71,13 +71,13 @@ pub struct Watches {
 
 impl Watches {
     /// Begins to follow these kinds. Pods go on from `pods_version`, if that is known. Changes go to `queue`;
-    /// while it is full, nothing is read. Each kind is checked after `list_every`.
+    /// while it is full, nothing is read. Each kind is checked after `relist_interval`.
     pub fn start(
         cluster: &KubeCluster,
         watched: &[ObjectKind],
         pods_version: Option<Text>,
         queue: &mpsc::Sender<Observation>,
-        list_every: Duration,
+        relist_interval: Duration,
     ) -> Self {
         let mut tasks = JoinSet::new();
         let mut relists = BTreeMap::new();
@@ -93,8 +93,8 @@ impl Watches {
                 kind,
                 queue: queue.clone(),
                 relist,
-                list_every,
-                list_due: Instant::now() + list_every,
+                relist_interval,
+                list_due: Instant::now() + relist_interval,
                 version: None,
                 status: Arc::clone(&status),
                 unlisted: (kind != ObjectKind::Pod).then(|| Arc::clone(&held)),
@@ -193,7 +193,7 @@ struct Follower {
     kind: ObjectKind,
     queue: mpsc::Sender<Observation>,
     relist: Arc<Notify>,
-    list_every: Duration,
+    relist_interval: Duration,
     list_due: Instant,
     /// From where a watch goes on; none: list first.
     version: Option<String>,
@@ -214,7 +214,7 @@ impl Follower {
             };
             let pause = match outcome {
                 Ok(()) => {
-                    self.note(|status| status.problem = None);
+                    self.note(|status| status.error = None);
                     wait = RETRY_FIRST;
                     // A server that ends each watch at once must not be asked without a pause.
                     if began.elapsed() < RETRY_FIRST && had_version { RETRY_FIRST } else { Duration::ZERO }
@@ -229,8 +229,8 @@ impl Follower {
                 Err(Pause::Absent) => self.leave_alone("the server has no such kind".to_owned()),
                 Err(Pause::Refused) => self.leave_alone(missing(self.kind)),
                 Err(Pause::Fault(fault)) => {
-                    tracing::warn!(kind = ?self.kind, %fault, "trying again in {wait:?}");
-                    self.note(|status| status.problem = Some(fault.to_string()));
+                    tracing::warn!(kind = ?self.kind, error = %fault, "trying again in {wait:?}");
+                    self.note(|status| status.error = Some(fault.to_string()));
                     longer(&mut wait)
                 }
             };
@@ -247,11 +247,11 @@ impl Follower {
         self.version = None;
         let is_needed = matches!(self.kind, ObjectKind::Node | ObjectKind::Pod);
         if is_needed {
-            tracing::warn!(kind = ?self.kind, problem, "trying again");
-            self.note(|status| status.problem = Some(problem));
+            tracing::warn!(kind = ?self.kind, error = problem, "trying again");
+            self.note(|status| status.error = Some(problem));
             return RETRY_MAX;
         }
-        tracing::info!(kind = ?self.kind, problem, "it is left out, and asked for again later");
+        tracing::info!(kind = ?self.kind, error = problem, "it is left out, and asked for again later");
         self.note(|status| status.is_absent = true);
         self.unlisted = None;
         ABSENT_WAIT
@@ -270,7 +270,7 @@ impl Follower {
                 Ok(Some(version))
             }
             Err(fault) => {
-                tracing::warn!(kind = ?self.kind, fault, "an object cannot be read; it is left out");
+                tracing::warn!(kind = ?self.kind, error = fault, "an object cannot be read; it is left out");
                 Ok(None)
             }
         }
@@ -310,14 +310,14 @@ impl Follower {
                 break;
             }
         }
-        self.list_due = Instant::now() + self.list_every;
+        self.list_due = Instant::now() + self.relist_interval;
         self.unlisted = None;
         let heard = self.cluster.now();
         self.note(|status| {
             status.lists += 1;
-            status.heard = Some(heard);
+            status.last_contact = Some(heard);
             status.is_absent = false;
-            status.problem = None;
+            status.error = None;
         });
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Follower {
         let request = request.map_err(|error| Pause::from(kube::Error::BuildRequest(error)))?;
         let client = self.cluster.client().clone();
         let mut events = std::pin::pin!(client.request_events::<T>(request).await?);
-        self.note(|status| status.problem = None);
+        self.note(|status| status.error = None);
         let (relist, list_due) = (Arc::clone(&self.relist), self.list_due);
         loop {
             let event = tokio::select! {
@@ -345,7 +345,8 @@ impl Follower {
                     Ok(Some(event)) => event,
                     // One object of a strange shape must not hold up all others.
                     Err(kube::Error::SerdeError(fault)) => {
-                        tracing::warn!(kind = ?self.kind, %fault, "a change cannot be read; it is left out");
+                        let kind = &self.kind;
+                        tracing::warn!(?kind, error = %fault, "a change cannot be read; it is left out");
                         continue;
                     }
                     Err(error) => return Err(error.into()),
@@ -365,7 +366,7 @@ impl Follower {
             };
             let heard = self.cluster.now();
             self.note(|status| {
-                status.heard = Some(heard);
+                status.last_contact = Some(heard);
                 status.changes += 1;
             });
             self.version = version.or_else(|| self.version.take());

@@ -25,11 +25,11 @@ use commands::{backfill, check, dead_letters, generate, look, maintain, ready, r
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Turns Kubernetes and cloud events into the hourly cost of every pod.
+/// Turn Kubernetes and cloud events into the hourly cost of every pod.
 ///
-/// Exit codes: 0 done; 1 stopped for the reason printed, an internal error, or check, diff and explain found
-/// errors or differences; 2 usage, configuration or permissions are wrong; 3 done, but some input was
-/// dead-lettered, or check found warnings; 4 storage, Kafka or the registry is unavailable.
+/// Exit codes: 0 success; 1 failed for the printed reason, or check, diff or explain found errors or
+/// differences; 2 wrong usage, configuration or permissions; 3 success, but some input was dead-lettered, or
+/// check found only warnings; 4 storage, Kafka or the schema registry is unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "prorata", version)]
 struct Arguments {
@@ -39,35 +39,35 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Turns a file of reservations, commitments, rates and pools into events
+    /// Convert a file of reservations, commitments, rates and pools to events
     Agreements(agreements::AgreementsArgs),
-    /// Builds hourly tables from files of events
+    /// Build hourly tables from files of events
     Backfill(backfill::BackfillArgs),
-    /// Checks a lake: whether it is whole and its money adds up; or what a configuration needs at a start
+    /// Check that a lake is intact and its costs add up, or that a worker could start
     Check(check::CheckArgs),
-    /// Watches a Kubernetes cluster, and writes its events to files or Kafka, until it is stopped
+    /// Watch a Kubernetes cluster and write its events to files or Kafka
     Collect(collect::CollectArgs),
-    /// Lists dead letters, and replays them once their cause is fixed
+    /// List dead letters, or replay them after a fix
     DeadLetters(dead_letters::DeadLettersArgs),
-    /// Compares two lakes, or a lake now and then: which costs changed by how much
+    /// Compare the costs of two lakes, or of one lake at two times
     Diff(look::diff::DiffArgs),
-    /// Shows how a pod's cost in an hour came about, step by step, from the events of the lake's archive
+    /// Explain the cost of a pod, node, agreement or namespace in one hour, step by step
     Explain(look::explain::ExplainArgs),
-    /// Generates synthetic events, to files or Kafka; the same seed gives the same events
+    /// Generate synthetic events to files or Kafka
     Generate(generate::GenerateArgs),
-    /// Trims what only grows in a lake: replaced files of tables, expired versions, leftovers
+    /// Compact small table files, and delete replaced files, expired versions and leftovers
     Maintain(maintain::MaintainArgs),
-    /// Makes a price list of providers' price documents
+    /// Build a price list from the price documents of cloud providers
     Prices(prices::PricesArgs),
-    /// Asks workers, over the network, whether they are ready
+    /// Check over the network that workers are ready
     Ready(ready::ReadyArgs),
-    /// Folds what retired Kafka topics still hold, on whatever partition it lies
+    /// Fold the messages that retired Kafka topics still hold
     Replay(replay::ReplayArgs),
-    /// Writes a lake as one HTML page: cost over time, idle and unused money, who bears it
+    /// Write a cost report of a lake as one HTML page
     Report(look::report::ReportArgs),
-    /// Prints or registers the Avro schemas of the events
+    /// Print or register the Avro schemas of the events
     Schemas(schemas::SchemasArgs),
-    /// Builds hourly tables from Kafka, until it is stopped
+    /// Run a worker: build hourly tables from Kafka
     Work(work::WorkArgs),
 }
 

@@ -26,5 +26,5 @@ pub mod usage;
 pub use crate::core::{Batch, Change, Collector, Notice};
 pub use describe::requests::effective;
 pub use instant::{Instant, parse_instant};
-pub use options::{CollectorOptions, LostStop, StartAt};
+pub use options::{CollectorOptions, MissedStop, StartAt};
 pub use state::{Announced, CollectorState, Key, Phase};

@@ -23,7 +23,7 @@ pub enum StartAt {
 
 /// Which end of the span in which an unseen stop lies is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LostStop {
+pub enum MissedStop {
     /// The earlier one: nothing is charged that cannot be shown.
     #[default]
     Earliest,
@@ -52,7 +52,7 @@ pub struct CollectorOptions {
     /// From when on a pod counts.
     pub start: StartAt,
     /// When an unseen stop is said to have been.
-    pub lost_stop: LostStop,
+    pub missed_stop: MissedStop,
     /// Labels of pods that are sent, by name; a name that ends in `*` stands for all that begin so.
     pub labels: Vec<Text>,
     /// Label, and its value, of virtual nodes: their pods are serverless.
@@ -76,10 +76,10 @@ pub struct CollectorOptions {
     /// Kinds that are watched: a pod waits for its claims only if claims are.
     pub watched: BTreeSet<ObjectKind>,
     /// Share of what runs that one list may end, in percent. A list that would end more is not believed until
-    /// as many lists agree as `confirmations` says.
+    /// as many lists agree as `mass_stop_confirmations` says.
     pub mass_stop_percent: u32,
     /// How many lists must agree before very many stops, or a list without any node, are believed.
-    pub confirmations: u32,
+    pub mass_stop_confirmations: u32,
 }
 
 impl CollectorOptions {
@@ -94,7 +94,7 @@ impl CollectorOptions {
             instance_type: "unknown".into(),
             since: None,
             start: StartAt::default(),
-            lost_stop: LostStop::default(),
+            missed_stop: MissedStop::default(),
             labels: vec!["app".into(), "app.kubernetes.io/*".into()],
             virtual_node_label: ("type".into(), "virtual-kubelet".into()),
             qos_label: None,
@@ -109,7 +109,7 @@ impl CollectorOptions {
             device_classes: [("gpu.nvidia.com".into(), NVIDIA_GPU.into())].into(),
             watched: [ObjectKind::Node, ObjectKind::Pod].into(),
             mass_stop_percent: 50,
-            confirmations: 3,
+            mass_stop_confirmations: 3,
         }
     }
 

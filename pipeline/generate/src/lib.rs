@@ -56,7 +56,7 @@ pub struct Load {
     pub duplicates_per_million: u32,
     /// Length of the intervals of measured use, at most an hour: pods are measured at whole multiples of it,
     /// as the collector does. Without, most pods are measured every 5, 10 or 15 minutes, and some never.
-    pub usage_every: Option<Duration>,
+    pub usage_interval: Option<Duration>,
 }
 
 impl Load {
@@ -64,9 +64,9 @@ impl Load {
     pub fn organization(&self, number: u64) -> OrganizationEvents {
         let start = self.start.start().0;
         let end = start + i64::try_from(self.hours).unwrap_or(i64::MAX) * HOUR;
-        let usage_every =
-            self.usage_every.map(|every| i64::try_from(every.as_micros()).unwrap_or(HOUR).max(1));
-        let run = Run { start, end, pods: self.pods, usage_every };
+        let usage_interval =
+            self.usage_interval.map(|every| i64::try_from(every.as_micros()).unwrap_or(HOUR).max(1));
+        let run = Run { start, end, pods: self.pods, usage_interval };
         let organization = Organization::new(number, self.seed, run);
         let rates = Rates { late: self.late_per_million, duplicates: self.duplicates_per_million };
         OrganizationEvents(Disorder::new(organization, rates, self.seed, number))

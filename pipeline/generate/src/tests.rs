@@ -23,7 +23,7 @@ fn load(seed: u64, pods: u64, hours: u64) -> Load {
         seed,
         late_per_million: 0,
         duplicates_per_million: 0,
-        usage_every: None,
+        usage_interval: None,
     }
 }
 
@@ -49,7 +49,7 @@ fn equal_arguments_make_the_events_that_they_always_made() {
         seed: 9,
         late_per_million: 20_000,
         duplicates_per_million: 20_000,
-        usage_every: None,
+        usage_interval: None,
         ..load(9, 40, 48)
     };
     assert_eq!(digest(load.arrivals()), "519f5f059908413997d4d19177570587ed90eff76ee572980450bf57fb8dd251");
@@ -90,7 +90,7 @@ fn organizations_send_at_the_same_time() {
 
 #[test]
 fn every_pod_is_measured_in_rounds_where_they_are_asked_for() {
-    let load = Load { usage_every: Some(Duration::from_secs(60)), ..load(3, 400, 4) };
+    let load = Load { usage_interval: Some(Duration::from_secs(60)), ..load(3, 400, 4) };
     let (mut started, mut measured) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
     for event in load.organization(0) {
         match event.payload {

@@ -196,7 +196,7 @@ fn a_pods_part_of_its_node_makes_its_rows() {
             // A pod with no share of anything has one row for all labels: its parts are nothing.
             let label = labels.max_by_key(|label| label.unpriced).unwrap();
             let part = |resource: fn(&PerResource<ExactNumber>) -> &ExactNumber| {
-                resource(&component.cost).clone() * resource(&pod.part) * &label.part
+                resource(&component.cost).clone() * resource(&pod.share) * &label.share
             };
             let by_resource = step.by_resource.as_ref().unwrap();
             assert_eq!(part(|of| &of.cpu), by_resource.cpu, "{answer}");

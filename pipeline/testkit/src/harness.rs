@@ -75,7 +75,7 @@ impl Run {
     #[must_use]
     pub fn hurried(self) -> Self {
         self.with(|options| {
-            options.checkpoint_every = Duration::ZERO;
+            options.checkpoint_interval = Duration::ZERO;
             options.rows_in_flight = 1;
             options.buffer_bytes = 600;
             options.memory_limit = 0;

@@ -49,11 +49,11 @@ pub enum WorkerError {
 
     /// Somebody else writes into a table.
     #[error(
-        "table_rewritten: {path} in {table} was not written by prorata; \
+        "foreign_file: {path} in {table} was not written by prorata; \
          remove it from the table, or restore the table to a version before it",
         table = .table.name()
     )]
-    TableRewritten { table: Table, path: String },
+    ForeignFile { table: Table, path: String },
 
     /// Kafka does not have the messages that come next.
     #[error(
@@ -142,7 +142,7 @@ impl WorkerError {
         match self {
             Self::Damaged { .. } => Some(StopReason::Damaged),
             Self::OffsetsLost { .. } => Some(StopReason::OffsetsLost),
-            Self::TableRewritten { .. } => Some(StopReason::TableRewritten),
+            Self::ForeignFile { .. } => Some(StopReason::ForeignFile),
             Self::StateBehindTables { .. } => Some(StopReason::StateBehindTables),
             Self::Encode { .. } | Self::Format(_) => Some(StopReason::EncodeFailed),
             Self::Join(_) | Self::Internal(_) => Some(StopReason::Internal),
@@ -183,7 +183,7 @@ impl WorkerError {
             | Self::FencedLate
             | Self::Source(SourceError::Unavailable(_)) => 4,
             Self::StateBehindTables { .. }
-            | Self::TableRewritten { .. }
+            | Self::ForeignFile { .. }
             | Self::OffsetsLost { .. }
             | Self::Damaged { .. }
             | Self::Encode { .. }
@@ -202,7 +202,7 @@ pub enum StopReason {
     /// Kafka does not have the messages that come next.
     OffsetsLost,
     /// Somebody else writes into a table.
-    TableRewritten,
+    ForeignFile,
     /// A table knows a later checkpoint than the checkpoint log.
     StateBehindTables,
     /// Rows, or a value of ours, could not be written as a file.
@@ -217,7 +217,7 @@ impl StopReason {
         match self {
             Self::Damaged => "damaged",
             Self::OffsetsLost => "offsets_lost",
-            Self::TableRewritten => "table_rewritten",
+            Self::ForeignFile => "foreign_file",
             Self::StateBehindTables => "state_behind_tables",
             Self::EncodeFailed => "encode_failed",
             Self::Internal => "internal",

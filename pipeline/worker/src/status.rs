@@ -29,7 +29,7 @@ impl Status {
 #[derive(Clone, Debug, Default)]
 pub struct WorkerStatus {
     /// When the loop last iterated, or storage last answered; none before the first time.
-    pub ticked: Option<Instant>,
+    pub heartbeat: Option<Instant>,
     /// Whether the group has assigned, and every assigned shard is loaded.
     pub ready: bool,
     /// Whether the worker is stopping.
@@ -39,7 +39,7 @@ pub struct WorkerStatus {
     /// Counts since the start.
     pub counts: Counts,
     /// Seconds that the wall clock is ahead of its witness, where that is more than is allowed.
-    pub clock_ahead_seconds: i64,
+    pub clock_skew_seconds: i64,
     /// What the worker waits for, and why, as last seen.
     pub waits: BTreeMap<Dependency, Wait>,
 }
@@ -62,7 +62,7 @@ impl<S: Into<String>> From<S> for Wait {
 
 impl WorkerStatus {
     /// What the worker waits for, in words; none: nothing.
-    pub fn waits_for(&self) -> Option<String> {
+    pub fn waiting_for(&self) -> Option<String> {
         let causes: Vec<&str> = self.waits.values().map(|wait| wait.sentence.as_str()).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
     }
@@ -164,7 +164,7 @@ pub struct ShardStatus {
     /// Bytes of its state, as last written.
     pub state_bytes: u64,
     /// Bytes of events of open hours in memory.
-    pub open_bytes: u64,
+    pub open_events_bytes: u64,
     /// Its topic partitions.
     pub topics: BTreeMap<Text, TopicStatus>,
 }
@@ -202,7 +202,7 @@ pub struct Counts {
     /// Hours of organizations that were folded, for the first time or again.
     pub folded_organization_hours: u64,
     /// Recomputations of some organizations that had to be made of all.
-    pub restated_whole: u64,
+    pub full_restatements: u64,
     /// Checkpoints decided.
     pub checkpoints: u64,
     /// Checkpoints that another owner had decided, and shards that a table's log fenced.
@@ -236,7 +236,7 @@ impl Counts {
         self.unpriced_pod_hours += other.unpriced_pod_hours;
         self.restated_hours += other.restated_hours;
         self.folded_organization_hours += other.folded_organization_hours;
-        self.restated_whole += other.restated_whole;
+        self.full_restatements += other.full_restatements;
         self.checkpoints += other.checkpoints;
         self.conflicts += other.conflicts;
         self.rebalances += other.rebalances;

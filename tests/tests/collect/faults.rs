@@ -70,7 +70,7 @@ fn a_start_that_waits_for_the_api_server_hears_a_stop() {
         proxy.set(weather);
         let mut room = Room::new("token", &[]);
         room.use_kubeconfig(behind(&proxy, &room));
-        let program = room.start(&["--to", room.events().to_str().unwrap()]);
+        let program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it serves its status", || room.ask("/livez").map(drop));
         // Without a stop, it would end with 4 when its patience is over.
         let ended = Room::stop(program);
@@ -86,7 +86,7 @@ fn a_start_whose_connections_break_asks_again() {
         proxy.set(Weather::Cut(bytes));
         let mut room = Room::new("token", &[]);
         room.use_kubeconfig(behind(&proxy, &room));
-        let mut program = room.start(&["--to", room.events().to_str().unwrap()]);
+        let mut program = room.start(&["--output", room.events().to_str().unwrap()]);
         eventually("it says so, or is ready", || {
             program.assert_running();
             // A start asks each question again. The other tests' nodes may make a list longer than all of its
@@ -122,14 +122,14 @@ fn a_folder_that_cannot_be_written_is_told_and_tried_again() {
     let (folder, away) = (room.events(), room.path("away"));
     swap(&program, || std::fs::rename(&folder, &away).and_then(|()| std::fs::write(&folder, "")));
     scene.create("meanwhile", 3);
-    eventually("it is told", || match room.status()["storing_problem"].clone() {
+    eventually("it is told", || match room.status()["write_error"].clone() {
         Value::String(_) => Ok(()),
         other => Err(other.to_string()),
     });
-    assert!(room.metrics().contains("prorata_collector_storing_fails 1"), "{}", room.metrics());
+    assert!(room.metrics().contains("prorata_collector_write_failing 1"), "{}", room.metrics());
     program.assert_running();
     swap(&program, || std::fs::remove_file(&folder).and_then(|()| std::fs::rename(&away, &folder)));
-    eventually("it stores again", || match room.status()["storing_problem"].clone() {
+    eventually("it stores again", || match room.status()["write_error"].clone() {
         Value::Null => Ok(()),
         problem => Err(problem.to_string()),
     });

@@ -35,7 +35,7 @@ use scene::{Scene, alone, shared};
 /// Deployments, a job, a stateful set, a resize, evictions and forced deletes.
 #[test]
 fn a_scripted_run_is_told_to_the_second() {
-    let scene = Scene::open(shared(), "script", 2, Room::new("exec", &["list_every: 3s"]));
+    let scene = Scene::open(shared(), "script", 2, Room::new("exec", &["relist_interval: 3s"]));
     let Scene { cluster, pods, .. } = &scene;
     let program = scene.room.collect();
 
@@ -68,7 +68,10 @@ fn a_scripted_run_is_told_to_the_second() {
     cluster.emptied(pods);
     // Each check agreed with what the watches had told.
     let status = scene.room.status();
-    assert!(status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired"] == 0, "{status}");
+    assert!(
+        status["kinds"]["Pod"]["lists"].as_u64() > Some(2) && status["repaired_objects"] == 0,
+        "{status}"
+    );
     scene.all_told();
     Room::stop(program).succeeded();
     let lives = scene.assert_accounts_agree();
@@ -106,7 +109,7 @@ fn killed_at_random_nothing_is_lost() {
         sleep(Duration::from_millis(random.random_range(200..2_500)));
         program.kill();
         kills += 1;
-        program = room.start(&["--to", room.events().to_str().unwrap()]);
+        program = room.start(&["--output", room.events().to_str().unwrap()]);
     }
     crowd.join().unwrap();
     room.ready(&mut program);
@@ -129,7 +132,7 @@ fn the_api_server_is_restarted() {
     eventually("the API server is back", || scene.cluster.try_get("/readyz"));
     scene.create("between", 5);
     scene.room.follows(10);
-    assert_eq!(scene.room.status()["lost_stops"], 0);
+    assert_eq!(scene.room.status()["missed_stops"], 0);
 
     // The one before ended with the server.
     scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
@@ -159,7 +162,7 @@ fn the_api_server_is_restarted() {
     eventually("the API server is back", || scene.cluster.try_get("/readyz"));
     scene.watcher = Watcher::start(&scene.cluster, &scene.pods);
     let program = scene.room.collect();
-    eventually("two lost stops", || match scene.room.status()["lost_stops"].as_u64() {
+    eventually("two missed stops", || match scene.room.status()["missed_stops"].as_u64() {
         Some(2) => Ok(()),
         _ => Err(scene.room.status().to_string()),
     });

@@ -37,7 +37,7 @@ fn the_charts_role_is_enough_and_no_more() {
     let kinds = room.status()["kinds"].clone();
     for kind in ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] {
         assert_eq!(kinds[kind]["absent"], false, "{kinds}");
-        assert_eq!(kinds[kind]["problem"], Value::Null, "{kinds}");
+        assert_eq!(kinds[kind]["error"], Value::Null, "{kinds}");
     }
     assert_eq!(kinds["GpuPool"]["absent"], true, "its CRD is not there");
     assert!(room.metrics().contains("prorata_collector_ready 1"), "{}", room.metrics());
@@ -50,24 +50,24 @@ fn what_is_missing_is_named() {
     let _calm = shared();
     let to = |room: &Room| room.events().to_str().unwrap().to_owned();
     let room = Room::new("nobody", &[]);
-    let ended = room.start(&["--to", &to(&room)]).wait();
+    let ended = room.start(&["--output", &to(&room)]).wait();
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(ended.log.contains("set collect.cluster_id or --cluster"), "{}", ended.log);
-    let ended = room.start(&["--to", &to(&room), "--cluster", "c"]).wait();
+    let ended = room.start(&["--output", &to(&room), "--cluster", "c"]).wait();
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(ended.log.contains("list and watch of nodes are forbidden"), "{}", ended.log);
     let room = Room::new("no-such-context", &[]);
-    let ended = room.start(&["--to", &to(&room)]).wait();
+    let ended = room.start(&["--output", &to(&room)]).wait();
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(ended.log.contains("no-such-context"), "{}", ended.log);
     let room = Room::new("token", &["price_list: no-such-list.csv"]);
-    let ended = room.start(&["--to", &to(&room)]).wait();
+    let ended = room.start(&["--output", &to(&room)]).wait();
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(ended.log.contains("the price list 'no-such-list.csv' cannot be used"), "{}", ended.log);
     let ended = room.start(&[]).wait();
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(
-        ended.log.contains("kafka.bootstrap_servers is not set: name a folder with --to"),
+        ended.log.contains("kafka.bootstrap_servers is not set: name a folder with --output"),
         "{}",
         ended.log
     );

@@ -90,11 +90,11 @@ fn a_large_cluster_takes_little_memory() {
 #[test]
 fn what_a_watch_has_dropped_is_found_and_counted() {
     let server = PlayedServer::start(300);
-    let mut room = Room::new("token", &["list_every: 2s"]);
+    let mut room = Room::new("token", &["relist_interval: 2s"]);
     room.use_kubeconfig(server.kubeconfig(&room));
     let program = room.collect();
     room.follows(300);
-    let repaired = || room.status()["repaired"].as_u64();
+    let repaired = || room.status()["repaired_objects"].as_u64();
     eventually("it was checked", || match room.status()["kinds"]["Pod"]["lists"].as_u64() {
         Some(3..) => Ok(()),
         lists => Err(format!("{lists:?} lists")),
@@ -106,7 +106,7 @@ fn what_a_watch_has_dropped_is_found_and_counted() {
         _ => Err(room.status().to_string()),
     });
     room.follows(298);
-    assert!(room.metrics().contains("prorata_collector_repaired_total 2"), "{}", room.metrics());
+    assert!(room.metrics().contains("prorata_collector_repaired_objects_total 2"), "{}", room.metrics());
     Room::stop(program).succeeded();
     let ended =
         said(&events(&room.events()), "team-services").into_values().filter(|life| life.end.is_some());

@@ -143,7 +143,7 @@ impl Storm<'_> {
     fn kill_api_server(&mut self) {
         self.room.ready(&mut self.program);
         // What it has not stored yet is known from the list only.
-        let behind = || self.room.status()["behind_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
+        let behind = || self.room.status()["lag_seconds"].as_f64().unwrap_or(f64::from(u16::MAX));
         let from = seconds_ago(behind() as i64 + SLACK_SECONDS);
         let is_killed = self.random.random_bool(0.5);
         if is_killed {
@@ -160,7 +160,7 @@ impl Storm<'_> {
         }
         // By a list, or by a watch that goes on where no pod changed in between.
         eventually("pods are heard of", || match self.room.status() {
-            status if status["kinds"]["Pod"]["heard"].as_str() > Some(&back_at) => Ok(()),
+            status if status["kinds"]["Pod"]["last_contact_at"].as_str() > Some(&back_at) => Ok(()),
             status => Err(status.to_string()),
         });
         // A collector that is killed before it has stored what it listed lists again. It shows how far behind
@@ -233,7 +233,7 @@ fn nothing_is_lost_in_a_storm_but_what_nobody_can_know() {
     let watcher = Watcher::start(&cluster, &pods);
     let proxy = Proxy::before(&server());
     // Most pods go at once, again and again: a list that says so is believed.
-    let mut room = room_with("storm", &["confirmations: 1"]);
+    let mut room = room_with("storm", &["mass_stop_confirmations: 1"]);
     room.use_kubeconfig(behind(&proxy, &room));
     let mut program = room.start(&[]);
     room.ready(&mut program);

@@ -162,7 +162,7 @@ fn kafka_that_stops_loses_nothing() {
     });
     scene.clear();
     eventually("all is stored", || match room.status() {
-        status if status["pods"] == 0 && status["storing_problem"].is_null() => Ok(()),
+        status if status["pods"] == 0 && status["write_error"].is_null() => Ok(()),
         status => Err(status.to_string()),
     });
     Room::stop(program).succeeded();

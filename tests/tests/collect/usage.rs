@@ -89,7 +89,7 @@ impl Site {
     fn room(&self, source: &str) -> Room {
         let lines = [
             format!("usage_source: {source}"),
-            "usage_every: 2s".to_owned(),
+            "usage_interval: 2s".to_owned(),
             format!("dcgm_selector: exports={}", self.name),
             format!("dcgm_namespace: {}", self.name),
             format!("dcgm_port: {}", self.exporter.address.port()),
@@ -104,7 +104,7 @@ impl Site {
         room.use_kubeconfig(file);
         let program = room.collect();
         let status = || room.status()["usage"].clone();
-        eventually("the permission that is missing is named", || match &status()["problems"][0] {
+        eventually("the permission that is missing is named", || match &status()["errors"][0] {
             Value::String(problem) if problem.contains("is forbidden") => Ok(()),
             other => Err(other.to_string()),
         });
@@ -118,7 +118,7 @@ impl Site {
         };
         grows("intervals", 4);
         self.exporter.fail("/metrics");
-        grows("incomplete", 1);
+        grows("incomplete_samples", 1);
         self.measure_gpus();
         grows("intervals", 4);
         assert!(room.metrics().contains("prorata_collector_usage_intervals_total"), "{}", room.metrics());

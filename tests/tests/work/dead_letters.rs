@@ -268,7 +268,7 @@ fn listed(world: &World, sent: &[(Reason, Sent)]) {
         .as_object()
         .unwrap()
         .iter()
-        .map(|(reason, of)| (reason.as_str(), of["letters"].as_u64().unwrap()))
+        .map(|(reason, of)| (reason.as_str(), of["count"].as_u64().unwrap()))
         .collect();
     assert_eq!(found, counts, "{listing}");
 }

@@ -178,7 +178,7 @@ fn an_hour_of_many_pods_on_one_shard_stays_within_512_mib() {
         ("kafka.queue_bytes", json!(LIMIT / 32)),
         ("work.memory_limit", json!(LIMIT / 4)),
         ("work.checkpoint_bytes", json!(LIMIT / 32)),
-        ("work.checkpoint_every", json!("10s")),
+        ("work.checkpoint_interval", json!("10s")),
     ] {
         world.set(key, value);
     }

@@ -108,7 +108,7 @@ fn configurations_that_cannot_be_read() {
     for (text, words) in [
         ("kafka: [", &["mine.yaml"][..]),
         ("kafka:\n  topcis: [a]\n", &["topcis", "topics"]),
-        ("work:\n  checkpoint_every: soon\n", &["checkpoint_every", "soon"]),
+        ("work:\n  checkpoint_interval: soon\n", &["checkpoint_interval", "soon"]),
         ("root:\n  shards: many\n", &["shards", "many"]),
         ("kafka:\n  sasl_password: hunter2\n", &["kafka.sasl_password"]),
     ] {

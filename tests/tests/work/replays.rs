@@ -212,7 +212,7 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);
     assert_eq!(counts(&listing["reasons"], "letters"), *letters, "{listing}");
-    assert_eq!(listing["letters"], json!(letters.values().sum::<u64>()));
+    assert_eq!(listing["dead_letters"], json!(letters.values().sum::<u64>()));
     assert_eq!(on_topic(admin, dead), *letters);
     let text = dead_letters(world, &[]).succeeded();
     for (reason, count) in letters {
@@ -295,7 +295,7 @@ fn replays_nothing_more(world: &World, admin: &Admin, left: &Counts, before: u64
     let again = document(&dead_letters(world, &["--replay", "--json"]), LEFT);
     assert_eq!(again["replay"]["sent"], json!({}), "{again}");
     assert_eq!(counts(&again["replay"]["failing"], "letters"), *left);
-    assert_eq!(again["replayed_before"], json!(before));
+    assert_eq!(again["already_replayed"], json!(before));
     let text = dead_letters(world, &["--replay", "--reason", "unknown_schema"]).succeeded();
     assert!(text.contains("Nothing was replayed."), "{text}");
     assert_eq!(admin.ranges(&world.topics).1, ends);
@@ -344,7 +344,11 @@ fn what_came_too_late_is_folded_by_a_replay_once() {
     assert!(worker.counter("conflicts") > 0, "the worker did not notice");
     let before = world.lake().tables();
     let again = document(&dead_letters(&world, &["--replay", "--take-over", "--json"]), 0);
-    assert_eq!((&again["replay"]["folded"], &again["replayed_before"]), (&Value::Null, &json!(3)), "{again}");
+    assert_eq!(
+        (&again["replay"]["folded"], &again["already_replayed"]),
+        (&Value::Null, &json!(3)),
+        "{again}"
+    );
     assert_eq!(world.lake().tables(), before);
     worker.stop();
     assert_equals(&world, "expected", &[old, new, late, later, last].iter().flatten().collect::<Vec<_>>());

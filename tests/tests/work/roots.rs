@@ -147,7 +147,7 @@ impl Log {
 fn words(foreign: &Value) -> [String; 3] {
     let path = foreign["path"].as_str().unwrap();
     [
-        format!("table_rewritten: {path} in {} was not written by prorata", TABLE.name()),
+        format!("foreign_file: {path} in {} was not written by prorata", TABLE.name()),
         "remove it from the table".to_owned(),
         "restore the table to a version before it".to_owned(),
     ]

@@ -1,4 +1,4 @@
-{{/* Names leave room for what Kubernetes appends to the name of a StatefulSet's or a Job's pods. */}}
+{{/* Leaves room for the suffixes that Kubernetes appends to the pod names of a StatefulSet or a Job. */}}
 {{- define "prorata.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 43 | trimSuffix "-" -}}
 {{- end }}
@@ -21,7 +21,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* What every pod of the release has, and never changes: selectors are made of it. */}}
+{{/* Labels that never change, for selectors. */}}
 {{- define "prorata.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "prorata.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -47,21 +47,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{/* The port that config.http.listen ends in. */}}
+{{/* The port of config.http.listen. */}}
 {{- define "prorata.port" -}}
 {{- regexFind "[0-9]+$" .Values.config.http.listen -}}
 {{- end }}
 
-{{/* What the pods of the workers and of the Jobs have in common, from `serviceAccountName` on. */}}
+{{/* Pod spec shared by workers and Jobs, from `serviceAccountName` on. */}}
 {{- define "prorata.podSpec" -}}
 serviceAccountName: {{ include "prorata.serviceAccountName" . }}
 automountServiceAccountToken: false
 {{ include "prorata.podPlacement" . }}
 {{- end }}
 
-{{/* What they have in common with the collector's pod: no service links, users, and where they run. */}}
+{{/* Pod spec shared with the collector: no service links, security context, and scheduling. */}}
 {{- define "prorata.podPlacement" -}}
-# Services of the namespace would otherwise appear in the environment, where PRORATA_… is configuration.
+# Otherwise, Services of the namespace would set PRORATA_… variables, which are configuration.
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -70,12 +70,12 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- if not (kindIs "invalid" .Values.podSecurity.hostUsers) }}
-hostUsers: {{ .Values.podSecurity.hostUsers }}
+{{- if not (kindIs "invalid" .Values.hostUsers) }}
+hostUsers: {{ .Values.hostUsers }}
 {{- end }}
 securityContext:
   runAsNonRoot: true
-  {{- with .Values.podSecurity }}
+  {{- with .Values.podSecurityContext }}
   {{- if not (kindIs "invalid" .runAsUser) }}
   runAsUser: {{ int64 .runAsUser }}
   {{- end }}
@@ -112,7 +112,7 @@ readOnlyRootFilesystem: true
 runAsNonRoot: true
 {{- end }}
 
-{{/* Environment of all: how the object store is reached, and what else the values name. */}}
+{{/* Environment of all containers: the object store and extraEnv. */}}
 {{- define "prorata.env" -}}
 {{- range $name, $value := .Values.objectStore.env }}
 - name: {{ $name }}
@@ -123,7 +123,7 @@ runAsNonRoot: true
 {{- end }}
 {{- end }}
 
-{{/* Where all take environment variables from. */}}
+{{/* Sources of environment variables of all containers. */}}
 {{- define "prorata.envFrom" -}}
 {{- with .Values.objectStore.existingSecret }}
 - secretRef:
@@ -166,7 +166,7 @@ runAsNonRoot: true
 {{- end }}
 {{- end }}
 
-{{/* Environment of what reaches Kafka and the schema registry. */}}
+{{/* Environment of containers that use Kafka and the schema registry. */}}
 {{- define "prorata.kafkaEnv" -}}
 {{- with .Values.kafka.sasl }}
 {{- if .existingSecret }}
@@ -204,7 +204,7 @@ runAsNonRoot: true
 {{- end }}
 {{- end }}
 
-{{/* The backfill's configuration: the workers' under its own, without rules where hours keep theirs. */}}
+{{/* Configuration of the backfill: merged over `config`, without rules if keepRules is set. */}}
 {{- define "prorata.backfillConfig" -}}
 {{- $config := mergeOverwrite (deepCopy .Values.config) (deepCopy .Values.backfill.config) -}}
 {{- toYaml (ternary (omit $config "rules") $config .Values.backfill.keepRules) -}}

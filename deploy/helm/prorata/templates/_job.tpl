@@ -20,14 +20,14 @@ spec:
   ttlSecondsAfterFinished: {{ int64 .ttlSecondsAfterFinished }}
   podFailurePolicy:
     rules:
-      # Wrong usage or configuration, or a shard that a worker holds (2); done, but some input is
-      # dead-lettered (3). Another try would say the same.
+      # Do not retry wrong usage or configuration, a shard that a worker holds (2), or dead-lettered input
+      # (3).
       - action: FailJob
         onExitCodes:
           containerName: {{ .component }}
           operator: In
           values: [2, 3]
-      # Evicted, preempted, drained: no failure of the run.
+      # Evictions, preemptions and drains do not count as failures.
       - action: Ignore
         onPodConditions:
           - type: DisruptionTarget
@@ -47,13 +47,13 @@ spec:
     spec:
       {{- include "prorata.podSpec" $root | nindent 6 }}
       restartPolicy: Never
-      # A run may be killed anywhere, and goes on from its last checkpoint.
+      # A run may be killed at any time; the next one resumes from the last checkpoint.
       terminationGracePeriodSeconds: 5
       containers:
         - name: {{ .component }}
           image: {{ include "prorata.image" $root | quote }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-          # The sentence that says why it stopped.
+          # The last lines of the log say why it stopped.
           terminationMessagePolicy: FallbackToLogsOnError
           args:
             {{- range .args }}

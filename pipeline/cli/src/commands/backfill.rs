@@ -21,28 +21,28 @@ use crate::{logging, report, wiring};
 /// Arguments of `prorata backfill`.
 #[derive(Clone, Debug, Args)]
 pub struct BackfillArgs {
-    /// Folder or URL of Avro object container files with events, in any layout
+    /// Folder or URL of Avro object container files with events; its layout does not matter
     #[arg(long, value_name = "FOLDER|URL")]
     pub events: String,
-    /// Folder or URL (s3://, gs://, az://, file://) of the lake: tables, archive, state; created if missing
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake; created if missing
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// First hour to recompute even if no event has changed, such as 2026-11-20T13; inclusive
+    /// First hour to recompute, even without new events, such as 2026-11-20T13
     #[arg(long, value_name = "HOUR")]
     pub from: Option<Hour>,
-    /// Last hour to close, such as 2026-11-20T17; inclusive. By default the hour of the last event
+    /// Last hour to close, inclusive [default: the hour of the last event]
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
-    /// Write lost and damaged table files of these hours again, by default of the last 35 days
+    /// Rewrite missing and damaged table files of these hours [default: the last 35 days]
     #[arg(long)]
     pub rewrite: bool,
-    /// Shards to claim, such as 0-3,7; others and their events are left alone. By default all shards
+    /// Shards to claim, such as 0-3,7; the events of other shards are ignored [default: all]
     #[arg(long, value_name = "SHARDS", value_parser = parse_shards)]
     pub shards: Option<ShardList>,
-    /// Configuration file; without one every setting has its default
+    /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print one JSON document instead of the summary for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
     /// Take over shards that a worker holds and has not released
@@ -103,8 +103,8 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
         buffer_bytes: config.backfill.buffer_bytes,
         memory_limit: config.backfill.memory_limit,
         rows_in_flight: config.backfill.rows_in_flight,
-        checkpoint_every: config.backfill.checkpoint_every,
-        hours_max: config.backfill.hours_max,
+        checkpoint_interval: config.backfill.checkpoint_interval,
+        max_hours: config.backfill.max_hours,
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
     }

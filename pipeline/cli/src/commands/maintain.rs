@@ -15,13 +15,13 @@ use crate::{config, logging, report, wiring};
 /// Arguments of `prorata maintain`.
 #[derive(Clone, Debug, Args)]
 pub struct MaintainArgs {
-    /// Configuration file; its root.url names the lake
+    /// Configuration file, of which root.url is the lake
     #[arg(long, value_name = "FILE", required_unless_present = "lake")]
     pub config: Option<PathBuf>,
-    /// Folder or URL of the lake (s3://, gs://, az://, file://), instead of the configuration's root.url
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake; overrides root.url
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: Option<String>,
-    /// Print one JSON document instead of lines for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -60,7 +60,7 @@ fn as_json(maintained: &Maintained) -> Value {
             "files_deleted": files,
             "bytes_deleted": bytes,
             "log_files_deleted": log_files,
-            "log_checkpoint": log_checkpoint,
+            "log_checkpoint_written": log_checkpoint,
         });
         (table.name().to_owned(), value)
     };

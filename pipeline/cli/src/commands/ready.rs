@@ -22,14 +22,13 @@ const ANSWER_BYTES: usize = 64 * 1024;
 /// Arguments of `prorata ready`.
 #[derive(Clone, Debug, Args)]
 pub struct ReadyArgs {
-    /// Host and port of workers or a collector, as in http.listen; all addresses that the host's name has
-    /// are asked
+    /// Hosts and ports of workers or collectors; every address that a host name resolves to is checked
     #[arg(value_name = "HOST:PORT", required = true)]
     pub hosts: Vec<String>,
-    /// Fewest addresses that must answer
+    /// Minimum number of ready addresses
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    pub least: usize,
-    /// Seconds to wait until all are ready
+    pub min_ready: usize,
+    /// Maximum seconds to wait until all are ready
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u64,
 }
@@ -44,7 +43,7 @@ pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
     loop {
         let answers = asker.ask_all(&args.hosts);
         let ready = answers.iter().filter(|answer| answer.is_ready).count();
-        let all = ready == answers.len() && ready >= args.least;
+        let all = ready == answers.len() && ready >= args.min_ready;
         if !all && Instant::now() < deadline {
             std::thread::sleep(PAUSE);
             continue;
@@ -55,7 +54,7 @@ pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
         if all {
             return Ok(ExitCode::SUCCESS);
         }
-        let least = args.least;
+        let least = args.min_ready;
         let sentence = format!("{ready} of {} are ready, of {least} at least; see above", answers.len());
         return Err(Failure::storage(sentence).into());
     }
@@ -153,12 +152,12 @@ mod tests {
 
     #[test]
     fn all_must_be_ready() {
-        let ready = run(&ReadyArgs { hosts: vec![server(READY, 1)], least: 1, wait: 0 });
+        let ready = run(&ReadyArgs { hosts: vec![server(READY, 1)], min_ready: 1, wait: 0 });
         assert_eq!(ready.unwrap(), ExitCode::SUCCESS);
         let hosts = vec![server(READY, 1), server(NOT, 1)];
-        let one_is_not = run(&ReadyArgs { hosts, least: 1, wait: 0 }).unwrap_err();
+        let one_is_not = run(&ReadyArgs { hosts, min_ready: 1, wait: 0 }).unwrap_err();
         assert_eq!(one_is_not.to_string(), "1 of 2 are ready, of 1 at least; see above");
-        let too_few = run(&ReadyArgs { hosts: vec![server(READY, 1)], least: 2, wait: 0 }).unwrap_err();
+        let too_few = run(&ReadyArgs { hosts: vec![server(READY, 1)], min_ready: 2, wait: 0 }).unwrap_err();
         assert_eq!(too_few.to_string(), "1 of 1 are ready, of 2 at least; see above");
     }
 

@@ -20,16 +20,16 @@ use crate::{logging, report};
 /// Arguments of `prorata replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// Configuration file; its kafka.retired_topics names the topics, its root.url the lake
+    /// Configuration file, with kafka.retired_topics and root.url
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Partitions to read, such as 4-7. By default all: those that workers have read, from where they stopped
+    /// Partitions to read, such as 4-7 [default: all]
     #[arg(long, value_name = "PARTITIONS", value_parser = backfill::parse_shards)]
     pub partitions: Option<ShardList>,
     /// Take over shards that a worker holds and has not released
     #[arg(long)]
     pub take_over: bool,
-    /// Print one JSON document instead of lines for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -79,11 +79,17 @@ async fn replay(
 
 fn as_json(done: &TopicsReplayed) -> serde_json::Result<String> {
     let read = done.read.iter().map(|((topic, partition), (from, to, messages))| {
-        json!({ "topic": topic, "partition": partition, "from": from, "to": to, "messages": messages })
+        json!({
+            "topic": topic,
+            "partition": partition,
+            "start_offset": from,
+            "end_offset": to,
+            "messages": messages,
+        })
     });
     serde_json::to_string_pretty(&json!({
         "read": read.collect::<Vec<_>>(),
-        "events": { "new": done.new, "known": done.known },
+        "events": { "new": done.new, "duplicates": done.known },
         "hours_restated": done.hours_restated,
         "dead_letters": done.dead_letters,
         "dead_letter_examples": done.examples,

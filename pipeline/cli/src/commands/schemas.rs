@@ -17,19 +17,19 @@ use crate::wiring::{self, registry};
 /// Arguments of `prorata schemas`.
 #[derive(Clone, Debug, Args)]
 pub struct SchemasArgs {
-    /// Only this event type, such as PodStarted; by default all, as one JSON array
+    /// Event type, such as PodStarted [default: all, as one JSON array]
     #[arg(value_name = "EVENT")]
     pub event: Option<String>,
-    /// Register the schemas at this base URL of Confluent's API, and print their ids
+    /// Register the schemas at this base URL of a Confluent-compatible registry, and print their ids
     ///
-    /// Subjects are the names of the records, such as prorata.events.PodStarted: many records share a topic,
-    /// so producers must use RecordNameStrategy. Registering again changes nothing and prints the same ids.
+    /// Subjects are record names, such as prorata.events.PodStarted. Record types share a topic, so producers
+    /// must use RecordNameStrategy. Registering again changes nothing and prints the same ids.
     #[arg(long, value_name = "URL")]
     pub register: Option<String>,
-    /// Configuration file, for credentials and certificates in its section `registry`
+    /// Configuration file, with credentials and certificates in section registry
     #[arg(long, value_name = "FILE", requires = "register")]
     pub config: Option<PathBuf>,
-    /// Print the ids as one JSON document
+    /// Print the ids as JSON
     #[arg(long, requires = "register")]
     pub json: bool,
 }

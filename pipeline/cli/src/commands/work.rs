@@ -28,7 +28,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Arguments of `prorata work`.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// Configuration file: it names the root, Kafka and the topics
+    /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
 }
@@ -97,7 +97,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
                 Ok(()) => {}
                 // The worker waits for the registry when it needs a schema.
                 Err(fault @ RegistryFault::Unavailable(_)) => {
-                    tracing::warn!(%fault, "the registry does not answer yet")
+                    tracing::warn!(error = %fault, "the registry does not answer yet")
                 }
                 Err(fault) => return Err(registry::failure(fault).into()),
             }
@@ -134,14 +134,14 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
         rules: config.rules.clone(),
         watermark: WatermarkRule {
             out_of_orderness: work.out_of_orderness,
-            idle_after: work.idle_after,
-            max_hold: work.max_hold,
+            idle_timeout: work.idle_timeout,
+            max_watermark_hold: work.max_watermark_hold,
         },
         max_clock_skew: work.max_clock_skew,
-        hours_max: work.hours_max,
-        checkpoint_every: work.checkpoint_every,
+        max_history_hours: work.max_history_hours,
+        checkpoint_interval: work.checkpoint_interval,
         checkpoint_bytes: work.checkpoint_bytes,
-        restate_delay_max: work.restate_delay_max,
+        max_restate_delay: work.max_restate_delay,
         memory_limit: work.memory_limit,
         queue_bytes: config.kafka.queue_bytes,
         resident,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prorata_collector::{CollectorOptions, LostStop, StartAt};
+use prorata_collector::{CollectorOptions, MissedStop, StartAt};
 use prorata_schemas::Text;
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +40,9 @@ pub struct CollectConfig {
     /// Nothing is sent of what was before. Empty: since the first start.
     pub since: String,
     /// From when on a pod counts.
-    pub start: PodStart,
+    pub pod_start: PodStart,
     /// When an unseen stop is said to have been.
-    pub lost_stop: UnseenStop,
+    pub missed_stop: MissedStopTime,
     /// Labels of pods that are sent.
     pub labels: Vec<Text>,
     /// Label of virtual nodes, as `name=value`.
@@ -66,12 +66,12 @@ pub struct CollectConfig {
     /// Share of what runs that one list may end.
     pub mass_stop_percent: u32,
     /// Lists that must agree before more is believed.
-    pub confirmations: u32,
+    pub mass_stop_confirmations: u32,
     /// Where measured use is read.
     pub usage_source: MeasuredBy,
     /// How often it is read.
     #[serde(with = "duration")]
-    pub usage_every: Duration,
+    pub usage_interval: Duration,
     /// Selector of DCGM exporter's pods. Empty: GPUs are not measured.
     pub dcgm_selector: String,
     /// Namespace of these pods. Empty: any.
@@ -80,10 +80,10 @@ pub struct CollectConfig {
     pub dcgm_port: u16,
     /// Time between two checks of a kind: it is listed and compared with what was told.
     #[serde(with = "duration")]
-    pub list_every: Duration,
+    pub relist_interval: Duration,
     /// How long a file is written to.
     #[serde(with = "duration")]
-    pub file_every: Duration,
+    pub file_rotation_interval: Duration,
 }
 
 /// Where measured use is read.
@@ -113,7 +113,7 @@ pub enum PodStart {
 /// When an unseen stop is said to have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum UnseenStop {
+pub enum MissedStopTime {
     /// At the beginning of the span in which it lies.
     Earliest,
     /// At its end.
@@ -130,11 +130,11 @@ impl From<PodStart> for StartAt {
     }
 }
 
-impl From<UnseenStop> for LostStop {
-    fn from(stop: UnseenStop) -> Self {
+impl From<MissedStopTime> for MissedStop {
+    fn from(stop: MissedStopTime) -> Self {
         match stop {
-            UnseenStop::Earliest => Self::Earliest,
-            UnseenStop::Latest => Self::Latest,
+            MissedStopTime::Earliest => Self::Earliest,
+            MissedStopTime::Latest => Self::Latest,
         }
     }
 }
@@ -157,8 +157,8 @@ impl Default for CollectConfig {
             region: options.region.to_string(),
             instance_type: options.instance_type.to_string(),
             since: String::new(),
-            start: PodStart::Scheduled,
-            lost_stop: UnseenStop::Earliest,
+            pod_start: PodStart::Scheduled,
+            missed_stop: MissedStopTime::Earliest,
             virtual_node_label: format!("{label}={value}"),
             qos_label: String::new(),
             gpu_model_label: String::new(),
@@ -170,14 +170,14 @@ impl Default for CollectConfig {
             gpu_resources: options.gpu_resources,
             device_classes: options.device_classes,
             mass_stop_percent: options.mass_stop_percent,
-            confirmations: options.confirmations,
+            mass_stop_confirmations: options.mass_stop_confirmations,
             usage_source: MeasuredBy::None,
-            usage_every: Duration::from_secs(60),
+            usage_interval: Duration::from_secs(60),
             dcgm_selector: String::new(),
             dcgm_namespace: String::new(),
             dcgm_port: 9400,
-            list_every: Duration::from_secs(6 * 3_600),
-            file_every: Duration::from_secs(60),
+            relist_interval: Duration::from_secs(6 * 3_600),
+            file_rotation_interval: Duration::from_secs(60),
         }
     }
 }

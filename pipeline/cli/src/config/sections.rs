@@ -36,9 +36,9 @@ pub struct BackfillConfig {
     pub rows_in_flight: u64,
     /// Least time between two checkpoints.
     #[serde(with = "duration")]
-    pub checkpoint_every: Duration,
+    pub checkpoint_interval: Duration,
     /// Most hours of one shard in one run.
-    pub hours_max: i64,
+    pub max_hours: i64,
 }
 
 /// How the stream worker runs.
@@ -50,23 +50,23 @@ pub struct WorkConfig {
     pub out_of_orderness: Duration,
     /// How long a topic partition at its end may bring nothing newer and still hold the watermark.
     #[serde(with = "duration")]
-    pub idle_after: Duration,
+    pub idle_timeout: Duration,
     /// How far a topic partition at its end may hold the watermark behind the wall clock.
     #[serde(with = "duration")]
-    pub max_hold: Duration,
+    pub max_watermark_hold: Duration,
     /// How far in the future an event may be.
     #[serde(with = "duration")]
     pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard without closed hours may start.
-    pub hours_max: i64,
+    pub max_history_hours: i64,
     /// Most time between two checkpoints of a shard.
     #[serde(with = "duration")]
-    pub checkpoint_every: Duration,
+    pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that trigger a checkpoint.
     pub checkpoint_bytes: u64,
     /// Most time that closed hours wait to be written again while late events never end.
     #[serde(with = "duration")]
-    pub restate_delay_max: Duration,
+    pub max_restate_delay: Duration,
     /// Bytes of memory that the worker should stay within.
     pub memory_limit: u64,
     /// Most rows of `cost_allocation` in memory, as far as hours can be divided.
@@ -120,8 +120,8 @@ impl Default for BackfillConfig {
             buffer_bytes: options.buffer_bytes,
             memory_limit: options.memory_limit,
             rows_in_flight: options.rows_in_flight,
-            checkpoint_every: options.checkpoint_every,
-            hours_max: options.hours_max,
+            checkpoint_interval: options.checkpoint_interval,
+            max_hours: options.max_hours,
         }
     }
 }
@@ -131,13 +131,13 @@ impl Default for WorkConfig {
         let options = WorkerOptions::new(Text::default());
         Self {
             out_of_orderness: options.watermark.out_of_orderness,
-            idle_after: options.watermark.idle_after,
-            max_hold: options.watermark.max_hold,
+            idle_timeout: options.watermark.idle_timeout,
+            max_watermark_hold: options.watermark.max_watermark_hold,
             max_clock_skew: options.max_clock_skew,
-            hours_max: options.hours_max,
-            checkpoint_every: options.checkpoint_every,
+            max_history_hours: options.max_history_hours,
+            checkpoint_interval: options.checkpoint_interval,
             checkpoint_bytes: options.checkpoint_bytes,
-            restate_delay_max: options.restate_delay_max,
+            max_restate_delay: options.max_restate_delay,
             memory_limit: options.memory_limit,
             rows_in_flight: options.rows_in_flight,
             drain_timeout: options.drain_timeout,

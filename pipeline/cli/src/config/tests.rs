@@ -63,16 +63,16 @@ fn the_environment_overrides_the_file_and_text_stays_text() {
 
 #[test]
 fn lists_and_durations_may_come_from_the_environment() {
-    let variables = [("PRORATA_KAFKA__TOPICS", "[a, b]"), ("PRORATA_WORK__MAX_HOLD", "1h30m")];
+    let variables = [("PRORATA_KAFKA__TOPICS", "[a, b]"), ("PRORATA_WORK__MAX_WATERMARK_HOLD", "1h30m")];
     let config = with("", &variables).unwrap().config;
     assert_eq!(config.kafka.topics, ["a", "b"]);
-    assert_eq!(config.work.max_hold.as_secs(), 5_400);
+    assert_eq!(config.work.max_watermark_hold.as_secs(), 5_400);
 }
 
 #[test]
 fn a_wrong_value_is_an_error_with_its_key_and_place() {
-    let message = with("backfill:\n  checkpoint_every: soon\n", &[]).unwrap_err();
-    assert!(message.contains("backfill.checkpoint_every in '"), "{message}");
+    let message = with("backfill:\n  checkpoint_interval: soon\n", &[]).unwrap_err();
+    assert!(message.contains("backfill.checkpoint_interval in '"), "{message}");
     assert!(message.contains("'soon' is not a duration; use "), "{message}");
     assert!(message.contains("such as 30s, 5m, 1h30m or 2d"), "{message}");
     let message = with("root:\n  shards: many\n", &[]).unwrap_err();

@@ -24,37 +24,37 @@ use super::{JSON, LIVE_WITHIN, OPEN_METRICS, TEXT, answer, elsewhere, probe};
 pub struct KindReport {
     /// Complete lists.
     pub lists: u64,
-    /// Changes that a watch told.
+    /// Changes that the watch delivered.
     pub changes: u64,
-    /// When the API server last told anything.
-    pub heard: Option<String>,
-    /// The server does not have it, or it may not be listed.
+    /// Time of the last list or watch event from the API server.
+    pub last_contact_at: Option<String>,
+    /// Whether the server does not serve it, or it may not be listed.
     pub absent: bool,
-    /// What is wrong now.
-    pub problem: Option<String>,
+    /// Current error.
+    pub error: Option<String>,
 }
 
 /// How measured use is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageReport {
-    /// Rounds that were read.
+    /// Rounds of reads.
     pub rounds: u64,
-    /// End of the last one.
+    /// End of the last round.
     pub round_end: Option<String>,
-    /// Answers that were read.
-    pub answers: u64,
-    /// Reads that failed: their pods have no interval of that round.
+    /// Responses that were read.
+    pub responses: u64,
+    /// Reads that failed: their pods have no interval in that round.
     pub failed_reads: u64,
-    /// Intervals that were made.
+    /// Intervals of measured use.
     pub intervals: u64,
-    /// Readings of pods that lacked a part: these have no interval of that round.
-    pub incomplete: u64,
-    /// Readings of pods that do not run, as events say.
+    /// Incomplete samples: their pods have no interval in that round.
+    pub incomplete_samples: u64,
+    /// Samples of pods that do not run according to events.
     pub unknown_pods: u64,
-    /// Rounds that lay so far apart that the time between has no sample.
-    pub pauses: u64,
-    /// What failed in the last round; at most five.
-    pub problems: Vec<String>,
+    /// Gaps between two rounds that have no samples.
+    pub gaps: u64,
+    /// Errors of the last round, at most five.
+    pub errors: Vec<String>,
 }
 
 /// What a collector reports: for probes, metrics and people.
@@ -66,43 +66,43 @@ pub struct CollectorReport {
     pub api_server: String,
     /// When the loop last made a round.
     #[serde(skip)]
-    pub ticked: Option<Instant>,
-    /// Nodes and pods are known, and what they became is stored.
+    pub heartbeat: Option<Instant>,
+    /// Whether nodes and pods are known, and their events are written.
     pub ready: bool,
-    /// A stop was asked for.
+    /// Whether a stop was requested.
     pub stopping: bool,
     /// By kind.
     pub kinds: BTreeMap<String, KindReport>,
-    /// Changes that wait to be looked at.
-    pub queue: usize,
-    /// Pods that run, as events say.
+    /// Number of queued changes.
+    pub queue_depth: usize,
+    /// Number of running pods.
     pub pods: usize,
-    /// Nodes that run, as events say.
+    /// Number of running nodes.
     pub nodes: usize,
-    /// Pods that wait for their node or their claims.
+    /// Number of pods that wait for their node or their claims.
     pub waiting_pods: usize,
-    /// Nodes without a price, with what a price list would have to have.
-    pub held_nodes: BTreeMap<String, String>,
-    /// Events that were stored.
+    /// Nodes without a price, each with the entry that the price list lacks.
+    pub unpriced_nodes: BTreeMap<String, String>,
+    /// Number of events written.
     pub events: u64,
-    /// When anything was last stored.
-    pub stored: Option<String>,
-    /// How far behind the API server what is stored is, in seconds.
-    pub behind_seconds: f64,
-    /// Why nothing can be stored now.
-    pub storing_problem: Option<String>,
-    /// Objects whose end nobody saw: a list lacked them.
-    pub lost_stops: u64,
-    /// Objects that a check has found to be otherwise than was told.
-    pub repaired: u64,
-    /// Lists that were not believed.
-    pub held_lists: u64,
-    /// Parts of objects that could not be read.
-    pub unreadable: u64,
-    /// How measured use is read; none: it is not.
+    /// Time of the last write.
+    pub stored_at: Option<String>,
+    /// Lag of the written events behind the API server, in seconds.
+    pub lag_seconds: f64,
+    /// Why events cannot be written now.
+    pub write_error: Option<String>,
+    /// Objects whose stop was missed: a list lacked them.
+    pub missed_stops: u64,
+    /// Objects of which the watch missed a change that a list repaired.
+    pub repaired_objects: u64,
+    /// Lists that were not accepted at once.
+    pub suspect_lists: u64,
+    /// Fields of objects that could not be read.
+    pub unreadable_fields: u64,
+    /// How measured use is read; `None` if it is not.
     pub usage: Option<UsageReport>,
-    /// Why the price list was not read again.
-    pub price_problem: Option<String>,
+    /// Why the price list could not be read again.
+    pub price_list_error: Option<String>,
 }
 
 /// The report, as it is shared.
@@ -126,14 +126,14 @@ fn copy(report: &SharedReport) -> CollectorReport {
 }
 
 async fn livez(State((report, started)): ReportState) -> Response {
-    let age = copy(&report).ticked.unwrap_or(started).elapsed();
+    let age = copy(&report).heartbeat.unwrap_or(started).elapsed();
     let since = format!("the collector's loop iterated {} s ago", age.as_secs());
     probe(if age <= LIVE_WITHIN { Ok(format!("live: {since}")) } else { Err(format!("not live: {since}")) })
 }
 
 async fn readyz(State((report, _)): ReportState) -> Response {
     let report = copy(&report);
-    probe(match (&report.storing_problem, report.stopping, report.ready) {
+    probe(match (&report.write_error, report.stopping, report.ready) {
         (_, true, _) => Err("not ready: the collector is stopping".to_owned()),
         (Some(problem), ..) => Err(format!("not ready: {problem}")),
         (None, _, false) => Err("not ready: nodes and pods are not listed yet".to_owned()),
@@ -163,33 +163,41 @@ impl Collector for CollectorReport {
         let mut out = Out(encoder);
         let plain = |value: f64| [(Labels::new(), value)];
         let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
-        out.gauge("collector_ready", "1 when nodes and pods are known", None, flag(self.ready))?;
-        let help = "1 while nothing can be stored; /status says why";
-        out.gauge("collector_storing_fails", help, None, flag(self.storing_problem.is_some()))?;
-        let help = "How far behind the API server what is stored is";
-        out.gauge("collector_behind", help, Some(Unit::Seconds), plain(self.behind_seconds))?;
-        let help = "Changes that wait to be looked at";
-        out.gauge("collector_queue", help, None, plain(self.queue as f64))?;
-        out.gauge("collector_pods", "Pods that run", None, plain(self.pods as f64))?;
-        out.gauge("collector_nodes", "Nodes that run", None, plain(self.nodes as f64))?;
+        out.gauge("collector_ready", "1 if nodes and pods are known", None, flag(self.ready))?;
+        let help = "1 while events cannot be written; /status says why";
+        out.gauge("collector_write_failing", help, None, flag(self.write_error.is_some()))?;
+        let help = "Lag of the written events behind the API server";
+        out.gauge("collector_lag", help, Some(Unit::Seconds), plain(self.lag_seconds))?;
+        let help = "Number of queued changes";
+        out.gauge("collector_queue_depth", help, None, plain(self.queue_depth as f64))?;
+        out.gauge("collector_pods", "Running pods", None, plain(self.pods as f64))?;
+        out.gauge("collector_nodes", "Running nodes", None, plain(self.nodes as f64))?;
         let help = "Pods that wait for their node or their claims";
         out.gauge("collector_waiting_pods", help, None, plain(self.waiting_pods as f64))?;
-        let help = "Nodes that are held back because they have no price";
-        out.gauge("collector_held_nodes", help, None, plain(self.held_nodes.len() as f64))?;
+        let help = "Nodes that are held back for lack of a price";
+        out.gauge("collector_unpriced_nodes", help, None, plain(self.unpriced_nodes.len() as f64))?;
         let problems = self.kinds.iter().map(|(kind, report)| {
-            (vec![("kind", kind.clone())], f64::from(u8::from(report.problem.is_some())))
+            (vec![("kind", kind.clone())], f64::from(u8::from(report.error.is_some())))
         });
-        out.gauge("collector_watch_fails", "1 while this kind cannot be followed", None, problems)?;
+        out.gauge("collector_watch_failing", "1 while this kind cannot be watched", None, problems)?;
         let lists = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.lists));
         out.counter("collector_lists", "Complete lists", lists)?;
         let changes = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.changes));
-        out.counter("collector_changes", "Changes that a watch told", changes)?;
+        out.counter("collector_changes", "Changes that the watch delivered", changes)?;
         let counters = [
-            ("collector_events", "Events that were stored", self.events),
-            ("collector_lost_stops", "Objects whose end nobody saw", self.lost_stops),
-            ("collector_repaired", "Objects that a check has found otherwise than told", self.repaired),
-            ("collector_held_lists", "Lists that were not believed at once", self.held_lists),
-            ("collector_unreadable", "Parts of objects that could not be read", self.unreadable),
+            ("collector_events", "Events written", self.events),
+            ("collector_missed_stops", "Objects whose stop was missed", self.missed_stops),
+            (
+                "collector_repaired_objects",
+                "Objects of which the watch missed a change",
+                self.repaired_objects,
+            ),
+            ("collector_suspect_lists", "Lists that were not accepted at once", self.suspect_lists),
+            (
+                "collector_unreadable_fields",
+                "Fields of objects that could not be read",
+                self.unreadable_fields,
+            ),
         ];
         for (name, help, count) in counters {
             out.counter(name, help, [(Labels::new(), count)])?;
@@ -199,16 +207,16 @@ impl Collector for CollectorReport {
 }
 
 fn usage_metrics(out: &mut Out<'_>, usage: &UsageReport) -> fmt::Result {
-    let fails = [(Labels::new(), f64::from(u8::from(!usage.problems.is_empty())))];
-    let help = "1 while measured use cannot be read everywhere; /status says where";
-    out.gauge("collector_usage_fails", help, None, fails)?;
+    let fails = [(Labels::new(), f64::from(u8::from(!usage.errors.is_empty())))];
+    let help = "1 while some measured use cannot be read; /status says which";
+    out.gauge("collector_usage_failing", help, None, fails)?;
     for (name, help, count) in [
         ("collector_usage_rounds", "Rounds of reads of measured use", usage.rounds),
         ("collector_usage_failed_reads", "Reads of measured use that failed", usage.failed_reads),
         ("collector_usage_intervals", "Intervals of measured use", usage.intervals),
-        ("collector_usage_incomplete", "Readings of pods that lacked a part", usage.incomplete),
-        ("collector_usage_unknown_pods", "Readings of pods that do not run", usage.unknown_pods),
-        ("collector_usage_pauses", "Times without samples between two rounds", usage.pauses),
+        ("collector_usage_incomplete_samples", "Incomplete samples of pods", usage.incomplete_samples),
+        ("collector_usage_unknown_pods", "Samples of pods that do not run", usage.unknown_pods),
+        ("collector_usage_gaps", "Gaps without samples between two rounds", usage.gaps),
     ] {
         out.counter(name, help, [(Labels::new(), count)])?;
     }

@@ -46,32 +46,36 @@ impl Collector for Snapshot {
 impl Snapshot {
     fn put_worker(&self, out: &mut Out<'_>) -> fmt::Result {
         let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        let mut info = out.0.encode_descriptor("build", "The program's version", None, MetricType::Info)?;
+        let mut info = out.0.encode_descriptor("build", "Version of the program", None, MetricType::Info)?;
         info.encode_info(&version)?;
         let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
         let status = &self.status;
-        let ready = "1 when the group has assigned shards, all are loaded, and the worker is not stopping";
+        let ready = "1 if shards are assigned and loaded, and the worker is not stopping";
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
-        let waiting = "1 while the worker waits for a dependency that is down; /status says which";
+        let waiting = "1 while the worker waits for a dependency; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
-        let help = "1 while the worker waits for this dependency for a reason of this kind: transient heals \
-                    by itself; permission, missing and invalid need a person";
+        let help = "1 while the worker waits for this dependency: kind transient recovers on its own; \
+                    permission, missing and invalid need an operator";
         out.gauge("waiting_for", help, None, self.waits())?;
         let tick =
-            "Time since the last iteration of the worker's loop or response of storage; /livez judges by it";
-        out.gauge("tick_age", tick, Some(Unit::Seconds), [(Labels::new(), self.tick_age.as_secs_f64())])?;
-        let help = "Seconds that the clock of this machine is ahead of the store's, where that is more than \
-                    work.max_clock_skew; else 0";
-        let ahead = [(Labels::new(), status.clock_ahead_seconds as f64)];
-        out.gauge("clock_ahead", help, Some(Unit::Seconds), ahead)?;
+            "Time since the last iteration of the main loop or response of storage, as checked by /livez";
+        out.gauge(
+            "heartbeat_age",
+            tick,
+            Some(Unit::Seconds),
+            [(Labels::new(), self.heartbeat_age.as_secs_f64())],
+        )?;
+        let help = "Time by which the clock of this machine is ahead of the clock of the store, if more than \
+                    work.max_clock_skew; otherwise 0";
+        let ahead = [(Labels::new(), status.clock_skew_seconds as f64)];
+        out.gauge("clock_skew", help, Some(Unit::Seconds), ahead)?;
         let loaded = self.loaded();
         let stopped = self.stopped().count();
         let loading = status.shards.len() - loaded - stopped;
         let states = [("loaded", loaded), ("loading", loading), ("stopped", stopped)];
         let states = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
-        out.gauge("shards", "Shards held, by whether their state is loaded", None, states)?;
-        let help =
-            "1 while the shard is stopped for this reason and the others go on; /status says what to do";
+        out.gauge("shards", "Shards that the worker holds, by state", None, states)?;
+        let help = "1 while the shard is stopped for this reason; /status says what to do";
         let stopped = self.stopped().map(|(shard, stop)| {
             (vec![("shard", shard.to_string()), ("reason", stop.reason.name().to_owned())], 1.0)
         });
@@ -96,18 +100,18 @@ impl Snapshot {
         let age = |at: fn(&ShardStatus) -> Option<Timestamp>| {
             self.by_shard(move |shard| at(shard).map(|then| self.age_seconds(then)))
         };
-        let help = "How far the shard's watermark, in event time, is behind the wall clock";
-        out.gauge("watermark_age", help, seconds(), age(|shard| shard.watermark))?;
-        let help = "Time since the shard's last checkpoint was decided";
+        let help = "Lag of the shard's watermark behind the wall clock";
+        out.gauge("watermark_lag", help, seconds(), age(|shard| shard.watermark))?;
+        let help = "Time since the last checkpoint of the shard";
         out.gauge(
             "checkpoint_age",
             help,
             seconds(),
             age(|shard| shard.checkpoint_at.map(WallTime::event_time)),
         )?;
-        let help = "Time since the tables were last known to be equal to the shard's checkpoint";
-        out.gauge("publish_age", help, seconds(), age(|shard| shard.published_at.map(WallTime::event_time)))?;
-        let help = "Time since the start of the shard's oldest open hour with events; no sample without one";
+        let help = "Lag of the tables behind the last checkpoint of the shard";
+        out.gauge("publish_lag", help, seconds(), age(|shard| shard.published_at.map(WallTime::event_time)))?;
+        let help = "Time since the start of the oldest open hour with events";
         out.gauge(
             "oldest_open_hour_age",
             help,
@@ -127,27 +131,24 @@ impl Snapshot {
                 Some((labels, self.lag_seconds(status)?))
             })
         });
-        let help = "How far, in event time, the largest event time read of the topic partition is behind the \
-                    wall clock; 0 when its end is reached";
+        let help =
+            "Lag of the largest event time read from the topic partition behind the wall clock; 0 at its end";
         out.gauge("lag", help, seconds(), lags)
     }
 
     fn put_shards(&self, out: &mut Out<'_>) -> fmt::Result {
         let bytes = || Some(Unit::Bytes);
-        let help = "Size of the shard's state, as last written";
+        let help = "Size of the shard's state when last written";
         out.gauge("state", help, bytes(), self.by_shard(|shard| Some(shard.state_bytes as f64)))?;
-        let help = "Events of the shard's open hours in memory";
-        out.gauge("open_events", help, bytes(), self.by_shard(|shard| Some(shard.open_bytes as f64)))?;
+        let help = "Events of open hours of the shard in memory";
+        out.gauge("open_events", help, bytes(), self.by_shard(|shard| Some(shard.open_events_bytes as f64)))?;
         let help = "Organizations in the shard's state";
         out.gauge("organizations", help, None, self.by_shard(|shard| Some(shard.organizations as f64)))?;
-        let help = "Organizations of the shard that are held: the engine refused an hour of theirs";
+        let help = "Held organizations of the shard: the engine refused one of their hours";
         out.gauge("organizations_held", help, None, self.by_shard(|shard| Some(shard.held as f64)))?;
-        let help = "1 while closed hours of the shard wait to be recomputed";
-        let dirty = |shard: &ShardStatus| Some(f64::from(u8::from(shard.dirty_from.is_some())));
-        out.gauge("dirty", help, None, self.by_shard(dirty))?;
         let help = "Closed hours of the shard that wait to be recomputed";
         out.gauge("dirty_hours", help, None, self.by_shard(|shard| Some(shard.dirty_hours as f64)))?;
-        let help = "How long the first of those waits; no sample without one";
+        let help = "Time that the first dirty hour of the shard has waited";
         let age = |shard: &ShardStatus| Some(self.age_seconds(shard.dirty_since?.event_time()));
         out.gauge("dirty_age", help, Some(Unit::Seconds), self.by_shard(age))
     }
@@ -156,9 +157,9 @@ impl Snapshot {
         let counts = &self.status.counts;
         let events = EventKind::ALL.map(|kind| {
             let count = counts.events.get(&kind).copied().unwrap_or_default();
-            (vec![("event", kind.name().to_owned())], count)
+            (vec![("event_type", kind.name().to_owned())], count)
         });
-        out.counter("events", "Events accepted, by type", events)?;
+        out.counter("events", "Accepted events, by type", events)?;
         let letters = Reason::ALL.map(|reason| {
             let count = counts.dead_letters.get(&reason).copied().unwrap_or_default();
             (vec![("reason", reason.code().to_owned())], count)
@@ -168,13 +169,13 @@ impl Snapshot {
             ("late_events", "New events that arrived after their hour had closed", counts.late_events),
             (
                 "late_duplicates",
-                "Events of closed hours that the archive had already",
+                "Events of closed hours that the archive already had",
                 counts.late_duplicates,
             ),
             ("hours_closed", "Hours closed, once per shard", counts.closed_hours),
             (
                 "unpriced_pod_hours",
-                "Pod-hours without a price in hours as they closed",
+                "Pod-hours without a price, counted when their hour closed",
                 counts.unpriced_pod_hours,
             ),
             (
@@ -184,23 +185,22 @@ impl Snapshot {
             ),
             (
                 "organization_hours_folded",
-                "Hours of organizations folded, for the first time or again",
+                "Organization-hours folded, including recomputed ones",
                 counts.folded_organization_hours,
             ),
             (
-                "restates_of_all",
-                "Late events for which all organizations of a shard were folded again, such as after a table \
-                 file was lost",
-                counts.restated_whole,
+                "full_restatements",
+                "Restatements that recomputed all organizations of a shard",
+                counts.full_restatements,
             ),
-            ("checkpoints", "Checkpoints decided", counts.checkpoints),
-            ("commits", "Commits to tables", counts.commits),
+            ("checkpoints", "Checkpoints made", counts.checkpoints),
+            ("table_commits", "Commits to tables", counts.commits),
             (
                 "conflicts",
-                "Checkpoints that another owner decided first, and shards that a table's log fenced",
+                "Checkpoints lost to another owner, and shards fenced by a table",
                 counts.conflicts,
             ),
-            ("rebalances", "Assignments and revocations by the consumer group", counts.rebalances),
+            ("rebalances", "Assignments and revocations of shards by the consumer group", counts.rebalances),
             ("retries", "Retries after failures of storage, Kafka or the schema registry", counts.retries),
         ];
         for (name, help, count) in plain {
@@ -214,14 +214,10 @@ impl Snapshot {
         out.histogram("fold_duration", "Time to fold a window of hours", &counts.fold)?;
         out.histogram(
             "checkpoint_duration",
-            "Time from a checkpoint's first write to its decision",
+            "Time to make a checkpoint, from its first write",
             &counts.checkpoint,
         )?;
-        out.histogram(
-            "publish_duration",
-            "Time to publish decided checkpoints to the tables",
-            &counts.publish,
-        )
+        out.histogram("publish_duration", "Time to publish checkpoints to the tables", &counts.publish)
     }
 
     /// One sample for each shard that has a value.

@@ -25,9 +25,8 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
         "live": snapshot.live().is_ok(),
         "ready": snapshot.ready().is_ok(),
         "draining": status.draining,
-        "tick_age_seconds": snapshot.tick_age.as_secs_f64(),
-        "waits_for": status.waits_for(),
-        "waits": status.waits.iter().map(|(dependency, wait)| json!({
+        "heartbeat_age_seconds": snapshot.heartbeat_age.as_secs_f64(),
+        "waiting_for": status.waits.iter().map(|(dependency, wait)| json!({
             "dependency": dependency.name(),
             "kind": wait.kind.name(),
             "sentence": wait.sentence,
@@ -44,11 +43,11 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
             "hours_closed": counts.closed_hours,
             "hours_restated": counts.restated_hours,
             "checkpoints": counts.checkpoints,
-            "commits": counts.commits,
+            "table_commits": counts.commits,
             "conflicts": counts.conflicts,
             "rebalances": counts.rebalances,
             "retries": counts.retries,
-            "folds": durations(&counts.fold),
+            "fold_durations": durations(&counts.fold),
             "checkpoint_durations": durations(&counts.checkpoint),
             "publish_durations": durations(&counts.publish),
         },
@@ -73,7 +72,7 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
             "reason": stop.reason.name(),
             "sentence": stop.sentence,
         })),
-        "checkpoint": status.seq,
+        "checkpoint_seq": status.seq,
         "checkpoint_at": status.checkpoint_at.map(|time| text(&time)),
         "published_at": status.published_at.map(|time| text(&time)),
         "watermark": status.watermark.map(|time| text(&time)),
@@ -86,7 +85,7 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
         "organizations_held": status.held,
         "held_example": status.held_example,
         "state_bytes": status.state_bytes,
-        "open_bytes": status.open_bytes,
+        "open_events_bytes": status.open_events_bytes,
         "topics": topics.collect::<Vec<_>>(),
     })
 }
@@ -133,7 +132,7 @@ fn write_page(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
 fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     let status = &snapshot.status;
     let rows = [
-        ("Waits for", status.waits_for().unwrap_or_else(|| "nothing".to_owned())),
+        ("Waiting for", status.waiting_for().unwrap_or_else(|| "nothing".to_owned())),
         ("Last hour closed by all shards", or_none(snapshot.closed_through().map(hour))),
         ("Waits to be recomputed from", or_none(snapshot.dirty_from().map(hour))),
         ("Largest lag", or_none(snapshot.lag_max().map(duration))),
@@ -185,7 +184,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
             cells(age(status.published_at)),
             number(status.organizations.to_string()),
             number(bytes(status.state_bytes)),
-            number(bytes(status.open_bytes)),
+            number(bytes(status.open_events_bytes)),
         ];
         write_row(out, &row)?;
     }

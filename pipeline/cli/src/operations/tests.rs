@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
-use super::collector::{CollectorReport, KindReport};
+use super::collector::{CollectorReport, KindReport, UsageReport};
 use super::*;
 
 /// 2026-11-01T12:30:00Z, at which the clock of these tests stands.
@@ -31,7 +31,7 @@ fn ago(seconds: i64) -> Timestamp {
 fn working() -> Arc<Status> {
     let status = Status::default();
     let mut worker = status.lock();
-    worker.ticked = Some(Instant::now());
+    worker.heartbeat = Some(Instant::now());
     worker.ready = true;
     let pods = TopicStatus { next_offset: 42, max_event_time: Some(ago(90)), at_end: false, idle: false };
     let nodes = TopicStatus { at_end: true, idle: true, ..pods.clone() };
@@ -51,7 +51,7 @@ fn working() -> Arc<Status> {
         held: 1,
         held_example: Some("organization 'evil' is held".to_owned()),
         state_bytes: 2_048,
-        open_bytes: 4_096,
+        open_events_bytes: 4_096,
         topics: BTreeMap::from([("pods".into(), pods), ("nodes".into(), nodes)]),
     };
     worker.shards = BTreeMap::from([(3, shard), (11, ShardStatus::default())]);
@@ -160,9 +160,9 @@ async fn metrics_say_what_the_status_holds() {
         ("prorata_waiting", 0.0),
         ("prorata_shards{state=\"loaded\"}", 1.0),
         ("prorata_shards{state=\"loading\"}", 1.0),
-        ("prorata_watermark_age_seconds{shard=\"3\"}", 390.0),
+        ("prorata_watermark_lag_seconds{shard=\"3\"}", 390.0),
         ("prorata_checkpoint_age_seconds{shard=\"3\"}", 20.0),
-        ("prorata_publish_age_seconds{shard=\"3\"}", 15.0),
+        ("prorata_publish_lag_seconds{shard=\"3\"}", 15.0),
         ("prorata_oldest_open_hour_age_seconds{shard=\"3\"}", 1_800.0),
         ("prorata_closed_through_timestamp_seconds{shard=\"3\"}", 498_204.0 * 3_600.0),
         ("prorata_lag_seconds{shard=\"3\",topic=\"pods\"}", 90.0),
@@ -171,13 +171,11 @@ async fn metrics_say_what_the_status_holds() {
         ("prorata_open_events_bytes{shard=\"3\"}", 4_096.0),
         ("prorata_organizations{shard=\"3\"}", 3.0),
         ("prorata_organizations_held{shard=\"3\"}", 1.0),
-        ("prorata_dirty{shard=\"3\"}", 1.0),
-        ("prorata_dirty{shard=\"11\"}", 0.0),
         ("prorata_dirty_hours{shard=\"3\"}", 2.0),
         ("prorata_dirty_hours{shard=\"11\"}", 0.0),
         ("prorata_dirty_age_seconds{shard=\"3\"}", 60.0),
-        ("prorata_events_total{event=\"PodUsage\"}", 1_000.0),
-        ("prorata_events_total{event=\"RateSet\"}", 0.0),
+        ("prorata_events_total{event_type=\"PodUsage\"}", 1_000.0),
+        ("prorata_events_total{event_type=\"RateSet\"}", 0.0),
         ("prorata_dead_letters_total{reason=\"too_late\"}", 2.0),
         ("prorata_dead_letters_total{reason=\"malformed\"}", 0.0),
         ("prorata_late_events_total", 5.0),
@@ -191,7 +189,7 @@ async fn metrics_say_what_the_status_holds() {
     ] {
         assert!((sample(&text, name) - value).abs() < 1e-9, "{name} is not {value}: {text}");
     }
-    assert!(!text.contains("watermark_age_seconds{shard=\"11\"}"), "nothing is known of it: {text}");
+    assert!(!text.contains("watermark_lag_seconds{shard=\"11\"}"), "nothing is known of it: {text}");
     assert!(text.ends_with("# EOF\n"));
 }
 
@@ -247,7 +245,8 @@ async fn the_table_of_metrics_is_what_there_is() {
 #[tokio::test]
 async fn the_collector_s_table_of_metrics_is_what_there_is() {
     let kinds = BTreeMap::from([("pods".to_owned(), KindReport::default())]);
-    let report = Arc::new(Mutex::new(CollectorReport { kinds, ..CollectorReport::default() }));
+    let usage = Some(UsageReport::default());
+    let report = Arc::new(Mutex::new(CollectorReport { kinds, usage, ..CollectorReport::default() }));
     let request = Request::get("/metrics").body(Body::empty()).unwrap();
     let response = collector::router(&report).oneshot(request).await.unwrap();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();

@@ -17,25 +17,25 @@ pub(super) struct Snapshot {
     pub now: WallTime,
     /// Time since the last iteration of the loop or response of storage; before the first, since the server
     /// started.
-    pub tick_age: Duration,
+    pub heartbeat_age: Duration,
     limits: Limits,
 }
 
 impl Snapshot {
     pub(super) fn new(status: WorkerStatus, now: WallTime, started: Instant, limits: Limits) -> Self {
-        let tick_age = status.ticked.unwrap_or(started).elapsed();
-        Self { status, now, tick_age, limits }
+        let heartbeat_age = status.heartbeat.unwrap_or(started).elapsed();
+        Self { status, now, heartbeat_age, limits }
     }
 
     /// Whether the loop iterates. Dependencies do not matter, except that one call to storage may take too
     /// long.
     pub(super) fn live(&self) -> Result<String, String> {
-        let (age, limit) = (self.tick_age.as_secs(), self.limits.live_within);
-        let since = match self.status.ticked {
+        let (age, limit) = (self.heartbeat_age.as_secs(), self.limits.live_within);
+        let since = match self.status.heartbeat {
             Some(_) => format!("the worker's loop iterated or storage responded {age} s ago"),
             None => format!("the worker's loop has not started in the {age} s since the start"),
         };
-        if self.tick_age <= limit {
+        if self.heartbeat_age <= limit {
             Ok(format!("live: {since}"))
         } else {
             Err(format!("not live: {since}; {} s is the limit", limit.as_secs_f64()))
@@ -55,7 +55,7 @@ impl Snapshot {
         if status.ready {
             return Ok(format!("ready: {loaded} shards are loaded"));
         }
-        let waits = status.waits_for().map_or(String::new(), |what| format!("; it waits for {what}"));
+        let waits = status.waiting_for().map_or(String::new(), |what| format!("; it waits for {what}"));
         let waits = format!("{}{waits}", self.stopped_sentences());
         Err(if all == 0 {
             format!("not ready: the consumer group has not assigned shards yet{waits}")

@@ -42,13 +42,17 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
         "hours": outcome.hours,
         "hours_restated": outcome.hours_restated,
         "totals": totals,
-        "organizations_folded_again": outcome.some_folded_all().map(|some| json!({
-            "folded": some.folded,
-            "of": some.all,
+        "organizations_recomputed": outcome.some_folded_all().map(|some| json!({
+            "recomputed": some.folded,
+            "total": some.all,
         })),
         "files": { "read": outcome.files, "skipped": outcome.files_skipped },
-        "events": { "read": outcome.events_read, "new": outcome.events_new, "known": outcome.events_known,
-            "elsewhere": outcome.events_elsewhere },
+        "events": {
+            "read": outcome.events_read,
+            "new": outcome.events_new,
+            "duplicates": outcome.events_known,
+            "other_shards": outcome.events_elsewhere,
+        },
         "held": outcome.held,
         "dead_letters": outcome.dead_letters,
         "dead_letter_examples": outcome.dead_letter_examples,
@@ -260,12 +264,10 @@ mod tests {
         let sentence = "3 of 2,000 organizations were folded again; totals are of those.";
         assert!(said.lines().any(|line| line == sentence), "{said}");
         let said: Value = serde_json::from_str(&json(&outcome, Duration::from_secs(1)).unwrap()).unwrap();
-        assert_eq!(said["organizations_folded_again"], json!({ "folded": 3, "of": 2_000 }));
+        assert_eq!(said["organizations_recomputed"], json!({ "recomputed": 3, "total": 2_000 }));
         let whole = Outcome { some_folded: [(0, some(1_000))].into(), ..Outcome::default() };
         assert!(!text(&whole, "lake", Duration::from_secs(1)).contains("organizations"));
-        assert!(
-            json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_folded_again\": null")
-        );
+        assert!(json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_recomputed\": null"));
     }
 
     #[test]

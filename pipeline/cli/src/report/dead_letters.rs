@@ -83,16 +83,16 @@ impl DeadLetterReport<'_> {
                 json!({ "origin": example.origin, "time": example.time, "sentence": example.message })
             });
             let counted = json!({
-                "letters": counted.letters,
-                "replayed_before": counted.replayed,
+                "count": counted.letters,
+                "already_replayed": counted.replayed,
                 "examples": examples.collect::<Vec<_>>(),
             });
             (reason.code().to_owned(), counted)
         });
         serde_json::to_string_pretty(&json!({
             "lake": self.lake,
-            "letters": self.listing.letters(),
-            "replayed_before": self.listing.replayed(),
+            "dead_letters": self.listing.letters(),
+            "already_replayed": self.listing.replayed(),
             "reasons": reasons.collect::<Map<String, Value>>(),
             "replay": self.replayed.as_ref().map(json_replay),
         }))
@@ -145,7 +145,7 @@ fn json_replay(replayed: &Replayed) -> Value {
     let failing = replayed.failing.iter().map(|(reason, failing)| {
         let examples = failing.examples.iter();
         let examples = examples.map(|(origin, why)| json!({ "origin": origin, "sentence": why }));
-        let failing = json!({ "letters": failing.letters, "examples": examples.collect::<Vec<_>>() });
+        let failing = json!({ "count": failing.letters, "examples": examples.collect::<Vec<_>>() });
         (reason.code().to_owned(), failing)
     });
     json!({
@@ -276,12 +276,12 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
-        assert_eq!(json["reasons"]["too_late"]["letters"], 8);
-        assert_eq!(json["reasons"]["too_late"]["replayed_before"], 1);
+        assert_eq!(json["reasons"]["too_late"]["count"], 8);
+        assert_eq!(json["reasons"]["too_late"]["already_replayed"], 1);
         assert_eq!(json["reasons"]["malformed"]["examples"][0]["time"], "2025-11-20T13:00:00.000000Z");
         assert_eq!(json["replay"]["sent"]["pods"], 2);
         assert_eq!(json["replay"]["folded"]["new"], 2);
-        assert_eq!(json["replay"]["failing"]["invalid_field"]["letters"], 7);
+        assert_eq!(json["replay"]["failing"]["invalid_field"]["count"], 7);
         let nothing = DeadLetterReport {
             lake: "lake",
             listing: Listing::default(),

@@ -109,7 +109,7 @@ fn letters_are_listed_by_reason() {
     let output = dead_letters(&room, &args);
     assert_eq!(code(&output), 0, "{}", error(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["letters"], &json["reasons"]["key_mismatch"]["letters"]), (&1.into(), &1.into()));
+    assert_eq!((&json["dead_letters"], &json["reasons"]["key_mismatch"]["count"]), (&1.into(), &1.into()));
     assert_eq!(json["replay"], serde_json::Value::Null);
     assert!(json["reasons"]["too_late"].is_null(), "{json}");
 }
@@ -132,7 +132,7 @@ fn what_came_too_late_is_folded_once_and_the_rest_is_told() {
     let output = on_lake(&room, &["--replay", "--json"]);
     assert_eq!(code(&output), 3);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["replayed_before"], &json["replay"]["folded"]), (&1.into(), &serde_json::Value::Null));
+    assert_eq!((&json["already_replayed"], &json["replay"]["folded"]), (&1.into(), &serde_json::Value::Null));
     let output = on_lake(&room, &["--replay", "--reason", "too_late"]);
     assert_eq!(code(&output), 0, "none of those fails");
     assert!(text(&output).contains("Nothing was replayed."), "{}", text(&output));

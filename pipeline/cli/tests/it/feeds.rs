@@ -41,7 +41,7 @@ fn documents_become_one_list() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("list.csv").to_string_lossy().into_owned();
     let lists = [in_prices("aws.csv"), in_prices("azure.csv"), in_prices("on-premises.csv")];
-    ok(&["prices", "import", "csv", &lists[0], &lists[1], &lists[2], "--to", &to]);
+    ok(&["prices", "import", "csv", &lists[0], &lists[1], &lists[2], "--output", &to]);
     assert_eq!(std::fs::read_to_string(&to).unwrap().lines().count(), 1 + 4 + 4 + 2);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
 }
@@ -52,7 +52,7 @@ fn wrong_documents_are_named() {
     let message = usage_error(&["prices", "import", "azure", &in_prices("aws.json")]);
     assert!(message.contains("there is no price of a virtual machine"), "{message}");
     let csv = in_prices("aws.csv");
-    assert!(usage_error(&["prices", "import", "csv", &csv, "--to", &csv]).contains("name another file"));
+    assert!(usage_error(&["prices", "import", "csv", &csv, "--output", &csv]).contains("name another file"));
     let none = usage_error(&["prices", "import", "aws", &in_prices("aws.json"), "--currency", "EUR"]);
     assert!(none.contains("no price"), "{none}");
 }
@@ -69,9 +69,11 @@ fn agreements_become_a_file_of_events_once() {
     std::fs::create_dir(&to).unwrap();
     let to_text = to.to_string_lossy().into_owned();
     assert!(
-        ok(&["agreements", "--file", &file, "--to", &to_text]).0.starts_with("2 events, in acme/agreements-")
+        ok(&["agreements", "--file", &file, "--output", &to_text])
+            .0
+            .starts_with("2 events, in acme/agreements-")
     );
-    let again = ok(&["agreements", "--file", &file, "--to", &to_text]).0;
+    let again = ok(&["agreements", "--file", &file, "--output", &to_text]).0;
     assert!(again.contains("which was there already"), "{again}");
     assert_eq!(std::fs::read_dir(to.join("acme")).unwrap().count(), 1);
     let lake = folder.path().join("lake").to_string_lossy().into_owned();
@@ -97,5 +99,5 @@ fn wrong_agreements_are_named_with_their_place() {
     assert!(fault(&FILE.replace("region: eu-central-1\n", "regoin: x\n")).contains("regoin"));
     assert!(usage_error(&["agreements", "--file", "no-such-file"]).contains("'no-such-file'"));
     let kafka = usage_error(&["agreements", "--file", &file, "--topic", "events"]);
-    assert!(kafka.contains("are for --to kafka"), "{kafka}");
+    assert!(kafka.contains("are for --output kafka"), "{kafka}");
 }

@@ -23,11 +23,11 @@ fn failure(mut command: Command, code: i32) -> String {
 #[test]
 fn a_folder_is_filled_once() {
     let folder = tempfile::tempdir().unwrap();
-    let output = generate(folder.path(), &["--to", "./kafka"]).output().unwrap();
+    let output = generate(folder.path(), &["--output", "./kafka"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains(" events in 1 files, ") && said.contains("in ./kafka"), "{said}");
     assert!(folder.path().join("kafka").is_dir());
-    let sentence = failure(generate(folder.path(), &["--to", "./kafka"]), 2);
+    let sentence = failure(generate(folder.path(), &["--output", "./kafka"]), 2);
     assert!(sentence.contains("'./kafka' is not empty; name a new folder"), "{sentence}");
 }
 
@@ -35,8 +35,8 @@ fn a_folder_is_filled_once() {
 fn what_is_for_kafka_alone_is_refused_for_files() {
     let folder = tempfile::tempdir().unwrap();
     for option in ["--config", "--bootstrap-servers", "--topic", "--rate"] {
-        let sentence = failure(generate(folder.path(), &["--to", "events", option, "1"]), 2);
-        assert!(sentence.contains(option) && sentence.contains("--to kafka"), "{sentence}");
+        let sentence = failure(generate(folder.path(), &["--output", "events", option, "1"]), 2);
+        assert!(sentence.contains(option) && sentence.contains("--output kafka"), "{sentence}");
     }
     assert!(!folder.path().join("events").exists());
 }
@@ -44,12 +44,12 @@ fn what_is_for_kafka_alone_is_refused_for_files() {
 #[test]
 fn kafka_needs_brokers_and_a_topic() {
     let folder = tempfile::tempdir().unwrap();
-    let sentence = failure(generate(folder.path(), &["--to", "kafka", "--topic", "events"]), 2);
+    let sentence = failure(generate(folder.path(), &["--output", "kafka", "--topic", "events"]), 2);
     assert!(
         sentence.contains("name them with --bootstrap-servers, or as kafka.bootstrap_servers"),
         "{sentence}"
     );
-    let brokers = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1"];
+    let brokers = ["--output", "kafka", "--bootstrap-servers", "127.0.0.1:1"];
     let sentence = failure(generate(folder.path(), &brokers), 2);
     assert!(sentence.contains("name one with --topic, or in kafka.topics"), "{sentence}");
 }
@@ -57,7 +57,7 @@ fn kafka_needs_brokers_and_a_topic() {
 #[test]
 fn a_registry_that_refuses_or_is_down_ends_it_before_anything_is_sent() {
     let folder = tempfile::tempdir().unwrap();
-    let args = ["--to", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
+    let args = ["--output", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
     let with = |url: &str| {
         let mut command = generate(folder.path(), &args);
         command.env("PRORATA_REGISTRY__URL", url);

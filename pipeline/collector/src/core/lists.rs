@@ -13,7 +13,7 @@ use super::announce::after;
 use super::{Collector, Notice, pods};
 use crate::describe::pod::PodEnd;
 use crate::object::ObjectKind;
-use crate::options::LostStop;
+use crate::options::MissedStop;
 use crate::state::{Key, Phase};
 
 /// Fewer stops than this are believed at once.
@@ -73,9 +73,9 @@ impl Collector {
     }
 
     fn lost(&self, list: &ListInProgress) -> Timestamp {
-        match self.options.lost_stop {
-            LostStop::Earliest => list.caught_up.unwrap_or(list.began).min(list.began),
-            LostStop::Latest => list.began,
+        match self.options.missed_stop {
+            MissedStop::Earliest => list.caught_up.unwrap_or(list.began).min(list.began),
+            MissedStop::Latest => list.began,
         }
     }
 
@@ -111,10 +111,10 @@ impl Collector {
         }
         let doubts = self.doubts.entry(kind).or_default();
         *doubts += 1;
-        if *doubts >= self.options.confirmations {
+        if *doubts >= self.options.mass_stop_confirmations {
             return true;
         }
-        self.notices.push(Notice::ListHeld { kind, stops, running: all });
+        self.notices.push(Notice::SuspectList { kind, stops, running: all });
         false
     }
 
@@ -126,7 +126,7 @@ impl Collector {
             missing.map(|(key, known)| (key.clone(), known.phase.is_running())).collect();
         for (key, is_running) in missing {
             if is_running {
-                self.notices.push(Notice::LostStop {
+                self.notices.push(Notice::MissedStop {
                     kind,
                     id: key.id.clone(),
                     earliest: list.caught_up.unwrap_or(list.began).min(list.began),

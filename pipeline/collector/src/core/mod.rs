@@ -65,7 +65,7 @@ pub enum Notice {
         fault: String,
     },
     /// A node has no price: it is held back, and its pods have no price either.
-    NodeHeld {
+    UnpricedNode {
         /// Its name.
         name: Text,
         /// Provider, region, instance type, operating system and capacity type, as a price list has them.
@@ -79,7 +79,7 @@ pub enum Notice {
         devices: Vec<String>,
     },
     /// An object ended unseen, between these instants.
-    LostStop {
+    MissedStop {
         /// Its kind.
         kind: ObjectKind,
         /// Its id.
@@ -97,7 +97,7 @@ pub enum Notice {
         name: String,
     },
     /// A list would end very much at once. It is not believed yet: list again in a minute.
-    ListHeld {
+    SuspectList {
         /// Its kind.
         kind: ObjectKind,
         /// How many it would end.
@@ -238,7 +238,7 @@ impl Collector {
 
     /// Nodes that are held back because they have no price: their names, and what a price list would have to
     /// have.
-    pub fn held_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
+    pub fn unpriced_nodes(&self) -> impl Iterator<Item = (&Text, String)> {
         self.nodes.iter().filter(|(_, node)| node.is_held()).map(|(name, node)| (name, node.wanted()))
     }
 

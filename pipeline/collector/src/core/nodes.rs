@@ -233,7 +233,7 @@ impl Collector {
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.is_told) else { return };
         node.is_told = true;
         let wanted = node.wanted();
-        self.notices.push(Notice::NodeHeld { name: name.clone(), wanted });
+        self.notices.push(Notice::UnpricedNode { name: name.clone(), wanted });
     }
 
     pub(super) fn gpu_node_seen(&mut self, node: &GpuNodeObject, now: Timestamp) {

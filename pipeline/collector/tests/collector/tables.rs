@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prorata_collector::object::ObjectKind;
 use prorata_collector::prices::{CapacityRates, PricedType};
-use prorata_collector::{Change, CollectorOptions, LostStop, StartAt};
+use prorata_collector::{Change, CollectorOptions, MissedStop, StartAt};
 use prorata_schemas::event::CapacityType;
 use prorata_schemas::time::Timestamp;
 
@@ -110,7 +110,7 @@ impl Case {
             ("since", time) => options.since = Some(Timestamp(micros(time))),
             ("start", "started") => options.start = StartAt::Started,
             ("start", "running") => options.start = StartAt::Running,
-            ("lost-stop", "latest") => options.lost_stop = LostStop::Latest,
+            ("missed-stop", "latest") => options.missed_stop = MissedStop::Latest,
             ("labels", names) => options.labels = names.split(',').map(Into::into).collect(),
             ("qos-label", name) => options.qos_label = Some(name.into()),
             ("model-label", name) => options.gpu_model_label = Some(name.into()),

@@ -10,7 +10,7 @@ use crate::rows::node::NodeRows;
 use crate::rules::split::{Component, Shares};
 use crate::timeline::slices::NodeSlice;
 use crate::trace::{
-    ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeStep, NodeStretch, covered_units, exact, in_hours,
+    ComponentStep, ExactNumber, NodePod, NodePodLabel, NodeSpan, NodeStep, covered_units, exact, in_hours,
     in_units, money,
 };
 
@@ -36,7 +36,7 @@ impl NodeRows<'_> {
             cluster_id: self.key.0.clone(),
             node_id: self.key.1.clone(),
             description: self.node.description.clone(),
-            stretches: slices.iter().map(stretch).collect(),
+            spans: slices.iter().map(span).collect(),
             weights: weights.map(ExactNumber::of_decimal),
             components: self.node.components.iter().map(|one| component(one, &self.node.available)).collect(),
             available: in_hours(&self.node.available),
@@ -57,17 +57,17 @@ impl NodeRows<'_> {
             used: hours.used.as_ref().map(in_hours),
             allocated: in_hours(allocated),
             labels: labels(hours),
-            part: exact(&part.as_ref().map(|part| ratio(part.clone(), shares.denominator.clone()))),
+            share: exact(&part.as_ref().map(|part| ratio(part.clone(), shares.denominator.clone()))),
         });
         pods.collect()
     }
 }
 
-fn stretch(slice: &NodeSlice) -> NodeStretch {
+fn span(slice: &NodeSlice) -> NodeSpan {
     let node = &slice.spec.description;
     let covered = slice.coverage.iter();
     let covered = covered.map(|part| (part.commitment.commitment_id.clone(), covered_units(&part.amounts)));
-    NodeStretch {
+    NodeSpan {
         from: slice.span.from,
         to: slice.span.to,
         hours: ExactNumber::over(slice.span.micros(), u128::from(HOUR_MICROS)),
@@ -83,7 +83,7 @@ fn labels(hours: &PodHours) -> Vec<NodePodLabel> {
         state: state.map(|state| state.name()),
         unpriced: *unpriced,
         seconds: ExactNumber::over(time.micros, 1_000_000),
-        part: ExactNumber::over(time.micros, hours.micros),
+        share: ExactNumber::over(time.micros, hours.micros),
         pool_charge: time.charge.clone().map(ExactNumber::of_atoms),
     });
     labels.collect()

@@ -195,10 +195,10 @@ impl GoverningQuota {
             pairs.map(|((name, _), amount)| (name.clone(), in_own_unit(name, *amount))).collect()
         };
         let mut sums = vec![0; self.min.len()];
-        let pods = self.pods.iter().zip(1..).map(|((rank, amounts), place)| {
+        let pods = self.pods.iter().zip(1..).map(|((rank, amounts), position)| {
             add(&mut sums, amounts);
             RankedPod {
-                place,
+                position,
                 pod_uid: rank.uid.clone(),
                 namespace: rank.namespace.clone(),
                 pod_name: rank.pod_name.clone(),

@@ -18,8 +18,8 @@ use crate::timeline::state::{NodeKey, QuotaKey};
 
 pub use number::ExactNumber;
 pub use steps::{
-    CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeStep,
-    NodeStretch, PodSpan, PoolStep, PricedTime, RankedPod, RateStep, ReservationSpan, RowStep, UnitStep,
+    CommitmentSpan, ComponentStep, LabelStep, MatchOutcome, MatchStep, NodePod, NodePodLabel, NodeSpan,
+    NodeStep, PodSpan, PoolStep, PricedTime, RankedPod, RateStep, ReservationSpan, RowStep, UnitStep,
     WalkStep,
 };
 

@@ -29,7 +29,7 @@ pub struct NodeStep {
     #[serde(skip)]
     pub description: Arc<NodeStarted>,
     /// Its time, cut where capacity, price or coverage change.
-    pub stretches: Vec<NodeStretch>,
+    pub spans: Vec<NodeSpan>,
     /// Weights of a vCPU, a GiB and a GPU.
     pub weights: PerResource<ExactNumber>,
     /// Who pays for what of it.
@@ -46,7 +46,7 @@ pub struct NodeStep {
 
 /// A node under one description and coverage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeStretch {
+pub struct NodeSpan {
     /// The first instant.
     #[serde(serialize_with = "as_text")]
     pub from: Timestamp,
@@ -103,8 +103,8 @@ pub struct NodePod {
     pub used: Option<PerResource<ExactNumber>>,
     /// Hours that it was allocated.
     pub allocated: PerResource<ExactNumber>,
-    /// Its part of what all pods were allocated: `a / S`.
-    pub part: PerResource<ExactNumber>,
+    /// Its share of what all pods were allocated: `a / S`.
+    pub share: PerResource<ExactNumber>,
     /// Its time by label, each with its part of the time.
     pub labels: Vec<NodePodLabel>,
 }
@@ -120,8 +120,8 @@ pub struct NodePodLabel {
     pub unpriced: Option<&'static str>,
     /// Seconds.
     pub seconds: ExactNumber,
-    /// The part of the pod's time.
-    pub part: ExactNumber,
+    /// Share of the pod's time.
+    pub share: ExactNumber,
     /// What its pool charges for them.
     pub pool_charge: Option<ExactNumber>,
 }
@@ -134,23 +134,23 @@ pub struct WalkStep {
     pub at: Timestamp,
     /// The commitment.
     pub commitment_id: CommitmentId,
-    /// Its place among the commitments, from 1.
-    pub commitment_place: usize,
+    /// Position of the commitment among all commitments, from 1.
+    pub commitment_position: usize,
     /// The node's cluster.
     pub cluster_id: ClusterId,
     /// The node.
     pub node_id: NodeId,
-    /// Its place on the walk, from 1.
-    pub place: usize,
+    /// Position of the node on the walk, from 1.
+    pub position: usize,
     /// What puts its cluster there.
     pub rank: String,
     /// Since when it runs.
     #[serde(serialize_with = "as_text")]
     pub node_start: Timestamp,
     /// What the commitment may still cover.
-    pub left_of_commitment: PerResource<ExactNumber>,
+    pub commitment_remaining: PerResource<ExactNumber>,
     /// What is not covered of the node yet.
-    pub left_of_node: PerResource<ExactNumber>,
+    pub node_remaining: PerResource<ExactNumber>,
     /// What it covers.
     pub covered: PerResource<ExactNumber>,
 }
@@ -218,8 +218,8 @@ pub struct LabelStep {
 /// A pod in the order of its quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RankedPod {
-    /// Its place, from 1.
-    pub place: usize,
+    /// Position in the order, from 1.
+    pub position: usize,
     /// The pod.
     pub pod_uid: PodUid,
     /// Its namespace.

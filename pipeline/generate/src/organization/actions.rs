@@ -152,7 +152,7 @@ impl Organization {
 
     /// Plans a new pod's first sample, and returns the length of its intervals and when the first one starts.
     fn first_sample(&mut self, at: i64, workload: &Workload, key: u64) -> Option<(i64, i64)> {
-        if let Some(every) = self.run.usage_every {
+        if let Some(every) = self.run.usage_interval {
             self.plan(at - at.rem_euclid(every) + every, Action::Sample(key));
             return Some((every, at));
         }

@@ -26,7 +26,7 @@ pub struct Run {
     /// Pods that run at once.
     pub pods: u64,
     /// Length of the intervals of measured use of every pod, in microseconds; without, each has its own.
-    pub usage_every: Option<i64>,
+    pub usage_interval: Option<i64>,
 }
 
 /// A scripted event and its time.

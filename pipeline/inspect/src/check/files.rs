@@ -61,7 +61,7 @@ impl Checkpoints {
         let mut findings = Findings::default();
         compare(lake, &self.shards, range, &mut findings);
         let counts = findings.counts();
-        !counts.contains_key(&Problem::NotPublished) && !counts.contains_key(&Problem::FileUnnamed)
+        !counts.contains_key(&Problem::NotPublished) && !counts.contains_key(&Problem::UnreferencedFile)
     }
 }
 
@@ -92,7 +92,11 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
             first.insert(key, file.clone())
         });
         if let Some(first) = before.last() {
-            findings.add(Problem::DoubleHour, &file, format!("'{first}' holds the same hour of its shard"));
+            findings.add(
+                Problem::DuplicateHour,
+                &file,
+                format!("'{first}' holds the same hour of its shard"),
+            );
         }
     }
 }
@@ -137,7 +141,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
                 findings.add(Problem::NotPublished, &place, format!("the table does not hold '{path}' yet"));
             }
             for path in found.difference(&named) {
-                findings.add(Problem::FileUnnamed, path, "the shard's checkpoint names no such file");
+                findings.add(Problem::UnreferencedFile, path, "the shard's checkpoint names no such file");
             }
         }
         if let Some(first) = checkpoint.dirty.first().filter(|first| range.to.is_none_or(|to| *first <= to)) {

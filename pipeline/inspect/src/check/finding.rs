@@ -34,15 +34,15 @@ pub enum Problem {
     /// A live file has no object.
     FileMissing,
     /// A live file has another size than its log says.
-    FileSize,
+    FileSizeMismatch,
     /// A live file cannot be read.
     FileDamaged,
     /// A live file does not have one of our names.
     ForeignFile,
     /// Two live files hold the same hour of the same shard.
-    DoubleHour,
+    DuplicateHour,
     /// The checkpoint does not name a live file of an hour that it knows.
-    FileUnnamed,
+    UnreferencedFile,
     /// A checkpoint cannot be read.
     CheckpointDamaged,
     /// An hour has rows of cost and none in `hours`.
@@ -76,11 +76,11 @@ impl Problem {
             Self::TableMissing => "table_missing",
             Self::SchemaDrift => "schema_drift",
             Self::FileMissing => "file_missing",
-            Self::FileSize => "file_size",
+            Self::FileSizeMismatch => "file_size_mismatch",
             Self::FileDamaged => "file_damaged",
             Self::ForeignFile => "foreign_file",
-            Self::DoubleHour => "double_hour",
-            Self::FileUnnamed => "file_unnamed",
+            Self::DuplicateHour => "duplicate_hour",
+            Self::UnreferencedFile => "unreferenced_file",
             Self::CheckpointDamaged => "checkpoint_damaged",
             Self::TotalsMissing => "totals_missing",
             Self::HourMissing => "hour_missing",
@@ -92,17 +92,17 @@ impl Problem {
         }
     }
 
-    /// How to mend it.
-    pub const fn mend(self) -> &'static str {
+    /// How to fix it.
+    pub const fn fix(self) -> &'static str {
         match self {
             Self::TableMissing => "a worker or backfill creates it at its next publish",
             Self::SchemaDrift => "use the release that wrote it, or fold the events into a new root",
-            Self::FileMissing | Self::FileSize | Self::FileDamaged => {
+            Self::FileMissing | Self::FileSizeMismatch | Self::FileDamaged => {
                 "write it again with prorata backfill --rewrite, with --from where the hour is more than 35 \
                  days old, or restore the object from a copy, such as an older version in the bucket"
             }
             Self::ForeignFile => "remove it from the table: only prorata may write here",
-            Self::DoubleHour | Self::FileUnnamed => {
+            Self::DuplicateHour | Self::UnreferencedFile => {
                 "something else has changed the table's log: remove the file that the checkpoint does not \
                  name, or fold the events into a new root"
             }
@@ -130,7 +130,7 @@ pub struct Finding {
     /// What kind.
     pub problem: Problem,
     /// Where: an object, or an organization and hour.
-    pub place: String,
+    pub location: String,
     /// What is wrong there.
     pub what: String,
 }
@@ -144,15 +144,15 @@ pub struct Findings {
 
 impl Findings {
     /// Adds one.
-    pub fn add(&mut self, problem: Problem, place: impl ToString, what: impl ToString) {
-        self.add_many(problem, 1, place, what);
+    pub fn add(&mut self, problem: Problem, location: impl ToString, what: impl ToString) {
+        self.add_many(problem, 1, location, what);
     }
 
     /// Adds one that stands for several.
-    pub fn add_many(&mut self, problem: Problem, count: u64, place: impl ToString, what: impl ToString) {
+    pub fn add_many(&mut self, problem: Problem, count: u64, location: impl ToString, what: impl ToString) {
         *self.counts.entry(problem).or_default() += count;
         if self.told.iter().filter(|told| told.problem == problem).count() < TOLD_MAX {
-            self.told.push(Finding { problem, place: place.to_string(), what: what.to_string() });
+            self.told.push(Finding { problem, location: location.to_string(), what: what.to_string() });
         }
     }
 

@@ -92,7 +92,7 @@ async fn check_day(
         checked.bytes += bytes.len() as u64;
         if bytes.len() as u64 != file.bytes {
             let what = format!("it has {} bytes, the table's log says {}", bytes.len(), file.bytes);
-            checked.findings.add(Problem::FileSize, file, what);
+            checked.findings.add(Problem::FileSizeMismatch, file, what);
         }
         match crate::columns::drift(file.table, bytes.clone()) {
             Ok(None) => {}

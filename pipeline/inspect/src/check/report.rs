@@ -18,9 +18,9 @@ impl Checked {
                 json!({
                     "problem": finding.problem.name(),
                     "severity": finding.problem.severity().name(),
-                    "place": finding.place,
-                    "what": finding.what,
-                    "mend": finding.problem.mend(),
+                    "location": finding.location,
+                    "message": finding.what,
+                    "fix": finding.problem.fix(),
                 })
             })
             .collect();
@@ -84,9 +84,9 @@ impl fmt::Display for Checked {
             if last.replace(problem) != Some(problem) {
                 let count = self.findings.counts().get(&problem).copied().unwrap_or_default();
                 let severity = problem.severity().name();
-                writeln!(f, "\n{severity} {} ({count}). To mend: {}.", problem.name(), problem.mend())?;
+                writeln!(f, "\n{severity} {} ({count}). To fix: {}.", problem.name(), problem.fix())?;
             }
-            writeln!(f, "  {}: {}", finding.place, finding.what)?;
+            writeln!(f, "  {}: {}", finding.location, finding.what)?;
         }
         match self.findings.worst() {
             None => write!(f, "Nothing is wrong."),

@@ -76,9 +76,9 @@ impl Difference {
             "hours": hours,
             "namespaces": namespaces.collect::<Vec<_>>(),
             "pods": pods.collect::<Vec<_>>(),
-            "pods_cut": self.pods_cut,
-            "closes": self.open().is_empty(),
-            "unreadable": self.unreadable.iter().map(|(file, why)| json!({ "file": file, "what": why }))
+            "pods_truncated": self.pods_cut,
+            "balanced": self.open().is_empty(),
+            "unreadable": self.unreadable.iter().map(|(file, why)| json!({ "file": file, "message": why }))
                 .collect::<Vec<_>>(),
         })
     }

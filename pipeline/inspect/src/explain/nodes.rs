@@ -22,19 +22,19 @@ pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
 fn tell_node(lines: &mut TextLines, node: &NodeStep) {
     let described = &node.description;
     lines.head(&format!("Node {} ({}, cluster {})", node.node_id, described.instance_type, node.cluster_id));
-    for stretch in node.stretches.iter().take(TOLD_MAX) {
+    for found in node.spans.iter().take(TOLD_MAX) {
         lines.add(format!(
             "  {}: {} h at {} an hour, {}",
-            span(stretch.from, stretch.to),
-            stretch.hours,
-            stretch.hourly_cost,
-            amounts(&stretch.capacity)
+            span(found.from, found.to),
+            found.hours,
+            found.hourly_cost,
+            amounts(&found.capacity)
         ));
-        for (commitment, covered) in &stretch.covered {
+        for (commitment, covered) in &found.covered {
             lines.add(format!("    of which commitment {commitment} covers {}", amounts(covered)));
         }
     }
-    if node.stretches.len() > TOLD_MAX {
+    if node.spans.len() > TOLD_MAX {
         lines.add("  and so on: --json has all");
     }
 }
@@ -57,13 +57,13 @@ fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
              since {}",
             instant(walk.at),
             walk.commitment_id,
-            walk.commitment_place,
-            walk.place,
+            walk.commitment_position,
+            walk.position,
             walk.rank,
             walk.node_start
         ));
-        lines.add(format!("      left of the commitment {}", amounts(&walk.left_of_commitment)));
-        lines.add(format!("      left of the node       {}", amounts(&walk.left_of_node)));
+        lines.add(format!("      left of the commitment {}", amounts(&walk.commitment_remaining)));
+        lines.add(format!("      left of the node       {}", amounts(&walk.node_remaining)));
         lines.add(format!("      it covers              {}", amounts(&walk.covered)));
     }
 }
@@ -119,7 +119,7 @@ fn tell_pods(lines: &mut TextLines, node: &NodeStep, trace: &Trace, subject: &Su
         lines.exact("allocated (the larger)", &pod.allocated);
         lines.exact("allocated to all pods (S)", &node.allocated);
         lines.exact("capacity (A)", &node.available);
-        lines.exact("its part (allocated / S)", &pod.part);
+        lines.exact("its part (allocated / S)", &pod.share);
         lines.exact("of that split (S / A, at most all)", &node.split_part);
         if pod.labels.len() > 1 {
             for label in &pod.labels {
@@ -127,7 +127,7 @@ fn tell_pods(lines: &mut TextLines, node: &NodeStep, trace: &Trace, subject: &Su
                     (Some(quota), Some(state)) => format!("{state} of quota {quota}"),
                     _ => "under no quota".to_owned(),
                 };
-                lines.add(format!("  {name}: {} s, {} of its time", label.seconds, label.part));
+                lines.add(format!("  {name}: {} s, {} of its time", label.seconds, label.share));
             }
         }
     }

@@ -145,17 +145,17 @@ impl Answer {
         let input = &self.input;
         let events = self.events.iter().map(|event| {
             json!({ "time": event.at.to_string(), "clock": instant(event.at), "kind": event.kind.name(),
-                "what": event.what, "file": event.file, "file_number": self.file_number(&event.file) })
+                "summary": event.what, "file": event.file, "file_number": self.file_number(&event.file) })
         });
         Ok(json!({
             "subject": { "kind": what, "name": name },
-            "organization": &*input.organization_id,
+            "organization_id": &*input.organization_id,
             "hour": input.hour.to_string(),
             "currency": &*self.tables.currency,
             "rules_version": &*self.tables.rules_version,
             "cost": self.cost().to_string(),
             "snapshot": { "hour": input.base.map(|base| base.to_string()), "objects": input.snapshot },
-            "waits_to_be_folded": input.is_dirty,
+            "is_dirty": input.is_dirty,
             "is_published": self.is_published,
             "changes": self.changes.as_ref().map(Changes::json),
             "events": events.collect::<Vec<_>>(),
@@ -193,6 +193,6 @@ fn row_json(explained: &ExplainedRow) -> Value {
 
 fn charge_json(charge: &SplitCharge) -> Value {
     let parts: Vec<Value> =
-        charge.parts.iter().map(|(who, cost)| json!({ "who": who, "cost": cost.to_string() })).collect();
+        charge.parts.iter().map(|(who, cost)| json!({ "name": who, "cost": cost.to_string() })).collect();
     json!({ "charge": charge.name, "total": charge.total.to_string(), "parts": parts })
 }

@@ -164,7 +164,7 @@ fn tell_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
         };
         lines.add(format!(
             "    {}. {}/{}, created {}: requests {}; sum {}; {}{note}",
-            pod.place,
+            pod.position,
             pod.namespace,
             pod.pod_name,
             pod.created_at,

@@ -13,8 +13,8 @@ const FRAME: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 
-/// How a missing price is mended.
-fn mend(reason: &str) -> &'static str {
+/// How to fix a missing price.
+fn fix(reason: &str) -> &'static str {
     match reason {
         "unknown_node" => "send the node that the pods name: a late NodeStarted mends the hours",
         "unknown_pool" => "send the pool that the pods name: a late PoolSet mends the hours",
@@ -114,7 +114,7 @@ impl Report {
                 json!([organization, currency, group, atoms(*cost)])
             }).collect::<Vec<_>>(),
             "unpriced": self.unpriced.iter().map(|((organization, reason), of)| {
-                json!({ "organization": organization, "reason": reason, "mend": mend(reason),
+                json!({ "organization": organization, "reason": reason, "fix": fix(reason),
                     "pods": of.pods.len(), "seconds": atoms(of.seconds) })
             }).collect::<Vec<_>>(),
             "agreements": self.agreements(),

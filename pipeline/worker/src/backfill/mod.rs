@@ -81,9 +81,9 @@ pub struct BackfillOptions {
     /// Most rows of `cost_allocation` in memory at a time, as far as hours can be divided.
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
-    pub checkpoint_every: Duration,
+    pub checkpoint_interval: Duration,
     /// Most hours of one shard to fold in one run: more is taken for a wrong clock.
-    pub hours_max: i64,
+    pub max_hours: i64,
     /// Threads that read foreign files.
     pub readers: usize,
 }
@@ -106,8 +106,8 @@ impl BackfillOptions {
             buffer_bytes: 64 << 20,
             memory_limit: 1 << 30,
             rows_in_flight: 100_000,
-            checkpoint_every: Duration::from_secs(60),
-            hours_max: 100_000,
+            checkpoint_interval: Duration::from_secs(60),
+            max_hours: 100_000,
             readers: 2,
         }
     }

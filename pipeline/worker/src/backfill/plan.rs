@@ -147,12 +147,12 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Re
 pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i64> {
     let Segment { cursor, end } = segment;
     let hours = end.0 - cursor.next.0 + 1;
-    if hours > run.options.hours_max {
-        let (next, most) = (cursor.next, run.options.hours_max);
+    if hours > run.options.max_hours {
+        let (next, most) = (cursor.next, run.options.max_hours);
         return Err(WorkerError::Configuration(format!(
-            "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.hours_max: \
+            "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.max_hours: \
              {most}; an event with a wrong clock may lie at either end: leave it out, name another --to, or \
-             raise backfill.hours_max"
+             raise backfill.max_hours"
         )));
     }
     Ok(hours)

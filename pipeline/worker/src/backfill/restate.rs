@@ -37,7 +37,7 @@ pub(super) async fn restate_all(run: &mut Run) -> Result<()> {
             (courses, through) = (std::mem::take(&mut slice.courses), Some(slice.last));
             run.outcome.some_folded.insert(shard, some);
             store(run, shard, slice).await?;
-            if run.checkpointed.elapsed() >= run.options.checkpoint_every {
+            if run.checkpointed.elapsed() >= run.options.checkpoint_interval {
                 let now = run.checkpointed_by();
                 run.shards.checkpoint(&run.ports.shared, now).await?;
             }

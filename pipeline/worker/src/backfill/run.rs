@@ -78,7 +78,7 @@ pub(super) async fn fold_all(run: &mut Run, ends: &Ends) -> Result<()> {
         settle(run, &mut writing).await?;
         progress.report(run, &windows);
         hours = next_hours(run, &windows);
-        let due = run.checkpointed.elapsed() >= run.options.checkpoint_every;
+        let due = run.checkpointed.elapsed() >= run.options.checkpoint_interval;
         let started = start_writing(run, windows, due).await?;
         if due {
             apply(run, join(started).await?)?;

@@ -262,7 +262,7 @@ fn refuse_foreign(table: Table, commit: &TableCommit, foreign: &[&str]) -> Resul
     let added = commit.adds.iter().map(|add| folder(&add.path));
     let touched: BTreeSet<String> = added.chain(commit.removes.iter().map(|path| folder(path))).collect();
     match foreign.iter().find(|path| touched.contains(&folder(path))) {
-        Some(path) => Err(WorkerError::TableRewritten { table, path: (*path).to_owned() }),
+        Some(path) => Err(WorkerError::ForeignFile { table, path: (*path).to_owned() }),
         None => Ok(()),
     }
 }

@@ -51,14 +51,14 @@ pub enum Refusal {
     },
     /// It lies further back than a backfill folds.
     #[error(
-        "event_time lies {hours} hours back, more than backfill.hours_max: {hours_max}; mend the producer's \
-         clock, and let it send the event again, or raise backfill.hours_max"
+        "event_time lies {hours} hours back, more than backfill.max_hours: {max_hours}; mend the producer's \
+         clock, and let it send the event again, or raise backfill.max_hours"
     )]
     TooOld {
         /// Hours since its event time.
         hours: i64,
         /// Most hours that a backfill folds of one shard.
-        hours_max: i64,
+        max_hours: i64,
     },
     /// No worker reads its topic.
     #[error(
@@ -145,7 +145,7 @@ pub struct Judge<'a> {
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// Most hours that a backfill folds of one shard.
-    pub hours_max: i64,
+    pub max_hours: i64,
 }
 
 impl Judge<'_> {
@@ -177,8 +177,8 @@ impl Judge<'_> {
                 return Err(Refusal::InTheFuture { seconds: ahead / 1_000_000 });
             }
             let back = self.now.hour().0.saturating_sub(record.event.event_time.hour().0);
-            if back > self.hours_max {
-                return Err(Refusal::TooOld { hours: back, hours_max: self.hours_max });
+            if back > self.max_hours {
+                return Err(Refusal::TooOld { hours: back, max_hours: self.max_hours });
             }
             return self.fold(record);
         }

@@ -161,7 +161,7 @@ impl Replay<'_> {
             topics: &self.options.topics,
             now: self.ports.shared.clock.now(),
             max_clock_skew: self.options.max_clock_skew,
-            hours_max: self.options.backfill.hours_max,
+            max_hours: self.options.backfill.max_hours,
         };
         let mut waiting = Waiting::default();
         for file in &letters.files {

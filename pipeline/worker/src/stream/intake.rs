@@ -51,7 +51,7 @@ pub(super) struct Intake<'a> {
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard that has closed none may begin.
-    pub hours_max: i64,
+    pub max_history_hours: i64,
 }
 
 impl Intake<'_> {
@@ -188,7 +188,7 @@ impl Intake<'_> {
 
     /// Whether the first hour of a shard would lie further back than all hours since can be closed.
     fn is_too_old(&self, hour: Hour, now: WallTime) -> bool {
-        now.hour().0.saturating_sub(hour.0) > self.hours_max
+        now.hour().0.saturating_sub(hour.0) > self.max_history_hours
     }
 
     fn accept(
@@ -216,8 +216,8 @@ impl Intake<'_> {
         if is_too_old && shard.next().closed_through.is_none() {
             return Some(format!(
                 "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
-                 work.hours_max: {}; mend the producer's clock, or raise work.hours_max",
-                self.hours_max
+                 work.max_history_hours: {}; mend the producer's clock, or raise work.max_history_hours",
+                self.max_history_hours
             ));
         }
         // A replay folds no further back either.

@@ -65,13 +65,13 @@ pub struct WorkerOptions {
     /// How far an event may lie in the future.
     pub max_clock_skew: Duration,
     /// How many hours before the wall clock a shard that has closed none may begin.
-    pub hours_max: i64,
+    pub max_history_hours: i64,
     /// Most time between two checkpoints of a shard with news.
-    pub checkpoint_every: Duration,
+    pub checkpoint_interval: Duration,
     /// Bytes of new events of a shard that make a checkpoint due.
     pub checkpoint_bytes: u64,
     /// Most time that closed hours with late events wait to be written again, while late events never end.
-    pub restate_delay_max: Duration,
+    pub max_restate_delay: Duration,
     /// Bytes of memory that the process should stay within.
     pub memory_limit: u64,
     /// Bytes of them that the source may hold.
@@ -97,8 +97,11 @@ impl WorkerOptions {
     /// Defaults for an owner.
     pub fn new(owner: Text) -> Self {
         let minutes = |count: u64| Duration::from_secs(count * 60);
-        let watermark =
-            WatermarkRule { out_of_orderness: minutes(5), idle_after: minutes(5), max_hold: minutes(60) };
+        let watermark = WatermarkRule {
+            out_of_orderness: minutes(5),
+            idle_timeout: minutes(5),
+            max_watermark_hold: minutes(60),
+        };
         Self {
             owner,
             shards: None,
@@ -106,10 +109,10 @@ impl WorkerOptions {
             rules: Rules::default(),
             watermark,
             max_clock_skew: Duration::from_secs(600),
-            hours_max: 8_784,
-            checkpoint_every: Duration::from_secs(60),
+            max_history_hours: 8_784,
+            checkpoint_interval: Duration::from_secs(60),
             checkpoint_bytes: 64 << 20,
-            restate_delay_max: minutes(6 * 60),
+            max_restate_delay: minutes(6 * 60),
             memory_limit: 1 << 30,
             queue_bytes: 64 << 20,
             resident: || 0,

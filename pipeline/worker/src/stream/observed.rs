@@ -58,14 +58,14 @@ pub(super) fn observed(ports: StreamPorts) -> StreamPorts {
 impl Reports {
     /// Storage has answered something that the worker does not wait for.
     fn alive(&self) {
-        self.status.lock().ticked = Some(Instant::now());
+        self.status.lock().heartbeat = Some(Instant::now());
     }
 
     /// A request has succeeded: the wait ends if `ends` says so of the request that failed.
     fn succeeded(&self, ends: impl FnOnce(&Request) -> bool) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
-        status.ticked = Some(Instant::now());
+        status.heartbeat = Some(Instant::now());
         if failed.as_ref().is_some_and(ends) {
             *failed = None;
             status.waits.remove(&Dependency::Storage);
@@ -76,7 +76,7 @@ impl Reports {
     fn failed(&self, request: Request, kind: ErrorKind, error: &dyn std::error::Error) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = self.status.lock();
-        status.ticked = Some(Instant::now());
+        status.heartbeat = Some(Instant::now());
         // A write that fails is what the worker waits for, whatever fails or succeeds meanwhile.
         if !matches!((&*failed, &request), (Some(Request::Write(_)), Request::Read)) {
             *failed = Some(request);

@@ -298,7 +298,7 @@ impl<S: Source> Worker<S> {
             configured: &self.options.rules,
             clock: self.clock.read(),
             max_clock_skew: self.options.max_clock_skew,
-            hours_max: self.options.hours_max,
+            max_history_hours: self.options.max_history_hours,
         };
         intake.take(live, messages, &mut self.ports.status.lock().counts)
     }

@@ -37,7 +37,7 @@ impl<S: Source> Worker<S> {
                 dirty_since: dirty_since.map(told),
                 organizations: live.organizations(),
                 state_bytes: live.state_bytes(),
-                open_bytes: live.bytes(),
+                open_events_bytes: live.bytes(),
                 topics: live
                     .topics()
                     .iter()
@@ -62,9 +62,9 @@ impl<S: Source> Worker<S> {
         let loaded =
             self.slots.values().all(|slot| matches!(slot, Slot::Live(live) if live.unread().is_none()));
         let mut status = self.ports.status.lock();
-        status.ticked = Some(Instant::now());
+        status.heartbeat = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
-        status.clock_ahead_seconds = clock.ahead_seconds.unwrap_or(0);
+        status.clock_skew_seconds = clock.ahead_seconds.unwrap_or(0);
         match clock.sentence() {
             Some(sentence) => {
                 status.waits.insert(Dependency::Clock, Wait { kind: ErrorKind::Invalid, sentence });

@@ -23,7 +23,7 @@ use crate::status::{Dependency, ShardStop};
 const LOOK_MICROS: i64 = 30_000_000;
 
 /// How long a backfill may be at work on a stopped shard without a checkpoint, in microseconds, before it
-/// counts as dead: 15 minutes, many times `backfill.checkpoint_every`.
+/// counts as dead: 15 minutes, many times `backfill.checkpoint_interval`.
 const MENDING_MICROS: i64 = 900_000_000;
 
 /// A shard that goes on for this long after it was stopped, in microseconds, counts as mended: two hours,

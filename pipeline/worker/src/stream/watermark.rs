@@ -2,8 +2,8 @@
 //!
 //! The watermark is the least over the topic partitions of (largest event time - `out_of_orderness`). A
 //! partition is idle, and left out, when a broker has confirmed that its end is reached and nothing newer has
-//! come for `idle_after`. At its end it never holds the watermark more than `max_hold` behind the wall clock.
-//! It decides when hours close and nothing else: what closes too early is mended by restatement.
+//! come for `idle_timeout`. At its end it never holds the watermark more than `max_watermark_hold` behind the
+//! wall clock. It decides when hours close and nothing else: what closes too early is mended by restatement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub struct WatermarkRule {
     /// How far events of one topic partition may be out of order.
     pub out_of_orderness: Duration,
     /// How long a partition at its end may bring nothing newer before it is idle.
-    pub idle_after: Duration,
+    pub idle_timeout: Duration,
     /// How far a partition at its end may hold the watermark behind the wall clock.
-    pub max_hold: Duration,
+    pub max_watermark_hold: Duration,
 }
 
 /// A topic partition as it is read.
@@ -123,13 +123,14 @@ impl TopicProgress {
 
     /// Whether it does not count for the watermark.
     pub fn idle(&self, now: WallTime, rule: &WatermarkRule) -> bool {
-        self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_after)
+        self.at_end(now) && now.micros_since(self.grown_at) >= micros(rule.idle_timeout)
     }
 
     /// How far this partition has come. `wall` is the wall clock's time, if it can be trusted.
     fn progress(&self, now: WallTime, wall: Option<WallTime>, rule: &WatermarkRule) -> Option<Timestamp> {
         let seen = self.offsets.max_event_time.map(|max| max.before(rule.out_of_orderness));
-        let held = wall.filter(|_| self.at_end(now)).map(|wall| wall.event_time().before(rule.max_hold));
+        let held =
+            wall.filter(|_| self.at_end(now)).map(|wall| wall.event_time().before(rule.max_watermark_hold));
         seen.max(held)
     }
 }
@@ -233,8 +234,8 @@ mod tests {
 
     const RULE: WatermarkRule = WatermarkRule {
         out_of_orderness: Duration::from_secs(5),
-        idle_after: Duration::from_secs(10),
-        max_hold: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(10),
+        max_watermark_hold: Duration::from_secs(60),
     };
 
     fn at(seconds: i64) -> WallTime {

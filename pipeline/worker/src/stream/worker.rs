@@ -32,8 +32,8 @@ const WAIT: Duration = Duration::from_millis(200);
 /// says. What its checkpoint names may be gone.
 const STALE_MICROS: i64 = 86_400_000_000;
 
-/// While messages flow, checkpoints that can wait are at least this part of `checkpoint_every` apart: hours
-/// close by the batch, and no later than one eighth of it.
+/// While messages flow, checkpoints that can wait are at least this part of `checkpoint_interval` apart:
+/// hours close by the batch, and no later than one eighth of it.
 const FLOWING_PART: i64 = 8;
 
 /// A shard that the group has assigned.
@@ -316,7 +316,7 @@ impl<S: Source> Worker<S> {
     /// and files are fewer.
     fn due(&self) -> Vec<Shard> {
         let now = self.ports.shared.clock.now();
-        let every = micros(self.options.checkpoint_every);
+        let every = micros(self.options.checkpoint_interval);
         // The witness of the clock is asked about a new object, of one shard.
         let witness = self.live().map(LiveShard::shard).next();
         let witness = witness.filter(|_| self.clock.read().ahead_seconds.is_some());
@@ -338,7 +338,7 @@ impl<S: Source> Worker<S> {
     }
 
     fn pace(&self) -> RestatePace {
-        RestatePace { every: self.options.checkpoint_every, delay_max: self.options.restate_delay_max }
+        RestatePace { every: self.options.checkpoint_interval, delay_max: self.options.max_restate_delay }
     }
 
     /// Makes and decides a shard's next checkpoint.

@@ -247,7 +247,7 @@ async fn an_event_of_a_clock_that_was_never_set_fails_alone() {
     let (late, never_set) = (pod("acme", 20, "late", 1), pod("acme", -60 * 110_000, "never set", 1));
     world.worker(shard_of("acme"), true, &[too_late(&never_set), too_late(&late)]).await;
     let done = world.done().await;
-    assert!(failure(&done, Reason::TooLate).contains("more than backfill.hours_max: 100000"), "{done:?}");
+    assert!(failure(&done, Reason::TooLate).contains("more than backfill.max_hours: 100000"), "{done:?}");
     assert_eq!(done.folded.unwrap().new, 1);
 }
 

@@ -186,7 +186,7 @@ async fn a_table_that_somebody_else_wrote_into_is_a_loud_stop() {
     lake.tables.add_foreign(Table::CostAllocation, "date=2026-11-01/part-00000.parquet");
     lake.run(&files(&[&trace()]), Run::new("bb")).await.unwrap();
     let error = lake.run(&files(&[&[pod("acme", 30, "x", 1)]]), Run::new("cc")).await.unwrap_err();
-    assert!(error.to_string().starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{error}");
+    assert!(error.to_string().starts_with("foreign_file: date=2026-11-01/part-00000.parquet"), "{error}");
     assert_eq!(error.exit_code(), 1);
 }
 

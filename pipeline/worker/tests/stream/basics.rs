@@ -74,13 +74,14 @@ async fn the_first_event_of_a_shard_cannot_have_half_a_century_closed() {
     // 7 hours have passed since the start of the trace.
     world.produce(&[ancient(94), ancient(93)]);
     world.produce(&trace());
-    let mut member = world.start("a", Faults::default(), |options| options.hours_max = 100);
+    let mut member = world.start("a", Faults::default(), |options| options.max_history_hours = 100);
     member.settle(&world).await.unwrap();
     let letters = world.letters.letters();
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(letter.rejected.reject.reason, Reason::TooLate);
     let sentence = &letter.rejected.reject.sentence;
-    assert!(sentence.contains("101 hours back") && sentence.contains("work.hours_max: 100"), "{sentence}");
+    assert!(sentence.contains("101 hours back"), "{sentence}");
+    assert!(sentence.contains("work.max_history_hours: 100"), "{sentence}");
     assert_folded(&world, &[vec![ancient(93)], trace()].concat(), "");
 }
 

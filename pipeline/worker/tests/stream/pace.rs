@@ -84,9 +84,9 @@ async fn late_events_of_a_minute_are_folded_together() {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.start("a", Faults::default(), |options| {
-        options.checkpoint_every = Duration::from_secs(60);
+        options.checkpoint_interval = Duration::from_secs(60);
         options.checkpoint_bytes = 1;
-        options.restate_delay_max = Duration::ZERO;
+        options.max_restate_delay = Duration::ZERO;
     });
     member.settle(&world).await.unwrap();
     let dirty = |world: &World| !world.audit.latest()[&world.shard_of("acme")].dirty.is_empty();
@@ -114,9 +114,9 @@ async fn late_events_that_never_end_wait_for_live_hours() {
     let world = World::default();
     world.produce(&trace());
     let mut member = world.start("a", Faults::default(), |options| {
-        options.checkpoint_every = Duration::from_secs(10);
+        options.checkpoint_interval = Duration::from_secs(10);
         options.checkpoint_bytes = 1;
-        options.restate_delay_max = Duration::from_secs(120);
+        options.max_restate_delay = Duration::from_secs(120);
     });
     member.settle(&world).await.unwrap();
     let late = [pod("acme", 70, "one", 1), pod("acme", 80, "other", 1)];

@@ -39,7 +39,7 @@ async fn it_says_that_it_waits_for_storage_until_storage_answers() {
         world.pass(Duration::from_secs(5));
     }
     assert_eq!(waits(&member), [Dependency::Storage]);
-    let sentence = member.status.lock().waits_for().unwrap();
+    let sentence = member.status.lock().waiting_for().unwrap();
     assert!(sentence.starts_with("storage: ") && sentence.contains("503 slow down"), "{sentence}");
     world.audit.set_outage(false);
     member.settle(&world).await.unwrap();
@@ -198,8 +198,8 @@ async fn storage_that_answers_within_a_long_step_is_a_sign_of_life() {
     faults.add(Fault::Pause(second));
     let hangs = loop {
         match member.step().await {
-            Stepped::Paused => break member.status.lock().ticked,
-            Stepped::Done(_) => member.status.lock().ticked = None,
+            Stepped::Paused => break member.status.lock().heartbeat,
+            Stepped::Done(_) => member.status.lock().heartbeat = None,
             other => panic!("{other:?}"),
         }
     };

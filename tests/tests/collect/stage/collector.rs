@@ -28,8 +28,8 @@ impl Room {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
         let text = format!(
-            "collect:\n  organization_id: acme\n  file_every: 500ms\n  price_per_vcpu_hour: \"0.03\"\n{lines}\
-             http:\n  listen: 127.0.0.1:{port}\nlog:\n  level: info\n"
+            "collect:\n  organization_id: acme\n  file_rotation_interval: 500ms\n  \
+             price_per_vcpu_hour: \"0.03\"\n{lines}http:\n  listen: 127.0.0.1:{port}\nlog:\n  level: info\n"
         );
         let room = Self { folder, port, context: context.to_owned(), kubeconfig: kubeconfig() };
         std::fs::write(room.path("prorata.yaml"), text).unwrap();
@@ -64,7 +64,7 @@ impl Room {
 
     /// A collector into files, once it is ready.
     pub fn collect(&self) -> Program {
-        let mut program = self.start(&["--to", self.events().to_str().unwrap()]);
+        let mut program = self.start(&["--output", self.events().to_str().unwrap()]);
         self.ready(&mut program);
         program
     }

@@ -68,7 +68,7 @@ fn while_the_registry_is_down_messages_of_new_schemas_wait_and_membership_is_kep
         }
         eventually("the worker says what it waits for", || {
             let status = worker.status();
-            let waits = status["waits_for"].as_str().is_some_and(|what| what.contains("registry"));
+            let waits = status["waiting_for"].to_string().contains("registry");
             if waits { Ok(()) } else { Err(format!("it says {status}")) }
         });
         // Longer than a session.

@@ -20,7 +20,7 @@ fn outage() -> Duration {
 fn says_so(worker: &mut Worker, weather: Weather) -> Result<String, String> {
     worker.program.assert_running();
     let status = worker.status();
-    let waits = status["waits_for"].as_str().unwrap_or_default().to_owned();
+    let waits = status["waiting_for"].to_string();
     let (code, ready) = worker.get("/readyz").ok_or("no answer of /readyz")?;
     let told = format!("{waits}; /readyz: {code} {ready}");
     let unready = code == 503 && ready.contains("storage: ");
@@ -63,9 +63,9 @@ fn a_store_that_refuses_writes_is_told_and_waited_for() {
         proxy.set(Weather::Clear);
         world.drained(std::slice::from_mut(&mut worker), messages);
         worker.ready();
-        eventually("it waits for nothing", || match worker.status()["waits_for"].as_str() {
-            None => Ok(()),
-            Some(waits) => Err(waits.to_owned()),
+        eventually("it waits for nothing", || match &worker.status()["waiting_for"] {
+            waits if waits.as_array().is_some_and(Vec::is_empty) => Ok(()),
+            waits => Err(waits.to_string()),
         });
     }
     worker.stop();

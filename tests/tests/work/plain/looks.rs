@@ -73,7 +73,7 @@ impl Looks {
         let Some(pod) = pods(&lake, hour).pop_first() else { return };
         let arguments = ["explain", "--hour", &hour.to_string(), "--pod", &pod];
         let (ended, document) = self.run(world, &arguments);
-        let waits = document["waits_to_be_folded"] == true || document["is_published"] == false;
+        let waits = document["is_dirty"] == true || document["is_published"] == false;
         match ended.code {
             Some(0) => self.explained += 1,
             Some(1) if waits => self.waiting += 1,
@@ -116,7 +116,7 @@ fn what_is_checked_and_explained_while_hours_close_and_are_restated_is_true() {
     // Between a decision and the last of its commits is time to look.
     let proxy = Proxy::before(&variable("AWS_ENDPOINT_URL"));
     world.environment("AWS_ENDPOINT_URL", &proxy.url(&variable("AWS_ENDPOINT_URL")));
-    world.set("work.checkpoint_every", json!("2s"));
+    world.set("work.checkpoint_interval", json!("2s"));
     let mut worker = world.worker();
     worker.ready();
     proxy.set(Weather::Slow(Duration::from_millis(5)));

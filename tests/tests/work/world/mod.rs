@@ -122,12 +122,12 @@ impl World {
             ("registry.url", json!(variable("PRORATA_TEST_REGISTRY"))),
             ("registry.timeout", json!("20s")),
             ("work.out_of_orderness", json!("1s")),
-            ("work.idle_after", json!("1s")),
-            ("work.max_hold", json!("10s")),
-            ("work.checkpoint_every", json!("1s")),
+            ("work.idle_timeout", json!("1s")),
+            ("work.max_watermark_hold", json!("10s")),
+            ("work.checkpoint_interval", json!("1s")),
             ("work.drain_timeout", json!("20s")),
             // Late events are mended at once: the tests wait for it.
-            ("work.restate_delay_max", json!("0s")),
+            ("work.max_restate_delay", json!("0s")),
             ("work.threads", json!(1)),
             ("http.listen", json!("127.0.0.1:0")),
             ("log.level", json!("info")),
@@ -204,7 +204,7 @@ impl World {
         let config = self.config();
         let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
         // The release before refuses a key that it does not know.
-        settings["work"].as_object_mut().unwrap().remove("restate_delay_max");
+        settings["work"].as_object_mut().unwrap().remove("max_restate_delay");
         std::fs::write(&config, settings.to_string()).unwrap();
         command.args(["work", "--config", config.to_str().unwrap()]).current_dir(self.folder.path());
         Worker::new(Program::start(command, "work", self.folder.path()))
@@ -238,7 +238,7 @@ impl World {
     /// Starts to send load to the topics, at most `rate` events a second.
     pub fn start_sending(&self, load: Load, rate: Option<u32>) -> Program {
         let config = self.config();
-        let mut command = self.generate(load, &["--to", "kafka", "--config", config.to_str().unwrap()]);
+        let mut command = self.generate(load, &["--output", "kafka", "--config", config.to_str().unwrap()]);
         for topic in &self.topics {
             command.args(["--topic", topic]);
         }
@@ -255,7 +255,7 @@ impl World {
 
     /// Writes the same load into a folder; the number of events.
     pub fn write(&self, load: Load, folder: &Path) -> i64 {
-        let generate = self.generate(load, &["--to", folder.to_str().unwrap()]);
+        let generate = self.generate(load, &["--output", folder.to_str().unwrap()]);
         sent(Program::start(generate, "generate", self.folder.path()))
     }
 

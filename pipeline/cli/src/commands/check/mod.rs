@@ -25,23 +25,22 @@ const WARNINGS: u8 = DEAD_LETTERED;
 /// Arguments of `prorata check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Folder or URL (s3://, gs://, az://, file://) of the lake to check
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake
     #[arg(long, value_name = "FOLDER|URL", required_unless_present = "config")]
     pub lake: Option<String>,
-    /// Configuration file of a worker: checks everything that could fail at its start, without consuming
-    /// anything; storage, clock, registry, topics
+    /// Configuration file of a worker: check storage, clock, schema registry and topics, without consuming
     #[arg(long, value_name = "FILE", conflicts_with = "lake")]
     pub config: Option<PathBuf>,
-    /// First hour to check, such as 2026-11-20T13; inclusive
+    /// First hour, such as 2026-11-20T13
     #[arg(long, value_name = "HOUR", requires = "lake")]
     pub from: Option<Hour>,
-    /// Last hour to check; inclusive
+    /// Last hour, inclusive
     #[arg(long, value_name = "HOUR", requires = "lake")]
     pub to: Option<Hour>,
-    /// Exit with 0 where there are warnings and no errors
+    /// Exit with code 0 if there are only warnings
     #[arg(long, requires = "lake")]
     pub allow_warnings: bool,
-    /// Print one JSON document instead of lines for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -92,8 +91,8 @@ async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
 
 fn as_json(checks: &[StartCheck]) -> Value {
     let one = |check: &StartCheck| {
-        let (outcome, what) = check.outcome.told();
-        json!({ "check": check.name, "outcome": outcome, "what": what })
+        let (outcome, message) = check.outcome.told();
+        json!({ "check": check.name, "outcome": outcome, "message": message })
     };
     json!({ "checks": checks.iter().map(one).collect::<Vec<_>>() })
 }

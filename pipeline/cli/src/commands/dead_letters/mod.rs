@@ -23,23 +23,25 @@ use topics::KafkaTopics;
 /// Arguments of `prorata dead-letters`.
 #[derive(Clone, Debug, Args)]
 pub struct DeadLettersArgs {
-    /// Configuration file; its root.url names the lake, and a replay needs its sections kafka and registry
+    /// Configuration file, of which root.url is the lake; a replay needs sections kafka and registry
     #[arg(long, value_name = "FILE", required_unless_present = "lake")]
     pub config: Option<PathBuf>,
-    /// Folder or URL of the lake (s3://, gs://, az://, file://), instead of the configuration's root.url
+    /// Folder or URL (s3://, gs://, az://, file://) of the lake; overrides root.url
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: Option<String>,
-    /// Only letters with this reason, such as too_late
+    /// Only dead letters with this reason, such as too_late
     #[arg(long, value_name = "REASON")]
     pub reason: Option<Reason>,
-    /// Print one JSON document instead of lines for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Replay letters that would be accepted now: messages go back to their topics; late events and records
-    /// of files go through a backfill. Replayed letters are recorded in the lake and not replayed again
+    /// Replay the dead letters that would be accepted now
+    ///
+    /// Messages are sent back to their topics. Late events and records of files go through a backfill. The
+    /// lake records which dead letters were replayed, and they are not replayed again.
     #[arg(long)]
     pub replay: bool,
-    /// Take over shards that a worker holds and has not released, if events go through a backfill
+    /// Take over shards that a worker holds and has not released, for events that need a backfill
     #[arg(long, requires = "replay")]
     pub take_over: bool,
 }

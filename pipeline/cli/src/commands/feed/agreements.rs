@@ -22,12 +22,12 @@ use crate::wiring::{self, kafka};
 /// Arguments of `prorata agreements`.
 #[derive(Clone, Debug, Args)]
 pub struct AgreementsArgs {
-    /// YAML file of reservations, commitments, rates and pools, each with its times
+    /// YAML file of reservations, commitments, rates and pools
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Folder or URL for a file of events, or `kafka`. Without it, the file is only checked
+    /// Folder or URL to write a file of events to, or kafka [default: only check the file]
     #[arg(long, value_name = "FOLDER|URL|kafka")]
-    pub to: Option<String>,
+    pub output: Option<String>,
     /// Where to send.
     #[command(flatten)]
     pub kafka: KafkaArgs,
@@ -38,16 +38,17 @@ pub struct AgreementsArgs {
 /// # Errors
 /// When the file is wrong, or its events cannot be written or sent.
 pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
-    let is_kafka = args.to.as_deref() == Some("kafka");
+    let is_kafka = args.output.as_deref() == Some("kafka");
     if !is_kafka && args.kafka != KafkaArgs::default() {
-        let message = "--config, --bootstrap-servers, --topic and --rate are for --to kafka; leave them out";
+        let message =
+            "--config, --bootstrap-servers, --topic and --rate are for --output kafka; leave them out";
         return Err(Failure::usage(message).into());
     }
     let agreements = read(&args.file)?;
     let found = agreements
         .events(Timestamp(SystemClock.now().0))
         .map_err(|error| Failure::usage(format!("'{}': {error}", args.file.display())))?;
-    let to = match &args.to {
+    let to = match &args.output {
         None => "checked, and sent nowhere".to_owned(),
         Some(_) if is_kafka => send(&args.kafka, &agreements, &found.events)?,
         Some(to) => write(to, &agreements, &found.events)?,

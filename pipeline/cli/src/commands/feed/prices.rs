@@ -23,26 +23,26 @@ pub struct PricesArgs {
 /// What to do with prices.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PricesAction {
-    /// Makes one price list of documents: a CSV file with a line for each instance type, region and time
+    /// Build a price list as CSV, with a line per instance type, region and time
     Import(ImportArgs),
 }
 
 /// Arguments of `prorata prices import`.
 #[derive(Clone, Debug, Args)]
 pub struct ImportArgs {
-    /// Whose documents they are
+    /// Format of the documents
     ///
-    /// aws: index.json of the offer AmazonEC2 of one region. azure: answers of the retail prices API. gcp:
-    /// answers of the catalogue for Compute Engine. csv: price lists, which are joined.
+    /// aws: index.json of the AmazonEC2 offer of one region. azure: responses of the Retail Prices API. gcp:
+    /// responses of the Cloud Billing Catalog API for Compute Engine. csv: price lists, which are merged.
     #[arg(value_enum)]
     pub provider: Provider,
-    /// Documents, each read once: they may have hundreds of megabytes
+    /// Price documents; they may be hundreds of megabytes
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// File for the list, which must not be one of the documents; by default standard output
+    /// File to write the price list to, other than the documents [default: standard output]
     #[arg(long, value_name = "FILE")]
-    pub to: Option<PathBuf>,
-    /// Currency of the prices to take (ISO 4217)
+    pub output: Option<PathBuf>,
+    /// Currency of the prices to import (ISO 4217)
     #[arg(long, value_name = "CODE", default_value = "USD")]
     pub currency: String,
 }
@@ -62,13 +62,13 @@ pub enum Provider {
 /// When a file cannot be read or written, or a document is wrong.
 pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
     let PricesAction::Import(args) = &args.action;
-    if args.to.as_ref().is_some_and(|to| args.files.contains(to)) {
-        return Err(Failure::usage("--to names one of the documents; name another file").into());
+    if args.output.as_ref().is_some_and(|to| args.files.contains(to)) {
+        return Err(Failure::usage("--output names one of the documents; name another file").into());
     }
     let (list, imported) = read(args)?;
     let mut csv = Vec::new();
     write_price_list(&list, &mut csv)?;
-    match &args.to {
+    match &args.output {
         Some(to) => replace(to, &csv)
             .map_err(|error| Failure::storage(format!("failed to write '{}': {error}", to.display())))?,
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,

@@ -20,27 +20,27 @@ use crate::failure::Failure;
 use crate::logging;
 use crate::wiring::{self, kafka, registry};
 
-/// Arguments of `prorata generate --to kafka`.
+/// Arguments of `prorata generate --output kafka`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "With --to kafka")]
+#[command(next_help_heading = "With --output kafka")]
 pub struct KafkaArgs {
-    /// Configuration file: its sections `kafka` and `registry` name the brokers and how to log in
+    /// Configuration file, with sections kafka and registry
     ///
-    /// With `registry.url`, the schemas are registered there and messages are in Confluent's wire format;
-    /// otherwise they are in Avro single-object encoding.
+    /// With registry.url, schemas are registered there and messages use the Confluent wire format. Otherwise,
+    /// messages use Avro single-object encoding.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Brokers as host:port, separated by commas; by default kafka.bootstrap_servers
+    /// Brokers as host:port, separated by commas [default: kafka.bootstrap_servers]
     #[arg(long, value_name = "BROKERS")]
     pub bootstrap_servers: Option<String>,
-    /// Topic to send to, which must exist; by default the first of kafka.topics. May be given several times
+    /// Topic to send to, which must exist; can be repeated [default: the first of kafka.topics]
     ///
-    /// With several topics, event type number i goes to topic number i modulo their count. Both are counted
-    /// from 0; types are in the order of `prorata schemas`. Message keys are organizations: with the same
-    /// number of partitions in all topics, an organization has the same partition number everywhere.
+    /// With several topics, event type i goes to topic i modulo the number of topics, both counted from 0, in
+    /// the order of prorata schemas. Message keys are organizations. If all topics have the same number of
+    /// partitions, an organization has the same partition number in each.
     #[arg(long, value_name = "NAME")]
     pub topic: Vec<String>,
-    /// Most events to send in a second; by default no limit
+    /// Maximum number of events to send per second [default: no limit]
     #[arg(long, value_name = "EVENTS_PER_SECOND")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use files::FilesError;
 use kafka::KafkaArgs;
 
-/// The value of `--to` that means Kafka instead of a folder.
+/// The value of `--output` that means Kafka instead of a folder.
 const KAFKA: &str = "kafka";
 
 /// Most pods that may run at once in one organization.
@@ -37,34 +37,34 @@ pub struct GenerateArgs {
     /// Number of organizations
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub organizations: u64,
-    /// Pods that run at once in each organization, on average over a day
+    /// Average number of running pods per organization
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=PODS_MAX))]
     pub pods: u64,
-    /// Length of the run in hours
+    /// Number of hours to generate
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=HOURS_MAX))]
     pub hours: u64,
-    /// Seed of everything random: equal arguments make equal files
+    /// Random seed; the same arguments generate the same events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Folder for the files (empty or missing), or `kafka`; a folder with that name is ./kafka
+    /// Empty or new folder to write files to, or kafka
     #[arg(long, value_name = "FOLDER|kafka")]
-    pub to: PathBuf,
+    pub output: PathBuf,
     /// First hour, in UTC
     #[arg(long, value_name = "HOUR", default_value = "2026-11-01T00")]
     pub start: Hour,
-    /// Share of the events that arrive a minute to six hours late, from 0 to 1
+    /// Share of events that arrive one minute to six hours late, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
     pub late_rate: u32,
-    /// Share of the events that arrive twice, from 0 to 1
+    /// Share of events that arrive twice, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
     pub duplicate_rate: u32,
-    /// Measure the use of pods in intervals of this length, such as 1m, from 1s to 1h
+    /// Interval of measured use, such as 1m, from 1s to 1h
     ///
-    /// They end at whole multiples of it, as the collector's do. By default most pods are measured every 5,
-    /// 10 or 15 minutes, and some never.
-    #[arg(long, value_name = "DURATION", value_parser = parse_usage_every)]
-    pub usage_every: Option<Duration>,
-    /// Most events in one file
+    /// Intervals end at multiples of their length, as in prorata collect. By default, most pods are measured
+    /// every 5, 10 or 15 minutes, and some never.
+    #[arg(long, value_name = "DURATION", value_parser = parse_usage_interval)]
+    pub usage_interval: Option<Duration>,
+    /// Maximum number of events per file
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub events_per_file: u32,
@@ -84,7 +84,7 @@ impl GenerateArgs {
             seed: self.seed,
             late_per_million: self.late_rate,
             duplicates_per_million: self.duplicate_rate,
-            usage_every: self.usage_every,
+            usage_interval: self.usage_interval,
         }
     }
 }
@@ -95,22 +95,22 @@ impl GenerateArgs {
 /// A folder that is not empty is an error of usage; a file that cannot be written is an error of storage. For
 /// those of Kafka see [`kafka::run`].
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
-    if args.to.as_os_str() == KAFKA {
+    if args.output.as_os_str() == KAFKA {
         return kafka::run(args);
     }
     if args.kafka != KafkaArgs::default() {
-        let message =
-            "--config, --bootstrap-servers, --topic and --rate are for --to kafka; leave them out for files";
+        let message = "--config, --bootstrap-servers, --topic and --rate are for --output kafka; leave them \
+                       out for files";
         return Err(Failure::usage(message).into());
     }
     let encode = &prorata_connectors::archive::write_events;
-    let written = files::generate(&args.load(), &args.to, args.events_per_file, encode);
+    let written = files::generate(&args.load(), &args.output, args.events_per_file, encode);
     let written = written.map_err(|error| match error {
         FilesError::FolderNotEmpty(_) => Failure::usage(error),
         FilesError::Write { .. } | FilesError::Encode { .. } => Failure::storage(error),
     })?;
     let (events, files, bytes) = (written.events, written.files, written.bytes);
-    println!("{events} events in {files} files, {bytes} bytes, in {}", args.to.display());
+    println!("{events} events in {files} files, {bytes} bytes, in {}", args.output.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,7 +134,7 @@ struct ParseShareError;
 struct ParseIntervalError;
 
 /// A duration from a second to an hour: what an interval of measured use may be.
-fn parse_usage_every(text: &str) -> Result<Duration, ParseIntervalError> {
+fn parse_usage_interval(text: &str) -> Result<Duration, ParseIntervalError> {
     let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
     duration::parse(text).filter(|every| allowed.contains(every)).ok_or(ParseIntervalError)
 }

@@ -22,7 +22,7 @@ fn load() -> Load {
         start: "2026-11-01T00".parse().unwrap(),
         late_per_million: 20_000,
         duplicates_per_million: 20_000,
-        usage_every: None,
+        usage_interval: None,
     }
 }
 
@@ -49,10 +49,10 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn an_interval_of_use_lies_between_a_second_and_an_hour() {
-    assert_eq!(parse_usage_every("1m"), Ok(Duration::from_secs(60)));
-    assert_eq!(parse_usage_every("1h"), Ok(Duration::from_secs(3600)));
+    assert_eq!(parse_usage_interval("1m"), Ok(Duration::from_secs(60)));
+    assert_eq!(parse_usage_interval("1h"), Ok(Duration::from_secs(3600)));
     for text in ["", "60", "1M", "500ms", "61m"] {
-        assert_eq!(parse_usage_every(text), Err(ParseIntervalError), "{text}");
+        assert_eq!(parse_usage_interval(text), Err(ParseIntervalError), "{text}");
     }
 }
 

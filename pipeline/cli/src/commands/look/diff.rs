@@ -20,20 +20,21 @@ pub struct DiffArgs {
     /// Folder or URL (s3://, gs://, az://, file://) of the lake
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// The lake to compare with, for example the same events under other rules
+    /// Folder or URL of the lake to compare with, for example with the same events under other rules
     #[arg(long, value_name = "FOLDER|URL", required_unless_present = "since")]
     pub with: Option<String>,
-    /// Compare the lake as it was then, such as 2026-11-20T13:00:00Z, with what it is now: what late events
-    /// and new revisions changed. VACUUM must not have removed the files of then
+    /// Compare the lake at this time, such as 2026-11-20T13:00:00Z, with the lake now
+    ///
+    /// Shows what late events and new revisions changed. VACUUM must not have removed the files of that time.
     #[arg(long, value_name = "TIME", conflicts_with = "with", value_parser = parse_time)]
     pub since: Option<Timestamp>,
-    /// First hour to compare, such as 2026-11-20T13; inclusive
+    /// First hour, such as 2026-11-20T13
     #[arg(long, value_name = "HOUR")]
     pub from: Option<Hour>,
-    /// Last hour to compare; inclusive
+    /// Last hour, inclusive
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
-    /// Print one JSON document instead of lines for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }

@@ -22,32 +22,33 @@ pub struct ExplainArgs {
     /// Folder or URL (s3://, gs://, az://, file://) of the lake
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// The hour, such as 2026-11-20T13
+    /// Hour, such as 2026-11-20T13
     #[arg(long, value_name = "HOUR")]
     pub hour: Hour,
-    /// A pod: by uid, or by namespace and name
+    /// Pod to explain
     #[arg(long, value_name = "UID|NAMESPACE/NAME", group = "subject")]
     pub pod: Option<String>,
-    /// A node with its pods and its idle cost: by id, or by cluster and id
+    /// Node to explain, with its pods and its idle cost
     #[arg(long, value_name = "ID|CLUSTER/ID", group = "subject")]
     pub node: Option<String>,
-    /// A reservation: which units no pod held
+    /// Reservation to explain, with its unused units
     #[arg(long, value_name = "ID", group = "subject")]
     pub reservation: Option<String>,
-    /// A commitment: what it covered, and what was unused
+    /// Commitment to explain, with its coverage and its unused part
     #[arg(long, value_name = "ID", group = "subject")]
     pub commitment: Option<String>,
-    /// A namespace: which pods, on which nodes
+    /// Namespace to explain, with its pods and their nodes
     #[arg(long, value_name = "NAME|CLUSTER/NAME", group = "subject")]
     pub namespace: Option<String>,
-    /// The organization, where several have the name
+    /// Organization, if several have a subject with this name
     #[arg(long, value_name = "ID")]
     pub organization: Option<String>,
-    /// Tell also what has changed in the rows since then, such as 2026-11-20T13:00:00Z: what late events and
-    /// other rules did. VACUUM must not have removed the files of then
+    /// Also show what has changed in the rows since this time, such as 2026-11-20T13:00:00Z
+    ///
+    /// Shows the effect of late events and other rules. VACUUM must not have removed the files of that time.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub since: Option<Timestamp>,
-    /// Print one JSON document with every step instead of lines for people
+    /// Print JSON with every step instead of text
     #[arg(long)]
     pub json: bool,
 }

@@ -21,25 +21,24 @@ pub struct ReportArgs {
     /// Folder or URL (s3://, gs://, az://, file://) of the lake
     #[arg(long, value_name = "FOLDER|URL")]
     pub lake: String,
-    /// First hour, such as 2026-11-20T13; inclusive
+    /// First hour, such as 2026-11-20T13
     #[arg(long, value_name = "HOUR")]
     pub from: Option<Hour>,
-    /// Last hour; inclusive
+    /// Last hour, inclusive
     #[arg(long, value_name = "HOUR")]
     pub to: Option<Hour>,
-    /// Only the last days, counted from now
+    /// Number of days to report, up to now
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["from", "to"], value_parser = 1..=3_660)]
     pub days: Option<i64>,
-    /// What costs are grouped by
+    /// Grouping of costs
     #[arg(long, value_name = "namespace|label:KEY|cluster|gpu_model", default_value = "namespace")]
     pub group_by: GroupBy,
-    /// How many of the pods, idle nodes and agreements that cost most are explained on the page, as
-    /// `prorata explain` does it
+    /// Number of most expensive pods, idle nodes and agreements to explain on the page
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = explained())]
     pub explain: u16,
-    /// File to write the page to, or its URL (s3://, gs://, az://, file://); what is there is replaced
+    /// File or URL (s3://, gs://, az://, file://) to write the page to; replaced if it exists
     #[arg(long, value_name = "FILE|URL")]
-    pub out: String,
+    pub output: String,
 }
 
 /// How many explanations a page may have.
@@ -64,7 +63,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         let tables = wiring::lake::tables(&store, None).await?;
         let (ports, explain) = (wiring::look_ports(store.clone()), usize::from(args.explain));
         let told = report(&tables, &ports, &args.lake, range, args.group_by.clone(), explain).await?;
-        write(&args.out, told.html()).await
+        write(&args.output, told.html()).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -76,10 +75,12 @@ async fn write(out: &str, page: String) -> anyhow::Result<()> {
             let store = Store::open(folder).map_err(Failure::usage)?;
             Ok(store.replace(name, page.into()).await.map_err(WorkerError::Store)?)
         }
-        Some(_) => Err(Failure::usage(format!("--out '{out}' names a folder; name the file in it")).into()),
+        Some(_) => {
+            Err(Failure::usage(format!("--output '{out}' names a folder; name the file in it")).into())
+        }
         None => Ok(std::fs::write(out, page).map_err(|error| {
             Failure::usage(format!(
-                "--out '{out}' cannot be written: {error}; name a file in a folder that is"
+                "--output '{out}' cannot be written: {error}; name a file in a folder that is"
             ))
         })?),
     }

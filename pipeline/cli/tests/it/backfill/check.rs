@@ -70,7 +70,7 @@ fn tamper(room: &Room, name: &str, place: &Path) {
     let whole = std::fs::read(place).unwrap();
     let cases: [(&str, Option<Vec<u8>>); 3] = [
         ("file_missing", None),
-        ("file_size", Some(whole[..whole.len() - 9].to_vec())),
+        ("file_size_mismatch", Some(whole[..whole.len() - 9].to_vec())),
         ("file_damaged", Some(vec![0; whole.len()])),
     ];
     for (problem, content) in cases {
@@ -81,7 +81,7 @@ fn tamper(room: &Room, name: &str, place: &Path) {
         let (code, report) = check(room, &[]);
         assert_eq!(code, 1, "{report:#}");
         let findings = report["findings"].as_array().unwrap();
-        let named = findings.iter().any(|found| found["problem"] == problem && found["place"] == name);
+        let named = findings.iter().any(|found| found["problem"] == problem && found["location"] == name);
         assert!(named, "{problem}: {report:#}");
         assert!(errors(&report).contains(&"unbalanced".to_owned()), "{report:#}");
     }
@@ -109,7 +109,7 @@ fn a_damaged_checkpoint_is_named() {
     std::fs::write(room.path("lake").join(newest), "{}").unwrap();
     let (code, report) = check(&room, &[]);
     assert_eq!((code, errors(&report)), (1, vec!["checkpoint_damaged".to_owned()]), "{report:#}");
-    assert_eq!(report["findings"][0]["place"], newest.as_str());
+    assert_eq!(report["findings"][0]["location"], newest.as_str());
 }
 
 #[test]

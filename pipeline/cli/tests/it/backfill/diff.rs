@@ -29,7 +29,7 @@ fn the_same_events_differ_in_nothing_and_other_rules_by_amounts_that_add_up() {
     let other = with("other");
     assert_eq!(code(&other), 1, "{}", text(&other));
     let report = json(&other);
-    assert_eq!(report["closes"], true);
+    assert_eq!(report["balanced"], true);
     for list in ["hours", "namespaces", "pods"] {
         assert!(!report[list].as_array().unwrap().is_empty(), "{list}: {report:#}");
     }
@@ -49,7 +49,7 @@ fn a_late_event_changes_the_hours_since_and_the_lake_then_and_now_shows_it() {
     let changed = diff(&room, &["--since", &then.to_string()]);
     assert_eq!(code(&changed), 1, "{}{}", text(&changed), error(&changed));
     let report = json(&changed);
-    assert_eq!(report["closes"], true, "{report:#}");
+    assert_eq!(report["balanced"], true, "{report:#}");
     let hours: Vec<&str> =
         report["hours"].as_array().unwrap().iter().map(|hour| hour["hour"].as_str().unwrap()).collect();
     assert!(!hours.contains(&"2026-11-01T00"), "before the late event: {hours:?}");

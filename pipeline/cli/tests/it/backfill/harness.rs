@@ -56,7 +56,7 @@ impl Room {
         let (organizations, hours) = (organizations.to_string(), hours.to_string());
         let args =
             ["generate", "--organizations", &organizations, "--pods", "6", "--seed", "7", "--hours", &hours];
-        let args = [&args[..], &["--to"]].concat();
+        let args = [&args[..], &["--output"]].concat();
         let output = program().args(args).arg(self.path("events")).output().unwrap();
         assert!(output.status.success(), "{}", error(&output));
     }

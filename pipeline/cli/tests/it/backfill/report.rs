@@ -24,7 +24,7 @@ fn sample_day() -> Room {
 
 fn report(room: &Room, args: &[&str]) -> Output {
     let (lake, page) = (room.path("lake"), room.path("report.html"));
-    program().args(["report", "--lake"]).arg(lake).arg("--out").arg(page).args(args).output().unwrap()
+    program().args(["report", "--lake"]).arg(lake).arg("--output").arg(page).args(args).output().unwrap()
 }
 
 /// The page and its data.
@@ -96,7 +96,7 @@ fn numbers_on_the_page_are_those_of_the_tables() {
         }
         assert_eq!(found, expected(table, id, "unused_cost"), "{list}");
     }
-    assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["mend"].as_str().unwrap().len() > 10));
+    assert!(data["unpriced"].as_array().unwrap().iter().all(|of| of["fix"].as_str().unwrap().len() > 10));
 }
 
 /// The page names a command for each bearer of cost: it explains an idle node by its cluster and id.
@@ -189,7 +189,7 @@ fn a_page_of_what_cannot_be_explained_says_why() {
 fn what_a_page_of_days_names_can_be_explained() {
     let room = Room::new();
     let (lake, events) = (room.path("lake"), room.path("generated"));
-    let load = ["generate", "--hours", "100", "--pods", "4", "--seed", "3", "--to"];
+    let load = ["generate", "--hours", "100", "--pods", "4", "--seed", "3", "--output"];
     assert!(program().args(load).arg(&events).output().unwrap().status.success());
     let mut backfill = program();
     backfill.arg("backfill").arg("--events").arg(events).arg("--lake").arg(&lake);
@@ -238,12 +238,12 @@ fn the_page_is_written_to_a_url_and_replaced_there() {
     let url = format!("file://{}", room.path("pages/costs.html").display());
     for _ in 0..2 {
         let mut command = program();
-        command.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", &url]);
+        command.args(["report", "--lake"]).arg(room.path("lake")).args(["--output", &url]);
         assert!(command.output().unwrap().status.success());
         assert_eq!(std::fs::read_to_string(room.path("pages/costs.html")).unwrap(), page);
     }
     let mut folder = program();
-    folder.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "s3://bucket/pages/"]);
+    folder.args(["report", "--lake"]).arg(room.path("lake")).args(["--output", "s3://bucket/pages/"]);
     let folder = folder.output().unwrap();
     assert_eq!(code(&folder), 2);
     assert!(sentence(&folder).contains("names a folder; name the file in it"));
@@ -277,7 +277,7 @@ fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_sentence() {
     let order = report(&room, &["--from", "2026-11-02T00", "--to", "2026-11-01T00"]);
     assert_eq!(code(&order), 2);
     let mut nowhere = program();
-    nowhere.args(["report", "--lake"]).arg(room.path("lake")).args(["--out", "/no/such/folder/page.html"]);
+    nowhere.args(["report", "--lake"]).arg(room.path("lake")).args(["--output", "/no/such/folder/page.html"]);
     let nowhere = nowhere.output().unwrap();
     assert_eq!(code(&nowhere), 2);
     assert!(sentence(&nowhere).contains("cannot be written"));

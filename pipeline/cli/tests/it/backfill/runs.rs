@@ -96,7 +96,7 @@ fn threads_and_windows_do_not_show() {
     room.generate(30);
     room.run("lake", &[]);
     let settings =
-        [("THREADS", "1"), ("ROWS_IN_FLIGHT", "1"), ("BUFFER_BYTES", "20000"), ("CHECKPOINT_EVERY", "0s")];
+        [("THREADS", "1"), ("ROWS_IN_FLIGHT", "1"), ("BUFFER_BYTES", "20000"), ("CHECKPOINT_INTERVAL", "0s")];
     let variables = settings.map(|(key, value)| (format!("PRORATA_BACKFILL__{key}"), value));
     let output = room.backfill("other").envs(variables).output().unwrap();
     assert_eq!(code(&output), 0, "{}", error(&output));
@@ -114,7 +114,7 @@ fn a_run_killed_at_any_time_is_finished_by_the_next() {
     let mut killed = 0;
     for part in 0..12 {
         let mut command = room.backfill("lake");
-        command.env("PRORATA_BACKFILL__CHECKPOINT_EVERY", "0s").stdout(std::process::Stdio::null());
+        command.env("PRORATA_BACKFILL__CHECKPOINT_INTERVAL", "0s").stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let before = room.objects("lake").len();
         eventually("the run comes as far as it is to be killed", || {

@@ -168,14 +168,14 @@ impl Family {
                     trace.push(WalkStep {
                         at: now,
                         commitment_id: id.clone(),
-                        commitment_place: places.get(id).copied().unwrap_or_default(),
+                        commitment_position: places.get(id).copied().unwrap_or_default(),
                         cluster_id: key.0,
                         node_id: key.1,
-                        place: place + 1,
+                        position: place + 1,
                         rank: rank.to_string(),
                         node_start,
-                        left_of_commitment: covered_units(&allowed),
-                        left_of_node: covered_units(rest),
+                        commitment_remaining: covered_units(&allowed),
+                        node_remaining: covered_units(rest),
                         covered: covered_units(&covered),
                     });
                 }

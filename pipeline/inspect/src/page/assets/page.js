@@ -378,7 +378,7 @@ function unpriced() {
           of.reason,
           String(of.pods),
           number(whole(of.seconds) / 3600n),
-          of.mend,
+          of.fix,
         ]),
       ),
     ),

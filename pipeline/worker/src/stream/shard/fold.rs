@@ -62,7 +62,7 @@ impl Folding<'_> {
                 Ok(SliceOutcome::NeedsAll(cause)) => {
                     let shard_number = shard.shard();
                     tracing::warn!(shard = shard_number, cause, "all organizations are folded again");
-                    self.counts.restated_whole += 1;
+                    self.counts.full_restatements += 1;
                     shard.recompute.courses.clear();
                     if let Some(draft) = shard.draft() {
                         draft.mark_all();

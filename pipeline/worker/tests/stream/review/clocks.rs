@@ -46,7 +46,7 @@ fn closed(world: &World) -> Vec<Option<Hour>> {
 fn told(member: &Member) -> Option<String> {
     let status = member.status.lock();
     let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.sentence.clone());
-    assert_eq!(wait.is_some(), status.clock_ahead_seconds != 0);
+    assert_eq!(wait.is_some(), status.clock_skew_seconds != 0);
     assert!(wait.is_none() || !status.ready, "a worker that cannot trust its clock is not ready");
     wait
 }

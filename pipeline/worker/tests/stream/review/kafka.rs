@@ -27,7 +27,7 @@ async fn a_partition_without_a_leader_for_a_day_grows_no_checkpoint() {
         world.pass(Duration::from_secs(10));
     }
     assert!(!status.lock().ready, "a shard that is not read");
-    assert!(status.lock().waits_for().unwrap().contains("leader not available"));
+    assert!(status.lock().waiting_for().unwrap().contains("leader not available"));
     world.audit.look();
     let after = world.audit.latest()[&0].clone();
     let claims = world.audit.claims(0) - claims_before;

@@ -296,8 +296,8 @@ async fn a_file_of_somebody_else_is_a_loud_stop_once_its_partition_is_touched() 
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
     world.produce(&[pod("acme", 70, "late", 1)]);
     let ShardStop { reason, sentence } = stops(&world, member).await;
-    assert_eq!(reason, StopReason::TableRewritten);
-    assert!(sentence.starts_with("table_rewritten: date=2026-11-01/part-00000.parquet"), "{sentence}");
+    assert_eq!(reason, StopReason::ForeignFile);
+    assert!(sentence.starts_with("foreign_file: date=2026-11-01/part-00000.parquet"), "{sentence}");
 }
 
 #[tokio::test]

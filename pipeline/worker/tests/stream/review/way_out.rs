@@ -173,7 +173,7 @@ async fn a_foreign_file_is_removed_from_its_table() {
     world.lake.tables.add_foreign(Table::CostAllocation, path);
     world.produce(std::slice::from_ref(&late));
     let mut member = world.member("b");
-    let (_, sentence) = stopped(&world, &mut member, StopReason::TableRewritten).await;
+    let (_, sentence) = stopped(&world, &mut member, StopReason::ForeignFile).await;
     assert!(sentence.contains("remove it from the table"), "{sentence}");
     world.lake.tables.remove_foreign(Table::CostAllocation, path);
     goes_on(&world, &mut member, 61).await;

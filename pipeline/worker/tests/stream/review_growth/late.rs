@@ -97,7 +97,7 @@ impl Closed {
         world.set_minutes(hours * 60 + 21);
         world.produce(history);
         let store = WatchedStore::of(&world);
-        let at_once = |options: &mut WorkerOptions| options.restate_delay_max = Duration::ZERO;
+        let at_once = |options: &mut WorkerOptions| options.max_restate_delay = Duration::ZERO;
         let (mut worker, status) = worker(&world, &store, "a", at_once).await;
         let last = Some(Hour(START + hours - 1));
         for _ in 0..100 {
@@ -129,7 +129,7 @@ impl Closed {
             organization_hours: after.folded_organization_hours - before.folded_organization_hours,
             archive_files: asked.gets.iter().filter(|path| path.starts_with("events/")).count(),
             restated: after.restated_hours - before.restated_hours,
-            whole: after.restated_whole - before.restated_whole,
+            whole: after.full_restatements - before.full_restatements,
             tables: bytes(&asked, ".parquet"),
             snapshots: bytes(&asked, ".snapshot"),
         }
@@ -204,7 +204,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
         world.produce(&(0..ORGANIZATIONS).map(|n| node(&organization(n), 0, 10)).collect::<Vec<_>>());
         let store = WatchedStore::of(&world);
         let (mut worker, status) = worker(&world, &store, "a", |options| {
-            options.checkpoint_every = Duration::from_secs(60);
+            options.checkpoint_interval = Duration::from_secs(60);
         })
         .await;
         for minute in 0..24 * 60 {
@@ -229,7 +229,7 @@ async fn a_trickle_of_late_events_costs_no_more_than_the_stream() {
         assert!(latest(&world).await.dirty.is_empty());
         let asked = store.take();
         let counts = status.lock().counts.clone();
-        assert_eq!(counts.restated_whole, 0);
+        assert_eq!(counts.full_restatements, 0);
         println!(
             "trickle {trickles}: {} hours of organizations, {:?} of tables, {:?} of snapshots, {} late",
             counts.folded_organization_hours,
@@ -267,7 +267,7 @@ async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
         for _ in 0..4 {
             member.settle(&world).await.unwrap();
         }
-        assert_eq!(member.status.lock().counts.restated_whole, 1);
+        assert_eq!(member.status.lock().counts.full_restatements, 1);
         let all = [trace(), vec![late]].concat();
         assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), damage);
     }
@@ -289,7 +289,7 @@ async fn in_a_root_of_format_1_late_events_leave_what_the_release_before_reads()
     for _ in 0..4 {
         member.settle(&world).await.unwrap();
     }
-    assert_eq!(member.status.lock().counts.restated_whole, 0);
+    assert_eq!(member.status.lock().counts.full_restatements, 0);
     for checkpoint in world.audit.checkpoints().values() {
         assert_eq!(checkpoint.format, 1);
         assert!(checkpoint.dirty.of_organizations().is_empty(), "as it is written");

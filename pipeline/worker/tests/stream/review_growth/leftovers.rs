@@ -130,7 +130,7 @@ async fn checkpoints_are_cleared_away_as_fast_as_they_are_made() {
         // As many pods as fit one hour, and files of one hour at a time.
         options.rows_in_flight = 1;
         options.checkpoint_bytes = 1;
-        options.restate_delay_max = Duration::ZERO;
+        options.max_restate_delay = Duration::ZERO;
     });
     world.produce(&[node("acme", 0, 10), pod("acme", 10, "a", 1), pod("acme", start - 10, "b", 1)]);
     member.settle(&world).await.unwrap();

@@ -81,8 +81,12 @@ fn rules_of(world: &World) -> impl Fn(Shard, Hour) -> Rules {
 /// No shard with events is left behind: all that the watermark lets close is closed.
 fn check_closed(fleet: &Fleet) {
     let rule = fleet.plan.tune.watermark;
-    let held_at =
-        fleet.world.now().event_time().before(rule.max_hold + Duration::from_secs(2 * 3_600)).hour();
+    let held_at = fleet
+        .world
+        .now()
+        .event_time()
+        .before(rule.max_watermark_hold + Duration::from_secs(2 * 3_600))
+        .hour();
     for (shard, checkpoint) in fleet.world.audit.latest() {
         let closed = checkpoint.closed_through;
         let fine = closed.is_none_or(|closed| closed >= held_at);

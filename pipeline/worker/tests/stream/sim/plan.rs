@@ -76,9 +76,9 @@ pub struct Tune {
     pub rows_in_flight: u64,
     pub memory_limit: u64,
     pub checkpoint_bytes: u64,
-    pub checkpoint_every: u64,
+    pub checkpoint_interval: u64,
     /// In minutes.
-    pub restate_delay_max: u64,
+    pub max_restate_delay: u64,
     pub watermark: WatermarkRule,
 }
 
@@ -87,10 +87,10 @@ impl Tune {
         options.rows_in_flight = self.rows_in_flight;
         options.memory_limit = self.memory_limit;
         options.checkpoint_bytes = self.checkpoint_bytes;
-        options.checkpoint_every = Duration::from_secs(self.checkpoint_every);
-        options.restate_delay_max = Duration::from_secs(self.restate_delay_max * 60);
+        options.checkpoint_interval = Duration::from_secs(self.checkpoint_interval);
+        options.max_restate_delay = Duration::from_secs(self.max_restate_delay * 60);
         // Rounds are up to some minutes apart: shorter than some, longer than most.
-        options.compare_after = Duration::from_secs(self.checkpoint_every * 20);
+        options.compare_after = Duration::from_secs(self.checkpoint_interval * 20);
         options.watermark = self.watermark;
     }
 }
@@ -147,13 +147,13 @@ impl Plan {
             rows_in_flight: dice.pick(&rows),
             memory_limit: dice.pick(&[600, 3_000, 20_000, 1 << 30]),
             checkpoint_bytes: dice.pick(&[300, 3_000, 64 << 20]),
-            checkpoint_every: dice.pick(&[10, 60]),
+            checkpoint_interval: dice.pick(&[10, 60]),
             // By the seed alone: the dice fall as they did before there was a delay.
-            restate_delay_max: [0, 10, 360][(seed / 3 % 3) as usize],
+            max_restate_delay: [0, 10, 360][(seed / 3 % 3) as usize],
             watermark: WatermarkRule {
                 out_of_orderness: minutes(dice.pick(&[1, 5, 20])),
-                idle_after: minutes(dice.pick(&[1, 5, 30])),
-                max_hold: minutes(dice.pick(&[30, 60, 120])),
+                idle_timeout: minutes(dice.pick(&[1, 5, 30])),
+                max_watermark_hold: minutes(dice.pick(&[30, 60, 120])),
             },
         };
         // Dice of their own, so that the others fall as before.

@@ -48,7 +48,7 @@ pub struct Periods {
     /// Between two batches.
     pub store_every: Duration,
     /// Between two checks of a kind.
-    pub list_every: Duration,
+    pub relist_interval: Duration,
 }
 
 /// A cluster that is followed.
@@ -109,7 +109,7 @@ impl Following {
     ) -> Result<u64, Failure> {
         let (sender, mut queue) = mpsc::channel(QUEUE);
         let version = state.pods_version.clone();
-        let watches = Watches::start(&self.cluster, &KINDS, version, &sender, self.periods.list_every);
+        let watches = Watches::start(&self.cluster, &KINDS, version, &sender, self.periods.relist_interval);
         let mut run = Progress {
             currency: options.currency.clone(),
             collector: Collector::new(options, Arc::new(prices.clone()), state),
@@ -190,13 +190,13 @@ impl Following {
                     run.apply(Change::Prices(Arc::new(prices.clone())), self.cluster.now());
                     run.prices = prices;
                 }
-                self.note(|report| report.price_problem = None);
+                self.note(|report| report.price_list_error = None);
             }
             // The prices that are known stay in force.
             Err(failure) => {
-                tracing::warn!(%failure, "the price list was not read again");
+                tracing::warn!(error = %failure, "the price list was not read again");
                 run.price_stamp = None;
-                self.note(|report| report.price_problem = Some(failure.to_string()));
+                self.note(|report| report.price_list_error = Some(failure.to_string()));
             }
         }
     }
@@ -217,13 +217,13 @@ impl Following {
                 NotStored::ShutOut(failure) => return Err(failure),
                 NotStored::Fails(failure) => failure,
             };
-            tracing::warn!(%failure, "trying again in {wait:?}");
-            let behind = run.behind_seconds(self.cluster.now());
+            tracing::warn!(error = %failure, "trying again in {wait:?}");
+            let behind = run.lag_seconds(self.cluster.now());
             self.note(|report| {
-                report.storing_problem = Some(failure.to_string());
-                report.behind_seconds = behind;
-                report.queue = queue.len();
-                report.ticked = Some(std::time::Instant::now());
+                report.write_error = Some(failure.to_string());
+                report.lag_seconds = behind;
+                report.queue_depth = queue.len();
+                report.heartbeat = Some(std::time::Instant::now());
             });
             if stop.load(Ordering::Relaxed)
                 && stopping.get_or_insert_with(Instant::now).elapsed() > STOP_PATIENCE
@@ -242,27 +242,32 @@ impl Following {
         let is_ready = caught_up.is_some() && batch.caught_up.contains_key(&ObjectKind::Node);
         (run.is_ready, run.stored_to) = (is_ready, caught_up);
         let (events, now) = (run.events, self.cluster.now());
-        let behind = run.behind_seconds(now);
+        let behind = run.lag_seconds(now);
         self.note(|report| {
-            report.storing_problem = None;
+            report.write_error = None;
             report.events = events;
             report.ready = is_ready;
-            report.stored = Some(now.to_string());
-            report.behind_seconds = behind;
+            report.stored_at = Some(now.to_string());
+            report.lag_seconds = behind;
         });
         Ok(())
     }
 
     /// What people should know.
     fn tell(&self, run: &mut Progress, batch: &Batch) {
-        let (mut lost_stops, mut repaired, mut held_lists, mut unreadable) = (0, 0, 0, 0);
+        let (mut missed_stops, mut repaired, mut suspect_lists, mut unreadable) = (0, 0, 0, 0);
         for notice in &batch.notices {
             match notice {
                 Notice::Unreadable { kind, name, fault } => {
                     unreadable += 1;
-                    tracing::warn!(?kind, name, fault, "a part of an object cannot be read; it is left out");
+                    tracing::warn!(
+                        ?kind,
+                        name,
+                        error = fault,
+                        "a part of an object cannot be read; it is left out"
+                    );
                 }
-                Notice::NodeHeld { name, wanted } => {
+                Notice::UnpricedNode { name, wanted } => {
                     tracing::warn!(
                         node = &**name,
                         wanted,
@@ -273,16 +278,16 @@ impl Following {
                     let devices = devices.join(", ");
                     tracing::warn!(pod, devices, "devices have no resource name; set collect.device_classes");
                 }
-                Notice::LostStop { kind, id, earliest, latest } => {
-                    lost_stops += 1;
+                Notice::MissedStop { kind, id, earliest, latest } => {
+                    missed_stops += 1;
                     tracing::info!(?kind, id = &**id, %earliest, %latest, "an end was not seen");
                 }
                 Notice::Repaired { kind, name } => {
                     repaired += 1;
                     tracing::warn!(?kind, name, "a check has found what was not told; it is mended");
                 }
-                Notice::ListHeld { kind, stops, running } => {
-                    held_lists += 1;
+                Notice::SuspectList { kind, stops, running } => {
+                    suspect_lists += 1;
                     tracing::warn!(?kind, stops, running, "a list would end too much; it is asked for again");
                     run.watches.list_again(*kind, DOUBTED_AFTER);
                 }
@@ -290,10 +295,10 @@ impl Following {
             }
         }
         self.note(|report| {
-            report.lost_stops += lost_stops;
-            report.repaired += repaired;
-            report.held_lists += held_lists;
-            report.unreadable += unreadable;
+            report.missed_stops += missed_stops;
+            report.repaired_objects += repaired;
+            report.suspect_lists += suspect_lists;
+            report.unreadable_fields += unreadable;
         });
     }
 
@@ -303,25 +308,25 @@ impl Following {
             let report = KindReport {
                 lists: status.lists,
                 changes: status.changes,
-                heard: status.heard.map(|at| at.to_string()),
+                last_contact_at: status.last_contact.map(|at| at.to_string()),
                 absent: status.is_absent,
-                problem: status.problem,
+                error: status.error,
             };
             (format!("{kind:?}"), report)
         });
-        let held = run.collector.held_nodes().map(|(name, wanted)| (name.to_string(), wanted));
-        let (kinds, held_nodes) = (kinds.collect(), held.collect());
+        let held = run.collector.unpriced_nodes().map(|(name, wanted)| (name.to_string(), wanted));
+        let (kinds, unpriced_nodes) = (kinds.collect(), held.collect());
         let running = |kind| run.collector.running(kind);
         let (pods, nodes) = (running(ObjectKind::Pod), running(ObjectKind::Node));
         let usage = self.usage.as_ref().map(|usage| usage.report().clone());
-        let behind = run.behind_seconds(self.cluster.now());
+        let behind = run.lag_seconds(self.cluster.now());
         self.note(|report| {
             report.usage = usage;
-            report.ticked = Some(std::time::Instant::now());
+            report.heartbeat = Some(std::time::Instant::now());
             report.kinds = kinds;
-            report.held_nodes = held_nodes;
-            report.queue = queue.len();
-            report.behind_seconds = behind;
+            report.unpriced_nodes = unpriced_nodes;
+            report.queue_depth = queue.len();
+            report.lag_seconds = behind;
             report.pods = pods;
             report.nodes = nodes;
             report.waiting_pods = run.collector.waiting_pods();
@@ -343,7 +348,7 @@ impl Progress {
     }
 
     /// How far behind the API server what is stored is: what it says of pods comes once a minute at least.
-    fn behind_seconds(&self, now: Timestamp) -> f64 {
+    fn lag_seconds(&self, now: Timestamp) -> f64 {
         let behind = self.stored_to.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
         Duration::from_micros(behind.unsigned_abs()).as_secs_f64()
     }

@@ -47,29 +47,29 @@ const SEND_EVERY: Duration = Duration::from_secs(1);
 /// Arguments of `prorata collect`.
 #[derive(Clone, Debug, Args)]
 pub struct CollectArgs {
-    /// Folder or URL for files of events, which `prorata backfill` folds. Without it, events go to Kafka
+    /// Folder or URL to write files of events to [default: send them to Kafka]
     #[arg(long, value_name = "FOLDER|URL")]
-    pub to: Option<String>,
-    /// Configuration file: its section `collect`, and for Kafka `kafka` and `registry`
+    pub output: Option<String>,
+    /// Configuration file, with section collect, and for Kafka sections kafka and registry
     ///
-    /// With it, probes, metrics and status are served at http.listen.
+    /// With a configuration file, probes, metrics and status are served at http.listen.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Organization whose cluster it is; by default collect.organization_id
+    /// Organization that owns the cluster [default: collect.organization_id]
     #[arg(long, value_name = "ID")]
     pub organization: Option<String>,
-    /// Id of the cluster in events; by default collect.cluster_id, else the uid of namespace kube-system
+    /// Id of the cluster in events [default: collect.cluster_id, or the uid of namespace kube-system]
     #[arg(long, value_name = "ID")]
     pub cluster: Option<String>,
-    /// Kubeconfig; by default collect.kubeconfig, else as kubectl finds it, else as a pod of the cluster
+    /// Kubeconfig [default: collect.kubeconfig, or as kubectl finds it, or the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<String>,
-    /// Context of the kubeconfig; by default collect.context, else the current one
+    /// Context of the kubeconfig [default: collect.context, or the current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Price list, as `prorata prices import` makes it; by default collect.price_list
+    /// Price list, as written by prorata prices import [default: collect.price_list]
     #[arg(long, value_name = "FILE")]
-    pub prices: Option<String>,
+    pub price_list: Option<String>,
 }
 
 /// Follows a cluster until it is told to stop.
@@ -80,7 +80,7 @@ pub fn run(args: &CollectArgs) -> anyhow::Result<ExitCode> {
     let config = load(args)?;
     logging::start(&config.log)?;
     // The registry is asked, and Kafka's topics are checked, outside of asynchronous code.
-    let kafka = if args.to.is_none() { Some(kafka_parts(&config)?) } else { None };
+    let kafka = if args.output.is_none() { Some(kafka_parts(&config)?) } else { None };
     let (runtime, _threads) = wiring::runtime(0)?;
     let outcome = runtime.block_on(collect(args, &config, kafka));
     runtime.shutdown_background();
@@ -95,7 +95,7 @@ fn load(args: &CollectArgs) -> Result<Config, Failure> {
         (&mut collect.cluster_id, &args.cluster),
         (&mut collect.kubeconfig, &args.kubeconfig),
         (&mut collect.context, &args.context),
-        (&mut collect.price_list, &args.prices),
+        (&mut collect.price_list, &args.price_list),
     ] {
         if let Some(given) = given {
             key.clone_from(given);
@@ -119,7 +119,8 @@ fn kafka_parts(config: &Config) -> anyhow::Result<KafkaParts> {
         ("collect.state_topic", config.collect.state_topic.is_empty()),
     ];
     if let Some((key, _)) = needed.iter().find(|(_, is_missing)| *is_missing) {
-        let message = format!("{key} is not set: name a folder with --to, or set it in --config for Kafka");
+        let message =
+            format!("{key} is not set: name a folder with --output, or set it in --config for Kafka");
         return Err(Failure::usage(message).into());
     }
     let connection = kafka::connection(&config.kafka)?;
@@ -206,7 +207,7 @@ async fn begin(
     let mut options = options::options(config, &cluster_id, watched)?;
     let prices = options::prices(collect, &options.currency)?;
     let organization_id = collect.organization_id.as_str();
-    let (mut journal, to): (Box<dyn Journal>, String) = match (kafka, &args.to) {
+    let (mut journal, to): (Box<dyn Journal>, String) = match (kafka, &args.output) {
         (Some((connection, encoder, topic)), _) => {
             let topics = (topic.clone(), collect.state_topic.clone());
             let journal = TopicJournal::new(connection, encoder, topics, organization_id, cluster_id.clone());
@@ -217,7 +218,7 @@ async fn begin(
             (Box::new(FileJournal::new(wiring::store(to)?, organization_id, &cluster_id)), to.to_owned())
         }
     };
-    let every = if args.to.is_some() { collect.file_every } else { SEND_EVERY };
+    let every = if args.output.is_some() { collect.file_rotation_interval } else { SEND_EVERY };
     let state = journal.load().await?;
     // What begins from now on must not be cut off because the server's time is not known to the second.
     options.since = options.since.or(state.since).or_else(|| {
@@ -230,7 +231,7 @@ async fn begin(
         ..CollectorReport::default()
     };
     println!("following cluster {cluster_id} of {organization_id}, to {to}");
-    let periods = Periods { store_every: every, list_every: collect.list_every };
+    let periods = Periods { store_every: every, relist_interval: collect.relist_interval };
     let usage = UsageRounds::new(&cluster, collect)?;
     let following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);
     Ok(Begun { following, options, prices, state, to })

@@ -45,8 +45,8 @@ pub fn options(
         region: text(&collect.region),
         instance_type: text(&collect.instance_type),
         since,
-        start: collect.start.into(),
-        lost_stop: collect.lost_stop.into(),
+        start: collect.pod_start.into(),
+        missed_stop: collect.missed_stop.into(),
         labels: collect.labels.clone(),
         virtual_node_label: (text(name), text(value)),
         qos_label: label(&collect.qos_label),
@@ -59,7 +59,7 @@ pub fn options(
         device_classes: collect.device_classes.clone(),
         watched,
         mass_stop_percent: collect.mass_stop_percent,
-        confirmations: collect.confirmations,
+        mass_stop_confirmations: collect.mass_stop_confirmations,
         ..CollectorOptions::new(organization_id.into(), cluster_id.into(), currency)
     })
 }

@@ -54,9 +54,9 @@ impl UsageRounds {
             }
         };
         let [least, most] = PERIODS;
-        let every = config.usage_every;
+        let every = config.usage_interval;
         if every < least || every > most {
-            return Err(Failure::usage("collect.usage_every is not between 1s and 1h"));
+            return Err(Failure::usage("collect.usage_interval is not between 1s and 1h"));
         }
         let reader = UsageReader::new(cluster.clone(), source, exporters).map_err(super::failure)?;
         let tiles = UsageTiles::new(config.organization_id.as_str().into(), micros(every));
@@ -80,7 +80,7 @@ impl UsageRounds {
     pub fn finish(&mut self, collector: &Collector) -> Vec<Event> {
         let Some(Ok((end, read))) = self.reading.try_join_next() else { return Vec::new() };
         for problem in &read.problems {
-            tracing::warn!(problem, "measured use was not read");
+            tracing::warn!(error = problem, "measured use was not read");
         }
         let running = collector.running_pods();
         let uid_of = |namespace: &str, name: &str| running.get(&(namespace, name)).map(|uid| (*uid).clone());
@@ -88,13 +88,13 @@ impl UsageRounds {
         let totals = self.tiles.totals();
         let report = &mut self.report;
         report.rounds += 1;
-        report.answers += read.answers;
+        report.responses += read.answers;
         report.failed_reads += read.failed;
-        report.problems = read.problems;
+        report.errors = read.problems;
         report.round_end = Some(end.to_string());
         report.intervals = totals.intervals;
-        report.incomplete = totals.incomplete;
-        report.pauses = totals.pauses;
+        report.incomplete_samples = totals.incomplete;
+        report.gaps = totals.pauses;
         report.unknown_pods = totals.unknown_pods;
         events
     }

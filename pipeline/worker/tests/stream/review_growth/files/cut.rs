@@ -52,7 +52,7 @@ fn late(organization: &str, pods: std::ops::Range<usize>) -> Vec<EventRecord> {
 }
 
 fn start(world: &World, name: &str, faults: Faults) -> Member {
-    world.start(name, faults, |options| options.restate_delay_max = Duration::ZERO)
+    world.start(name, faults, |options| options.max_restate_delay = Duration::ZERO)
 }
 
 async fn settle(world: &World, member: &mut Member) {
@@ -104,7 +104,7 @@ async fn a_late_event_writes_the_file_with_its_organization() {
         let late = late(organization, pods);
         world.produce(&late);
         settle(&world, &mut member).await;
-        assert_eq!(member.status.lock().counts.restated_whole, 0, "{organization}");
+        assert_eq!(member.status.lock().counts.full_restatements, 0, "{organization}");
         check(&world, organization);
         assert_eq!(replaced(&world.lake, &files), [written, 1], "{organization}: files of cost and of hours");
         all.extend(late);
