@@ -33,7 +33,7 @@ use prorata_testkit::fakes::{FakeBroker, Record, SteppedClock};
 use prorata_worker::backfill;
 use prorata_worker::names::{Shard, TableFile};
 use prorata_worker::ports::{Silent, TableCommitter};
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 use prorata_worker::source::{Source, SourceEvent, Start};
 use prorata_worker::status::{Counts, Status, WorkerStatus};
 use prorata_worker::stream::{self, Worker};
@@ -85,7 +85,7 @@ fn processor() -> Duration {
 }
 
 fn shard_of(sent: &Sent) -> Shard {
-    let root = Root { format: 1, shards: SHARDS, key_hash: KeyHash::Murmur2 };
+    let root = Root::new(SHARDS);
     root.shard_of(&sent.record.event.organization_id)
 }
 

@@ -134,7 +134,7 @@ fn next<'a, T>(
         Ok(fields.into_fault().map_or(Ok(event), Err))
     });
     let verdict = verdict
-        .map_err(|reject: Reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
+        .map_err(|reject: Reject| Reject::malformed(format!("{}: {}", kind.name(), reject.message)))?;
     let left = within.rest().len();
     wire.take(bytes.len().min(BODY_BYTES_MAX) - left)?;
     Ok(verdict)

@@ -1,4 +1,4 @@
-//! Why a message cannot become an event: one closed list of reason codes, each with a sentence for people.
+//! Why a message cannot become an event: one closed list of reason codes, each with a message for people.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ impl Reason {
 
 /// A text is no reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no reason of dead letters; they are {}", Reason::ALL.map(Reason::code).join(", "))]
+#[error("not a dead-letter reason; the reasons are {}", Reason::ALL.map(Reason::code).join(", "))]
 pub struct ParseReasonError;
 
 impl FromStr for Reason {
@@ -77,23 +77,23 @@ impl fmt::Display for Reason {
 
 /// A message that cannot become an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}: {sentence}")]
+#[error("{reason}: {message}")]
 pub struct Reject {
     /// The reason code.
     pub reason: Reason,
     /// What is wrong, where, and how to mend it.
-    pub sentence: String,
+    pub message: String,
 }
 
 impl Reject {
-    /// A reject with its sentence.
-    pub fn new(reason: Reason, sentence: impl Into<String>) -> Self {
-        Self { reason, sentence: sentence.into() }
+    /// A reject with its message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
     }
 
     /// `malformed`.
-    pub fn malformed(sentence: impl Into<String>) -> Self {
-        Self::new(Reason::Malformed, sentence)
+    pub fn malformed(message: impl Into<String>) -> Self {
+        Self::new(Reason::Malformed, message)
     }
 
     /// `invalid_field`, naming the record and the field.

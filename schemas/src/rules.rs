@@ -126,7 +126,7 @@ impl Rules {
             excerpt(currency),
             excerpt(&event.organization_id)
         );
-        let sentence = format!("{}.currency: {what}", event.payload.kind().name());
-        Err(Reject::new(Reason::CurrencyMismatch, sentence))
+        let message = format!("{}.currency: {what}", event.payload.kind().name());
+        Err(Reject::new(Reason::CurrencyMismatch, message))
     }
 }

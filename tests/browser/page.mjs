@@ -57,7 +57,7 @@ await page.keyboard.press("Enter");
 const captions = await page.locator("caption").allTextContents();
 assert.ok(captions.some((text) => text.startsWith(`${group}: `)), captions.join(" | "));
 await page.reload();
-await tabTo("#s-pods-and-what-else-bears-cost ~ .scroll button");
+await tabTo("#s-pods-and-other-costs ~ .scroll button");
 const pod = await page.evaluate(() => document.activeElement.textContent);
 await page.keyboard.press("Enter");
 const dialog = page.locator("dialog[open]");
@@ -77,7 +77,7 @@ assert.equal(await page.evaluate(() => document.activeElement.textContent), pod,
 // An idle node, by the group of idle ones: the command names it.
 await page.reload();
 await page.locator("#s-by-namespace ~ .scroll button", { hasText: "(idle)" }).click();
-const bearers = page.locator("#s-pods-and-what-else-bears-cost ~ .scroll button");
+const bearers = page.locator("#s-pods-and-other-costs ~ .scroll button");
 await bearers.filter({ hasText: "idle node " }).first().click();
 const node = await dialog.locator("code").textContent();
 assert.match(node, / --node [^ ]+\/[^ ]+ --organization /);

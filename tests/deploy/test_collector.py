@@ -109,6 +109,6 @@ class Collector(unittest.TestCase):
         found = objects({"priceList": "", "output": "events"})
         config = one(found, "ConfigMap", "collector")
         (container,) = template(one(found, "Deployment"))["spec"]["containers"]
-        code, sentence = run([config], container, {})
-        self.assertEqual(code, 2, sentence)
-        self.assertIn("no cluster is named", sentence)
+        code, message = run([config], container, {})
+        self.assertEqual(code, 2, message)
+        self.assertIn("no cluster is configured", message)

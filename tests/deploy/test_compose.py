@@ -67,7 +67,7 @@ class Compose(unittest.TestCase):
         command = [PROGRAM, "backfill", "--config", config, "--events", "nowhere", "--lake", "lake"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("'nowhere' is not there", done.stderr)
+        self.assertIn("'nowhere' does not exist", done.stderr)
         code, said = promtool("check", "config", FOLDER / "prometheus.yaml")
         self.assertEqual(code, 0, said)
         scraped = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())["scrape_configs"][0]

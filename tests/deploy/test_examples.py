@@ -35,9 +35,9 @@ class Examples(unittest.TestCase):
             container = worker(objects) | {
                 "args": ["backfill", "--config", FILE, "--events", "nowhere", "--lake", "lake"]
             }
-            code, sentence = run(known, container, {})
-            self.assertEqual(code, 2, sentence)
-            self.assertIn("'nowhere' is not there", sentence, path.stem)
+            code, message = run(known, container, {})
+            self.assertEqual(code, 2, message)
+            self.assertIn("'nowhere' does not exist", message, path.stem)
 
 
 class Readme(unittest.TestCase):

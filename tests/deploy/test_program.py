@@ -53,9 +53,9 @@ class Program(unittest.TestCase):
     def test_the_worker_takes_the_file_and_misses_only_what_the_notes_say(self):
         for case in ["defaults", "bare"]:
             objects = render(case)
-            code, sentence = run(objects, worker(objects), {})
-            self.assertEqual(code, 2, sentence)
-            self.assertIn("root.url is not set", sentence)
+            code, message = run(objects, worker(objects), {})
+            self.assertEqual(code, 2, message)
+            self.assertIn("root.url is not set", message)
 
     def test_every_file_and_variable_is_known(self):
         # A backfill reads the whole configuration, and then looks for its events.
@@ -64,44 +64,44 @@ class Program(unittest.TestCase):
             container = worker(objects) | {
                 "args": ["backfill", "--config", FILE, "--events", "nowhere", "--lake", "lake"]
             }
-            code, sentence = run(objects, container, {})
+            code, message = run(objects, container, {})
             self.assertEqual(
-                (code, sentence),
-                (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"),
+                (code, message),
+                (2, "prorata: --events 'nowhere' does not exist; name an existing folder\n"),
                 case,
             )
 
     def test_a_key_that_is_not_known_would_be_found(self):
         objects = render(override={"config": {"work": {"drain_timeuot": "30s"}}})
-        code, sentence = run(objects, worker(objects), {})
+        code, message = run(objects, worker(objects), {})
         self.assertEqual(code, 2)
-        self.assertIn("unknown key work.drain_timeuot", sentence)
+        self.assertIn("unknown key work.drain_timeuot", message)
 
     def test_the_backfill_takes_its_arguments(self):
         for case in ["backfill", "everything"]:
             objects = render(case)
             container = backfill(objects)
             at = container["args"].index("--events")
-            code, sentence = run(objects, container, {container["args"][at + 1]: "nowhere"})
+            code, message = run(objects, container, {container["args"][at + 1]: "nowhere"})
             self.assertEqual(
-                (code, sentence),
-                (2, "prorata: --events 'nowhere' is not there; name a folder that is\n"),
+                (code, message),
+                (2, "prorata: --events 'nowhere' does not exist; name an existing folder\n"),
                 case,
             )
 
     def test_the_replay_takes_its_arguments(self):
         for case in ["backfill", "everything"]:
             objects = render(case, {"replay": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
-            code, sentence = run(objects, replay(objects), {})
-            self.assertEqual(code, 2, sentence)
-            self.assertIn("'nowhere' holds no root.json", sentence, case)
+            code, message = run(objects, replay(objects), {})
+            self.assertEqual(code, 2, message)
+            self.assertIn("'nowhere' has no root.json", message, case)
 
     def test_the_upkeep_takes_its_arguments(self):
         for case in ["backfill", "everything"]:
             objects = render(case, {"maintain": {"enabled": True}, "config": {"root": {"url": "nowhere"}}})
-            code, sentence = run(objects, maintain(objects), {})
-            self.assertEqual(code, 2, sentence)
-            self.assertIn("'nowhere' holds no root.json", sentence, case)
+            code, message = run(objects, maintain(objects), {})
+            self.assertEqual(code, 2, message)
+            self.assertIn("'nowhere' has no root.json", message, case)
 
     def test_check_and_report_take_their_arguments(self):
         for component in ["check", "report"]:
@@ -109,15 +109,15 @@ class Program(unittest.TestCase):
             if component == "check":
                 del values[component]["output"]
             objects = render(override=values)
-            code, sentence = run(objects, of_job(objects, component), {})
-            self.assertEqual(code, 2, sentence)
-            self.assertIn("'nowhere' holds no root.json", sentence)
+            code, message = run(objects, of_job(objects, component), {})
+            self.assertEqual(code, 2, message)
+            self.assertIn("'nowhere' has no root.json", message)
 
     def test_the_test_of_a_release_asks_its_service(self):
         objects = render(override={"replicas": 3, "test": {"waitSeconds": 0}})
         (container,) = template(one(objects, "Pod"))["spec"]["containers"]
         service, port = one(objects, "Service")["metadata"]["name"], "8080"
         self.assertEqual(container["args"][:4], ["ready", f"{service}.finops:{port}", "--min-ready", "3"])
-        code, sentence = run(objects, container, {container["args"][1]: "127.0.0.1:1"})
-        self.assertEqual(code, 4, sentence)
-        self.assertIn("0 of 1 are ready, of 3 at least", sentence)
+        code, message = run(objects, container, {container["args"][1]: "127.0.0.1:1"})
+        self.assertEqual(code, 4, message)
+        self.assertIn("0 of 1 are ready; all must be, and at least 3", message)

@@ -270,27 +270,27 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
     }
 
     let nowhere = ["kafka", "--bootstrap-servers", &brokers, "--topic", "agreements-nowhere"];
-    let sentence = failure(&run(&[&agreements[..], &nowhere].concat(), &[]), 2);
-    assert!(sentence.contains("has no topic agreements-nowhere"), "{sentence}");
+    let message = failure(&run(&[&agreements[..], &nowhere].concat(), &[]), 2);
+    assert!(message.contains("has no topic agreements-nowhere"), "{message}");
 }
 
 #[tokio::test]
 async fn topics_that_are_not_there_or_differ_are_told_at_once() {
     let brokers = variable("PRORATA_TEST_KAFKA");
     let to = ["--output", "kafka", "--bootstrap-servers", &brokers];
-    let sentence = failure(&generate(&[&to[..], &["--topic", "generate-nowhere"]].concat(), &[]), 2);
-    assert!(sentence.contains("has no topic generate-nowhere: create it, or correct --topic"), "{sentence}");
+    let message = failure(&generate(&[&to[..], &["--topic", "generate-nowhere"]].concat(), &[]), 2);
+    assert!(message.contains("has no topic generate-nowhere: create it, or correct --topic"), "{message}");
 
     topics(&["generate-four"]).await;
     admin::create_topics(&brokers, &["generate-three"], 3, 1).await;
     let both = ["--topic", "generate-four", "--topic", "generate-three"];
-    let sentence = failure(&generate(&[&to[..], &both].concat(), &[]), 2);
-    assert!(sentence.contains("topic generate-four has 4 partitions and generate-three has 3"), "{sentence}");
+    let message = failure(&generate(&[&to[..], &both].concat(), &[]), 2);
+    assert!(message.contains("topic generate-four has 4 partitions and generate-three has 3"), "{message}");
 }
 
 #[test]
 fn a_broker_that_is_down_is_unavailable() {
     let args = ["--output", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--topic", "events"];
-    let sentence = failure(&generate(&args, &[]), 4);
-    assert!(sentence.contains("Kafka is unavailable: 127.0.0.1:1"), "{sentence}");
+    let message = failure(&generate(&args, &[]), 4);
+    assert!(message.contains("Kafka is unavailable: 127.0.0.1:1"), "{message}");
 }

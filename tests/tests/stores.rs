@@ -1,5 +1,5 @@
 //! One suite over every kind of store: a local folder, S3, Azure. The ports keep their promises in each, a
-//! lake in it is the lake of its events wherever it is, and what is wrong with a store is told in a sentence.
+//! lake in it is the lake of its events wherever it is, and what is wrong with a store is told in a message.
 //!
 //! The servers are started by `tests/python/servers.py --s3 --azure`, so these tests stand behind the feature
 //! `servers`.
@@ -23,7 +23,7 @@ use serde_json::Value;
 /// A store that is there, empty below `root`, and how to ask for one that is not.
 struct Place {
     root: String,
-    /// A location that does not exist and cannot be made, and the word of it that the sentence has to say.
+    /// A location that does not exist and cannot be made, and the word of it that the message has to say.
     missing: (String, &'static str),
     /// The environment variable of a credential and another one's, where there are credentials.
     stranger: Option<(&'static str, &'static str)>,
@@ -97,7 +97,7 @@ fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The command says that this storage cannot be used, which is no outage, in a sentence with `word` in it.
+/// The command says that this storage cannot be used, which is no outage, in a message with `word` in it.
 fn refuse(mut command: Command, word: &str) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let told = String::from_utf8_lossy(&stderr).into_owned();

@@ -26,17 +26,17 @@ thread_local! {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant says what it means")]
 pub enum UnpackError {
-    #[error("it does not unpack: {0}")]
+    #[error("it cannot be decompressed: {0}")]
     Deflate(miniz_oxide::inflate::DecompressError),
-    #[error("it does not unpack: {0}")]
+    #[error("it cannot be decompressed: {0}")]
     Snappy(#[from] snap::Error),
-    #[error("it does not unpack: {0}")]
+    #[error("it cannot be decompressed: {0}")]
     Zstandard(#[from] io::Error),
     #[error("it is too short for its checksum")]
     TooShort,
-    #[error("it claims to unpack to {0} bytes")]
+    #[error("it claims to decompress to {0} bytes")]
     Claim(usize),
-    #[error("it unpacks to more than {UNPACKED_BYTES_MAX} bytes")]
+    #[error("it decompresses to more than {UNPACKED_BYTES_MAX} bytes")]
     TooLong,
     #[error("its checksum is wrong")]
     Checksum,

@@ -21,10 +21,6 @@ use super::source::Source;
 /// all metadata as UTF-8.
 const SCHEMA_DIGEST: &[u8] = b"prorata.schema.sha256.hex";
 
-/// The same as 32 bytes, as older releases wrote it. They refuse a file that has anything else under this
-/// key, and read one that does not have the key.
-const SCHEMA_DIGEST_BYTES: &[u8] = b"prorata.schema.sha256";
-
 /// Key of the first organization of each block in the header of our own files, as a JSON list of texts:
 /// there organizations ascend.
 const ORGANIZATIONS: &[u8] = b"prorata.organizations";
@@ -114,9 +110,8 @@ impl<R: Read> Container<R> {
         let schema = metadata.get(&b"avro.schema"[..]).cloned();
         let schema = schema.ok_or(FileFault::NoSchema)?;
         // Only our own files have it: a flipped bit in the schema would make other events of good blocks.
-        let digest = Sha256::digest(&schema);
-        let differs = |key: &[u8], expected: &[u8]| metadata.get(key).is_some_and(|found| found != expected);
-        if differs(SCHEMA_DIGEST, format!("{digest:x}").as_bytes()) || differs(SCHEMA_DIGEST_BYTES, &digest) {
+        let digest = format!("{:x}", Sha256::digest(&schema));
+        if metadata.get(SCHEMA_DIGEST).is_some_and(|found| *found != digest.as_bytes()) {
             return Err(FileFault::SchemaChecksum.into());
         }
         let schema = String::from_utf8(schema).map_err(|_| FileFault::SchemaNotUtf8)?;

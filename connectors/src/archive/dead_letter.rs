@@ -46,7 +46,7 @@ fn encode(letter: &DeadLetter) -> Vec<u8> {
     let DeadLetter { origin, rejected: Rejected { reject, bytes } } = letter;
     let mut out = Vec::with_capacity(bytes.len() + 256);
     put_bytes(&mut out, reject.reason.code().as_bytes());
-    put_bytes(&mut out, reject.sentence.as_bytes());
+    put_bytes(&mut out, reject.message.as_bytes());
     put_bytes(&mut out, bytes);
     match origin {
         Origin::Message { topic, partition, offset, timestamp_millis, key, headers } => {
@@ -125,7 +125,7 @@ pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> 
 fn decode(wire: &mut Wire<'_>) -> Result<DeadLetter, Reject> {
     let code = text(wire)?;
     let reason = Reason::ALL.into_iter().find(|reason| reason.code() == code);
-    let reason = reason.ok_or_else(|| Reject::malformed(format!("no reason is called '{code}'")))?;
+    let reason = reason.ok_or_else(|| Reject::malformed(format!("'{code}' is not a dead-letter reason")))?;
     let reject = Reject::new(reason, text(wire)?);
     let bytes = wire.bytes()?.to_vec();
     let (topic, partition, offset) =
@@ -147,7 +147,7 @@ fn decode(wire: &mut Wire<'_>) -> Result<DeadLetter, Reject> {
 
 fn text(wire: &mut Wire<'_>) -> Result<String, Reject> {
     let text = std::str::from_utf8(wire.bytes()?);
-    text.map(str::to_owned).map_err(|_| Reject::malformed("a text is not UTF-8"))
+    text.map(str::to_owned).map_err(|_| Reject::malformed("a string is not UTF-8"))
 }
 
 fn bytes_of(wire: &mut Wire<'_>) -> Result<Vec<u8>, Reject> {

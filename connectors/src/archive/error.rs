@@ -30,13 +30,13 @@ pub enum FileFault {
     Empty,
     #[error("it does not begin with Obj 01")]
     NoMagic,
-    #[error("its header is damaged: {}", .0.sentence)]
+    #[error("its header is damaged: {}", .0.message)]
     Header(Reject),
     #[error("its header has no sync marker")]
     NoSyncMarker,
     #[error("its header has no schema")]
     NoSchema,
-    #[error("its schema does not have the checksum in its header")]
+    #[error("its schema does not match the checksum in its header")]
     SchemaChecksum,
     #[error("its schema is not UTF-8")]
     SchemaNotUtf8,
@@ -46,7 +46,7 @@ pub enum FileFault {
     DeadLetterSchema,
     #[error("a block is damaged: {0}")]
     Block(#[source] Arc<BlockFault>),
-    #[error("{}", .0.sentence)]
+    #[error("{}", .0.message)]
     Record(Reject),
     #[error("{0} bytes follow a block's last record")]
     TrailingBytes(usize),
@@ -58,7 +58,7 @@ pub enum FileFault {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant says what it means")]
 pub enum BlockFault {
-    #[error("its head is cut off or no number")]
+    #[error("its header is cut off or is not a number")]
     Head,
     #[error("it says it holds {0} records")]
     Records(i64),

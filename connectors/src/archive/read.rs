@@ -84,7 +84,7 @@ fn read_block<'r, E>(
     for record in 0..block.records {
         let rest = wire.rest();
         if rest.is_empty() {
-            let why = format!("the block ends behind {record} of its {} records", block.records);
+            let why = format!("the block ends after {record} of its {} records", block.records);
             return reject(block, record, Reject::malformed(why), rest, &mut on);
         }
         let why = match next_with_bytes(&next_record, &mut wire) {
@@ -94,7 +94,7 @@ fn read_block<'r, E>(
             }
             // No event is empty, and a block may say that it holds any number of such records.
             Ok(_) => "a record takes no bytes".to_owned(),
-            Err(malformed) => malformed.sentence,
+            Err(malformed) => malformed.message,
         };
         let left = block.records - record;
         let why = format!("{why}; {left} records of the block are lost");

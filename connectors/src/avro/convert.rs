@@ -47,7 +47,7 @@ impl Convert<'_> {
                     Some((index, _)) => put_long(&mut self.out, index),
                     None => {
                         let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text)).into_owned();
-                        self.unresolved(format_args!("its enum's symbol '{text}' is not ours"));
+                        self.unresolved(format_args!("our enum has no symbol '{text}'"));
                     }
                 }
             }

@@ -18,13 +18,13 @@ pub struct SchemaError(SchemaFault);
 /// What is wrong with it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaFault {
-    #[error("{0} bytes, and {SCHEMA_BYTES_MAX} are the most")]
+    #[error("{0} bytes, more than the {SCHEMA_BYTES_MAX} that are allowed")]
     TooLong(usize),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Avro(#[from] Box<apache_avro::Error>),
-    #[error("the schema library failed on it")]
+    #[error("the schema library panicked on it")]
     Panic,
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -57,7 +57,7 @@ pub(super) enum ResolveError {
     Mismatch { writer: String, ours: String },
     #[error("field {name}: {source}")]
     Field { name: String, source: Box<ResolveError> },
-    #[error("field {0} is required, and the writer does not have it")]
+    #[error("field {0} is required, but the writer's schema lacks it")]
     Required(String),
     #[error("our union is empty")]
     EmptyUnion,
@@ -65,5 +65,5 @@ pub(super) enum ResolveError {
 
 /// A symbol of the writer's enum that ours does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its enum's symbol {0} is not ours")]
+#[error("our enum has no symbol {0}")]
 pub(super) struct UnknownSymbol(pub(super) String);

@@ -188,11 +188,11 @@ impl Decoder {
         let mut within = Wire::new(bytes.get(..BODY_BYTES_MAX).unwrap_or(bytes));
         let whole = within.rest().len();
         let converted = convert::convert(node, &self.skips, &mut within)
-            .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.sentence)))?;
+            .map_err(|reject| Reject::malformed(format!("{}: {}", kind.name(), reject.message)))?;
         wire.take(whole - within.rest().len())?;
         Ok(match converted {
             Ok(body) => prorata_schemas::body::decode(kind, &body),
-            Err(reject) => Err(Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.sentence))),
+            Err(reject) => Err(Reject::new(reject.reason, format!("{}: {}", kind.name(), reject.message))),
         })
     }
 }
@@ -234,23 +234,23 @@ static OURS: LazyLock<Vec<(EventKind, Schema)>> = LazyLock::new(|| {
 });
 
 fn reading_of<'s>(variant: &'s Schema, resolver: &mut Resolver<'s, '_>) -> Reading {
-    let refused = |sentence: String| Reading::Refused(Reject::new(Reason::UnknownEvent, shortened(sentence)));
+    let refused = |message: String| Reading::Refused(Reject::new(Reason::UnknownEvent, shortened(message)));
     let writer = match variant {
         Schema::Ref { name } => resolver.names.get(name).copied().unwrap_or(variant),
         _ => variant,
     };
     let Schema::Record(record) = writer else {
-        return refused(format!("its schema is no record; events are the records of {NAMESPACE}"));
+        return refused(format!("its schema is not a record; events are the records of {NAMESPACE}"));
     };
     let name = record.name.to_string();
     let ours = OURS.iter().find(|(kind, ours)| full_name(*kind) == name || is_alias(ours, &name));
     let Some((kind, ours)) = ours else {
-        return refused(format!("record {name} is none of ours, the records of {NAMESPACE}"));
+        return refused(format!("record {name} is not one of the records of {NAMESPACE}"));
     };
     match resolver.node(ours, writer) {
         Ok(node) if node.is_identity(ours) => Reading::Direct(*kind),
         Ok(node) => Reading::Converted(*kind, node),
-        Err(why) => refused(format!("its schema of {name} cannot be resolved to ours: {why}")),
+        Err(why) => refused(format!("its schema of {name} cannot be resolved against ours: {why}")),
     }
 }
 

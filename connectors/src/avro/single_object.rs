@@ -51,14 +51,14 @@ impl SingleObjects {
     /// `malformed` without the magic bytes, `unknown_schema` for a fingerprint not known, and what
     /// [`Decoder::decode`] finds.
     pub fn decode<'a>(&self, message: &'a [u8]) -> Result<EventRecordRef<'a>, Reject> {
-        let missing = || Reject::malformed("no single-object header: C3 01 and eight bytes of fingerprint");
+        let missing = || Reject::malformed("no single-object header (C3 01 and an eight-byte fingerprint)");
         let rest = message.strip_prefix(&MAGIC).ok_or_else(missing)?;
         let (fingerprint, body) = rest.split_first_chunk::<8>().ok_or_else(missing)?;
         let place = self.by_fingerprint.get(fingerprint);
         let decoder = place.and_then(|place| self.decoders.get(*place)).ok_or_else(|| {
             let fingerprint = u64::from_le_bytes(*fingerprint);
-            let sentence = format!("no known schema has the fingerprint {fingerprint:016x}");
-            Reject::new(Reason::UnknownSchema, sentence)
+            let message = format!("no known schema has the fingerprint {fingerprint:016x}");
+            Reject::new(Reason::UnknownSchema, message)
         })?;
         decoder.decode(body)
     }

@@ -128,7 +128,7 @@ impl Skips {
                 self.pass_at(variant, wire, depth)
             }
             Skip::Array(_) | Skip::Map(_) | Skip::Record(_) if depth == DEPTH_MAX => {
-                Err(Reject::malformed(format!("data is nested more than {DEPTH_MAX} deep")))
+                Err(Reject::malformed(format!("data is nested more than {DEPTH_MAX} levels deep")))
             }
             Skip::Array(item) => self.pass_blocks(item, false, wire, depth + 1),
             Skip::Map(value) => self.pass_blocks(value, true, wire, depth + 1),
@@ -190,7 +190,7 @@ mod tests {
             // The record around them is the first.
             assert_eq!(decoded(63).reason, Reason::UnknownEvent, "{form}");
             assert_eq!(decoded(64).reason, Reason::Malformed, "{form}");
-            assert_eq!(decoded(64).sentence, "data is nested more than 64 deep", "{form}");
+            assert_eq!(decoded(64).message, "data is nested more than 64 levels deep", "{form}");
         }
     }
 }

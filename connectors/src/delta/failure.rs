@@ -22,7 +22,7 @@ pub(super) fn failure(operation: &'static str, table: Table, error: Delta) -> Ta
     TableError::new(kind, operation, table, explained)
 }
 
-/// Where `RUST_BACKTRACE` is set, the kernel makes a stack trace part of its sentence.
+/// Where `RUST_BACKTRACE` is set, the kernel makes a stack trace part of its message.
 fn without_backtrace(error: Delta) -> Delta {
     match error {
         Delta::KernelError(Kernel::Backtraced { source, .. }) => {
@@ -78,7 +78,7 @@ fn kind_of_kernel(error: &Kernel) -> ErrorKind {
         Kernel::Arrow(source) => kind_of_arrow(source),
         Kernel::FileNotFound(_) | Kernel::MissingVersion => ErrorKind::Missing,
         // A file of the log is gone. The kernel has no variant for it.
-        Kernel::Generic(sentence) if sentence.contains("found gap") => ErrorKind::Missing,
+        Kernel::Generic(message) if message.contains("found gap") => ErrorKind::Missing,
         Kernel::FileAlreadyExists(_) => ErrorKind::Conflict,
         Kernel::MissingMetadata
         | Kernel::MissingProtocol

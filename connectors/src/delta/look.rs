@@ -38,7 +38,7 @@ impl DeltaTables {
             None => delta.load().await.map_err(failed)?,
             Some(Timestamp(micros)) => {
                 let Some(instant) = DateTime::from_timestamp_micros(micros) else {
-                    let cause = "the instant is too far away; name one of the table's life";
+                    let cause = "the time is out of range; name one within the table's history";
                     return Err(TableError::new(ErrorKind::Invalid, "read", table, cause));
                 };
                 delta.load_with_datetime(instant).await.map_err(failed)?;

@@ -90,7 +90,7 @@ impl DeltaTables {
             delta.load().await.map_err(failed)?;
             self.extend_schema(table, &delta).await?;
         }
-        let cause = "other commits came first at every attempt to add its new columns";
+        let cause = "every attempt to add its new columns lost to another commit";
         Err(TableError::new(ErrorKind::Conflict, "open", table, cause))
     }
 
@@ -109,7 +109,7 @@ impl DeltaTables {
             return Ok(());
         }
         let names: Vec<&str> = missing.iter().map(|field| field.name().as_str()).collect();
-        tracing::info!(table = table.name(), columns = names.join(", "), "new columns are added");
+        tracing::info!(table = table.name(), columns = names.join(", "), "adding new columns");
         let extended = schema::extended(&found, &missing).map_err(invalid)?;
         let statistics = prorata_tables::stats_columns(table).join(",");
         let metadata = state.metadata().clone().with_schema(&extended);
@@ -182,7 +182,7 @@ impl DeltaTables {
     fn slot(&self, table: Table) -> Result<&Mutex<Option<View>>, TableError> {
         self.open
             .get(&table)
-            .ok_or_else(|| TableError::new(ErrorKind::Invalid, "load", table, "it is not a table of ours"))
+            .ok_or_else(|| TableError::new(ErrorKind::Invalid, "load", table, "it is not a table of prorata"))
     }
 }
 
@@ -270,7 +270,7 @@ async fn checkpoint(table: Table, view: &mut View) {
         Err(error) => Err(error),
     };
     if let Err(error) = written {
-        tracing::warn!(table = table.name(), %error, "the table's log gets no checkpoint this time");
+        tracing::warn!(table = table.name(), %error, "no checkpoint of the table's log this time");
     }
 }
 

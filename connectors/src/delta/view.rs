@@ -260,13 +260,13 @@ impl View {
         let refused: Vec<&TableFeature> = match protocol.min_writer_version() {
             ..=2 => Vec::new(),
             7 => protocol.writer_features().unwrap_or_default().iter().filter(|of| !is_known(of)).collect(),
-            version => return Some(format!("it asks for writers of version {version}")),
+            version => return Some(format!("it requires writers of version {version}")),
         };
         if !refused.is_empty() {
-            return Some(format!("it asks its writers for features that this release lacks: {refused:?}"));
+            return Some(format!("it requires writer features that this release lacks: {refused:?}"));
         }
         let append_only = self.snapshot.table_properties().append_only == Some(true);
-        (append_only && removes).then(|| "it takes no replacements: its property 'delta.appendOnly'".into())
+        (append_only && removes).then(|| "its property 'delta.appendOnly' forbids replacing rows".into())
     }
 }
 
@@ -285,7 +285,7 @@ async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || work(&*engine)).await;
     let done = done.map_err(|error| DeltaTableError::Generic(error.to_string()))?;
     done.map_err(|error| match error.to_string() {
-        sentence if sentence.contains("No files in log segment") => DeltaTableError::NotATable(sentence),
+        message if message.contains("No files in log segment") => DeltaTableError::NotATable(message),
         _ => error.into(),
     })
 }

@@ -115,14 +115,14 @@ impl Clients {
                 // All records before the end were read: what is left are offsets without a record.
                 Some(Err(KafkaError::PartitionEOF(of))) if of == i32::from(partition) => next = end,
                 Some(Err(error)) => match self.failed(topic, partition, &error) {
-                    SourceError::Unavailable(reason) => tracing::debug!(reason, "it is polled again"),
+                    SourceError::Unavailable(reason) => tracing::debug!(reason, "polling again"),
                     failure => return Err(failure),
                 },
                 Some(Ok(_)) | None => {}
             }
             if heard.elapsed() > patience {
                 return Err(SourceError::Unavailable(format!(
-                    "{}: topic {topic}, partition {partition}: nothing has come for {} s",
+                    "{}: topic {topic}, partition {partition}: no data for {} s",
                     self.connection.brokers,
                     patience.as_secs()
                 )));

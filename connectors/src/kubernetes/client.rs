@@ -41,7 +41,7 @@ pub enum Served {
     Yes,
     /// The server has no such kind.
     Absent,
-    /// It may not be listed. The sentence says which permission is missing.
+    /// It may not be listed. The message says which permission is missing.
     Refused(String),
 }
 
@@ -86,8 +86,8 @@ impl KubeCluster {
                 .map_err(|inside| {
                     let (kubeconfig, inside) = (causes(&error), causes(&inside));
                     wrong(format!(
-                        "no cluster is named: name a kubeconfig (its error: {kubeconfig}), or run in the \
-                         cluster ({inside})"
+                        "no cluster is configured: name a kubeconfig (its error: {kubeconfig}), or run in \
+                         the cluster ({inside})"
                     ))
                 })?,
             Err(error) => return Err(wrong(causes(&error))),
@@ -183,10 +183,11 @@ fn unreadable(path: &str, error: &serde_json::Error) -> KubeFault {
 }
 
 fn refused() -> String {
-    "it refuses the credentials; renew those of the kubeconfig, or the service account's token".to_owned()
+    "it refuses the credentials; renew the credentials in the kubeconfig, or the service account's token"
+        .to_owned()
 }
 
-/// The sentence for a kind that may not be listed.
+/// The message for a kind that may not be listed.
 pub(super) fn missing(kind: ObjectKind) -> String {
     let (resource, group) = kinds::resource(kind);
     format!(

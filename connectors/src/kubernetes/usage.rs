@@ -37,7 +37,7 @@ const PAGE_EXPORTERS: u32 = 200;
 /// Problems that are told of one round; the others are counted.
 const PROBLEMS_MAX: usize = 5;
 
-const LATE: &str = "not asked: the others were too slow";
+const LATE: &str = "not asked, because the others were too slow";
 
 const METRICS_API: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 
@@ -257,7 +257,7 @@ impl UsageRead {
 }
 
 fn text(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))
+    String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: {error}"))
 }
 
 fn slow() -> String {
@@ -273,6 +273,6 @@ fn metrics_api_problem(fault: &KubeFault) -> String {
         KubeFault::Permission(_) => {
             format!("{fault}; grant list in a ClusterRole (apiGroups: [metrics.k8s.io], resources: [pods])")
         }
-        fault => format!("{fault}; it needs metrics-server, or set collect.usage_source to kubelet"),
+        fault => format!("{fault}; install metrics-server, or set collect.usage_source to kubelet"),
     }
 }

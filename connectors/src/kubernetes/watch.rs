@@ -222,14 +222,14 @@ impl Follower {
                 Err(Pause::Ended) => return,
                 // A list at once, unless versions expire as soon as they are given.
                 Err(Pause::Expired) => {
-                    tracing::info!(kind = ?self.kind, "the API server's changes are newer; listing");
+                    tracing::info!(kind = ?self.kind, "watch expired; listing again");
                     self.version = None;
                     if began.elapsed() > RETRY_FIRST { Duration::ZERO } else { longer(&mut wait) }
                 }
-                Err(Pause::Absent) => self.leave_alone("the server has no such kind".to_owned()),
+                Err(Pause::Absent) => self.leave_alone("the API server does not have this kind".to_owned()),
                 Err(Pause::Refused) => self.leave_alone(missing(self.kind)),
                 Err(Pause::Fault(fault)) => {
-                    tracing::warn!(kind = ?self.kind, error = %fault, "trying again in {wait:?}");
+                    tracing::warn!(kind = ?self.kind, %fault, "watch failed; trying again in {wait:?}");
                     self.note(|status| status.error = Some(fault.to_string()));
                     longer(&mut wait)
                 }
@@ -251,7 +251,7 @@ impl Follower {
             self.note(|status| status.error = Some(problem));
             return RETRY_MAX;
         }
-        tracing::info!(kind = ?self.kind, error = problem, "it is left out, and asked for again later");
+        tracing::info!(kind = ?self.kind, problem, "kind skipped; trying again later");
         self.note(|status| status.is_absent = true);
         self.unlisted = None;
         ABSENT_WAIT
@@ -270,7 +270,7 @@ impl Follower {
                 Ok(Some(version))
             }
             Err(fault) => {
-                tracing::warn!(kind = ?self.kind, error = fault, "an object cannot be read; it is left out");
+                tracing::warn!(kind = ?self.kind, fault, "object skipped: it cannot be read");
                 Ok(None)
             }
         }
@@ -345,8 +345,7 @@ impl Follower {
                     Ok(Some(event)) => event,
                     // One object of a strange shape must not hold up all others.
                     Err(kube::Error::SerdeError(fault)) => {
-                        let kind = &self.kind;
-                        tracing::warn!(?kind, error = %fault, "a change cannot be read; it is left out");
+                        tracing::warn!(kind = ?self.kind, %fault, "change skipped: it cannot be read");
                         continue;
                     }
                     Err(error) => return Err(error.into()),

@@ -124,7 +124,7 @@ impl ConfluentMessages {
             }
             let since = *asked;
             if now < since + self.times.settle {
-                let message = format!("it does not know schema {id} yet, and is asked again");
+                let message = format!("it does not have schema {id} yet; asking again");
                 return Err(RegistryError::transient(message));
             }
             cache.hurried_until = Some(now + self.times.hurry);
@@ -148,13 +148,13 @@ impl MessageDecoder for ConfluentMessages {
             None if id > ID_MAX => Err(DecodeFailure::Reject(Reject::new(
                 Reason::UnknownSchema,
                 format!(
-                    "{id} can be no schema id, the largest is {ID_MAX}: the value is not in Confluent wire \
-                     format; correct the producer, and let it send the event again"
+                    "{id} is not a valid schema id (the largest is {ID_MAX}): the value is not in Confluent \
+                     wire format; fix the producer, and send the event again"
                 ),
             ))),
             None if self.is_missing(id) => Err(DecodeFailure::Reject(Reject::new(
                 Reason::UnknownSchema,
-                format!("the schema registry knows no schema {id}; register it, and replay the message"),
+                format!("the schema registry has no schema {id}; register it, and replay the message"),
             ))),
             None => Err(DecodeFailure::NeedsSchema(id)),
         }
@@ -199,8 +199,8 @@ fn split(value: &[u8]) -> Result<(u32, &[u8]), Reject> {
         },
         None => Err(Reject::malformed("empty: neither magic byte nor schema id")),
         Some(_) if value.starts_with(&SINGLE_OBJECT) => Err(Reject::malformed(
-            "single-object encoding (C3 01), and registry.url is set: let the producer use Confluent's wire \
-             format, or leave registry.url empty",
+            "single-object encoding (C3 01), but registry.url is set: switch the producer to Confluent's \
+             wire format, or leave registry.url empty",
         )),
         Some((first, _)) => Err(Reject::malformed(format!(
             "the first byte is {first:02X}, not the magic byte 00 of Confluent's wire format"

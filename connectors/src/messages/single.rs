@@ -32,8 +32,8 @@ impl MessageDecoder for SingleObjectMessages {
         if let [MAGIC, first, second, third, fourth, ..] = value {
             let id = u32::from_be_bytes([*first, *second, *third, *fourth]);
             return Err(DecodeFailure::Reject(Reject::malformed(format!(
-                "Confluent's wire format (00, schema id {id}), and registry.url is empty: name the schema \
-                 registry there"
+                "Confluent's wire format (00, schema id {id}), but registry.url is empty: set it to the URL \
+                 of the schema registry"
             ))));
         }
         self.objects.decode(value).map_err(DecodeFailure::Reject)

@@ -70,8 +70,7 @@ impl Answer {
         let body = self.body.as_deref().unwrap_or_default();
         serde_json::from_slice(body).map_err(|error| {
             configuration(format!(
-                "{} answers {} with what is no answer of Confluent's API ({}); registry.url must be its base \
-                 URL",
+                "{} answers {}, but not as Confluent's API does ({}); registry.url must be its base URL",
                 shown(&self.url),
                 self.status,
                 shortened(&error.to_string())
@@ -92,8 +91,8 @@ impl Answer {
     }
 }
 
-pub(super) fn configuration(sentence: impl Into<String>) -> RegistryFault {
-    RegistryFault::Configuration(sentence.into())
+pub(super) fn configuration(message: impl Into<String>) -> RegistryFault {
+    RegistryFault::Configuration(message.into())
 }
 
 /// A URL without what may be secret in it: a redirect may lead to one with a query or a login.

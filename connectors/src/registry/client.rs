@@ -53,7 +53,9 @@ impl Registry {
     pub fn new(settings: &Settings) -> Result<Self, RegistryFault> {
         let base = base_url(&settings.url)?;
         if settings.username.is_empty() && !settings.password.is_empty() {
-            return Err(configuration("a password is set and registry.username is not: set both or neither"));
+            return Err(configuration(
+                "a password is set, but registry.username is not: set both or neither",
+            ));
         }
         let builder = Client::builder()
             .timeout(settings.timeout)
@@ -68,7 +70,7 @@ impl Registry {
             Some(file) => {
                 configuration(format!("registry.ca_file '{}' is refused: {}", file.display(), causes(&error)))
             }
-            None => configuration(format!("no client can be made: {}", causes(&error))),
+            None => configuration(format!("a client cannot be created: {}", causes(&error))),
         })?;
         Ok(Self {
             http,
@@ -93,8 +95,8 @@ impl Registry {
         // A producer that registers schemas must not stop those who read them: too long is a property of the
         // schema.
         if answer.body.is_none() && answer.is_json {
-            let sentence = format!("the registry's schema {id} takes more than {ANSWER_BYTES_MAX} bytes");
-            return Ok(Lookup::Unusable(sentence));
+            let message = format!("the registry's schema {id} has more than {ANSWER_BYTES_MAX} bytes");
+            return Ok(Lookup::Unusable(message));
         }
         let found: SchemaAnswer = answer.parsed()?;
         Ok(match (found.schema_type.as_deref(), found.references.unwrap_or_default()) {
@@ -105,8 +107,8 @@ impl Registry {
             (_, references) if !references.is_empty() => {
                 let names: Vec<&str> = references.iter().map(|reference| reference.name.as_str()).collect();
                 Lookup::Unusable(format!(
-                    "the registry's schema {id} refers to other schemas ({}), which are not followed; \
-                     register it as one whole",
+                    "the registry's schema {id} refers to other schemas ({}), which prorata does not follow; \
+                     register it as a single schema",
                     shortened(&names.join(", "))
                 ))
             }
@@ -188,9 +190,7 @@ impl Registry {
     fn fault(&self, error: reqwest::Error) -> RegistryFault {
         let url = shown(error.url().unwrap_or(&self.base));
         if error.is_redirect() {
-            return configuration(format!(
-                "{url} redirects without an end; set registry.url to its last URL"
-            ));
+            return configuration(format!("{url} redirects endlessly; set registry.url to the final URL"));
         }
         if error.is_timeout() {
             return RegistryFault::Unavailable(format!("{url} does not answer within {:?}", self.timeout));
@@ -198,7 +198,7 @@ impl Registry {
         let cause = shortened(&causes(&error.without_url()));
         if cause.contains("invalid peer certificate") {
             return configuration(format!(
-                "{url}: {cause}; name a file with the certificate of its authority as registry.ca_file"
+                "{url}: {cause}; set registry.ca_file to a file with the certificate of its authority"
             ));
         }
         RegistryFault::Unavailable(format!("{url}: {cause}"))
@@ -212,7 +212,7 @@ fn base_url(text: &str) -> Result<Url, RegistryFault> {
         _ => "registry.url".to_owned(),
     };
     let refused = |why: &str| configuration(format!("{shown} {why}, such as https://host:8081"));
-    let url = Url::parse(text).map_err(|error| refused(&format!("is no URL ({error}); name one")))?;
+    let url = Url::parse(text).map_err(|error| refused(&format!("is not a URL ({error}); name one")))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(configuration(
             "registry.url holds a user name or password; set registry.username, and the password in the \
@@ -233,7 +233,7 @@ fn trust(mut builder: ClientBuilder, file: &Path) -> Result<ClientBuilder, Regis
     let named = |why: String| configuration(format!("registry.ca_file '{}' {why}", file.display()));
     let pem = std::fs::read(file).map_err(|error| named(format!("cannot be read: {error}")))?;
     let certificates = Certificate::from_pem_bundle(&pem)
-        .map_err(|error| named(format!("is no PEM: {}", causes(&error))))?;
+        .map_err(|error| named(format!("is not PEM: {}", causes(&error))))?;
     if certificates.is_empty() {
         return Err(named("holds no certificate: it must be PEM (-----BEGIN CERTIFICATE-----)".into()));
     }

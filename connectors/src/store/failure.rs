@@ -33,7 +33,7 @@ impl Explained {
     pub(crate) fn new(kind: ErrorKind, source: impl Error + Send + Sync + 'static) -> Self {
         let advice = match kind {
             ErrorKind::Missing => {
-                Some("the bucket, container or folder is not there; create it, or correct the URL")
+                Some("the bucket, container or folder does not exist; create it, or correct the URL")
             }
             ErrorKind::Permission => {
                 Some("the store refuses these credentials; correct them or their permissions")
@@ -85,7 +85,7 @@ pub(crate) fn kind_of(error: &object_store::Error) -> ErrorKind {
 }
 
 /// The kind by the HTTP status. The library maps the status of a single object's request to a variant of its
-/// own, but not that of a list, which it reports as a generic error around a private type: only the sentence
+/// own, but not that of a list, which it reports as a generic error around a private type: only the message
 /// has it.
 fn kind_of_status(error: &object_store::Error) -> Option<ErrorKind> {
     let text = error.to_string();

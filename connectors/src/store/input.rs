@@ -29,14 +29,14 @@ pub fn open_input(location: &str) -> Result<Arc<dyn Input>, LocationError> {
         Ok(url) if url.scheme() == "file" => {
             let path = url.to_file_path();
             path.map_err(|()| {
-                LocationError(format!("'{location}' is no local folder; write file:///folder"))
+                LocationError(format!("'{location}' is not a local folder; write file:///folder"))
             })?
         }
         Ok(url) if url.scheme().len() > 1 => return Ok(Arc::new(Objects { store: Store::open(location)? })),
         _ => PathBuf::from(location),
     };
     if !path.exists() {
-        return Err(LocationError(format!("--events '{location}' is not there; name a folder that is")));
+        return Err(LocationError(format!("--events '{location}' does not exist; name an existing folder")));
     }
     Ok(Arc::new(Files { path }))
 }

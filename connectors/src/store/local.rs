@@ -12,12 +12,12 @@ use super::{LocationError, Store};
 /// The URL of a folder given as a path, which need not exist.
 pub(super) fn folder_url(folder: &str) -> Result<Url, LocationError> {
     if folder.is_empty() {
-        return Err(LocationError("an empty location; name a folder or a URL".into()));
+        return Err(LocationError("the location is empty; name a folder or a URL".into()));
     }
     let absolute = std::path::absolute(folder)
-        .map_err(|error| LocationError(format!("'{folder}' is no folder name: {error}")))?;
+        .map_err(|error| LocationError(format!("'{folder}' is not a valid folder name: {error}")))?;
     Url::from_directory_path(normal(absolute))
-        .map_err(|()| LocationError(format!("'{folder}' is no folder name")))
+        .map_err(|()| LocationError(format!("'{folder}' is not a valid folder name")))
 }
 
 /// A path without `.` and `..`, by its text alone.
@@ -38,9 +38,10 @@ fn normal(path: PathBuf) -> PathBuf {
 /// Opens a folder of the file system by its URL.
 pub(super) fn open(url: Url) -> Result<Store, LocationError> {
     let folder = url.to_file_path().map_err(|()| {
-        LocationError(format!("'{url}' is no local folder; write file:///folder, or a path"))
+        LocationError(format!("'{url}' is not a local folder; write file:///folder, or a path"))
     })?;
-    let prefix = Path::from_absolute_path(&folder)
-        .map_err(|error| LocationError(format!("'{}' is no folder name: {error}", folder.display())))?;
+    let prefix = Path::from_absolute_path(&folder).map_err(|error| {
+        LocationError(format!("'{}' is not a valid folder name: {error}", folder.display()))
+    })?;
     Ok(Store { root: Arc::new(LocalFileSystem::new()), prefix, url })
 }

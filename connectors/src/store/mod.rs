@@ -59,9 +59,9 @@ impl Store {
             return local::open(url);
         }
         if url.scheme() == "memory" {
-            let sentence = "memory:// holds nothing when the command ends; name a folder or an s3://, gs:// \
+            let message = "memory:// keeps nothing after the command ends; name a folder or an s3://, gs:// \
                             or az:// URL";
-            return Err(LocationError(sentence.into()));
+            return Err(LocationError(message.into()));
         }
         let options = environment();
         let (root, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| {
@@ -103,8 +103,8 @@ impl Store {
         if probe::creates_once(self).await? {
             return Ok(());
         }
-        let cause = "the store lets two writers create one object (it ignores If-None-Match), so two owners \
-                     could both win; use a store with conditional writes";
+        let cause = "the store lets two writers create the same object (it ignores If-None-Match), so two \
+                     owners could both win; use a store with conditional writes";
         Err(StoreError::new(ErrorKind::Invalid, "probe", self.url.as_str(), cause))
     }
 

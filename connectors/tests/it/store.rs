@@ -57,8 +57,8 @@ async fn a_half_written_object_of_a_killed_process_is_nobodys() {
 #[test]
 fn places_that_are_none_are_refused_with_what_to_name() {
     for (location, part) in [
-        ("", "an empty location"),
-        ("memory:///", "holds nothing when the command ends"),
+        ("", "the location is empty"),
+        ("memory:///", "keeps nothing after the command ends"),
         ("ftp://host/folder", "s3://bucket/folder"),
         ("hdfs://host/folder", "s3://bucket/folder"),
     ] {
@@ -66,7 +66,7 @@ fn places_that_are_none_are_refused_with_what_to_name() {
         assert!(error.contains(part), "{location}: {error}");
     }
     let error = open_input("no/such/folder").err().unwrap().to_string();
-    assert_eq!(error, "--events 'no/such/folder' is not there; name a folder that is");
+    assert_eq!(error, "--events 'no/such/folder' does not exist; name an existing folder");
 }
 
 #[tokio::test]

@@ -59,8 +59,7 @@ pub struct Announced {
     pub subject: Text,
     /// A pod's namespace; else empty.
     pub namespace: Text,
-    /// A pod's name; else empty. Measured use names pods so. Entries of before it was stored have none.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
+    /// A pod's name, by which measured use refers to the pod; else empty.
     pub name: Text,
     /// In an intent: the latest time of a start or a description that may have been sent beyond this entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -284,8 +284,9 @@ pub(crate) fn largest_remainder(
     let left = total.checked_sub(floors).and_then(|left| usize::try_from(left.atoms()).ok());
     let Some(left) = left.filter(|left| *left <= parts.len()) else {
         let count = parts.len();
-        let text =
-            format!("{total} less {floors}, the floors of its {count} parts, is not 0 to {count} atoms");
+        let text = format!(
+            "{total} minus {floors}, the floors of its {count} parts, is not between 0 and {count} atoms"
+        );
         return Err(EngineError::Conservation(text));
     };
     if left > 0 {
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(split(4, &parts), [2, 2]);
         for total in [-1, 1, 5] {
             let error = largest_remainder(Decimal12::from_atoms(total), &parts.each_ref()).unwrap_err();
-            assert!(error.to_string().ends_with("is not 0 to 2 atoms"), "{error}");
+            assert!(error.to_string().ends_with("is not between 0 and 2 atoms"), "{error}");
         }
         assert_eq!(split(0, &[]), [0_i128; 0]);
     }

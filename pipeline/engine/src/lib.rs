@@ -48,22 +48,13 @@ pub use per_resource::PerResource;
 pub use timeline::order::OrderedEvents;
 pub use timeline::state::{NodeKey, QuotaKey, State};
 
-/// Newest version of the meaning of these rules: hours folded under another must be folded again to compare.
-///
-/// | version | what it brings |
-/// |---|---|
-/// | 1 | an organization has an hour, empty or not, in every hour from that of its first event on |
-/// | 2 | an organization has none in which its state is empty and no event is its own: [`has_hour`] |
-pub const RULES_ENGINE_VERSION: u32 = 2;
+/// Version of these rules (RULES.md, section 7): hours folded under another must be folded again to compare.
+pub const RULES_ENGINE_VERSION: u32 = 1;
 
-/// Oldest version of the meaning that this engine still computes.
-pub const RULES_ENGINE_VERSION_OLDEST: u32 = 1;
-
-/// Whether an organization has this hour, by rules of this meaning: `state` is the one at its start, and
-/// `events` those of the organization in it. One that has not is left out of the tables, and its state is
-/// dropped (RULES.md, section 7).
-pub fn has_hour(meaning: u32, state: &State, events: &HourEvents) -> bool {
-    meaning < 2 || !events.is_empty() || !state.is_empty()
+/// Whether an organization has this hour: `state` is the one at its start, and `events` are those of the
+/// organization in it. If not, it is left out of the tables, and its state is dropped (RULES.md, section 7).
+pub fn has_hour(state: &State, events: &HourEvents) -> bool {
+    !events.is_empty() || !state.is_empty()
 }
 
 /// Closes one hour of one organization: `events` are all of its valid events with an event time in that hour,

@@ -1,12 +1,13 @@
 //! Explanations of random histories: their figures add up to the rows of the tables, exactly, and every
-//! number in a sentence is one of the steps.
+//! number in a message is one of the steps.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use prorata_engine::trace::{ExactNumber, RowStep};
-use prorata_engine::{HourEvents, PerResource, RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, PerResource, State, close_hour, has_hour};
 use prorata_inspect::explain::{Answer, Found, Subject, TableRow, figures, from_input, grain};
 use prorata_reference::scenario::scenario;
 use prorata_reference::text::ORGANIZATION;
@@ -16,7 +17,6 @@ use prorata_schemas::rows::{CostRow, HourTables, RowKind};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use prorata_worker::root::look::{ArchivedEvents, HourInput};
-use prorata_worker::root::rules::HourRules;
 use serde_json::Value;
 
 /// Histories that are explained; `PRORATA_SEEDS` says otherwise.
@@ -35,7 +35,7 @@ fn input(hour: Hour, state: &State, rules: &Rules, events: Vec<Event>) -> HourIn
         hour,
         closed_through: Some(hour),
         is_dirty: false,
-        rules: Some(HourRules::new(rules.clone(), RULES_ENGINE_VERSION)),
+        rules: Some(Arc::new(rules.clone())),
         before: Some(state.clone()),
         hold: None,
         base: None,
@@ -54,7 +54,7 @@ fn hours(seed: u64) -> Vec<Folded> {
         let here = history.records.iter().filter(|record| record.event.event_time.hour() == hour);
         let events: Vec<Event> = here.map(|record| record.event.clone()).collect();
         let taken = HourEvents::of(hour, events.clone());
-        if !has_hour(RULES_ENGINE_VERSION, &state, &taken) {
+        if !has_hour(&state, &taken) {
             state = State::new(ORGANIZATION.into());
             continue;
         }
@@ -268,7 +268,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_number_in_a_sentence_is_one_of_the_steps() {
+fn every_number_in_a_message_is_one_of_the_steps() {
     let numbers = std::cell::Cell::new(0);
     for_all(|_, answer| {
         let mut all = BTreeSet::new();

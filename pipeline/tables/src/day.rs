@@ -114,7 +114,7 @@ pub fn day_parts(table: Table, joined: &Bytes) -> Result<Vec<DayPart>, EncodeErr
     let parts = parts.ok_or_else(|| foreign("its footer does not list hours"))?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
     if i64::try_from(rows).ok() != Some(metadata.num_rows()) {
-        return Err(foreign("it has another number of rows than its footer says"));
+        return Err(foreign("its number of rows differs from its footer"));
     }
     Ok(parts)
 }

@@ -1,4 +1,4 @@
-//! `ChargeDescription`: one sentence that tells finance what a row is for, without any other column.
+//! `ChargeDescription`: one message that tells finance what a row is for, without any other column.
 
 use std::fmt::{self, Display, Write};
 
@@ -8,18 +8,18 @@ use prorata_schemas::rows::{CostRow, HourTables, RowKind, Unpriced};
 
 use crate::sku::{SizeText, commitment_size};
 
-/// Room for a sentence: most have no more.
-const SENTENCE_BYTES: usize = 192;
+/// Room for a message: most have no more.
+const MESSAGE_BYTES: usize = 192;
 
-/// The sentence of a row; `node` is what [`node_words`] says of its node, on rows that split one.
+/// The message of a row; `node` is what [`node_words`] says of its node, on rows that split one.
 pub fn describe(tables: &HourTables, row: &CostRow, node: &str) -> String {
-    let mut text = String::with_capacity(SENTENCE_BYTES);
+    let mut text = String::with_capacity(MESSAGE_BYTES);
     // Writing to a text cannot fail.
-    let _ = write_sentence(&mut text, tables, row, node);
+    let _ = write_message(&mut text, tables, row, node);
     text
 }
 
-fn write_sentence(text: &mut String, tables: &HourTables, row: &CostRow, node: &str) -> fmt::Result {
+fn write_message(text: &mut String, tables: &HourTables, row: &CostRow, node: &str) -> fmt::Result {
     let price = fmt::from_fn(|f| write!(f, "at {} {} per hour", row.list_unit_price, tables.currency));
     let gpu_resources = &*tables.gpu_resources;
     match row.kind {

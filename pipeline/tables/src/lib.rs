@@ -46,7 +46,7 @@ pub use splice::splice;
 /// Why rows cannot become a table file. Each variant is a defect in what made the rows, or a number out of
 /// range.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields name the object of the sentence")]
+#[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum EncodeError {
     /// The organizations given are of several hours.
     #[error("organization '{organization}' has hour {hour}, the file is of hour {expected}")]
@@ -59,7 +59,7 @@ pub enum EncodeError {
              grain", table = .table.name())]
     RowOrder { table: Table, organization: String, row: usize },
     /// `hours` needs one clock for each organization.
-    #[error("{clocks} clocks were given for {hours} organizations")]
+    #[error("{clocks} clocks for {hours} organizations")]
     ClockCount { clocks: usize, hours: usize },
     /// A number needs more than 38 digits.
     #[error("a value of column {column} of {table} has more than 38 digits", table = .table.name())]
@@ -68,13 +68,16 @@ pub enum EncodeError {
     #[error("columns of {table} cannot be built", table = .table.name())]
     Columns { table: Table, source: ArrowError },
     /// The Parquet writer failed.
-    #[error("{table} cannot be written as parquet", table = .table.name())]
+    #[error("{table} cannot be written as Parquet", table = .table.name())]
     Write { table: Table, source: ParquetError },
     /// A file that is to keep a part of its rows cannot be read.
-    #[error("a file of {table} cannot be read as parquet", table = .table.name())]
+    #[error("a file of {table} cannot be read as Parquet", table = .table.name())]
     Read { table: Table, source: ParquetError },
     /// A file that is to keep a part of its rows is not as this program writes it.
-    #[error("a file of {table} is not as this program writes it: {cause}", table = .table.name())]
+    #[error(
+        "a file of {table} does not have the layout that this program writes: {cause}",
+        table = .table.name()
+    )]
     Foreign { table: Table, cause: &'static str },
 }
 

@@ -164,7 +164,7 @@ fn next_i32(wire: &mut Wire<'_>) -> Result<i32> {
 
 /// What the Parquet library was not known to do.
 pub fn unexpected(what: &str) -> ParquetError {
-    ParquetError::General(format!("the Parquet library made {what} that is not known"))
+    ParquetError::General(format!("the Parquet library wrote something unexpected: {what}"))
 }
 
 fn failed(error: impl Error + Send + Sync + 'static) -> ParquetError {

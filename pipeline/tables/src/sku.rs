@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_reads_well_in_identifiers_and_in_sentences() {
+    fn a_size_reads_well_in_identifiers_and_in_messages() {
         let small = size(&[("cpu", 500), ("memory", (1 << 30) + (1 << 29) + 1)]);
         assert_eq!((small.id(), small.words(None)), ("0.5vcpu-1.5gib".into(), "0.5 vCPU, 1.5 GiB".into()));
         let gpu = size(&[("cpu", 8_000), ("memory", 60 << 30), ("nvidia.com/gpu", 1_000)]);

@@ -106,7 +106,8 @@ fn runs(table: Table, rows: &RecordBatch) -> Result<Vec<Run<'_>>, EncodeError> {
         match runs.last_mut() {
             Some(run) if run.organization_id == organization_id => run.rows += 1,
             Some(run) if run.organization_id > organization_id => {
-                return Err(EncodeError::Foreign { table, cause: "its organizations do not ascend" });
+                let cause = "its organizations are not in ascending order";
+                return Err(EncodeError::Foreign { table, cause });
             }
             _ => runs.push(Run { organization_id, first: row, rows: 1 }),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prorata_engine::{HourEvents, OrderedEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, OrderedEvents, State, close_hour, has_hour};
 use prorata_samples::trace::START;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::ids::OrganizationId;
@@ -22,7 +22,7 @@ use prorata_worker::backfill::input::InMemoryFiles;
 use prorata_worker::backfill::{self, BackfillOptions, BackfillPorts, Outcome};
 use prorata_worker::names::{self, DayFile, Shard, TableFile};
 use prorata_worker::ports::{Archive, FILE_ROWS, Input, ObjectStore, Silent, TableCommitter, TableEncoder};
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 
 use crate::fakes::{FakeArchive, FakeEncoder, FakeStore, FakeTables, Faults, FileRows, StoppedClock};
 
@@ -170,14 +170,11 @@ impl Lake {
                 }
             }
         }
-        // Hours that were folded in format 1 are in one file.
-        let root = objects.get(names::ROOT).map(|root| String::from_utf8_lossy(root).into_owned());
-        let is_cut = root.is_some_and(|root| root.contains(r#""format":2"#));
         let whole = files.into_iter().map(|(key, mut files)| {
             files.sort();
             if key.0 == Table::Hours {
                 assert_eq!(files.len(), 1, "{key:?} has several files");
-            } else if is_cut || files.len() > 1 {
+            } else {
                 assert_cut(&files, self.file_rows(), &format!("{key:?}"));
             }
             (key, files.join("\n"))
@@ -234,7 +231,7 @@ fn assert_cut(files: &[String], file_rows: u64, context: &str) {
     for (index, file) in files.iter().enumerate() {
         let organizations: Vec<String> = file.lines().map(organization).collect();
         let before_last = organizations.iter().filter(|of| Some(*of) != organizations.last()).count() as u64;
-        assert!(before_last < file_rows, "{context}: file {index} goes on");
+        assert!(before_last < file_rows, "{context}: file {index} continues");
         let is_full = organizations.len() as u64 >= file_rows;
         assert!(is_full || index + 1 == files.len(), "{context}: file {index} ends early");
     }
@@ -255,16 +252,6 @@ pub fn expected(
     shard_of: impl Fn(&str) -> Shard,
     rules: impl Fn(Hour) -> Rules,
 ) -> Content {
-    expected_under(events, through, shard_of, |hour| (RULES_ENGINE_VERSION, rules(hour)))
-}
-
-/// The same under rules with a meaning of their own.
-pub fn expected_under(
-    events: &[EventRecord],
-    through: Hour,
-    shard_of: impl Fn(&str) -> Shard,
-    rules: impl Fn(Hour) -> (u32, Rules),
-) -> Content {
     let mut organizations: BTreeMap<OrganizationId, Vec<EventRecord>> = BTreeMap::new();
     for event in events {
         organizations.entry(event.event.organization_id.clone()).or_default().push(event.clone());
@@ -276,10 +263,10 @@ pub fn expected_under(
         for hour in (first.0..=through.0).map(Hour) {
             let within = events.iter().filter(|event| event.event.event_time.hour() == hour);
             let within = HourEvents::of(hour, within.cloned());
-            let (meaning, rules) = rules(hour);
-            if !held && !has_hour(meaning, &state, &within) {
+            if !held && !has_hour(&state, &within) {
                 continue;
             }
+            let rules = rules(hour);
             let within = OrderedEvents::from(within);
             let count = within.distinct();
             let close = AssertUnwindSafe(|| close_hour(state.clone(), within, &rules));
@@ -311,7 +298,7 @@ pub fn expected_under(
 
 /// The shard of an organization in a root of two.
 pub fn shard_of(organization: &str) -> Shard {
-    Root { format: 1, shards: 2, key_hash: KeyHash::Murmur2 }.shard_of(organization)
+    Root::new(2).shard_of(organization)
 }
 
 /// Input files of these events.

@@ -1,9 +1,10 @@
 //! What stops a run, by its remedy.
 //!
-//! A sentence says what happened and, where only a person can help, what to do. What the speaker does next is
+//! A message says what happened and, where only a person can help, what to do. What the speaker does next is
 //! not part of it: a command that ends adds [`WorkerError::remedy`], a worker that goes on by itself does
 //! not.
 
+use prorata_engine::RULES_ENGINE_VERSION;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use tokio::task::JoinError;
@@ -14,7 +15,7 @@ use crate::ports::{ErrorKind, FormatError, StoreError, TableError};
 
 /// Why a run stopped.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields name the object of the sentence")]
+#[expect(missing_docs, reason = "the fields name the object of the message")]
 pub enum WorkerError {
     /// An object store did not do what was asked. Nothing is lost or doubled.
     #[error("{state}: {0}", state = .0.kind.state_of_storage())]
@@ -28,7 +29,7 @@ pub enum WorkerError {
     #[error("shard {shard} was taken by another backfill or worker while this one ran")]
     Taken { shard: Shard },
 
-    /// Arguments or configuration are wrong. The sentence says what, where and how to correct it.
+    /// Arguments or configuration are wrong. The message says what, where and how to correct it.
     #[error("{0}")]
     Configuration(String),
 
@@ -57,10 +58,10 @@ pub enum WorkerError {
 
     /// Kafka does not have the messages that come next.
     #[error(
-        "offsets_lost: topic {topic}, partition {partition}: {cause}; what lies between is lost to Kafka: \
-         restore the topic and restart the worker; or fold a copy of its events with \
-         'prorata backfill --shards {partition}', if you have one, and then set kafka.offsets_lost: earliest \
-         and restart the worker, which goes on without"
+        "offsets_lost: topic {topic}, partition {partition}: {cause}; Kafka has lost what lies between. \
+         Restore the topic and restart the worker. Or, if you have a copy of its events, fold it with \
+         'prorata backfill --shards {partition}', then set kafka.offsets_lost: earliest and restart the \
+         worker, which continues without them"
     )]
     OffsetsLost { topic: String, partition: Shard, cause: String },
 
@@ -71,8 +72,8 @@ pub enum WorkerError {
     /// This member was fenced long after it had joined its group, perhaps by a session of its own.
     #[error(
         "the consumer group has given this member's place away, perhaps to a new session of its own after a \
-         long pause; start the worker again: if it ends like this at once, another member uses the same \
-         kafka.group_instance_id"
+         long pause. Restart the worker: if it ends at once for the same reason, another member uses the \
+         same kafka.group_instance_id"
     )]
     FencedLate,
 
@@ -80,18 +81,18 @@ pub enum WorkerError {
     #[error("'{object}' is damaged: {cause}; {way_out}", way_out = way_out_of_damage(object))]
     Damaged { object: String, cause: String },
 
-    /// Hours under rules whose meaning this program does not compute.
+    /// Hours under rules of an engine version that this program does not compute.
     #[error(
-        "'{object}' has meaning {meaning}, this program computes {computed}: hours under these rules cannot \
-         be folded; use the release that wrote them, or fold these hours again under rules of another \
-         version with 'prorata backfill --config'"
+        "'{object}' has engine version {engine_version}, this program computes {RULES_ENGINE_VERSION}: hours \
+         under these rules cannot be folded; use the release that wrote them, or fold these hours again \
+         under rules of another version with 'prorata backfill --config'"
     )]
-    UnknownMeaning { object: String, meaning: u32, computed: String },
+    UnknownEngineVersion { object: String, engine_version: u32 },
 
     /// Rows could not be written as a table file.
     #[error(
         "{table} of shard {shard} cannot be encoded for hour {hour}: {source}; report it: a release that can \
-         encode them goes on from here",
+         encode them continues from here",
         table = .table.name()
     )]
     Encode { table: Table, shard: Shard, hour: Hour, source: FormatError },
@@ -119,18 +120,18 @@ impl WorkerError {
         }
     }
 
-    /// What to do after a command has ended with this error, where its sentence does not say so.
+    /// What to do after a command has ended with this error, where its message does not say so.
     pub const fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Store(StoreError { kind, .. }) | Self::Tables(TableError { kind, .. }) => {
                 Some(if kind.is_retryable() {
-                    "nothing is lost or doubled, run the same command again once storage answers"
+                    "nothing is lost or duplicated; run the same command again once storage answers"
                 } else {
-                    "nothing is lost or doubled, run the same command again once this is corrected"
+                    "nothing is lost or duplicated; run the same command again once this is corrected"
                 })
             }
             Self::Taken { .. } => {
-                Some("nothing is lost or doubled, run the same command again when the other is done")
+                Some("nothing is lost or duplicated; run the same command again when the other is done")
             }
             _ => None,
         }
@@ -150,7 +151,7 @@ impl WorkerError {
             | Self::Tables(_)
             | Self::Taken { .. }
             | Self::Configuration(_)
-            | Self::UnknownMeaning { .. }
+            | Self::UnknownEngineVersion { .. }
             | Self::Held { .. }
             | Self::FencedLate
             | Self::Source(_) => None,
@@ -172,7 +173,7 @@ impl WorkerError {
         }
         match self {
             Self::Configuration(_)
-            | Self::UnknownMeaning { .. }
+            | Self::UnknownEngineVersion { .. }
             | Self::Held { .. }
             | Self::Source(
                 SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_),

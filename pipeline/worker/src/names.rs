@@ -15,8 +15,10 @@ pub type Shard = u16;
 /// Where the root's fixed choices stand.
 pub const ROOT: &str = "root.json";
 
-/// The same choices once the format of a root was raised to 2; see [`crate::root::Root::raise`].
-pub const ROOT_RAISED: &str = "root-2.json";
+/// The same choices once the root was raised to a later format; see [`crate::root::Root::find`].
+pub fn root_raised(format: u32) -> String {
+    format!("root-{format}.json")
+}
 
 /// Which consumer group of which Kafka cluster reads for the root: the last of these that is there. Each move
 /// to another group or cluster adds one.
@@ -81,7 +83,7 @@ fn parse_digits(text: &str, length: usize) -> Option<i64> {
 
 /// The file of one version of the rules.
 pub fn rules(version: &str) -> String {
-    format!("rules/{version}.yaml")
+    format!("rules/{version}.json")
 }
 
 /// Whether a version of the rules can be a file name on every store.
@@ -137,20 +139,9 @@ pub fn parse_part(path: &str) -> Option<(ObjectId, String)> {
     Some((ObjectId::parse(object_id)?, digest.to_owned()))
 }
 
-/// Which folder comes first in the path of an archive file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ArchiveLayout {
-    /// The date, as in roots of format 1: a listing of a date has the files of all shards.
-    DateFirst,
-    /// The shard: a shard's files are listed alone.
-    ShardFirst,
-}
-
 /// What the path of an archive file says: events of one hour and shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePath {
-    /// The order of its folders.
-    pub layout: ArchiveLayout,
     /// Its shard.
     pub shard: Shard,
     /// Its hour.
@@ -162,32 +153,17 @@ pub struct ArchivePath {
 impl ArchivePath {
     /// The path under the root.
     pub fn path(&self) -> String {
-        let Self { layout, shard, hour, object_id } = self;
-        let (date, of_day) = (hour.date(), hour.of_day());
-        match layout {
-            ArchiveLayout::DateFirst => {
-                format!("{EVENTS}date={date}/hour={of_day:02}/shard={shard:04}/{object_id}.avro")
-            }
-            ArchiveLayout::ShardFirst => {
-                format!("{EVENTS}shard={shard:04}/date={date}/hour={of_day:02}/{object_id}.avro")
-            }
-        }
+        let Self { shard, hour, object_id } = self;
+        format!("{}hour={:02}/{object_id}.avro", archive_date(*shard, *hour), hour.of_day())
     }
 
     /// Reads a path under the root.
     pub fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix(EVENTS)?.split('/').collect();
-        let (layout, [date, hour, shard, file]) = match *parts.as_slice() {
-            [first, second, third, file] if first.starts_with("shard=") => {
-                (ArchiveLayout::ShardFirst, [second, third, first, file])
-            }
-            [first, second, third, file] => (ArchiveLayout::DateFirst, [first, second, third, file]),
-            _ => return None,
-        };
+        let [shard, date, hour, file] = *parts.as_slice() else { return None };
         let date = parse_date(date.strip_prefix("date=")?)?;
         let of_day = parse_digits(hour.strip_prefix("hour=")?, 2).filter(|hour| *hour < 24)?;
         Some(Self {
-            layout,
             shard: parse_shard(shard)?,
             hour: Hour(date.days() * 24 + of_day),
             object_id: ObjectId::parse(file.strip_suffix(".avro")?)?,
@@ -195,19 +171,14 @@ impl ArchivePath {
     }
 }
 
-/// Folder of a shard's archive files, but for those by date first.
+/// Folder of a shard's archive files.
 pub fn archive_folder(shard: Shard) -> String {
     format!("{EVENTS}shard={shard:04}/")
 }
 
-/// Folder of a shard's archive files of an hour's date, but for those by date first.
+/// Folder of a shard's archive files of an hour's date.
 pub fn archive_date(shard: Shard, hour: Hour) -> String {
     format!("{}date={}/", archive_folder(shard), hour.date())
-}
-
-/// Folder of the archive files by date first of an hour's date, all shards.
-pub fn dated_archive(hour: Hour) -> String {
-    format!("{EVENTS}date={}/", hour.date())
 }
 
 /// Folder of a shard's dead letters.
@@ -382,16 +353,10 @@ mod tests {
     fn every_name_is_read_back() {
         let hour = parse_hour("2026-11-20T07").unwrap();
         assert_eq!(hour.to_string(), "2026-11-20T07");
-        let archive = |layout| ArchivePath { layout, shard: 7, hour, object_id: object_id() };
-        let by_date = archive(ArchiveLayout::DateFirst);
-        assert_eq!(by_date.path(), "events/date=2026-11-20/hour=07/shard=0007/0000000012-a1b2-3.avro");
-        let by_shard = archive(ArchiveLayout::ShardFirst);
-        assert_eq!(by_shard.path(), "events/shard=0007/date=2026-11-20/hour=07/0000000012-a1b2-3.avro");
-        assert!(by_shard.path().starts_with(&archive_date(7, hour)));
-        assert!(by_date.path().starts_with(&dated_archive(hour)));
-        for path in [by_date, by_shard] {
-            assert_eq!(ArchivePath::parse(&path.path()), Some(path));
-        }
+        let archive = ArchivePath { shard: 7, hour, object_id: object_id() };
+        assert_eq!(archive.path(), "events/shard=0007/date=2026-11-20/hour=07/0000000012-a1b2-3.avro");
+        assert!(archive.path().starts_with(&archive_date(7, hour)));
+        assert_eq!(ArchivePath::parse(&archive.path()), Some(archive));
         assert_eq!(parse_checkpoint(&checkpoint(7, 12)), Some((7, 12)));
         assert_eq!(parse_snapshot(&snapshot(7, hour, &object_id())), Some((hour, object_id())));
         assert_eq!(parse_part(&part(7, &object_id(), "ff")), Some((object_id(), "ff".to_owned())));
@@ -427,7 +392,7 @@ mod tests {
             assert_eq!(parse_table_file(path), None, "{path}");
         }
         for path in [
-            "events/date=2026-11-20/hour=24/shard=0007/1-a-1.avro",
+            "events/date=2026-11-20/hour=20/shard=0007/1-a-1.avro",
             "events/shard=0007/date=2026-11-20/hour=24/1-a-1.avro",
             "events/shard=0007/hour=20/date=2026-11-20/1-a-1.avro",
             "events/topic+0+0.avro",

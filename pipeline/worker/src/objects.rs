@@ -1,7 +1,9 @@
-//! Objects created once: an answer of "exists", or a lost one, is settled by reading what is there.
+//! Objects created once: an answer of "exists", or a lost one, is settled by reading what is there. And the
+//! number of their format.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
 
 use crate::backoff;
 use crate::error::{Result, WorkerError};
@@ -76,10 +78,31 @@ pub async fn get_all(store: &dyn ObjectStore, paths: Vec<String>) -> Result<Vec<
         match store.get(&path).await? {
             Some(bytes) => Ok(StoredObject { path, bytes }),
             None => {
-                let cause = "it is listed but not there".to_owned();
+                let cause = "it was listed but does not exist".to_owned();
                 Err(WorkerError::Damaged { object: path, cause })
             }
         }
     });
     stream::iter(gets.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
+}
+
+/// Refuses a JSON object of another format than the one that this program knows. The number is read alone:
+/// another format may have fields that this release does not know.
+///
+/// # Errors
+/// When the format is another, or there is none.
+pub fn check_format(object: &str, json: &[u8], known: u32) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        format: u32,
+    }
+    let Numbered { format } = serde_json::from_slice(json)
+        .map_err(|error| WorkerError::Damaged { object: object.to_owned(), cause: error.to_string() })?;
+    if format != known {
+        return Err(WorkerError::Configuration(format!(
+            "'{object}' has format {format}, this program knows {known}; use the release that wrote it, or a \
+             newer one"
+        )));
+    }
+    Ok(())
 }

@@ -49,21 +49,21 @@ pub struct WorkerStatus {
 pub struct Wait {
     /// What kind of remedy it needs: whether it may end by itself or needs a person.
     pub kind: ErrorKind,
-    /// What happened, in one sentence.
-    pub sentence: String,
+    /// What happened, in one message.
+    pub message: String,
 }
 
 impl<S: Into<String>> From<S> for Wait {
     /// A wait that may end by itself.
-    fn from(sentence: S) -> Self {
-        Self { kind: ErrorKind::Transient, sentence: sentence.into() }
+    fn from(message: S) -> Self {
+        Self { kind: ErrorKind::Transient, message: message.into() }
     }
 }
 
 impl WorkerStatus {
     /// What the worker waits for, in words; none: nothing.
     pub fn waiting_for(&self) -> Option<String> {
-        let causes: Vec<&str> = self.waits.values().map(|wait| wait.sentence.as_str()).collect();
+        let causes: Vec<&str> = self.waits.values().map(|wait| wait.message.as_str()).collect();
         (!causes.is_empty()).then(|| causes.join("; "))
     }
 
@@ -127,7 +127,7 @@ pub struct ShardStop {
     /// The reason.
     pub reason: StopReason,
     /// What happened, and what to do about it.
-    pub sentence: String,
+    pub message: String,
 }
 
 /// One shard.

@@ -164,7 +164,7 @@ impl<'a> Wire<'a> {
 }
 
 fn truncated() -> Reject {
-    Reject::malformed("the record goes on behind the end of its bytes")
+    Reject::malformed("the bytes end before the record does")
 }
 
 /// Appends a zigzag variable-length integer.

@@ -122,7 +122,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn above(&self, field: &str, value: impl fmt::Display, bound: impl fmt::Display) -> Result<(), Reject> {
-        Err(Reject::invalid(self.record, field, format_args!("{value} is above {bound}, the bound")))
+        Err(Reject::invalid(self.record, field, format_args!("{value} is above the limit of {bound}")))
     }
 
     fn price(&self, field: &str, price: UnitPrice) -> Result<(), Reject> {
@@ -153,7 +153,7 @@ impl Judge<'_> {
         self.quantities(field, quantities, bound_of)?;
         let gpu_millis = Size::of(quantities, &self.rules.gpu_resources).gpu_millis;
         if gpu_millis > DEVICES_MAX * 1000 {
-            let value = format!("{} GPUs of all resources together", gpu_millis / 1000);
+            let value = format!("{} GPUs in total over all resources", gpu_millis / 1000);
             return self.above(field, value, DEVICES_MAX);
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Judge<'_> {
                 let per_one = u128::from(AmountUnit::of(resource).per_one());
                 let all = amount(quantities, resource) * gpus / 1000 / per_one;
                 if all > bound {
-                    let value = format!("{resource} {all} of all its GPUs together");
+                    let value = format!("{resource} {all} in total over its GPUs");
                     return self.above(field, value, bound);
                 }
             }

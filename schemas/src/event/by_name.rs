@@ -111,7 +111,7 @@ where
     type Value = ByName<Kept>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("values by name")
+        formatter.write_str("a map of values by name")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {

@@ -32,7 +32,7 @@ macro_rules! changed {
 fn assert_invalid(field: &str, result: Result<Event, Reject>) {
     let reject = result.expect_err(field);
     assert_eq!(reject.reason, Reason::InvalidField, "{field}: {reject}");
-    assert!(reject.sentence.contains(field), "{field}: {reject}");
+    assert!(reject.message.contains(field), "{field}: {reject}");
 }
 
 fn text<T: for<'a> From<&'a str>>(text: &str) -> T {

@@ -127,7 +127,7 @@ fn a_text_of_a_hundred_thousand_digits_is_cheap() {
     assert_eq!(amount("memory", &format!("0.{zeros}1e100001")), 1);
     let error = Quantity::parse("cpu", &nines).unwrap_err();
     assert!(matches!(error, QuantityError::TooLarge(_)));
-    assert!(error.to_string().len() < 200, "the sentence quotes only the start: {error}");
+    assert!(error.to_string().len() < 200, "the message quotes only the start: {error}");
 }
 
 /// The amount by plain arithmetic on big integers: `digits x 10^(exponent + places) x 2^shift`, rounded up.

@@ -1,5 +1,5 @@
-//! Stored forms stay readable: bytes and texts as commit 3dcd8e7 wrote them, of events in canonical Avro (the
-//! archive), in postcard (snapshots) and in JSON, and of the rules.
+//! Stored forms stay readable: bytes and texts of format 1, of events in canonical Avro (the archive), in
+//! postcard (snapshots) and in JSON, and of the rules.
 
 use prorata_schemas::body::{decode, encode};
 use prorata_schemas::event::{
@@ -129,7 +129,7 @@ fn assert_forms(event: &Event, body: &str, postcard: &str, json: &str) {
 }
 
 #[test]
-fn the_forms_of_a_node_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_a_node_never_change() {
     assert_forms(
         &node(),
         "0861636d6580d0cee4c881a2060263026e066f6e650661777302720006662e3102660202066370750a313530306d00000c\
@@ -147,7 +147,7 @@ fn the_forms_of_a_node_are_those_of_commit_3dcd8e7() {
 }
 
 #[test]
-fn the_forms_of_a_reservation_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_a_reservation_never_change() {
     assert_forms(
         &reservation(),
         "0861636d6580d0cee4c881a206047231066f6e6506617773027202027a026d020c6d656d6f72790a313030476900061820\
@@ -166,7 +166,7 @@ fn the_forms_of_a_reservation_are_those_of_commit_3dcd8e7() {
 }
 
 #[test]
-fn the_forms_of_a_commitment_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_a_commitment_never_change() {
     assert_forms(
         &commitment(),
         "0861636d6580d0cee4c881a206046331066f6e650667637002027202660c574fbde600000a746a52880010000201064555\
@@ -185,7 +185,7 @@ fn the_forms_of_a_commitment_are_those_of_commit_3dcd8e7() {
 }
 
 #[test]
-fn the_forms_of_a_pool_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_a_pool_never_change() {
     assert_forms(
         &pool(),
         "0861636d6580d0cee4c881a2060470310263066177730c6d656469756d020c6d656469756d02000a02540be4000a1dcd65\
@@ -205,7 +205,7 @@ fn the_forms_of_a_pool_are_those_of_commit_3dcd8e7() {
 }
 
 #[test]
-fn the_forms_of_a_rate_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_a_rate_never_change() {
     assert_forms(
         &rate(),
         "0861636d6580d0cee4c881a20606616373027202026d0e64656661756c741200ab54a8d7d3f3fa140400ff040100065553\
@@ -221,7 +221,7 @@ fn the_forms_of_a_rate_are_those_of_commit_3dcd8e7() {
 }
 
 #[test]
-fn the_forms_of_the_rules_are_those_of_commit_3dcd8e7() {
+fn the_forms_of_the_rules_never_change() {
     let json = concat!(
         r#"{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"allocation":"max","#,
         r#""gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","google.com/tpu"],"#,

@@ -46,7 +46,7 @@ async fn damaged_messages_are_not_skipped_but_waited_for() {
     while !window.passed() || ((told.is_empty() || read.len() < 10) && !deadline.passed()) {
         match source.poll(Duration::from_millis(100)).await {
             Ok(signals) => read.extend(offsets(&signals)),
-            Err(SourceError::Unavailable(sentence)) => told = sentence,
+            Err(SourceError::Unavailable(message)) => told = message,
             Err(error) => panic!("{error}"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prorata_connectors::kafka::{KafkaProducer, KafkaSource};
 use prorata_testkit::wait::Deadline;
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 use prorata_worker::source::{Source, SourceEvent, Start};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -69,8 +69,8 @@ async fn deleted_records_and_offsets_behind_the_end_are_lost_offsets() {
     delete_before("cut", 0, 6).await;
     let mut source = joined(settings(&["kept", "cut"])).await;
     for (kept, cut, topic, cause) in [
-        (Start::At(10), Start::At(5), "cut", "offset 5 is not there any more: Kafka has 6 to 10"),
-        (Start::At(11), Start::At(10), "kept", "offset 11 is not there any more: Kafka has 0 to 10"),
+        (Start::At(10), Start::At(5), "cut", "offset 5 no longer exists: Kafka has 6 to 10"),
+        (Start::At(11), Start::At(10), "kept", "offset 11 no longer exists: Kafka has 0 to 10"),
     ] {
         source.start(0, BTreeMap::from([("kept".into(), kept), ("cut".into(), cut)])).await.unwrap();
         let (mut lost, mut ended) = (false, false);
@@ -152,7 +152,7 @@ async fn messages_go_to_the_partition_that_java_clients_choose() {
     for shard in assigned(&mut source).await {
         source.start(shard, from(&["keyed"], Start::Earliest)).await.unwrap();
     }
-    let root = Root { format: 1, shards: 16, key_hash: KeyHash::Murmur2 };
+    let root = Root::new(16);
     let (mut count, mut wrong) = (0, Vec::new());
     let deadline = Deadline::start();
     while count < 5_000 {

@@ -29,9 +29,9 @@ async fn refusal(connection: Connection) -> SourceError {
     KafkaSource::connect(KafkaSettings { connection, ..settings(&["guarded"]) }).await.err().unwrap()
 }
 
-fn sentence(error: &SourceError) -> &str {
-    let SourceError::Configuration(sentence) = error else { panic!("{error:?}") };
-    sentence
+fn message(error: &SourceError) -> &str {
+    let SourceError::Configuration(message) = error else { panic!("{error:?}") };
+    message
 }
 
 #[tokio::test]
@@ -43,13 +43,13 @@ async fn logins_work_and_wrong_ones_are_told() {
     }
     for by in logins("not-this-one") {
         let error = refusal(login(by.clone())).await;
-        assert!(sentence(&error).contains("refuses the login"), "{error}");
+        assert!(message(&error).contains("refuses the login"), "{error}");
         assert!(
-            !sentence(&error).contains("not-this-one") && !format!("{by:?}").contains("not-this-one"),
+            !message(&error).contains("not-this-one") && !format!("{by:?}").contains("not-this-one"),
             "{error}"
         );
         let dead = KafkaDeadLetters::connect(login(by), "guarded").await.err().unwrap();
-        assert_eq!(sentence(&dead).split(':').next(), sentence(&error).split(':').next());
+        assert_eq!(message(&dead).split(':').next(), message(&error).split(':').next());
     }
 }
 
@@ -66,9 +66,9 @@ async fn a_token_is_read_from_its_file() {
     let mut source = joined(KafkaSettings { connection: token.clone(), ..settings(&["tokens"]) }).await;
     source.close().await;
     std::fs::write(&file, "no-token-of-theirs").unwrap();
-    assert!(sentence(&refusal(token.clone()).await).contains("OAUTHBEARER"));
+    assert!(message(&refusal(token.clone()).await).contains("OAUTHBEARER"));
     std::fs::remove_file(&file).unwrap();
-    assert!(sentence(&refusal(token).await).contains("kafka.sasl_token_file"));
+    assert!(message(&refusal(token).await).contains("kafka.sasl_token_file"));
 }
 
 fn base64(text: &str) -> String {
@@ -93,10 +93,10 @@ async fn encrypted_connections_trust_the_authority_that_is_named() {
         joined(KafkaSettings { connection: tls(Some(&authority)), ..settings(&["encrypted"]) }).await;
     source.close().await;
     let untrusted = refusal(tls(None)).await;
-    assert!(sentence(&untrusted).contains("kafka.ssl_ca_file"), "{untrusted}");
+    assert!(message(&untrusted).contains("kafka.ssl_ca_file"), "{untrusted}");
     let missing = refusal(tls(Some("no/such/file"))).await;
     assert!(
-        sentence(&missing).starts_with("kafka.ssl_ca_file: the file 'no/such/file' cannot be read"),
+        message(&missing).starts_with("kafka.ssl_ca_file: the file 'no/such/file' cannot be read"),
         "{missing}"
     );
 }

@@ -129,22 +129,22 @@ async fn schemas_that_are_none_of_ours_reject_their_messages() {
         panic!("it was decoded")
     };
     assert_eq!(reject.reason, Reason::UnknownEvent);
-    assert!(reject.sentence.contains("record tests.Other is none of ours"), "{reject}");
+    assert!(reject.message.contains("record tests.Other is not one of the records of"), "{reject}");
 }
 
 #[tokio::test]
 async fn what_is_no_schema_is_refused() {
     let refused = registry().register(&subject(), "{\"type\": \"nonsense\"}").await;
-    let Err(RegistryFault::Configuration(sentence)) = refused else { panic!("{refused:?}") };
-    assert!(sentence.contains("refuses the schema of subject tests."), "{sentence}");
+    let Err(RegistryFault::Configuration(message)) = refused else { panic!("{refused:?}") };
+    assert!(message.contains("refuses the schema of subject tests."), "{message}");
 }
 
 #[tokio::test]
 async fn a_wrong_path_is_no_unknown_schema() {
     let wrong = Settings { url: format!("{}/nowhere", settings().url), ..settings() };
     let found = Registry::new(&wrong).unwrap().schema(1).await;
-    let Err(RegistryFault::Configuration(sentence)) = found else { panic!("{found:?}") };
-    assert!(sentence.contains("registry.url must be the base URL"), "{sentence}");
+    let Err(RegistryFault::Configuration(message)) = found else { panic!("{found:?}") };
+    assert!(message.contains("registry.url must be the base URL"), "{message}");
 }
 
 #[tokio::test]
@@ -159,10 +159,10 @@ async fn wrong_credentials_are_told() {
             registry.register_event(EventKind::PodUsage).await.map(drop),
         ];
         for outcome in outcomes {
-            let Err(RegistryFault::Permission(sentence)) = outcome else {
+            let Err(RegistryFault::Permission(message)) = outcome else {
                 panic!("{username:?}: {outcome:?}")
             };
-            assert!(sentence.contains("check registry.username"), "{sentence}");
+            assert!(message.contains("check registry.username"), "{message}");
         }
     }
 }
@@ -174,9 +174,9 @@ async fn encryption_is_by_the_authority_that_is_named() {
     let trusting = Settings { url: url.clone(), ca_file, ..settings() };
     assert_eq!(Registry::new(&trusting).unwrap().check().await, Ok(()));
     let strange = Registry::new(&Settings { url, ..settings() }).unwrap().check().await;
-    let Err(RegistryFault::Configuration(sentence)) = strange else { panic!("{strange:?}") };
+    let Err(RegistryFault::Configuration(message)) = strange else { panic!("{strange:?}") };
     assert!(
-        sentence.contains("name a file with the certificate of its authority as registry.ca_file"),
-        "{sentence}"
+        message.contains("set registry.ca_file to a file with the certificate of its authority"),
+        "{message}"
     );
 }

@@ -24,6 +24,7 @@ use prorata_worker::ports::{Clock, ObjectMeta, ObjectStore, PutOutcome, StoreErr
 use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::source::Message;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -65,6 +66,13 @@ impl ObjectStore for ClockedStore {
     async fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.store.delete(path).await
     }
+}
+
+/// The group and cluster by which the stored worker read, as the root has it.
+fn consumer(root: &str) -> String {
+    let stored = std::fs::read(Path::new(root).join("consumer/0001.json")).unwrap();
+    let stored: Value = serde_json::from_slice(&stored).unwrap();
+    format!("{}@{}", stored["group_id"].as_str().unwrap(), stored["cluster_id"].as_str().unwrap())
 }
 
 /// A worker on a stored root.
@@ -154,6 +162,7 @@ impl<'a> Continued<'a> {
         let source = broker.source("continued", &TOPICS);
         let mut options = WorkerOptions::new("continued".into());
         options.watermark.max_watermark_hold = options.watermark.out_of_orderness;
+        options.moved_from = consumer(root);
         let worker = runtime.block_on(Worker::open(source, ports, options)).unwrap();
         Self { runtime, broker, clock, worker, lake, messages }
     }
@@ -201,7 +210,7 @@ fn revisions(lake: &StoredLake) -> BTreeMap<(Shard, Hour), i64> {
     lake.checkpoints().into_iter().flat_map(of).collect()
 }
 
-fn goes_on_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
+fn continues_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
     let temporary = TempDir::new().unwrap();
     let folder = temporary.path();
     stored.unpack(folder);
@@ -222,8 +231,8 @@ fn goes_on_and_restates(stored: &Stored, runtime: &Arc<Runtime>) {
     let mut worker = Continued::open(runtime, &path, stored.shards, WallTime(last.end().0));
     worker.send(&new, &root);
     worker.closes(last);
-    let gone_on = revisions(&lake);
-    assert!(before.iter().all(|(hour, revision)| gone_on.get(hour) == Some(revision)), "nothing came late");
+    let continued = revisions(&lake);
+    assert!(before.iter().all(|(hour, revision)| continued.get(hour) == Some(revision)), "nothing came late");
     let kept = lake.files(closed);
     assert!(files.iter().all(|(key, file)| kept.get(key) == Some(file)), "an old hour was written again");
 
@@ -245,5 +254,5 @@ fn a_workers_root_is_continued_by_a_worker() {
     let runtime = Arc::new(Runtime::new().unwrap());
     let by_workers: Vec<&Stored> = STORED.iter().filter(|stored| stored.by == "worker").collect();
     assert!(!by_workers.is_empty());
-    by_workers.into_iter().for_each(|stored| goes_on_and_restates(stored, &runtime));
+    by_workers.into_iter().for_each(|stored| continues_and_restates(stored, &runtime));
 }

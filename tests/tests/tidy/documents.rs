@@ -174,7 +174,7 @@ fn every_folder_of_tests_has_its_row() {
     assert_none(&faults.into_iter().collect::<Vec<_>>());
 }
 
-/// Bounds of the project's README, in lines, bytes, and words of a sentence. More belongs on a folder's page.
+/// Bounds of the project's README, in lines, bytes, and words of a message. More belongs on a folder's page.
 const README_LINES_MAX: usize = 160;
 const README_BYTES_MAX: usize = 9_500;
 const README_WORDS_MAX: usize = 30;
@@ -194,10 +194,10 @@ fn the_readme_is_short_enough_to_be_read() {
     let prose: String = readme.split("```").step_by(2).collect();
     let paragraphs = prose.replace("\n- ", "\n\n").replace("\n|", "\n\n");
     for paragraph in paragraphs.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")) {
-        for sentence in paragraph.split(". ") {
-            let words = sentence.split_whitespace().count();
+        for message in paragraph.split(". ") {
+            let words = message.split_whitespace().count();
             if words > README_WORDS_MAX {
-                faults.push(format!("README.md: a sentence of {words} words: {sentence}"));
+                faults.push(format!("README.md: a message of {words} words: {message}"));
             }
         }
     }

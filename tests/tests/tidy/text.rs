@@ -15,7 +15,7 @@ fn every_source_file_opens_with_its_purpose() {
     assert!(sources.len() > 20);
     let silent = sources.iter().filter(|(_, text)| !text.starts_with("//! "));
     assert_none(
-        &silent.map(|(path, _)| format!("{path}: its first line is no `//!` sentence")).collect::<Vec<_>>(),
+        &silent.map(|(path, _)| format!("{path}: its first line is no `//!` message")).collect::<Vec<_>>(),
     );
 }
 

@@ -13,7 +13,7 @@ use prorata_schemas::time::{Hour, Timestamp};
 use prorata_testkit::wait::eventually;
 use prorata_worker::names::DEAD_LETTERS;
 use prorata_worker::ports::Origin;
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -157,7 +157,7 @@ fn on_topic(topic: &str, count: usize) -> BTreeMap<usize, Told> {
                 let value = header.unwrap_or_else(|| panic!("no {name} in {all:?}")).1.clone();
                 String::from_utf8(value.unwrap()).unwrap()
             };
-            assert!(!text("prorata.sentence").is_empty() && !text("prorata.version").is_empty());
+            assert!(!text("prorata.message").is_empty() && !text("prorata.version").is_empty());
             assert!(text("prorata.topic").ends_with("-a"), "{}", text("prorata.topic"));
             let told = Told {
                 reason: text("prorata.reason"),
@@ -205,7 +205,7 @@ fn bad(world: &World) -> (Bad, Registry) {
     let settings = Settings { url: variable("PRORATA_TEST_REGISTRY"), ..Settings::default() };
     let registry = Registry::new(&settings).unwrap();
     let encoder = world.runtime.block_on(MessageEncoder::registered(&registry)).unwrap();
-    let root = Root { format: 1, shards: SHARDS, key_hash: KeyHash::Murmur2 };
+    let root = Root::new(SHARDS);
     let now = Timestamp(world.now.start().0 - 60_000_000);
     (Bad { encoder, partition: root.shard_of(ORGANIZATION), now }, registry)
 }

@@ -1,4 +1,4 @@
-//! What can never work is told at once: in a sentence that says what, where and how to mend it, with an exit
+//! What can never work is told at once: in a message that says what, where and how to mend it, with an exit
 //! code.
 
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ fn refused(world: &World, code: i32, words: &[&str]) {
 /// It has ended with this code, and its last line has these words in it.
 pub fn told(ended: Ended, code: i32, words: &[&str]) {
     let log = &ended.log;
-    let sentence = log.lines().last().unwrap_or_default();
-    assert!(sentence.starts_with("prorata: "), "{log}");
+    let message = log.lines().last().unwrap_or_default();
+    assert!(message.starts_with("prorata: "), "{log}");
     assert_eq!(ended.code, Some(code), "{log}");
-    let missing: Vec<&&str> = words.iter().filter(|word| !sentence.contains(**word)).collect();
+    let missing: Vec<&&str> = words.iter().filter(|word| !message.contains(**word)).collect();
     assert_eq!(missing, Vec::<&&str>::new(), "{log}");
     assert!(!log.contains("panicked") && !log.contains("backtrace"), "{log}");
 }
@@ -46,7 +46,7 @@ fn a_login_that_kafka_does_not_take() {
     sasl(&mut world, &user, "hunter2");
     let ended = world.worker().program.wait();
     assert!(!ended.log.contains("hunter2"), "{}", ended.log);
-    told(ended, 2, &["refuses the login by PLAIN", "kafka.sasl_mechanism"]);
+    told(ended, 2, &["refuses the login with PLAIN", "kafka.sasl_mechanism"]);
     // The same with the right one works.
     sasl(&mut world, &user, &variable("PRORATA_TEST_KAFKA_PASSWORD"));
     world.set("log.level", json!("info"));

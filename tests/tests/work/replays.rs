@@ -14,7 +14,7 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Hour;
 use prorata_testkit::wait::PATIENCE;
 use prorata_tests::program::Ended;
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 use rdkafka::message::{Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ impl Sender {
 
     /// Sends a value under a key to the organization's partition.
     fn send(&self, key: &str, value: &[u8]) {
-        let partition = Root { format: 1, shards: SHARDS, key_hash: KeyHash::Murmur2 }.shard_of(ORGANIZATION);
+        let partition = Root::new(SHARDS).shard_of(ORGANIZATION);
         let record = BaseRecord::to(&self.topic).partition(partition.into()).key(key).payload(value);
         self.producer.send(record).map_err(|(error, _)| error).unwrap();
         self.producer.flush(PATIENCE).unwrap();

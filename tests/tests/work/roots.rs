@@ -143,7 +143,7 @@ impl Log {
     }
 }
 
-/// The words of the sentence about a file.
+/// The words of the message about a file.
 fn words(foreign: &Value) -> [String; 3] {
     let path = foreign["path"].as_str().unwrap();
     [

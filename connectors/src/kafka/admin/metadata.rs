@@ -134,7 +134,7 @@ impl MetadataClient {
             None => Ok(Ok(Some(u32::try_from(found.partitions().len()).unwrap_or(u32::MAX)))),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(Ok(None)),
             Some(Code::InvalidTopic) => {
-                Err(wrong(format!("'{topic}' is not a valid name of a topic: correct kafka.topics")))
+                Err(wrong(format!("'{topic}' is not a valid topic name: correct kafka.topics")))
             }
             Some(code) => {
                 match failure::at_start(&self.connection, code, &format!("topic {topic}: {code}")) {
@@ -170,8 +170,8 @@ impl MetadataClient {
         self.serve();
         self.client.fetch_watermarks(topic, partition, self.connection.timeout).map_err(|error| {
             let why = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
-            let sentence = format!("topic {topic}, partition {partition}: {why}");
-            failure::running(&self.connection, error.rdkafka_error_code().unwrap_or(Code::Unknown), &sentence)
+            let message = format!("topic {topic}, partition {partition}: {why}");
+            failure::running(&self.connection, error.rdkafka_error_code().unwrap_or(Code::Unknown), &message)
         })
     }
 

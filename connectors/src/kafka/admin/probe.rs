@@ -49,7 +49,7 @@ impl Probe {
             }
         };
         let spawned = thread::Builder::new().name("kafka-probe".into()).spawn(run);
-        spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
+        spawned.map_err(|error| SourceError::Unavailable(format!("a thread cannot be started: {error}")))?;
         Ok(Self { queries: sender, patience: ANSWERS * connection.timeout })
     }
 
@@ -81,7 +81,7 @@ impl Probe {
         let (answer, answered) = oneshot::channel();
         let unavailable = |why: &str| Err(SourceError::Unavailable(why.into()));
         if !self.submit_for(answer, query) {
-            return unavailable("too many queries to the brokers wait for answers");
+            return unavailable("too many queries to the brokers are waiting for answers");
         }
         match timeout(self.patience, answered).await {
             Ok(Ok(answer)) => answer,

@@ -75,8 +75,8 @@ impl Connection {
         };
         if let Some(needs) = needs.filter(|_| !has_tls) {
             return Err(wrong(format!(
-                "{needs} needs TLS, and this build has none: use the container image, or build with the \
-                 feature tls (the system's OpenSSL) or tls-vendored (one of its own)"
+                "{needs} needs TLS, and this build lacks it: use the container image, or build with the \
+                 feature tls (the system's OpenSSL) or tls-vendored (its own OpenSSL)"
             )));
         }
         config.set("security.protocol", protocol);
@@ -87,7 +87,7 @@ impl Connection {
             if user.is_empty() || password.is_empty() {
                 let empty = if user.is_empty() { "kafka.sasl_username" } else { "kafka.sasl_password" };
                 return Err(wrong(format!(
-                    "{empty} is empty, and kafka.security_protocol {protocol} needs it"
+                    "{empty} is empty, but kafka.security_protocol {protocol} needs it"
                 )));
             }
             config.set("sasl.username", user).set("sasl.password", password.reveal());
@@ -186,7 +186,7 @@ fn readable(setting: &str, file: &Path) -> Result<String, SourceError> {
     let shown = file.display();
     match std::fs::read(file) {
         Ok(_) => file.to_str().map(str::to_owned).ok_or_else(|| {
-            wrong(format!("kafka.{setting}: the path '{shown}' is not UTF-8: give the file another name"))
+            wrong(format!("kafka.{setting}: the path '{shown}' is not UTF-8: rename the file"))
         }),
         Err(error) => Err(wrong(format!("kafka.{setting}: the file '{shown}' cannot be read: {error}"))),
     }
@@ -210,9 +210,9 @@ mod tests {
         Login::ScramSha512 { user, password }
     }
 
-    fn sentence<T>(result: Result<T, SourceError>) -> String {
+    fn message<T>(result: Result<T, SourceError>) -> String {
         match result {
-            Err(SourceError::Configuration(sentence)) => sentence,
+            Err(SourceError::Configuration(message)) => message,
             Err(other) => other.to_string(),
             Ok(_) => "it works".into(),
         }
@@ -237,8 +237,8 @@ mod tests {
                 "kafka.sasl_mechanism OAUTHBEARER needs TLS",
             ),
         ] {
-            let sentence = sentence(connection.secure(&mut ClientConfig::new(), false));
-            assert!(sentence.starts_with(needs) && sentence.contains("tls-vendored"), "{sentence}");
+            let message = message(connection.secure(&mut ClientConfig::new(), false));
+            assert!(message.starts_with(needs) && message.contains("tls-vendored"), "{message}");
         }
         for connection in [user(plain), Connection::plaintext("localhost:9092")] {
             assert_eq!(connection.secure(&mut ClientConfig::new(), false), Ok(()));
@@ -256,25 +256,25 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        assert!(sentence(Connection::plaintext(" ").client()).contains("kafka.bootstrap_servers"));
+        assert!(message(Connection::plaintext(" ").client()).contains("kafka.bootstrap_servers"));
         assert!(
-            sentence(user(|_, _| plain("me".into(), Secret::new(""))).client())
+            message(user(|_, _| plain("me".into(), Secret::new(""))).client())
                 .contains("kafka.sasl_password")
         );
         assert!(
-            sentence(user(|_, _| plain(String::new(), Secret::new("x"))).client())
+            message(user(|_, _| plain(String::new(), Secret::new("x"))).client())
                 .contains("kafka.sasl_username")
         );
-        assert!(sentence(member(|settings| settings.topics.clear())).contains("kafka.topics is empty"));
+        assert!(message(member(|settings| settings.topics.clear())).contains("kafka.topics is empty"));
         assert!(
-            sentence(member(|settings| settings.topics.push("a".into())))
+            message(member(|settings| settings.topics.push("a".into())))
                 .contains("kafka.topics names a twice")
         );
-        assert!(sentence(member(|settings| settings.group.clear())).contains("kafka.group_id is empty"));
+        assert!(message(member(|settings| settings.group.clear())).contains("kafka.group_id is empty"));
         let mut half = Connection::plaintext("localhost:9092");
         half.security =
             Security { encrypted: true, key_file: Some("Cargo.toml".into()), ..Security::default() };
-        assert!(sentence(half.client()).contains("needs kafka.ssl_certificate_file"));
+        assert!(message(half.client()).contains("needs kafka.ssl_certificate_file"));
     }
 
     #[test]

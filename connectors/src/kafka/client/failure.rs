@@ -1,4 +1,4 @@
-//! What the brokers' errors mean: whether to try again, and if not, a sentence that says what is wrong,
+//! What the brokers' errors mean: whether to try again, and if not, a message that says what is wrong,
 //! where, and how to fix it.
 
 use prorata_worker::source::SourceError;
@@ -17,8 +17,8 @@ pub(crate) fn at_start(connection: &Connection, code: Code, reason: &str) -> Sou
         | Code::IllegalSASLState => {
             let mechanism = connection.security.login.mechanism().unwrap_or("none");
             wrong(format!(
-                "Kafka at {brokers} refuses the login by {mechanism}: {reason}; check kafka.sasl_mechanism, \
-                 kafka.security_protocol, and the user name and password or the token"
+                "Kafka at {brokers} refuses the login with {mechanism}: {reason}; check \
+                 kafka.sasl_mechanism, kafka.security_protocol, and the user name and password or the token"
             ))
         }
         Code::SSL => wrong(format!(
@@ -42,11 +42,11 @@ pub(crate) fn running(connection: &Connection, code: Code, reason: &str) -> Sour
              the group of kafka.group_id"
         )),
         Code::ClusterAuthorizationFailed => {
-            wrong(format!("Kafka at {brokers} does not let this user in: {reason}; grant it what it needs"))
+            wrong(format!("Kafka at {brokers} denies this user access: {reason}; grant it what it needs"))
         }
         Code::InconsistentGroupProtocol => wrong(format!(
-            "the consumer group has members that are not workers of prorata: {reason}; give kafka.group_id a \
-             group of its own"
+            "the consumer group has members that are not workers of prorata: {reason}; set kafka.group_id to \
+             a group that only prorata uses"
         )),
         Code::InvalidGroupId => wrong(format!("kafka.group_id is not a valid group: {reason}")),
         Code::InvalidSessionTimeout => wrong(format!(
@@ -68,7 +68,7 @@ pub(crate) fn fatal(settings: &KafkaSettings, code: Code, reason: &str) -> Sourc
     }
 }
 
-/// The library refused a configuration. The sentence names no value: it may be a secret.
+/// The library refused a configuration. The message names no value: it may be a secret.
 pub(crate) fn creation(error: &KafkaError) -> SourceError {
     match error {
         KafkaError::ClientConfig(_, what, key, _) => wrong(format!("Kafka: {key}: {what}")),

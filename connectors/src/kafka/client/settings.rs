@@ -144,6 +144,6 @@ impl KafkaSettings {
     }
 }
 
-pub(crate) fn wrong(sentence: impl Into<String>) -> SourceError {
-    SourceError::Configuration(sentence.into())
+pub(crate) fn wrong(message: impl Into<String>) -> SourceError {
+    SourceError::Configuration(message.into())
 }

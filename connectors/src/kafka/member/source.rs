@@ -94,7 +94,7 @@ impl KafkaSource {
             let _ = end.send(());
         };
         let spawned = thread::Builder::new().name("kafka-group".into()).spawn(run);
-        spawned.map_err(|error| SourceError::Unavailable(format!("no thread could be started: {error}")))?;
+        spawned.map_err(|error| SourceError::Unavailable(format!("a thread cannot be started: {error}")))?;
         Ok(Self { topics, group, queue, commands, probe, patience, ended: Some(ended) })
     }
 
@@ -129,7 +129,7 @@ impl KafkaSource {
                 topic: topic.clone(),
                 partition: shard,
                 earliest: (at < low).then_some(*low),
-                cause: format!("offset {at} is not there any more: Kafka has {low} to {high}"),
+                cause: format!("offset {at} no longer exists: Kafka has {low} to {high}"),
             })
         });
         Ok(lost.collect())
@@ -164,7 +164,7 @@ impl Source for KafkaSource {
     async fn start(&mut self, shard: Shard, mut from: BTreeMap<Text, Start>) -> Result<(), SourceError> {
         if let Some(topic) = from.keys().find(|topic| !self.topics.contains(*topic)) {
             return Err(wrong(format!(
-                "topic {topic} is not among kafka.topics, but shard {shard} has been read from it: add it"
+                "topic {topic} is not in kafka.topics, but shard {shard} was read from it: add it"
             )));
         }
         let at = from.iter().filter_map(|(topic, start)| match start {
@@ -213,7 +213,7 @@ impl Source for KafkaSource {
         let Some(ended) = self.ended.take() else { return };
         if timeout(CLOSE_MAX, ended).await.is_err() {
             tracing::warn!(
-                "Kafka did not answer while this member left its group: the group will notice by itself"
+                "Kafka did not answer while this member left its group; the group will notice on its own"
             );
         }
     }

@@ -87,7 +87,7 @@ impl KafkaProducer {
         let deadline = Instant::now() + self.patience + FORGOTTEN_WAIT;
         while !self.delivery.is_done() {
             if Instant::now() >= deadline {
-                return Err(SourceError::Unavailable("brokers do not answer to what was sent".into()));
+                return Err(SourceError::Unavailable("brokers do not acknowledge what was sent".into()));
             }
             thread::sleep(QUEUE_FULL_WAIT);
         }

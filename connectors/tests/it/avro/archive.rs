@@ -399,9 +399,9 @@ fn what_is_no_container_file_is_an_error_of_the_file() {
         (&file("{", "null", &[]), "not an Avro schema"),
         (&no_codec, "its codec is xz"),
     ];
-    for (bytes, sentence) in cases {
+    for (bytes, message) in cases {
         let error = read(bytes).unwrap_err().to_string();
-        assert!(error.contains(sentence), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 

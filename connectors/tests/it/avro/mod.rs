@@ -178,7 +178,7 @@ fn sample(kind: EventKind) -> Event {
 /// The reason why a version is refused.
 fn reason(version: &Version) -> (Reason, String) {
     let reject = version.decode().expect_err("refused");
-    (reject.reason, reject.sentence)
+    (reject.reason, reject.message)
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn a_schema_that_does_not_resolve_is_an_unknown_event_and_says_why() {
         let mut version = Version::newest(&sample(kind));
         let field = version.field(name);
         (field.0["type"], *field.1) = (schema, value);
-        let (reason, sentence) = reason(&version);
-        assert_eq!(reason, Reason::UnknownEvent, "{sentence}");
-        assert!(sentence.contains(why) && sentence.contains(kind.name()), "{sentence}");
+        let (reason, message) = reason(&version);
+        assert_eq!(reason, Reason::UnknownEvent, "{message}");
+        assert!(message.contains(why) && message.contains(kind.name()), "{message}");
     };
     let logical = |base: &str, logical: &str| json!({"type": base, "logicalType": logical});
     let cents = json!({"type": "bytes", "logicalType": "decimal", "precision": 28, "scale": 2});
@@ -237,9 +237,9 @@ fn a_required_field_that_is_missing_or_null_is_an_unknown_event() {
     let mut missing = Version::newest(&sample(EventKind::NodeStopped));
     missing.fields().pop();
     missing.value.pop();
-    let (code, sentence) = reason(&missing);
+    let (code, message) = reason(&missing);
     assert_eq!(code, Reason::UnknownEvent);
-    assert!(sentence.contains("field node_id is required"), "{sentence}");
+    assert!(message.contains("field node_id is required"), "{message}");
 
     let mut null = Version::newest(&sample(EventKind::NodeStopped));
     let field = null.field("node_id");
@@ -309,7 +309,7 @@ fn names_inside_a_record_do_not_matter_and_its_own_does() {
         let foreign = text.replacen(&format!("prorata.events.{name}"), &format!("acme.{name}"), 1);
         let reject = Decoder::compile(&foreign).unwrap().decode(&body).unwrap_err();
         assert_eq!(reject.reason, Reason::UnknownEvent);
-        assert!(reject.sentence.contains(&format!("acme.{name} is none of ours")), "{reject}");
+        assert!(reject.message.contains(&format!("acme.{name} is not one of the records of")), "{reject}");
     }
 }
 
@@ -376,7 +376,7 @@ fn what_is_no_schema_is_an_error() {
 }
 
 #[test]
-fn sentences_stay_short_whatever_they_quote() {
+fn messages_stay_short_whatever_they_quote() {
     let long = "x".repeat(100_000);
     let mut event = sample(EventKind::RateSet);
     let Payload::RateSet(rate) = &mut event.payload else { unreachable!() };
@@ -386,8 +386,8 @@ fn sentences_stay_short_whatever_they_quote() {
     let foreign = avsc(EventKind::NodeStopped).replace("prorata.events.NodeStopped", &long);
     let foreign =
         Decoder::compile(&foreign).unwrap().decode(&encode(&sample(EventKind::NodeStopped))).unwrap_err();
-    for sentence in [mismatch.sentence, foreign.sentence, Decoder::compile(&long).unwrap_err().to_string()] {
-        assert!(sentence.len() < 600, "{} bytes", sentence.len());
+    for message in [mismatch.message, foreign.message, Decoder::compile(&long).unwrap_err().to_string()] {
+        assert!(message.len() < 600, "{} bytes", message.len());
     }
 }
 

@@ -11,8 +11,8 @@ use prorata_schemas::time::{Hour, WallTime};
 use prorata_worker::checkpoint::{Decided, OwnerKind, log};
 use prorata_worker::names::{DayFile, ObjectId, TableFile};
 use prorata_worker::ports::{CommitOutcome, FileEntry, ObjectStore, PutOutcome, TableCommit, TableCommitter};
+use prorata_worker::root::Root;
 use prorata_worker::root::maintain::{MaintainPorts, Maintained, maintain};
-use prorata_worker::root::{KeyHash, Root};
 use serde_json::Value;
 
 const TABLE: Table = Table::CostAllocation;
@@ -39,9 +39,8 @@ fn hour_file(hour: Hour) -> EncodedFile {
 /// A root with the hours of two dates, and a shard that has closed 60 days since.
 async fn root(folder: &Path) -> Vec<Hour> {
     let (store, tables) = open(folder);
-    Root { format: 2, shards: 1, key_hash: KeyHash::Murmur2 }.create(&store).await.unwrap();
+    Root::new(1).create(&store).await.unwrap();
     let mut draft = Decided::unowned(0).next_draft();
-    draft.raise_format(2);
     draft.add_owner("aa".into(), OwnerKind::Backfill);
     draft.close_through(Hour(FIRST.0 + 60 * 24));
     log::decide(&store, &draft.seal(WallTime(0))).await.unwrap();

@@ -108,6 +108,6 @@ async fn a_topic_that_is_not_there_is_told_at_once() {
     let connection = settings(&cluster, &["dead"]).connection;
     KafkaDeadLetters::connect(connection.clone(), "dead").await.map(drop).unwrap();
     let refused = KafkaDeadLetters::connect(connection, "nowhere").await.err().unwrap();
-    let SourceError::Configuration(sentence) = &refused else { panic!("{refused}") };
-    assert!(sentence.contains("kafka.dead_letter_topic"), "{sentence}");
+    let SourceError::Configuration(message) = &refused else { panic!("{refused}") };
+    assert!(message.contains("kafka.dead_letter_topic"), "{message}");
 }

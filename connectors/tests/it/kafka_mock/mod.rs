@@ -276,7 +276,7 @@ async fn offsets_that_kafka_does_not_have_are_lost() {
     produce(&cluster, "a", 0, 10, 1);
     let mut source = joined(settings(&cluster, &["a"])).await;
     source.start(0, from(&["a"], Start::At(11))).await.unwrap();
-    let cause = "offset 11 is not there any more: Kafka has 0 to 10".to_owned();
+    let cause = "offset 11 no longer exists: Kafka has 0 to 10".to_owned();
     let lost = SourceEvent::OffsetsLost { topic: "a".into(), partition: 0, earliest: None, cause };
     let seen = until(&mut source, |event| matches!(event, SourceEvent::OffsetsLost { .. })).await;
     assert_eq!(seen, [lost]);
@@ -350,12 +350,12 @@ async fn what_cannot_work_is_told() {
     let nobody = Connection { timeout: Duration::from_secs(3), ..Connection::plaintext("127.0.0.1:1") };
     let refused =
         KafkaSource::connect(KafkaSettings::new(nobody, vec!["a".into()], "group")).await.err().unwrap();
-    let SourceError::Unavailable(sentence) = &refused else { panic!("{refused}") };
-    assert!(sentence.contains("127.0.0.1:1") && sentence.contains("refused"), "{sentence}");
+    let SourceError::Unavailable(message) = &refused else { panic!("{refused}") };
+    assert!(message.contains("127.0.0.1:1") && message.contains("refused"), "{message}");
     let cluster = cluster(&["a"], 1);
     let unknown = KafkaSource::connect(settings(&cluster, &["a", "b"])).await.err().unwrap();
-    let SourceError::Configuration(sentence) = &unknown else { panic!("{unknown}") };
-    assert!(sentence.contains("has no topic b"), "{sentence}");
+    let SourceError::Configuration(message) = &unknown else { panic!("{unknown}") };
+    assert!(message.contains("has no topic b"), "{message}");
 }
 
 #[tokio::test]

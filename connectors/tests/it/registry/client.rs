@@ -87,9 +87,9 @@ async fn only_the_registrys_own_404_says_that_an_id_is_unknown() {
         Reply::json(404, "[]"),
     ] {
         let fake = always(elsewhere);
-        let sentence = misconfigured(client(&fake.url()).schema(9).await);
-        assert!(sentence.contains("/schemas/ids/9 answers 404"), "{sentence}");
-        assert!(sentence.contains("registry.url must be the base URL of Confluent's API"), "{sentence}");
+        let message = misconfigured(client(&fake.url()).schema(9).await);
+        assert!(message.contains("/schemas/ids/9 answers 404"), "{message}");
+        assert!(message.contains("registry.url must be the base URL of Confluent's API"), "{message}");
     }
 }
 
@@ -98,13 +98,13 @@ async fn refused_credentials_name_the_settings() {
     for status in [401, 403] {
         let fake = always(Reply::error(status, u32::from(status), "Unauthorized"));
         let registry = client(&fake.url());
-        for sentence in [
+        for message in [
             refused(registry.schema(1).await),
             refused(registry.register_event(EventKind::PodStarted).await),
             refused(registry.check().await),
         ] {
-            assert!(sentence.contains(&format!("answers {status}")), "{sentence}");
-            assert!(sentence.contains("check registry.username and registry.password"), "{sentence}");
+            assert!(message.contains(&format!("answers {status}")), "{message}");
+            assert!(message.contains("check registry.username and registry.password"), "{message}");
         }
     }
 }
@@ -113,26 +113,26 @@ async fn refused_credentials_name_the_settings() {
 async fn trouble_on_the_registrys_side_is_unavailable() {
     for status in [408, 429, 500, 502, 503, 504] {
         let fake = always(Reply::error(status, 50003, "Error while\nforwarding"));
-        let sentence = unavailable(client(&fake.url()).schema(1).await);
-        assert!(sentence.contains(&format!("answers {status}")), "{sentence}");
-        assert!(sentence.contains(": Error while forwarding"), "{sentence}");
+        let message = unavailable(client(&fake.url()).schema(1).await);
+        assert!(message.contains(&format!("answers {status}")), "{message}");
+        assert!(message.contains(": Error while forwarding"), "{message}");
     }
 }
 
 #[tokio::test]
 async fn a_registry_that_is_down_is_unavailable() {
     let url = Fake::registry().url();
-    let sentence = unavailable(client(&url).schema(1).await);
-    assert!(sentence.starts_with(&format!("{url}/schemas/ids/1: ")), "{sentence}");
-    assert!(sentence.contains("refused"), "{sentence}");
+    let message = unavailable(client(&url).schema(1).await);
+    assert!(message.starts_with(&format!("{url}/schemas/ids/1: ")), "{message}");
+    assert!(message.contains("refused"), "{message}");
 }
 
 #[tokio::test]
 async fn a_slow_registry_is_given_up_after_the_timeout() {
     let fake = always(Reply { delay: PATIENCE, ..schema("\"string\"") });
     let slow = Settings { timeout: Duration::from_millis(200), ..settings(&fake.url()) };
-    let sentence = unavailable(Registry::new(&slow).unwrap().schema(1).await);
-    assert!(sentence.contains("does not answer within 200ms"), "{sentence}");
+    let message = unavailable(Registry::new(&slow).unwrap().schema(1).await);
+    assert!(message.contains("does not answer within 200ms"), "{message}");
 }
 
 #[tokio::test]
@@ -145,10 +145,10 @@ async fn an_answer_that_is_cut_off_is_unavailable() {
 async fn a_huge_schema_is_unusable_and_a_huge_page_is_a_wrong_url() {
     let text = "x".repeat(2 * SCHEMA_BYTES_MAX);
     let fake = always(schema(&text));
-    let Ok(Lookup::Unusable(sentence)) = client(&fake.url()).schema(1).await else {
+    let Ok(Lookup::Unusable(message)) = client(&fake.url()).schema(1).await else {
         panic!("a huge schema was taken")
     };
-    assert!(sentence.contains("schema 1 takes more than 2097152 bytes"), "{sentence}");
+    assert!(message.contains("schema 1 has more than 2097152 bytes"), "{message}");
     let fake = always(Reply::typed(200, "text/html", text));
     misconfigured(client(&fake.url()).schema(1).await);
 }
@@ -164,8 +164,8 @@ async fn redirects_are_followed_within_bounds() {
     assert!(matches!(registry.schema(1).await, Ok(Lookup::Avro(_))));
 
     let endless = Fake::answering(|request| Reply::redirect(302, &format!("{}0", request.path)));
-    let sentence = misconfigured(client(&endless.url()).schema(1).await);
-    assert!(sentence.contains("redirects without an end"), "{sentence}");
+    let message = misconfigured(client(&endless.url()).schema(1).await);
+    assert!(message.contains("redirects endlessly"), "{message}");
     assert!(endless.asked().len() <= 6, "{} requests", endless.asked().len());
 }
 
@@ -186,25 +186,25 @@ async fn what_a_redirect_or_an_answer_may_hold_is_not_repeated() {
     let target = always(Reply::json(200, json!({ "schema": { "a": "b" }, "x": "y".repeat(10_000) })));
     let to = target.url().replace("http://", "http://me:s3cret@");
     let fake = always(Reply::redirect(307, &format!("{to}/?token=s3cret")));
-    let sentence = misconfigured(client(&fake.url()).schema(1).await);
-    assert!(sentence.contains("no answer of Confluent's API") && !sentence.contains("s3cret"), "{sentence}");
+    let message = misconfigured(client(&fake.url()).schema(1).await);
+    assert!(message.contains("not as Confluent's API does") && !message.contains("s3cret"), "{message}");
     let long = always(Reply::json(200, json!({ "id": "y".repeat(10_000) })));
-    let sentence = misconfigured(client(&long.url()).register("subject", "\"string\"").await);
-    assert!(sentence.len() < 700, "{} bytes", sentence.len());
+    let message = misconfigured(client(&long.url()).register("subject", "\"string\"").await);
+    assert!(message.len() < 700, "{} bytes", message.len());
 }
 
 #[tokio::test]
 async fn other_types_and_references_are_unusable() {
     let other = json!({ "schema": "syntax = \"proto3\";", "schemaType": "PROTOBUF" });
     let fake = always(Reply::json(200, other));
-    let Ok(Lookup::Unusable(sentence)) = client(&fake.url()).schema(4).await else { panic!("taken") };
-    assert!(sentence.contains("schema 4 is of type PROTOBUF"), "{sentence}");
+    let Ok(Lookup::Unusable(message)) = client(&fake.url()).schema(4).await else { panic!("taken") };
+    assert!(message.contains("schema 4 is of type PROTOBUF"), "{message}");
 
     let reference = json!({ "name": "com.other.Thing", "subject": "thing", "version": 1 });
     let referring = json!({ "schema": "\"string\"", "schemaType": "AVRO", "references": [reference] });
     let fake = always(Reply::json(200, referring));
-    let Ok(Lookup::Unusable(sentence)) = client(&fake.url()).schema(4).await else { panic!("taken") };
-    assert!(sentence.contains("refers to other schemas (com.other.Thing)"), "{sentence}");
+    let Ok(Lookup::Unusable(message)) = client(&fake.url()).schema(4).await else { panic!("taken") };
+    assert!(message.contains("refers to other schemas (com.other.Thing)"), "{message}");
 
     let plain = json!({ "schema": "\"string\"", "schemaType": "AVRO", "references": [], "maxId": 9 });
     let fake = always(Reply::json(200, plain));
@@ -222,8 +222,8 @@ async fn what_is_no_registry_is_told_by_its_answer() {
     ] {
         let fake = always(answer.clone());
         let registry = client(&fake.url());
-        let sentence = misconfigured(registry.schema(1).await);
-        assert!(sentence.contains("no answer of Confluent's API"), "{answer:?}: {sentence}");
+        let message = misconfigured(registry.schema(1).await);
+        assert!(message.contains("not as Confluent's API does"), "{answer:?}: {message}");
         misconfigured(registry.register_event(EventKind::PodStarted).await);
     }
 }
@@ -233,10 +233,10 @@ async fn a_schema_that_is_refused_says_why_at_bounded_length() {
     for (status, code) in [(409, 409), (422, 42201)] {
         let reason = format!("incompatible with an earlier schema {}", "x".repeat(10_000));
         let fake = always(Reply::error(status, code, &reason));
-        let sentence = misconfigured(client(&fake.url()).register_event(EventKind::PodStarted).await);
-        assert!(sentence.contains("refuses the schema of subject prorata.events.PodStarted"), "{sentence}");
-        assert!(sentence.contains(": incompatible with an earlier schema"), "{sentence}");
-        assert!(sentence.len() < 600, "{} bytes", sentence.len());
+        let message = misconfigured(client(&fake.url()).register_event(EventKind::PodStarted).await);
+        assert!(message.contains("refuses the schema of subject prorata.events.PodStarted"), "{message}");
+        assert!(message.contains(": incompatible with an earlier schema"), "{message}");
+        assert!(message.len() < 600, "{} bytes", message.len());
     }
 }
 
@@ -260,8 +260,8 @@ fn what_may_be_secret_in_a_wrong_url_is_not_repeated() {
         "https://me:8081#s3cret@host",
         "https://host/?token=s3cret",
     ] {
-        let sentence = misconfigured(Registry::new(&settings(url)));
-        assert!(sentence.starts_with("registry.url ") && !sentence.contains("s3cret"), "{url}: {sentence}");
+        let message = misconfigured(Registry::new(&settings(url)));
+        assert!(message.starts_with("registry.url ") && !message.contains("s3cret"), "{url}: {message}");
     }
 }
 
@@ -270,12 +270,12 @@ fn wrong_settings_say_which_and_what_they_should_be() {
     let wrong = |settings: Settings| misconfigured(Registry::new(&settings));
     for url in ["", "registry:8081", "host", "ftp://host", "https://host/?a=b", "https://host/#a", "http://"]
     {
-        let sentence = wrong(settings(url));
-        assert!(sentence.contains("registry.url") && sentence.contains("https://"), "{url}: {sentence}");
+        let message = wrong(settings(url));
+        assert!(message.contains("registry.url") && message.contains("https://"), "{url}: {message}");
     }
     assert!(wrong(settings("registry:8081")).contains("'registry:8081'"));
-    let sentence = wrong(settings("https://me:s3cret@host"));
-    assert!(sentence.contains("set registry.username"), "{sentence}");
+    let message = wrong(settings("https://me:s3cret@host"));
+    assert!(message.contains("set registry.username"), "{message}");
     let lonely = Settings { password: Secret::new("s3cret"), ..settings("https://host") };
     assert!(wrong(lonely).contains("registry.username is not"));
 

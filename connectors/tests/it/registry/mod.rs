@@ -19,21 +19,21 @@ fn settings(url: &str) -> Settings {
 
 fn unavailable<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String {
     match outcome {
-        Err(RegistryFault::Unavailable(sentence)) => sentence,
+        Err(RegistryFault::Unavailable(message)) => message,
         other => panic!("expected unavailable, got {other:?}"),
     }
 }
 
 fn refused<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String {
     match outcome {
-        Err(RegistryFault::Permission(sentence)) => sentence,
+        Err(RegistryFault::Permission(message)) => message,
         other => panic!("expected refused credentials, got {other:?}"),
     }
 }
 
 fn misconfigured<T: std::fmt::Debug>(outcome: Result<T, RegistryFault>) -> String {
     match outcome {
-        Err(RegistryFault::Configuration(sentence)) => sentence,
+        Err(RegistryFault::Configuration(message)) => message,
         other => panic!("expected an error of configuration, got {other:?}"),
     }
 }

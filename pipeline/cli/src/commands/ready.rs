@@ -48,15 +48,15 @@ pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
             std::thread::sleep(PAUSE);
             continue;
         }
-        let lines: Vec<String> =
-            answers.iter().map(|of| format!("{}: {}", of.address, of.sentence)).collect();
+        let lines: Vec<String> = answers.iter().map(|of| format!("{}: {}", of.address, of.message)).collect();
         report::print(&lines.join("\n"))?;
         if all {
             return Ok(ExitCode::SUCCESS);
         }
         let least = args.min_ready;
-        let sentence = format!("{ready} of {} are ready, of {least} at least; see above", answers.len());
-        return Err(Failure::storage(sentence).into());
+        let message =
+            format!("{ready} of {} are ready; all must be, and at least {least}; see above", answers.len());
+        return Err(Failure::storage(message).into());
     }
 }
 
@@ -64,7 +64,7 @@ pub fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
 struct Answer {
     address: String,
     is_ready: bool,
-    sentence: String,
+    message: String,
 }
 
 /// Who asks.
@@ -85,21 +85,21 @@ impl Asker {
         for host in hosts {
             match host.to_socket_addrs() {
                 Err(error) => {
-                    let (address, sentence) = (host.clone(), error.to_string());
-                    answers.push(Answer { address, is_ready: false, sentence });
+                    let (address, message) = (host.clone(), error.to_string());
+                    answers.push(Answer { address, is_ready: false, message });
                 }
                 Ok(addresses) => answers.extend(addresses.map(|address| {
                     let answer = self.runtime.block_on(self.ask(address));
                     let is_ready = answer.as_ref().is_ok_and(|(code, _)| *code == 200);
-                    let sentence = answer.map_or_else(|error| cause(&error), |(_, body)| body);
-                    Answer { address: address.to_string(), is_ready, sentence }
+                    let message = answer.map_or_else(|error| cause(&error), |(_, body)| body);
+                    Answer { address: address.to_string(), is_ready, message }
                 })),
             }
         }
         answers
     }
 
-    /// The code and the sentence that `/readyz` answers.
+    /// The code and the message that `/readyz` answers.
     async fn ask(&self, address: SocketAddr) -> reqwest::Result<(u16, String)> {
         let request = self.client.get(format!("http://{address}/readyz"));
         let mut answer = request.send().await.map_err(reqwest::Error::without_url)?;
@@ -156,9 +156,9 @@ mod tests {
         assert_eq!(ready.unwrap(), ExitCode::SUCCESS);
         let hosts = vec![server(READY, 1), server(NOT, 1)];
         let one_is_not = run(&ReadyArgs { hosts, min_ready: 1, wait: 0 }).unwrap_err();
-        assert_eq!(one_is_not.to_string(), "1 of 2 are ready, of 1 at least; see above");
+        assert_eq!(one_is_not.to_string(), "1 of 2 are ready; all must be, and at least 1; see above");
         let too_few = run(&ReadyArgs { hosts: vec![server(READY, 1)], min_ready: 2, wait: 0 }).unwrap_err();
-        assert_eq!(too_few.to_string(), "1 of 1 are ready, of 2 at least; see above");
+        assert_eq!(too_few.to_string(), "1 of 1 are ready; all must be, and at least 2; see above");
     }
 
     #[test]
@@ -166,8 +166,8 @@ mod tests {
         let hosts = ["127.0.0.1:1".to_owned(), "no-port".to_owned(), server("SSH-2.0\r\n", 1)];
         let answers = Asker::new().unwrap().ask_all(&hosts);
         assert_eq!(answers.iter().filter(|answer| answer.is_ready).count(), 0);
-        assert!(answers[0].sentence.starts_with("Connection refused"), "{}", answers[0].sentence);
-        assert_eq!(answers[2].sentence, "invalid HTTP version parsed");
+        assert!(answers[0].message.starts_with("Connection refused"), "{}", answers[0].message);
+        assert_eq!(answers[2].message, "invalid HTTP version parsed");
     }
 
     #[test]
@@ -183,6 +183,6 @@ mod tests {
         });
         let answers = Asker::new().unwrap().ask_all(&[address]);
         assert!(answers[0].is_ready);
-        assert_eq!(answers[0].sentence.len(), ANSWER_BYTES);
+        assert_eq!(answers[0].message.len(), ANSWER_BYTES);
     }
 }

@@ -60,7 +60,7 @@ async fn replay(
     let retired = &config.kafka.retired_topics;
     if retired.is_empty() {
         let file = args.config.display();
-        let message = format!("kafka.retired_topics names no topic; name those to replay in '{file}'");
+        let message = format!("kafka.retired_topics is empty; name the topics to replay in '{file}'");
         return Err(Failure::usage(message).into());
     }
     let connection = kafka::connection(&config.kafka)?;

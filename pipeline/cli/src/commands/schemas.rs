@@ -59,13 +59,13 @@ fn named(name: &str) -> Result<EventKind, Failure> {
     let bare = name.strip_prefix("prorata.events.").unwrap_or(name);
     EventKind::ALL.into_iter().find(|kind| kind.name() == bare).ok_or_else(|| {
         let names = EventKind::ALL.map(EventKind::name);
-        Failure::usage(format!("'{name}' is no event type; they are {}", names.join(", ")))
+        Failure::usage(format!("'{name}' is not an event type; the types are {}", names.join(", ")))
     })
 }
 
 fn register(args: &SchemasArgs, url: &str, kinds: &[EventKind]) -> anyhow::Result<Vec<(EventKind, u32)>> {
     if url.is_empty() {
-        return Err(Failure::usage("--register names no URL; it is the base URL of Confluent's API").into());
+        return Err(Failure::usage("--register is empty; name the base URL of Confluent's API").into());
     }
     let mut section = config::load(args.config.as_deref())?.config.registry;
     section.url = url.to_owned();

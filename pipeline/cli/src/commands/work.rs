@@ -77,7 +77,7 @@ async fn work(loaded: &Loaded) -> anyhow::Result<()> {
         }
     };
     if let Some(serving) = &serving {
-        tracing::info!(address = %serving.address, "probes, metrics and status");
+        tracing::info!(address = %serving.address, "serving probes, metrics and status");
     }
     stop_on_signals(&stop)?;
     let outcome = stream(loaded, Arc::clone(&status), &stop).await;
@@ -97,7 +97,7 @@ async fn stream(loaded: &Loaded, status: Arc<Status>, stop: &AtomicBool) -> anyh
                 Ok(()) => {}
                 // The worker waits for the registry when it needs a schema.
                 Err(fault @ RegistryFault::Unavailable(_)) => {
-                    tracing::warn!(error = %fault, "the registry does not answer yet")
+                    tracing::warn!(%fault, "schema registry does not answer yet")
                 }
                 Err(fault) => return Err(registry::failure(fault).into()),
             }
@@ -179,7 +179,7 @@ pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
             if stop.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            tracing::info!("stopping cleanly; once more to stop at once");
+            tracing::info!("stopping cleanly; signal again to stop at once");
         }
     });
     Ok(())

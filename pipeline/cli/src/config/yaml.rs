@@ -19,7 +19,7 @@ const VALUES_MAX: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
     /// More bytes than a configuration has.
-    #[error("the file has {0} bytes, {BYTES_MAX} at most")]
+    #[error("the file has {0} bytes, more than the {BYTES_MAX} that are allowed")]
     TooLarge(usize),
     /// With line and column, and without a snippet: a line may hold a secret.
     #[error("{}", .0.without_snippet())]
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_an_error() {
-        assert!(error(&"a".repeat(BYTES_MAX + 1)).contains("1048576 at most"));
+        assert!(error(&"a".repeat(BYTES_MAX + 1)).contains("more than the 1048576 that are allowed"));
         assert!(!error(&"- a\n".repeat(VALUES_MAX + 1)).is_empty());
     }
 

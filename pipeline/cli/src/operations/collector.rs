@@ -137,7 +137,7 @@ async fn readyz(State((report, _)): ReportState) -> Response {
         (_, true, _) => Err("not ready: the collector is stopping".to_owned()),
         (Some(problem), ..) => Err(format!("not ready: {problem}")),
         (None, _, false) => Err("not ready: nodes and pods are not listed yet".to_owned()),
-        (None, _, true) => Ok(format!("ready: {} pods on {} nodes run", report.pods, report.nodes)),
+        (None, _, true) => Ok(format!("ready: {} pods are running on {} nodes", report.pods, report.nodes)),
     })
 }
 
@@ -163,18 +163,18 @@ impl Collector for CollectorReport {
         let mut out = Out(encoder);
         let plain = |value: f64| [(Labels::new(), value)];
         let flag = |set: bool| [(Labels::new(), f64::from(u8::from(set)))];
-        out.gauge("collector_ready", "1 if nodes and pods are known", None, flag(self.ready))?;
-        let help = "1 while events cannot be written; /status says why";
+        out.gauge("collector_ready", "1 when nodes and pods are known", None, flag(self.ready))?;
+        let help = "1 while nothing can be stored; /status says why";
         out.gauge("collector_write_failing", help, None, flag(self.write_error.is_some()))?;
-        let help = "Lag of the written events behind the API server";
+        let help = "How far the stored state is behind the API server";
         out.gauge("collector_lag", help, Some(Unit::Seconds), plain(self.lag_seconds))?;
-        let help = "Number of queued changes";
+        let help = "Changes waiting to be processed";
         out.gauge("collector_queue_depth", help, None, plain(self.queue_depth as f64))?;
         out.gauge("collector_pods", "Running pods", None, plain(self.pods as f64))?;
         out.gauge("collector_nodes", "Running nodes", None, plain(self.nodes as f64))?;
-        let help = "Pods that wait for their node or their claims";
+        let help = "Pods waiting for their node or their claims";
         out.gauge("collector_waiting_pods", help, None, plain(self.waiting_pods as f64))?;
-        let help = "Nodes that are held back for lack of a price";
+        let help = "Nodes held back because they have no price";
         out.gauge("collector_unpriced_nodes", help, None, plain(self.unpriced_nodes.len() as f64))?;
         let problems = self.kinds.iter().map(|(kind, report)| {
             (vec![("kind", kind.clone())], f64::from(u8::from(report.error.is_some())))
@@ -183,19 +183,23 @@ impl Collector for CollectorReport {
         let lists = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.lists));
         out.counter("collector_lists", "Complete lists", lists)?;
         let changes = self.kinds.iter().map(|(kind, report)| (vec![("kind", kind.clone())], report.changes));
-        out.counter("collector_changes", "Changes that the watch delivered", changes)?;
+        out.counter("collector_changes", "Changes reported by a watch", changes)?;
         let counters = [
-            ("collector_events", "Events written", self.events),
-            ("collector_missed_stops", "Objects whose stop was missed", self.missed_stops),
+            ("collector_events", "Events stored", self.events),
+            ("collector_missed_stops", "Objects whose end was not seen", self.missed_stops),
             (
                 "collector_repaired_objects",
-                "Objects of which the watch missed a change",
+                "Objects that a check found to differ from what the watch reported",
                 self.repaired_objects,
             ),
-            ("collector_suspect_lists", "Lists that were not accepted at once", self.suspect_lists),
+            (
+                "collector_suspect_lists",
+                "Lists that would have ended too many objects, and were requested again",
+                self.suspect_lists,
+            ),
             (
                 "collector_unreadable_fields",
-                "Fields of objects that could not be read",
+                "Parts of objects that could not be read",
                 self.unreadable_fields,
             ),
         ];
@@ -214,8 +218,12 @@ fn usage_metrics(out: &mut Out<'_>, usage: &UsageReport) -> fmt::Result {
         ("collector_usage_rounds", "Rounds of reads of measured use", usage.rounds),
         ("collector_usage_failed_reads", "Reads of measured use that failed", usage.failed_reads),
         ("collector_usage_intervals", "Intervals of measured use", usage.intervals),
-        ("collector_usage_incomplete_samples", "Incomplete samples of pods", usage.incomplete_samples),
-        ("collector_usage_unknown_pods", "Samples of pods that do not run", usage.unknown_pods),
+        (
+            "collector_usage_incomplete_samples",
+            "Readings of pods that lacked a part",
+            usage.incomplete_samples,
+        ),
+        ("collector_usage_unknown_pods", "Readings of pods that are not running", usage.unknown_pods),
         ("collector_usage_gaps", "Gaps without samples between two rounds", usage.gaps),
     ] {
         out.counter(name, help, [(Labels::new(), count)])?;

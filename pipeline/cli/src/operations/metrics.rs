@@ -54,18 +54,18 @@ impl Snapshot {
         out.gauge("ready", ready, None, flag(self.ready().is_ok()))?;
         let waiting = "1 while the worker waits for a dependency; /status says which";
         out.gauge("waiting", waiting, None, flag(!status.waits.is_empty()))?;
-        let help = "1 while the worker waits for this dependency: kind transient recovers on its own; \
-                    permission, missing and invalid need an operator";
+        let help = "1 while the worker waits for this dependency for a reason of this kind: transient \
+                    resolves on its own; permission, missing and invalid need a person";
         out.gauge("waiting_for", help, None, self.waits())?;
         let tick =
-            "Time since the last iteration of the main loop or response of storage, as checked by /livez";
+            "Time since the last iteration of the worker's loop or response of storage; /livez depends on it";
         out.gauge(
             "heartbeat_age",
             tick,
             Some(Unit::Seconds),
             [(Labels::new(), self.heartbeat_age.as_secs_f64())],
         )?;
-        let help = "Time by which the clock of this machine is ahead of the clock of the store, if more than \
+        let help = "Seconds that the clock of this machine is ahead of the store's, if that is more than \
                     work.max_clock_skew; otherwise 0";
         let ahead = [(Labels::new(), status.clock_skew_seconds as f64)];
         out.gauge("clock_skew", help, Some(Unit::Seconds), ahead)?;
@@ -74,8 +74,9 @@ impl Snapshot {
         let loading = status.shards.len() - loaded - stopped;
         let states = [("loaded", loaded), ("loading", loading), ("stopped", stopped)];
         let states = states.map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
-        out.gauge("shards", "Shards that the worker holds, by state", None, states)?;
-        let help = "1 while the shard is stopped for this reason; /status says what to do";
+        out.gauge("shards", "Shards held, by whether their state is loaded", None, states)?;
+        let help =
+            "1 while the shard is stopped for this reason and the others continue; /status says what to do";
         let stopped = self.stopped().map(|(shard, stop)| {
             (vec![("shard", shard.to_string()), ("reason", stop.reason.name().to_owned())], 1.0)
         });
@@ -109,9 +110,10 @@ impl Snapshot {
             seconds(),
             age(|shard| shard.checkpoint_at.map(WallTime::event_time)),
         )?;
-        let help = "Lag of the tables behind the last checkpoint of the shard";
+        let help = "Time since the tables were last known to be equal to the shard's checkpoint";
         out.gauge("publish_lag", help, seconds(), age(|shard| shard.published_at.map(WallTime::event_time)))?;
-        let help = "Time since the start of the oldest open hour with events";
+        let help = "Time since the start of the shard's oldest open hour with events; no sample if there is \
+                    none";
         out.gauge(
             "oldest_open_hour_age",
             help,
@@ -148,7 +150,7 @@ impl Snapshot {
         out.gauge("organizations_held", help, None, self.by_shard(|shard| Some(shard.held as f64)))?;
         let help = "Closed hours of the shard that wait to be recomputed";
         out.gauge("dirty_hours", help, None, self.by_shard(|shard| Some(shard.dirty_hours as f64)))?;
-        let help = "Time that the first dirty hour of the shard has waited";
+        let help = "How long the first of these hours has been waiting; no sample if there is none";
         let age = |shard: &ShardStatus| Some(self.age_seconds(shard.dirty_since?.event_time()));
         out.gauge("dirty_age", help, Some(Unit::Seconds), self.by_shard(age))
     }
@@ -172,7 +174,7 @@ impl Snapshot {
                 "Events of closed hours that the archive already had",
                 counts.late_duplicates,
             ),
-            ("hours_closed", "Hours closed, once per shard", counts.closed_hours),
+            ("hours_closed", "Hours closed, counted once per shard", counts.closed_hours),
             (
                 "unpriced_pod_hours",
                 "Pod-hours without a price, counted when their hour closed",
@@ -180,12 +182,12 @@ impl Snapshot {
             ),
             (
                 "hours_restated",
-                "Hours whose rows changed when they were recomputed, once per shard",
+                "Hours whose rows changed when they were recomputed, counted once per shard",
                 counts.restated_hours,
             ),
             (
                 "organization_hours_folded",
-                "Organization-hours folded, including recomputed ones",
+                "Organization-hours folded, for the first time or again",
                 counts.folded_organization_hours,
             ),
             (

@@ -101,27 +101,27 @@ pub async fn serve_router(
 }
 
 fn cannot_listen(listen: &str, error: &std::io::Error) -> String {
-    let mend = "name another in http.listen, or \"\" to answer nowhere";
+    let remedy = "set it to another address, or to \"\" to serve nothing";
     match error.kind() {
         ErrorKind::AddrInUse => {
-            format!("http.listen '{listen}' is in use by another program; {mend}")
+            format!("http.listen '{listen}' is in use by another program; {remedy}")
         }
         ErrorKind::AddrNotAvailable => {
             format!(
-                "http.listen '{listen}' is no address of this machine; {mend}, such as 0.0.0.0:8080 for all \
-                 of its addresses"
+                "http.listen '{listen}' is not an address of this machine; {remedy} (0.0.0.0:8080 means all \
+                 of its addresses)"
             )
         }
         ErrorKind::PermissionDenied => {
             format!(
                 "http.listen '{listen}' may not be used by this user (ports below 1024 are privileged); \
-                 {mend}"
+                 {remedy}"
             )
         }
         ErrorKind::InvalidInput => {
-            format!("http.listen '{listen}' is no address and port such as 127.0.0.1:8080; {mend}")
+            format!("http.listen '{listen}' is not an address and port such as 127.0.0.1:8080; {remedy}")
         }
-        _ => format!("http.listen '{listen}' cannot be listened at: {error}; {mend}"),
+        _ => format!("http.listen '{listen}' cannot be used: {error}; {remedy}"),
     }
 }
 
@@ -202,14 +202,14 @@ fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
 }
 
 async fn elsewhere() -> Response {
-    let sentence = "nothing is here; there are /livez, /readyz, /metrics and /status\n";
-    answer(StatusCode::NOT_FOUND, TEXT, sentence.to_owned())
+    let message = "not found; the paths are /livez, /readyz, /metrics and /status\n";
+    answer(StatusCode::NOT_FOUND, TEXT, message.to_owned())
 }
 
 fn probe(verdict: Result<String, String>) -> Response {
     match verdict {
-        Ok(sentence) => answer(StatusCode::OK, TEXT, format!("{sentence}\n")),
-        Err(sentence) => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{sentence}\n")),
+        Ok(message) => answer(StatusCode::OK, TEXT, format!("{message}\n")),
+        Err(message) => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{message}\n")),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn json(snapshot: &Snapshot) -> Value {
         "waiting_for": status.waits.iter().map(|(dependency, wait)| json!({
             "dependency": dependency.name(),
             "kind": wait.kind.name(),
-            "sentence": wait.sentence,
+            "message": wait.message,
         })).collect::<Vec<_>>(),
         "closed_through": snapshot.closed_through().map(|hour| text(&hour)),
         "dirty_from": snapshot.dirty_from().map(|hour| text(&hour)),
@@ -70,7 +70,7 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
         "loaded": status.loaded,
         "stopped": status.stopped.as_ref().map(|stop| json!({
             "reason": stop.reason.name(),
-            "sentence": stop.sentence,
+            "message": stop.message,
         })),
         "checkpoint_seq": status.seq,
         "checkpoint_at": status.checkpoint_at.map(|time| text(&time)),
@@ -113,8 +113,8 @@ fn write_page(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     write!(out, "<style>{STYLE}</style></head><body>\n<h1>prorata worker</h1>\n")?;
     for verdict in [snapshot.live(), snapshot.ready()] {
         match verdict {
-            Ok(sentence) => writeln!(out, "<p>{}</p>", Escaped(sentence))?,
-            Err(sentence) => writeln!(out, "<p class=\"bad\">{}</p>", Escaped(sentence))?,
+            Ok(message) => writeln!(out, "<p>{}</p>", Escaped(message))?,
+            Err(message) => writeln!(out, "<p class=\"bad\">{}</p>", Escaped(message))?,
         }
     }
     write_summary(out, snapshot)?;
@@ -134,7 +134,7 @@ fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     let rows = [
         ("Waiting for", status.waiting_for().unwrap_or_else(|| "nothing".to_owned())),
         ("Last hour closed by all shards", or_none(snapshot.closed_through().map(hour))),
-        ("Waits to be recomputed from", or_none(snapshot.dirty_from().map(hour))),
+        ("Recomputation pending from", or_none(snapshot.dirty_from().map(hour))),
         ("Largest lag", or_none(snapshot.lag_max().map(duration))),
         ("Shards loaded", format!("{} of {}", snapshot.loaded(), status.shards.len())),
     ];
@@ -148,7 +148,7 @@ fn write_summary(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
         writeln!(out, "<tr><th>Held in shard {shard}: {held}</th><td>{example}</td></tr>")?;
     }
     for (shard, stop) in snapshot.stopped() {
-        writeln!(out, "<tr><th>Shard {shard} is stopped</th><td>{}</td></tr>", Escaped(&stop.sentence))?;
+        writeln!(out, "<tr><th>Shard {shard} is stopped</th><td>{}</td></tr>", Escaped(&stop.message))?;
     }
     out.write_str("</table>\n")
 }
@@ -157,8 +157,8 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     out.write_str(
         "<h2>Shards</h2>\n<table>\n<tr><th class=\"n\">Shard</th><th>State</th><th>Watermark</th>",
     )?;
-    out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Recomputed from</th>")?;
-    out.write_str("<th class=\"n\">Hours that wait</th>")?;
+    out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Recomputation pending from</th>")?;
+    out.write_str("<th class=\"n\">Hours pending</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
         "<th class=\"n\">Organizations</th><th class=\"n\">State</th><th class=\"n\">Open events</th></tr>\n",

@@ -105,7 +105,7 @@ async fn a_worker_is_live_while_its_loop_iterates() {
     assert_eq!(answer.code, 503);
     assert_eq!(
         answer.body,
-        "not live: the worker's loop iterated or storage responded 0 s ago; 0 s is the limit\n"
+        "not live: the worker's loop iterated or storage responded 0 s ago; the limit is 0 s\n"
     );
 }
 
@@ -131,7 +131,7 @@ async fn dependencies_that_are_down_do_not_kill_a_worker() {
     assert_eq!(answer.code, 503);
     assert_eq!(
         answer.body,
-        "not ready: 1 of 2 shards are loaded; it waits for the schema registry at http://registry\n"
+        "not ready: 1 of 2 shards are loaded; waiting for the schema registry at http://registry\n"
     );
     assert!(ask(&status, "/metrics").await.body.contains("\nprorata_waiting 1.0\n"));
 }
@@ -237,7 +237,7 @@ fn documented(of_collector: bool) -> Metrics {
 #[tokio::test]
 async fn the_table_of_metrics_is_what_there_is() {
     let status = working();
-    let stop = ShardStop { reason: StopReason::Damaged, sentence: "damaged".to_owned() };
+    let stop = ShardStop { reason: StopReason::Damaged, message: "damaged".to_owned() };
     status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
     assert_eq!(documented(false), metrics_of(&ask(&status, "/metrics").await.body));
 }
@@ -311,23 +311,23 @@ async fn the_page_is_for_people_and_escapes_what_it_shows() {
 #[tokio::test]
 async fn a_stopped_shard_is_told_everywhere_with_its_way_out() {
     let status = working();
-    let sentence = "offsets_lost: topic pods, partition 11: gone; restore the topic";
-    let stop = ShardStop { reason: StopReason::OffsetsLost, sentence: sentence.to_owned() };
+    let message = "offsets_lost: topic pods, partition 11: gone; restore the topic";
+    let stop = ShardStop { reason: StopReason::OffsetsLost, message: message.to_owned() };
     status.lock().shards.get_mut(&11).unwrap().stopped = Some(stop);
     status.lock().ready = false;
     let ready = ask(&status, "/readyz").await;
     assert_eq!(ready.code, 503);
-    assert!(ready.body.contains(&format!("shard 11 is stopped: {sentence}")), "{}", ready.body);
+    assert!(ready.body.contains(&format!("shard 11 is stopped: {message}")), "{}", ready.body);
     let metrics = ask(&status, "/metrics").await.body;
     assert_eq!(sample(&metrics, "prorata_shard_stopped{shard=\"11\",reason=\"offsets_lost\"}"), 1.0);
     assert_eq!(sample(&metrics, "prorata_shards{state=\"stopped\"}"), 1.0);
     assert_eq!(sample(&metrics, "prorata_shards{state=\"loading\"}"), 0.0);
     let page = ask(&status, "/status").await.body;
-    assert!(page.contains(&format!("<th>Shard 11 is stopped</th><td>{sentence}</td>")), "{page}");
+    assert!(page.contains(&format!("<th>Shard 11 is stopped</th><td>{message}</td>")), "{page}");
     let json = ask(&status, "/status?format=json").await.body;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["shards"][1]["stopped"]["reason"], "offsets_lost");
-    assert_eq!(json["shards"][1]["stopped"]["sentence"], sentence);
+    assert_eq!(json["shards"][1]["stopped"]["message"], message);
     assert!(json["shards"][0]["stopped"].is_null());
 }
 
@@ -423,16 +423,13 @@ async fn clients_that_go_silent_are_let_go_and_keep_no_one_out() {
 async fn an_address_that_cannot_be_used_is_an_error_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let holder = TcpListener::bind(taken).await.unwrap();
-    for (listen, sentence) in [
-        (
-            holder.local_addr().unwrap().to_string(),
-            "is in use by another program; name another in http.listen",
-        ),
-        ("8080".into(), "is no address and port such as 127.0.0.1:8080"),
-        ("203.0.113.7:8080".into(), "is no address of this machine"),
+    for (listen, message) in [
+        (holder.local_addr().unwrap().to_string(), "is in use by another program; set it to another address"),
+        ("8080".into(), "is not an address and port such as 127.0.0.1:8080"),
+        ("203.0.113.7:8080".into(), "is not an address of this machine"),
     ] {
         let failure = serve(&listen, working(), Limits::default(), std::future::pending()).await.unwrap_err();
-        assert!(failure.to_string().contains(&format!("http.listen '{listen}' {sentence}")), "{failure}");
+        assert!(failure.to_string().contains(&format!("http.listen '{listen}' {message}")), "{failure}");
         assert_eq!(crate::failure::report(&failure.into()), std::process::ExitCode::from(2));
     }
 }

@@ -38,7 +38,7 @@ impl Snapshot {
         if self.heartbeat_age <= limit {
             Ok(format!("live: {since}"))
         } else {
-            Err(format!("not live: {since}; {} s is the limit", limit.as_secs_f64()))
+            Err(format!("not live: {since}; the limit is {} s", limit.as_secs_f64()))
         }
     }
 
@@ -50,13 +50,13 @@ impl Snapshot {
             return Err("not ready: the worker is stopping".to_owned());
         }
         if let Some(wait) = status.waits.get(&Dependency::Storage).filter(|wait| !wait.kind.is_retryable()) {
-            return Err(format!("not ready: {}", wait.sentence));
+            return Err(format!("not ready: {}", wait.message));
         }
         if status.ready {
             return Ok(format!("ready: {loaded} shards are loaded"));
         }
-        let waits = status.waiting_for().map_or(String::new(), |what| format!("; it waits for {what}"));
-        let waits = format!("{}{waits}", self.stopped_sentences());
+        let waits = status.waiting_for().map_or(String::new(), |what| format!("; waiting for {what}"));
+        let waits = format!("{}{waits}", self.stopped_messages());
         Err(if all == 0 {
             format!("not ready: the consumer group has not assigned shards yet{waits}")
         } else {
@@ -65,9 +65,9 @@ impl Snapshot {
     }
 
     /// The shards that are stopped, each with what to do about it; empty where none is.
-    fn stopped_sentences(&self) -> String {
+    fn stopped_messages(&self) -> String {
         let stopped =
-            self.stopped().map(|(shard, stop)| format!("; shard {shard} is stopped: {}", stop.sentence));
+            self.stopped().map(|(shard, stop)| format!("; shard {shard} is stopped: {}", stop.message));
         stopped.collect()
     }
 

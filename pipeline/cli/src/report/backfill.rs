@@ -86,7 +86,7 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
     }
     if let Some(some) = outcome.some_folded_all() {
         let (folded, all) = (thousands(some.folded), thousands(some.all));
-        writeln!(out, "{folded} of {all} organizations were folded again; totals are of those.")?;
+        writeln!(out, "{folded} of {all} organizations were folded again; the totals cover only these.")?;
     }
     for (currency, totals) in &outcome.totals {
         writeln!(out)?;
@@ -119,10 +119,14 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
     if let Some(ahead) = &outcome.ahead {
         let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
         let who = match ahead.worker_closes {
-            true => "unclosed; the worker closes them when its watermark passes them.".to_owned(),
-            false => format!("unclosed; --to {last} closes them."),
+            true => "the worker closes them when its watermark passes them.".to_owned(),
+            false => format!("--to {last} closes them."),
         };
-        writeln!(out, "Events of {hours} later hours, {first} to {last}, wait in the archive {who}")?;
+        writeln!(
+            out,
+            "Events of {hours} later hours, {first} to {last}, are in the archive, but these hours are not \
+             closed: {who}"
+        )?;
     }
     if outcome.hours_restated > 0 {
         writeln!(
@@ -131,8 +135,8 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
             thousands(outcome.hours_restated)
         )?;
     }
-    for sentence in outcome.held.values().take(HELD_MAX) {
-        writeln!(out, "Held: {sentence}.")?;
+    for message in outcome.held.values().take(HELD_MAX) {
+        writeln!(out, "Held: {message}.")?;
     }
     if outcome.held.len() > HELD_MAX {
         writeln!(out, "{} organizations are held.", thousands(outcome.held.len() as u64))?;
@@ -261,8 +265,8 @@ mod tests {
         let some = |folded| FoldedAgain { folded, all: 1_000 };
         let outcome = Outcome { some_folded: [(0, some(1)), (3, some(2))].into(), ..Outcome::default() };
         let said = text(&outcome, "lake", Duration::from_secs(1));
-        let sentence = "3 of 2,000 organizations were folded again; totals are of those.";
-        assert!(said.lines().any(|line| line == sentence), "{said}");
+        let message = "3 of 2,000 organizations were folded again; the totals cover only these.";
+        assert!(said.lines().any(|line| line == message), "{said}");
         let said: Value = serde_json::from_str(&json(&outcome, Duration::from_secs(1)).unwrap()).unwrap();
         assert_eq!(said["organizations_recomputed"], json!({ "recomputed": 3, "total": 2_000 }));
         let whole = Outcome { some_folded: [(0, some(1_000))].into(), ..Outcome::default() };

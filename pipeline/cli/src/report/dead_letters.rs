@@ -41,7 +41,7 @@ impl Listing {
             counted.examples.push(Example {
                 origin: letter.letter.origin.to_string(),
                 time: time(&letter.letter.origin),
-                message: rejected.reject.sentence.clone(),
+                message: rejected.reject.message.clone(),
             });
         }
     }
@@ -80,7 +80,7 @@ impl DeadLetterReport<'_> {
     pub fn json(&self) -> serde_json::Result<String> {
         let reasons = self.listing.0.iter().map(|(reason, counted)| {
             let examples = counted.examples.iter().map(|example| {
-                json!({ "origin": example.origin, "time": example.time, "sentence": example.message })
+                json!({ "origin": example.origin, "time": example.time, "message": example.message })
             });
             let counted = json!({
                 "count": counted.letters,
@@ -144,7 +144,7 @@ impl DeadLetterReport<'_> {
 fn json_replay(replayed: &Replayed) -> Value {
     let failing = replayed.failing.iter().map(|(reason, failing)| {
         let examples = failing.examples.iter();
-        let examples = examples.map(|(origin, why)| json!({ "origin": origin, "sentence": why }));
+        let examples = examples.map(|(origin, why)| json!({ "origin": origin, "message": why }));
         let failing = json!({ "count": failing.letters, "examples": examples.collect::<Vec<_>>() });
         (reason.code().to_owned(), failing)
     });
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    fn letter(index: u64, reason: Reason, timestamp_millis: i64, sentence: &str, replayed: bool) -> Letter {
+    fn letter(index: u64, reason: Reason, timestamp_millis: i64, message: &str, replayed: bool) -> Letter {
         let origin = Origin::Message {
             topic: "pods".into(),
             partition: 3,
@@ -221,7 +221,7 @@ mod tests {
             key: None,
             headers: Vec::new(),
         };
-        let rejected = Rejected { reject: Reject::new(reason, sentence), bytes: Vec::new() };
+        let rejected = Rejected { reject: Reject::new(reason, message), bytes: Vec::new() };
         Letter { index, letter: DeadLetter { origin, rejected }, replayed }
     }
 
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_replay_says_what_it_did_and_what_still_fails() {
         let failing =
-            Failing { letters: 7, examples: vec![("a.avro".to_owned(), "mend the file".to_owned())] };
+            Failing { letters: 7, examples: vec![("a.avro".to_owned(), "fix the file".to_owned())] };
         let replayed = Replayed {
             sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
             folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),
@@ -270,7 +270,7 @@ mod tests {
             "Sent back to their topics: nodes 1, pods 2.",
             "Folded: 3 events, 2 of them new; 4 published hours have changed.",
             "7 still fail: invalid_field 7.",
-            "  a.avro: mend the file",
+            "  a.avro: fix the file",
             "  … and 6 more",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");

@@ -27,7 +27,7 @@ pub fn connection(kafka: &KafkaConfig) -> Result<Connection, Failure> {
 fn login(kafka: &KafkaConfig) -> Result<Login, Failure> {
     if matches!(kafka.security_protocol, SecurityProtocol::Plaintext | SecurityProtocol::Ssl) {
         if !kafka.sasl_username.is_empty() || !kafka.sasl_token_file.is_empty() {
-            let message = "kafka.sasl_username or kafka.sasl_token_file is set, and kafka.security_protocol \
+            let message = "kafka.sasl_username or kafka.sasl_token_file is set, but kafka.security_protocol \
                            does not log in: set it to sasl_ssl, or to sasl_plaintext without encryption";
             return Err(Failure::usage(message));
         }

@@ -42,14 +42,14 @@ pub async fn store(lake: &str) -> anyhow::Result<Store> {
     let store = super::store(lake)?;
     if store.get(names::ROOT).await.map_err(WorkerError::Store)?.is_none() {
         let message =
-            format!("'{lake}' holds no {}: it is no lake of prorata; name the folder that is", names::ROOT);
+            format!("'{lake}' has no {}: it is not a prorata lake; name the folder of the lake", names::ROOT);
         return Err(Failure::usage(message).into());
     }
     Ok(store)
 }
 
 /// What is said before a lake is read again.
-const READ_AGAIN: &str = "the tables are not yet what the checkpoints say; the lake is read again";
+const READ_AGAIN: &str = "the tables do not match the checkpoints yet; reading the lake again";
 
 /// Pauses before a lake is read again next to a worker that is writing it.
 const PAUSES: [Duration; 5] = [
@@ -99,7 +99,7 @@ pub async fn settled(store: &Store, range: HourRange) -> anyhow::Result<(LakeTab
         before = Some((lake.logs().clone(), checkpoints));
         if !try_again(attempts).await {
             let message = "a worker writes the lake faster than its tables and checkpoints can be compared; \
-                           check again later, or hours that are over by --to";
+                           check again later, or check past hours with --to";
             return Err(Failure::storage(message).into());
         }
         attempts += 1;

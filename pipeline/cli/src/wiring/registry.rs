@@ -52,7 +52,7 @@ pub async fn ask<T>(question: impl AsyncFn() -> Result<T, RegistryFault>) -> Res
             Err(fault @ RegistryFault::Unavailable(_)) if REGISTER.attempts().contains(&(failures + 1)) => {
                 failures += 1;
                 let wait = REGISTER.delay(failures);
-                tracing::warn!(error = %fault, "asking again in {wait:?}");
+                tracing::warn!(%fault, "schema registry unavailable; asking again in {wait:?}");
                 tokio::time::sleep(wait).await;
             }
             Err(fault) => return Err(failure(fault)),

@@ -27,7 +27,7 @@ use super::backfill::harness::*;
 /// The shard of organization `acme` among 16.
 const SHARD: u16 = 4;
 
-fn message(reason: Reason, offset: i64, key: &str, value: Vec<u8>) -> DeadLetter {
+fn letter(reason: Reason, offset: i64, key: &str, value: Vec<u8>) -> DeadLetter {
     let origin = Origin::Message {
         topic: "pods".to_owned(),
         partition: SHARD.into(),
@@ -84,9 +84,9 @@ fn on_lake(room: &Room, args: &[&str]) -> Output {
 
 fn three() -> Vec<DeadLetter> {
     vec![
-        message(Reason::Malformed, 7, "acme", b"no Avro".to_vec()),
-        message(Reason::TooLate, 8, "acme", value(&late())),
-        message(Reason::KeyMismatch, 9, "hooli", value(&late())),
+        letter(Reason::Malformed, 7, "acme", b"no Avro".to_vec()),
+        letter(Reason::TooLate, 8, "acme", value(&late())),
+        letter(Reason::KeyMismatch, 9, "hooli", value(&late())),
     ]
 }
 
@@ -122,7 +122,7 @@ fn what_came_too_late_is_folded_once_and_the_rest_is_told() {
     assert_eq!((code(&output), error(&output)), (3, String::new()), "{told}");
     assert!(told.contains("Folded: 1 events, 1 of them new; 3 published hours have changed."), "{told}");
     assert!(told.contains("2 still fail: malformed 1, key_mismatch 1."), "{told}");
-    assert!(told.contains("let it send the event again"), "{told}");
+    assert!(told.contains("send the event again"), "{told}");
     let other = Room::new();
     let mut events = trace();
     events.push(late());
@@ -150,14 +150,14 @@ fn a_backfills_own_letters_are_listed_and_say_which_file_to_mend() {
     assert_eq!(code(&output), 3);
     let told = text(&output);
     assert!(told.contains("1 still fail: malformed 1."), "{told}");
-    let remedy = "mend 'folder/garbage.avro' where it came from, and fold it again with 'prorata \
-                  backfill --events'";
+    let remedy = "fix 'folder/garbage.avro' at its source, and fold it again with 'prorata backfill \
+                  --events'";
     assert!(told.contains(remedy), "{told}");
 }
 
 #[test]
 fn a_worker_that_holds_a_shard_is_not_disturbed_unasked() {
-    let room = lake_with(&[message(Reason::TooLate, 8, "acme", value(&late()))], false);
+    let room = lake_with(&[letter(Reason::TooLate, 8, "acme", value(&late()))], false);
     let before = room.content("lake");
     let output = on_lake(&room, &["--replay"]);
     assert_eq!(code(&output), 2);
@@ -180,8 +180,8 @@ fn a_message_goes_back_to_its_topic_as_it_came() {
     cluster.create_topic("pods", 16, 1).unwrap();
     let event = value(&late());
     let letters = [
-        message(Reason::UnknownSchema, 7, "acme", event.clone()),
-        message(Reason::InvalidField, 8, "acme", b"still wrong".to_vec()),
+        letter(Reason::UnknownSchema, 7, "acme", event.clone()),
+        letter(Reason::InvalidField, 8, "acme", b"still wrong".to_vec()),
     ];
     let room = lake_with(&letters, false);
     let config = room.path("prorata.yaml");
@@ -216,10 +216,10 @@ fn a_message_goes_back_to_its_topic_as_it_came() {
 
 #[test]
 fn a_replay_needs_to_know_where_kafka_is() {
-    let room = lake_with(&[message(Reason::Malformed, 7, "acme", value(&late()))], true);
+    let room = lake_with(&[letter(Reason::Malformed, 7, "acme", value(&late()))], true);
     let output = on_lake(&room, &["--replay"]);
     assert_eq!(code(&output), 3);
-    assert!(text(&output).contains("topic 'pods' is none of kafka.topics"), "{}", text(&output));
+    assert!(text(&output).contains("topic 'pods' is not in kafka.topics"), "{}", text(&output));
     let config = room.path("prorata.yaml");
     std::fs::write(&config, "kafka:\n  topics: [pods]\n").unwrap();
     let output = on_lake(&room, &["--replay", "--config", config.to_str().unwrap()]);
@@ -232,7 +232,7 @@ fn a_replay_needs_to_know_where_kafka_is() {
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_sentence() {
+fn wrong_usage_is_told_in_one_message() {
     let room = lake_with(&[], true);
     let config = room.path("prorata.yaml");
     std::fs::write(&config, "log:\n  level: warn\n").unwrap();
@@ -242,15 +242,18 @@ fn wrong_usage_is_told_in_one_sentence() {
             &["--config", config.to_str().unwrap()][..],
             "no lake is named: give --lake, or root.url in the file",
         ),
-        (&["--lake", nowhere.to_str().unwrap()][..], "holds no root.json: it is no lake of prorata"),
+        (&["--lake", nowhere.to_str().unwrap()][..], "has no root.json: it is not a prorata lake"),
     ] {
         let output = dead_letters(&room, args);
         assert_eq!(code(&output), 2);
-        assert!(sentence(&output).contains(said), "{}", error(&output));
+        assert!(message(&output).contains(said), "{}", error(&output));
     }
     assert!(!nowhere.exists(), "no lake is made for nothing");
     for (args, said) in [
-        (&["--reason", "tool_late"][..], "no reason of dead letters; they are malformed, unknown_schema, "),
+        (
+            &["--reason", "tool_late"][..],
+            "not a dead-letter reason; the reasons are malformed, unknown_schema, ",
+        ),
         (&["--take-over"][..], "--replay"),
     ] {
         let output = on_lake(&room, args);

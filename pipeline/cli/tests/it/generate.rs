@@ -13,11 +13,11 @@ fn generate(folder: &Path, args: &[&str]) -> Command {
 
 fn failure(mut command: Command, code: i32) -> String {
     let output = command.output().unwrap();
-    let sentence = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{sentence}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
     assert!(output.stdout.is_empty());
-    assert!(sentence.starts_with("prorata: ") && sentence.lines().count() == 1, "{sentence}");
-    sentence
+    assert!(message.starts_with("prorata: ") && message.lines().count() == 1, "{message}");
+    message
 }
 
 #[test]
@@ -27,16 +27,16 @@ fn a_folder_is_filled_once() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains(" events in 1 files, ") && said.contains("in ./kafka"), "{said}");
     assert!(folder.path().join("kafka").is_dir());
-    let sentence = failure(generate(folder.path(), &["--output", "./kafka"]), 2);
-    assert!(sentence.contains("'./kafka' is not empty; name a new folder"), "{sentence}");
+    let message = failure(generate(folder.path(), &["--output", "./kafka"]), 2);
+    assert!(message.contains("'./kafka' is not empty; name a new folder"), "{message}");
 }
 
 #[test]
 fn what_is_for_kafka_alone_is_refused_for_files() {
     let folder = tempfile::tempdir().unwrap();
     for option in ["--config", "--bootstrap-servers", "--topic", "--rate"] {
-        let sentence = failure(generate(folder.path(), &["--output", "events", option, "1"]), 2);
-        assert!(sentence.contains(option) && sentence.contains("--output kafka"), "{sentence}");
+        let message = failure(generate(folder.path(), &["--output", "events", option, "1"]), 2);
+        assert!(message.contains(option) && message.contains("--output kafka"), "{message}");
     }
     assert!(!folder.path().join("events").exists());
 }
@@ -44,14 +44,14 @@ fn what_is_for_kafka_alone_is_refused_for_files() {
 #[test]
 fn kafka_needs_brokers_and_a_topic() {
     let folder = tempfile::tempdir().unwrap();
-    let sentence = failure(generate(folder.path(), &["--output", "kafka", "--topic", "events"]), 2);
+    let message = failure(generate(folder.path(), &["--output", "kafka", "--topic", "events"]), 2);
     assert!(
-        sentence.contains("name them with --bootstrap-servers, or as kafka.bootstrap_servers"),
-        "{sentence}"
+        message.contains("name them with --bootstrap-servers, or as kafka.bootstrap_servers"),
+        "{message}"
     );
     let brokers = ["--output", "kafka", "--bootstrap-servers", "127.0.0.1:1"];
-    let sentence = failure(generate(folder.path(), &brokers), 2);
-    assert!(sentence.contains("name one with --topic, or in kafka.topics"), "{sentence}");
+    let message = failure(generate(folder.path(), &brokers), 2);
+    assert!(message.contains("name one with --topic, or in kafka.topics"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `prorata schemas` as a program: what it prints, what it registers, exit codes and sentences.
+//! `prorata schemas` as a program: what it prints, what it registers, exit codes and messages.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,11 +25,11 @@ fn text(output: &Output) -> String {
 
 /// The one line that says what went wrong, after the exit code is checked.
 fn failure(output: &Output, code: i32) -> String {
-    let sentence = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{sentence}");
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
     assert!(output.stdout.is_empty(), "{output:?}");
-    assert!(sentence.starts_with("prorata: ") && sentence.lines().count() == 1, "{sentence}");
-    sentence
+    assert!(message.starts_with("prorata: ") && message.lines().count() == 1, "{message}");
+    message
 }
 
 #[test]
@@ -41,7 +41,10 @@ fn all_schemas_are_one_json_array_and_one_is_its_record() {
         let one: Value = serde_json::from_str(&text(&run(&[name]))).unwrap();
         assert_eq!(one["name"], "prorata.events.PodStarted");
     }
-    assert!(failure(&run(&["PodStart"]), 2).contains("'PodStart' is no event type; they are NodeStarted, "));
+    assert!(
+        failure(&run(&["PodStart"]), 2)
+            .contains("'PodStart' is not an event type; the types are NodeStarted, ")
+    );
 }
 
 #[test]
@@ -87,8 +90,8 @@ fn credentials_come_from_the_environment_or_a_file_that_the_configuration_names(
 
     std::fs::write(&config, "registry:\n  username: prorata\n  password: s3cret\n").unwrap();
     let output = schemas(&["--register", &url, "--config"]).arg(&config).output().unwrap();
-    let sentence = failure(&output, 2);
-    assert!(sentence.contains("PRORATA_REGISTRY__PASSWORD") && !sentence.contains("s3cret"), "{sentence}");
+    let message = failure(&output, 2);
+    assert!(message.contains("PRORATA_REGISTRY__PASSWORD") && !message.contains("s3cret"), "{message}");
 }
 
 #[test]
@@ -103,14 +106,14 @@ fn what_the_registry_refuses_is_an_error_of_configuration() {
         (Reply::typed(404, "text/html", "nothing"), "registry.url must be the base URL of Confluent's API"),
     ] {
         let fake = Fake::answering(move |_| reply.clone());
-        let sentence = failure(&run(&["--register", &fake.url()]), 2);
-        assert!(sentence.contains(expected), "{sentence}");
+        let message = failure(&run(&["--register", &fake.url()]), 2);
+        assert!(message.contains(expected), "{message}");
     }
     assert!(
         failure(&run(&["--register", "registry"]), 2)
-            .contains("registry.url is no URL (relative URL without a base); name one")
+            .contains("registry.url is not a URL (relative URL without a base); name one")
     );
-    assert!(failure(&run(&["--register", ""]), 2).contains("--register names no URL"));
+    assert!(failure(&run(&["--register", ""]), 2).contains("--register is empty"));
     assert_eq!(run(&["--json"]).status.code(), Some(2), "--json is of --register");
 }
 
@@ -119,8 +122,8 @@ fn a_registry_that_is_down_or_failing_is_unavailable() {
     let down = Fake::registry().url();
     assert!(failure(&run(&["--register", &down]), 4).contains("the schema registry is unavailable"));
     let failing = Fake::answering(|_| Reply::error(500, 50001, "Error in the backend data store"));
-    let sentence = failure(&run(&["--register", &failing.url()]), 4);
-    assert!(sentence.contains("Error in the backend data store"), "{sentence}");
+    let message = failure(&run(&["--register", &failing.url()]), 4);
+    assert!(message.contains("Error in the backend data store"), "{message}");
     assert_eq!(failing.asked().len(), 3);
 }
 

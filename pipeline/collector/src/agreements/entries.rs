@@ -23,7 +23,7 @@ impl<'de> Deserialize<'de> for Day {
         let instant = parse_instant(&text).or_else(|| Some(parse_date(&text)?.start()));
         instant.filter(|instant| instant.0 >= 0).map(Self).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "'{text}' is not an instant such as 2026-11-01 or 2026-11-01T08:00:00Z"
+                "'{text}' is not a time such as 2026-11-01 or 2026-11-01T08:00:00Z"
             ))
         })
     }

@@ -72,10 +72,10 @@ impl fmt::Display for EntryPlace {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgreementsError {
     /// The organization or the currency is empty.
-    #[error("{0} is empty; name it at the top of the file")]
+    #[error("{0} is empty; set it at the top of the file")]
     Empty(&'static str),
     /// An entry ends where it begins, or before.
-    #[error("{place} ends at {to}, which is not after its beginning at {from}; correct 'from' or 'to'")]
+    #[error("{place} ends at {to}, which is not after its start at {from}; correct 'from' or 'to'")]
     Reversed {
         /// The entry.
         place: EntryPlace,
@@ -86,7 +86,7 @@ pub enum AgreementsError {
     },
     /// Two versions of one object overlap.
     #[error(
-        "{later} begins at {from}, before {earlier} has ended; end that one with 'to: {from}' or earlier"
+        "{later} begins at {from}, before {earlier} ends; end the earlier one with 'to: {from}' or before"
     )]
     Overlap {
         /// The version that begins first.

@@ -64,10 +64,7 @@ impl Collector {
         let hash = self.hash(&payload);
         let (at, phase) = match known.map(|known| (known.phase, known.last, known.hash)) {
             None | Some((Phase::Announcing, ..)) => (since.start, Phase::Started),
-            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => {
-                self.name(&key, named.name);
-                return;
-            }
+            Some((Phase::Started | Phase::Changed, _, before)) if before == hash => return,
             Some((Phase::Started | Phase::Changed, last, _)) => {
                 (since.change.max(after(last)), Phase::Changed)
             }
@@ -105,13 +102,6 @@ impl Collector {
         }
         self.changed.insert(key.clone());
         self.send(at, payload);
-    }
-
-    /// Names a pod that an older state has without its name.
-    fn name(&mut self, key: &Key, name: Text) {
-        if let Some(known) = self.state.announced.get_mut(key).filter(|known| known.name.is_empty()) {
-            known.name = name;
-        }
     }
 
     /// What is sent of an object in this batch, next to what is stored of it.

@@ -66,7 +66,7 @@ impl NodeFacts {
         let annotated_price = annotation.and_then(|text| price(text));
         if let (Some(text), None) = (annotation, annotated_price) {
             faults.push(format!(
-                "annotation {}: '{text}' is no price such as \"1.25\"",
+                "annotation {}: '{text}' is not a price such as \"1.25\"",
                 options.price_annotation
             ));
         }
@@ -138,7 +138,7 @@ impl GpuNodeFacts {
         let text = node.spec.cost_per_hour.as_deref().filter(|text| !text.is_empty());
         let cost = text.and_then(price);
         if let (Some(text), None) = (text, cost) {
-            faults.push(format!("spec.costPerHour: '{text}' is no price such as \"1.25\""));
+            faults.push(format!("spec.costPerHour: '{text}' is not a price such as \"1.25\""));
         }
         let mut quantity = |name: &str, text: &Option<crate::object::QuantityText>| {
             let parsed = Quantity::parse(name, &text.as_ref()?.0);

@@ -74,19 +74,19 @@ pub fn id_of_pool(pool: &GpuPoolObject, options: &CollectorOptions) -> Text {
 
 fn unit_price(text: &Option<String>, name: &str) -> Result<UnitPrice, String> {
     let Some(text) = text else { return Err(format!("{name} is missing; a pool's price must be set")) };
-    price(text).ok_or_else(|| format!("{name}: '{text}' is no price such as \"0.0069\""))
+    price(text).ok_or_else(|| format!("{name}: '{text}' is not a price such as \"0.0069\""))
 }
 
 fn money(text: &Option<String>, name: &str) -> Result<Option<Money>, String> {
     let Some(text) = text.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = price(text).and_then(|price| Money::from_atoms(price.atoms()));
-    parsed.map(Some).ok_or_else(|| format!("{name}: '{text}' is no amount such as \"100\""))
+    parsed.map(Some).ok_or_else(|| format!("{name}: '{text}' is not an amount such as \"100\""))
 }
 
 fn ratio(text: Option<&str>) -> Result<Ratio, String> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Ratio::from(1)) };
     let parsed = text.parse().ok().filter(|ratio| *ratio >= Ratio::ZERO);
-    parsed.ok_or_else(|| format!("limitsOverRequests: '{text}' is no ratio such as \"0.5\""))
+    parsed.ok_or_else(|| format!("limitsOverRequests: '{text}' is not a ratio such as \"0.5\""))
 }
 
 fn percent(value: Option<i32>, default: i32) -> Result<i32, String> {

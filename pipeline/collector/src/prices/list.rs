@@ -199,10 +199,7 @@ fn row(
     let (from, column) = text()?;
     let valid_from = parse_instant(from).or_else(|| Some(parse_date(from)?.start()));
     let valid_from = valid_from.ok_or_else(|| {
-        fault(
-            column,
-            format!("'{}' is not an instant such as 2026-11-01 or 2026-11-01T08:00:00Z", excerpt(from)),
-        )
+        fault(column, format!("'{}' is not a time such as 2026-11-01 or 2026-11-01T08:00:00Z", excerpt(from)))
     })?;
     Ok((of, valid_from, hourly, currency))
 }

@@ -7,7 +7,7 @@ use prorata_schemas::time::Timestamp;
 
 /// A line that is no sample.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: '{text}' is no sample such as name{{label=\"value\"}} 1.5")]
+#[error("line {line}: '{text}' is not a sample such as name{{label=\"value\"}} 1.5")]
 pub struct SampleError {
     /// The line, from 1.
     pub line: usize,

@@ -16,7 +16,7 @@ pub enum UsageError {
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// Not a list of `PodMetrics`.
-    #[error("it is no list of PodMetrics: {0}")]
+    #[error("it is not a list of PodMetrics: {0}")]
     PodMetrics(#[from] serde_json::Error),
     /// A quantity does not parse.
     #[error("{pod}: {source}")]

@@ -117,12 +117,12 @@ fn overlaps_and_reversed_times_are_refused_with_their_place() {
     assert_eq!(
         fault(open),
         "entry 2 of commitments (a) begins at 2026-06-01T00:00:00.000000Z, before entry 1 of commitments (a) \
-         has ended; end that one with 'to: 2026-06-01T00:00:00.000000Z' or earlier"
+         ends; end the earlier one with 'to: 2026-06-01T00:00:00.000000Z' or before"
     );
     let reversed = json!({"pools": [pool("2026-06-01", Some("2026-01-01"))]});
     assert!(fault(reversed).contains("entry 1 of pools (p) ends at 2026-01-01T"));
     let empty = json!({"pools": [pool("2026-06-01", Some("2026-06-01"))]});
-    assert!(fault(empty).contains("not after its beginning"));
+    assert!(fault(empty).contains("not after its start"));
     let twice = json!({"rates": [rate("2026-01-01", "1"), rate("2026-01-01", "2")]});
     assert!(fault(twice).contains("entry 2 of rates (r, no GPU, default) begins at"));
     let apart =
@@ -156,7 +156,7 @@ fn unknown_keys_floats_and_bad_times_are_refused() {
     };
     assert!(parse(&|entry| entry["until"] = json!("2027-01-01")).contains("unknown field `until`"));
     assert!(parse(&|entry| entry["unit_hourly_price"] = json!(40.5)).contains("a decimal in quotes"));
-    assert!(parse(&|entry| entry["from"] = json!("yesterday")).contains("'yesterday' is not an instant"));
-    assert!(parse(&|entry| entry["from"] = json!("1969-01-01")).contains("'1969-01-01' is not an instant"));
+    assert!(parse(&|entry| entry["from"] = json!("yesterday")).contains("'yesterday' is not a time"));
+    assert!(parse(&|entry| entry["from"] = json!("1969-01-01")).contains("'1969-01-01' is not a time"));
     assert!(parse(&|entry| drop(entry.as_object_mut().unwrap().remove("region"))).contains("region"));
 }

@@ -177,9 +177,9 @@ fn an_answer_that_is_wrong_adds_nothing() {
     let mut round = UsageRound::new();
     let text = kubelet(&[("a", 1.0)], 0) + "<html>\n";
     let error = round.add_kubelet(&text).unwrap_err().to_string();
-    assert!(error.starts_with("line 5: '<html>' is no sample"), "{error}");
+    assert!(error.starts_with("line 5: '<html>' is not a sample"), "{error}");
     assert!(round.add_dcgm("a b c\n").is_err());
-    assert!(round.add_pod_metrics(b"{}").unwrap_err().to_string().contains("no list of PodMetrics"));
+    assert!(round.add_pod_metrics(b"{}").unwrap_err().to_string().contains("not a list of PodMetrics"));
     let bad = json!({"items": [
         {"metadata": {"name": "a", "namespace": "ns"}, "containers": [{"usage": {"cpu": "1x"}}]},
     ]});

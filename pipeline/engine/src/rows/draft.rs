@@ -236,7 +236,7 @@ impl RowBook {
         }
         for (charge, open) in shared {
             let total = self.totals.get(charge);
-            let total = total.ok_or_else(|| EngineError::Conservation(format!("no total of {charge:?}")))?;
+            let total = total.ok_or_else(|| EngineError::Conservation(format!("no total for {charge:?}")))?;
             let parts: Vec<&Fraction> = open.iter().map(|open| &open.cost.whole).collect();
             for (open, cost) in open.iter().zip(largest_remainder(round_total(total)?, &parts)?) {
                 set_cost(&mut self.rows[open.row], cost, &open.cost)?;

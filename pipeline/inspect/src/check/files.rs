@@ -79,7 +79,7 @@ pub fn check_logs(lake: &LakeTables<'_>, findings: &mut Findings) {
         }
     }
     for file in lake.undated() {
-        findings.add(Problem::ForeignFile, &file, "it is in no partition");
+        findings.add(Problem::ForeignFile, &file, "it is not in a partition");
     }
     let mut first = BTreeMap::new();
     for file in lake.files().filter(|file| file.date().is_some()) {
@@ -127,7 +127,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
         let comes_back =
             |hour: &Hour| range.holds(*hour) && named.is_some_and(|named| named.contains_key(hour));
         if let Some(hour) = day.hours().find(comes_back) {
-            let what = format!("hour {hour} is still in '{file}', and the shard's checkpoint has it");
+            let what = format!("hour {hour} is still in '{file}', but the shard's checkpoint has it");
             findings.add(Problem::NotPublished, format!("shard {}", day.shard), what);
         }
     }
@@ -145,7 +145,7 @@ fn compare(lake: &LakeTables<'_>, shards: &Shards, range: HourRange, findings: &
             }
         }
         if let Some(first) = checkpoint.dirty.first().filter(|first| range.to.is_none_or(|to| *first <= to)) {
-            let what = format!("hours from {first} on wait to be folded again");
+            let what = format!("hours from {first} on are waiting to be recomputed");
             findings.add(Problem::Dirty, format!("shard {shard}"), what);
         }
     }
@@ -167,9 +167,6 @@ pub async fn check_archive(
         |shard, hour| with_totals.contains(&(Some(shard), hour)) || with_totals.contains(&(None, hour));
     let (first, _) = hours_of(date);
     let mut objects = Vec::new();
-    if shards.values().any(|checkpoint| checkpoint.may_hold_dated()) {
-        objects = lake.store().list(&names::dated_archive(first)).await?;
-    }
     for shard in shards.keys() {
         objects.extend(lake.store().list(&names::archive_date(*shard, first)).await?);
     }
@@ -183,7 +180,7 @@ pub async fn check_archive(
     }
     for (shard, hour) in missing {
         let place = format!("shard {shard}, hour {hour}");
-        findings.add(Problem::HourMissing, place, "its archive has events, hours has no row");
+        findings.add(Problem::HourMissing, place, "its archive has events, but hours has no row");
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ impl Problem {
             Self::TableMissing => "a worker or backfill creates it at its next publish",
             Self::SchemaDrift => "use the release that wrote it, or fold the events into a new root",
             Self::FileMissing | Self::FileSizeMismatch | Self::FileDamaged => {
-                "write it again with prorata backfill --rewrite, with --from where the hour is more than 35 \
+                "write it again with prorata backfill --rewrite, with --from if the hour is more than 35 \
                  days old, or restore the object from a copy, such as an older version in the bucket"
             }
             Self::ForeignFile => "remove it from the table: only prorata may write here",
@@ -108,17 +108,21 @@ impl Problem {
             }
             Self::CheckpointDamaged => "restore the object from a copy",
             Self::TotalsMissing | Self::HourMissing | Self::Unbalanced => {
-                "if other findings name files of this hour, mend those first; otherwise report a defect with \
+                "if other findings name files of this hour, fix them first; otherwise report a defect with \
                  the files of the hour"
             }
-            Self::NotPublished => "a running worker publishes it; else run prorata backfill on the same root",
-            Self::Dirty => "a running worker folds them again; else run prorata backfill on the same root",
+            Self::NotPublished => {
+                "a running worker publishes it; otherwise run prorata backfill on the same root"
+            }
+            Self::Dirty => {
+                "a running worker recomputes them; otherwise run prorata backfill on the same root"
+            }
             Self::Incomplete => {
                 "wait until the watermark has passed; for held organizations see /status and RUNBOOK.md"
             }
             Self::Unpriced => {
-                "send what is missing: the node of unknown_node, the pool of unknown_pool, the price of \
-                 no_qos_price, the rate of no_rate; late events mend the hours"
+                "send what is missing: the node for unknown_node, the pool for unknown_pool, the price for \
+                 no_qos_price, the rate for no_rate; late events correct the hours"
             }
         }
     }

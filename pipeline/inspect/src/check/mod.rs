@@ -85,13 +85,17 @@ async fn check_day(
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
         let Some(bytes) = bytes else {
-            checked.findings.add(Problem::FileMissing, file, "the table's log names it, the store lacks it");
+            checked.findings.add(
+                Problem::FileMissing,
+                file,
+                "the table's log names it, but the store lacks it",
+            );
             return;
         };
         checked.files += 1;
         checked.bytes += bytes.len() as u64;
         if bytes.len() as u64 != file.bytes {
-            let what = format!("it has {} bytes, the table's log says {}", bytes.len(), file.bytes);
+            let what = format!("it has {} bytes, but the table's log says {}", bytes.len(), file.bytes);
             checked.findings.add(Problem::FileSizeMismatch, file, what);
         }
         match crate::columns::drift(file.table, bytes.clone()) {
@@ -122,7 +126,7 @@ fn other_hours(file: &FoundFile, bytes: &Bytes) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let same = named.has_hours(parts.iter().map(|part| part.hour));
-    (!same).then(|| "it has other hours than its name says".to_owned())
+    (!same).then(|| "its hours differ from those in its name".to_owned())
 }
 
 /// The date's first and last hour.

@@ -245,7 +245,7 @@ impl OrganizationHour {
         let mut unbalanced = |what: String| findings.add(Problem::Unbalanced, place, what);
         let mut equal = |left: Sum, right: Sum, what: [&str; 2]| {
             if left != right || left.amount().is_none() {
-                unbalanced(format!("{} is {left}, {} is {right}", what[0], what[1]));
+                unbalanced(format!("{} is {left}, but {} is {right}", what[0], what[1]));
             }
         };
         let of_hours = "hours.allocated_cost";
@@ -265,7 +265,7 @@ impl OrganizationHour {
         let usage = ["commitment_utilization.unused_cost", "the cost of rows of unused commitments"];
         equal(self.unused_in_utilization, self.commitment_unused, usage);
         if self.rows != totals.rows {
-            unbalanced(format!("it has {} rows, hours.rows is {}", self.rows, totals.rows));
+            unbalanced(format!("it has {} rows, but hours.rows is {}", self.rows, totals.rows));
         }
         if self.totals_rows != 1 {
             unbalanced(format!("it has {} rows in hours", self.totals_rows));

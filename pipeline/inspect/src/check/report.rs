@@ -90,7 +90,7 @@ impl fmt::Display for Checked {
         }
         match self.findings.worst() {
             None => write!(f, "Nothing is wrong."),
-            Some(Severity::Warning) => write!(f, "\nThe tables are whole; see the warnings."),
+            Some(Severity::Warning) => write!(f, "\nThe tables are intact; see the warnings."),
             Some(Severity::Error) => write!(f, "\nThe lake has errors."),
         }
     }

@@ -119,7 +119,7 @@ impl fmt::Display for Difference {
             None => return write!(f, "Neither lake has an hour to compare."),
         }
         for (file, why) in &self.unreadable {
-            writeln!(f, "'{file}' is left out: {why}; prorata check says how to mend it")?;
+            writeln!(f, "'{file}' is left out: {why}; run prorata check to see how to fix it")?;
         }
         for (organization, side) in &self.only {
             writeln!(f, "Organization '{organization}' is only in the lake {side}.")?;

@@ -105,7 +105,7 @@ impl Answer {
 pub fn from_input(subject: Subject, input: Arc<HourInput>, found: Found) -> Result<Answer, ExplainError> {
     let (organization, hour) = (&input.organization_id, input.hour);
     if let Some(hold) = &input.hold {
-        return Err(ExplainError::NotFound(prorata_worker::checkpoint::snapshot::hold_sentence(
+        return Err(ExplainError::NotFound(prorata_worker::checkpoint::snapshot::hold_message(
             organization,
             hold,
         )));

@@ -83,7 +83,7 @@ impl Changes {
         let more = self.after.minus(self.before);
         lines.add(format!("  together {}, was {}: {more}", self.after, self.before));
         for file in &self.new_files {
-            lines.add(format!("  events have come in {file}"));
+            lines.add(format!("  new events in {file}"));
         }
         for row in self.rows.iter().take(TOLD_MAX) {
             let ([kind, _, resource, ..], _) = &row.grain;
@@ -100,7 +100,7 @@ impl Changes {
             }
         }
         if self.rows.len() > TOLD_MAX {
-            lines.add("  and so on: --json has all");
+            lines.add("  and so on: --json lists all");
         }
     }
 

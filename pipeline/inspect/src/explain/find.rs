@@ -197,7 +197,7 @@ pub async fn among(
         _ => {
             let all: Vec<&str> = organizations.into_iter().collect();
             Err(ExplainError::NotFound(format!(
-                "{} organizations have a {what} '{name}' in hour {hour}: {}; name one by --organization",
+                "{} organizations have a {what} '{name}' in hour {hour}: {}; name one with --organization",
                 all.len(),
                 all.join(", ")
             )))
@@ -241,7 +241,8 @@ async fn nothing(
             }
             (Some(first), Some(last)) => {
                 format!(
-                    "the lake has no hour {hour}: it has {first} to {last}; name an hour of these by --hour"
+                    "the lake has no hour {hour}: it has {first} to {last}; name one of these hours with \
+                     --hour"
                 )
             }
             _ => "the lake has no hours yet: nothing has been closed".to_owned(),
@@ -277,7 +278,7 @@ fn near<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> String {
     names.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
     names.truncate(NEAR_MAX);
     let names: Vec<String> = names.into_iter().map(|(_, name)| format!("'{name}'")).collect();
-    if names.is_empty() { String::new() } else { format!("; the nearest that it has: {}", names.join(", ")) }
+    if names.is_empty() { String::new() } else { format!("; the nearest: {}", names.join(", ")) }
 }
 
 /// All rows of some hours of one date, each with its file.

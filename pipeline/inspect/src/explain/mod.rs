@@ -71,7 +71,7 @@ pub struct Question {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// The lake has nothing of the kind; the sentence says what it has that is near.
+    /// The lake has nothing of the kind; the message says what it has that is near.
     #[error("{0}")]
     NotFound(String),
     /// The lake cannot be read.

@@ -35,7 +35,7 @@ fn tell_node(lines: &mut TextLines, node: &NodeStep) {
         }
     }
     if node.spans.len() > TOLD_MAX {
-        lines.add("  and so on: --json has all");
+        lines.add("  and so on: --json lists all");
     }
 }
 
@@ -53,8 +53,8 @@ fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
     lines.add("  Walk of the commitments, by (starts_at, id); nodes by rank of cluster, start, id:");
     for walk in changed.into_iter().take(TOLD_MAX) {
         lines.add(format!(
-            "    {}: commitment {} (place {}) comes to the node as its place {}: its cluster is {}, it runs \
-             since {}",
+            "    {}: commitment {} (place {}) reaches the node at place {} of its walk: the cluster is {}, \
+             and the node has run since {}",
             instant(walk.at),
             walk.commitment_id,
             walk.commitment_position,
@@ -71,7 +71,7 @@ fn tell_walks(lines: &mut TextLines, node: &NodeStep, trace: &Trace) {
 fn tell_components(lines: &mut TextLines, node: &NodeStep) {
     let weights = &node.weights;
     lines.add(format!(
-        "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource has its part of the node by weight x capacity.",
+        "  Weights: {} a GPU, {} a vCPU, {} a GiB. A resource's part of the node is weight x capacity.",
         weights.gpu, weights.cpu, weights.memory
     ));
     for component in &node.components {

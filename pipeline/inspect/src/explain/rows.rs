@@ -18,7 +18,7 @@ pub fn tell(lines: &mut TextLines, answer: &Answer) {
         tell_row(lines, &explained.row, if by_pod { None } else { step_of(answer, &explained.row) });
     }
     if answer.rows.len() > TOLD_MAX {
-        lines.add("  and so on: --json has all");
+        lines.add("  and so on: --json lists all");
     }
     lines.add(format!("  together {}", answer.cost()));
     if !answer.charges.is_empty() {
@@ -30,7 +30,7 @@ pub fn tell(lines: &mut TextLines, answer: &Answer) {
             lines.add(format!("    {cost:>22}  {who}"));
         }
         if charge.parts.len() > TOLD_MAX {
-            lines.add("    and so on: --json has all");
+            lines.add("    and so on: --json lists all");
         }
     }
 }
@@ -102,12 +102,12 @@ fn tell_row(lines: &mut TextLines, row: &CostRow, step: Option<&RowStep>) {
 /// Says whether the table files have the same.
 pub fn compare(lines: &mut TextLines, answer: &Answer) {
     if answer.is_same() {
-        lines.add(format!("The same rows stand in {}.", answer.table_files.join(", ")));
+        lines.add(format!("The same rows are in {}.", answer.table_files.join(", ")));
         return;
     }
     lines.add(format!("The rows in {} DIFFER:", answer.table_files.join(", ")));
     if answer.input.is_dirty {
-        lines.add("  the hour waits to be folded again: late events, or other rules, have come since");
+        lines.add("  the hour is waiting to be recomputed: late events or other rules have arrived since");
     }
     if !answer.is_published {
         lines.add(
@@ -120,7 +120,7 @@ pub fn compare(lines: &mut TextLines, answer: &Answer) {
             let said =
                 |value: Option<Decimal12>| value.map_or("nothing".to_owned(), |value| value.to_string());
             lines.add(format!(
-                "  {} {}: {column} is {} in the table, {} when it is folded again",
+                "  {} {}: {column} is {} in the table, but {} when folded again",
                 explained.row.kind.name(),
                 explained.row.resource_id,
                 said(difference.found),

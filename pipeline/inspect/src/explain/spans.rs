@@ -32,7 +32,7 @@ pub fn tell(lines: &mut TextLines, trace: &Trace, subject: &Subject) {
     }
     if !trace.labels.is_empty() && !matches!(subject, Subject::Namespace(_)) {
         lines.head("Quotas: pods in order of creation, priority, size, name");
-        lines.add("  Requests add up; from the first pod that passes min on, all are over quota.");
+        lines.add("  Requests add up; from the first pod that exceeds min on, all are over quota.");
         trace.labels.iter().take(SPANS_TOLD_MAX).for_each(|step| tell_label(lines, step, trace));
     }
     if !trace.commitments.is_empty() {
@@ -157,8 +157,8 @@ fn tell_label(lines: &mut TextLines, step: &LabelStep, trace: &Trace) {
             continue;
         }
         let note = match (crosses, is_asked(pod)) {
-            (true, true) => ": it passes min, and is the pod",
-            (true, false) => ": it passes min",
+            (true, true) => ": it exceeds min, and is the pod",
+            (true, false) => ": it exceeds min",
             (false, true) => ": the pod",
             (false, false) => "",
         };

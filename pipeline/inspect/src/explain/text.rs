@@ -113,7 +113,7 @@ impl Answer {
             None => "the first event".to_owned(),
         };
         lines.add(format!(
-            "Folded again by rules {} from {from} and the events of the hour. Money is in {}.",
+            "Folded again under rules {} from {from} and the events of the hour. Money is in {}.",
             tables.rules_version, tables.currency
         ));
         for object in &input.snapshot {
@@ -135,11 +135,11 @@ impl Answer {
                 lines.add(format!("  {at}  {kind} {}  [{file}]", event.what));
             }
             if list.len() > most {
-                lines.add(format!("  and more {name}: --json has all"));
+                lines.add(format!("  and more {name}: --json lists all"));
             }
         }
         if self.events.is_empty() {
-            lines.add("  none: all of it was set before the hour");
+            lines.add("  none; everything was set before the hour");
         }
         for file in self.event_files() {
             lines.add(format!("  [{}] {file}", self.file_number(file)));

@@ -16,11 +16,13 @@ const SCRIPT: &str = include_str!("assets/page.js");
 /// How to fix a missing price.
 fn fix(reason: &str) -> &'static str {
     match reason {
-        "unknown_node" => "send the node that the pods name: a late NodeStarted mends the hours",
-        "unknown_pool" => "send the pool that the pods name: a late PoolSet mends the hours",
+        "unknown_node" => "send the node that the pods name: a late NodeStarted corrects the hours",
+        "unknown_pool" => "send the pool that the pods name: a late PoolSet corrects the hours",
         "no_qos_price" => "send the pool with a price for their quality of service",
         "no_rate" => "send the rate of their region, GPU model and quality of service",
-        "other_currency" => "send the price in the currency of the organization, or change that in the rules",
+        "other_currency" => {
+            "send the price in the currency of the organization, or change the currency in the rules"
+        }
         _ => "see RULES.md, section 11",
     }
 }

@@ -40,7 +40,7 @@ pub enum GroupBy {
 
 /// A text is nothing to group by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is none of namespace, cluster, gpu_model and label:KEY, such as label:team")]
+#[error("it must be namespace, cluster, gpu_model or label:KEY, such as label:team")]
 pub struct ParseGroupError;
 
 impl FromStr for GroupBy {

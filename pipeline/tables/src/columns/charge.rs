@@ -20,7 +20,7 @@ pub const ALLOCATED_METHOD: &str = "prorata-node-split";
 /// Room for the details of an allocation: a ratio has 14 characters.
 const DETAILS_BYTES: usize = 64;
 
-/// A row in its organization's hour, with the texts that several columns or a whole sentence need.
+/// A row in its organization's hour, with the texts that several columns or a whole message need.
 pub struct Charge<'a> {
     /// The organization's hour.
     pub tables: &'a HourTables,
@@ -28,7 +28,7 @@ pub struct Charge<'a> {
     pub row: &'a CostRow,
     /// SKU and price.
     pub sku: Rc<Sku>,
-    /// The sentence for people.
+    /// The message for people.
     pub description: String,
     /// Tags of the node, on its rows.
     node_tags: Option<Rc<str>>,

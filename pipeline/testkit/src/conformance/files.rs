@@ -62,7 +62,7 @@ pub fn archive(archive: &dyn Archive, events: &[EventRecord]) -> Checked {
     equal("one of which an event is lost is not", archive.is_whole(&file, &lent[1..]), false)?;
     let none = archive.write(&[]).map_err(text)?;
     equal("a file without events", told(archive, &none)?.events.len(), 0)?;
-    equal("bytes that are no file are rejected", told(archive, b"no file")?.rejected, 1)?;
+    equal("bytes that are not a file are rejected", told(archive, b"no file")?.rejected, 1)?;
     damage(archive, &file, &bodies)?;
     dead_letters(archive)
 }
@@ -78,7 +78,7 @@ fn damage(archive: &dyn Archive, file: &[u8], bodies: &[Body]) -> Checked {
         for (what, damaged) in [("cut", file.get(..at).unwrap_or_default()), ("bent", &bent)] {
             let read = told(archive, damaged)?;
             if let Some(invented) = read.events.iter().find(|event| !written.contains(event)) {
-                return Err(format!("a file {what} at {at} told {invented:?}, which was not written"));
+                return Err(format!("a file {what} at {at} reported {invented:?}, which was not written"));
             }
             if read.events.len() < bodies.len() && read.rejected == 0 {
                 return Err(format!("a file {what} at {at} lost events and rejected nothing"));
@@ -150,7 +150,7 @@ pub fn table_encoder(
     equal("it has rows", file.rows > 0, true)?;
     let later = encode(hour, 2)?;
     equal("the clock is no part of the digest", &later.digest, &file.digest)?;
-    equal("only hours tells the clock", later.bytes == file.bytes, table != Table::Hours)?;
+    equal("only hours depends on the clock", later.bytes == file.bytes, table != Table::Hours)?;
     equal("other rows have another digest", encode(other, 1)?.digest == file.digest, false)?;
     let named = !file.digest.is_empty() && file.digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     equal("a digest can stand in a name", named, true)?;

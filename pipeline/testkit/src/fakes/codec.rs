@@ -72,7 +72,7 @@ fn unseal<T: for<'de> Deserialize<'de>>(sealed: &[u8]) -> Result<T, String> {
     let (digest, bytes) =
         sealed.split_first_chunk::<DIGEST>().ok_or("the file is too short for its digest")?;
     if Sha256::digest(bytes)[..] != digest[..] {
-        return Err("the file is not what its digest says".into());
+        return Err("the file does not match its digest".into());
     }
     postcard::from_bytes(bytes).map_err(|error| error.to_string())
 }
@@ -81,7 +81,7 @@ fn unseal<T: for<'de> Deserialize<'de>>(sealed: &[u8]) -> Result<T, String> {
 #[derive(Serialize, Deserialize)]
 struct Letter {
     reason: Reason,
-    sentence: String,
+    message: String,
     bytes: Vec<u8>,
     place: Place,
 }
@@ -102,8 +102,8 @@ impl From<DeadLetter> for Letter {
                 Place::Message(topic, partition, offset, timestamp_millis, key, headers)
             }
         };
-        let Rejected { reject: Reject { reason, sentence }, bytes } = letter.rejected;
-        Self { reason, sentence, bytes, place }
+        let Rejected { reject: Reject { reason, message }, bytes } = letter.rejected;
+        Self { reason, message, bytes, place }
     }
 }
 
@@ -118,7 +118,7 @@ impl From<Letter> for DeadLetter {
                 Origin::Message { topic, partition, offset, timestamp_millis, key, headers }
             }
         };
-        let reject = Reject::new(letter.reason, letter.sentence);
+        let reject = Reject::new(letter.reason, letter.message);
         Self { origin, rejected: Rejected { reject, bytes: letter.bytes } }
     }
 }

@@ -77,7 +77,7 @@ impl TableEncoder for FakeEncoder {
         let refused = |cause: &'static str| FormatError::new("replace rows in a file", cause);
         let (mut old, mut old_digests) = (Text::default(), Vec::new());
         for file in splice.old {
-            let text = std::str::from_utf8(file).map_err(|_| refused("a file is no text"))?;
+            let text = std::str::from_utf8(file).map_err(|_| refused("a file is not text"))?;
             let mut text = Text::parse(table, text).ok_or_else(|| refused("a file is damaged"))?;
             old_digests.push(text.digest());
             old.lines.append(&mut text.lines);

@@ -77,9 +77,9 @@ impl FakeMessages {
 #[async_trait]
 impl MessageDecoder for FakeMessages {
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
-        let reject = |reason, sentence: String| Err(DecodeFailure::Reject(Reject::new(reason, sentence)));
+        let reject = |reason, message: String| Err(DecodeFailure::Reject(Reject::new(reason, message)));
         let Some((id, rest)) = value.split_first_chunk::<4>() else {
-            return reject(Reason::Malformed, format!("{} bytes are no message", value.len()));
+            return reject(Reason::Malformed, format!("{} bytes are not a message", value.len()));
         };
         let id = u32::from_be_bytes(*id);
         match self.fetched().get(&id) {
@@ -90,7 +90,7 @@ impl MessageDecoder for FakeMessages {
             Some(true) => {}
         }
         let Some((kind, body)) = rest.split_first() else {
-            return reject(Reason::Malformed, "the message ends behind its schema id".into());
+            return reject(Reason::Malformed, "the message ends after its schema id".into());
         };
         let Some(kind) = EventKind::ALL.get(usize::from(*kind)) else {
             return reject(Reason::UnknownEvent, format!("there is no event type {kind}"));

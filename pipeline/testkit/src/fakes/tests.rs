@@ -79,7 +79,7 @@ async fn a_revocation_that_is_not_released_runs_out() {
     told(&mut one).await;
     told(&mut two).await;
     broker.run_out("w-0");
-    assert_eq!(told(&mut two).await, [], "who has not been told cannot be late");
+    assert_eq!(told(&mut two).await, [], "a member that was not asked cannot be late");
     told(&mut one).await;
     broker.run_out("w-0");
     assert_eq!(told(&mut two).await, [SourceEvent::Assigned(vec![2, 3])]);

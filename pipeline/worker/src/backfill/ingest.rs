@@ -39,11 +39,11 @@ pub(super) async fn list_input(input: &dyn Input) -> Result<(Vec<InputFile>, u64
     })?;
     let (avro, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|file| file.path.ends_with(".avro"));
     for file in &others {
-        tracing::debug!(file = file.path, "skipped: its name does not end in .avro");
+        tracing::debug!(file = file.path, "file skipped: its name does not end in .avro");
     }
     if avro.is_empty() {
         return Err(WorkerError::Configuration(
-            "--events holds no file whose name ends in .avro; name the folder of the Avro object container \
+            "--events holds no file whose name ends in .avro; name the folder with the Avro object container \
              files"
                 .into(),
         ));
@@ -79,11 +79,12 @@ pub(super) async fn ingest(run: &mut Run, files: Vec<InputFile>) -> Result<()> {
         let Some(first) = gone.first() else { break };
         files = instead_of(&gone, list_input(&*input).await?.0, &mut listed);
         if files.is_empty() || again.next().is_none() {
-            let cause = "it was listed but is not there, and no later file of its folder can have its events";
+            let cause = "it was listed but does not exist, and no later file of its folder can have its \
+                         events";
             let error = StoreError::new(ErrorKind::Missing, "read", &first.path, cause);
             return Err(error.into());
         }
-        tracing::info!(gone = gone.len(), instead = files.len(), "files of the input were merged meanwhile");
+        tracing::info!(gone = gone.len(), instead = files.len(), "input files were merged meanwhile");
     }
     Ok(())
 }
@@ -205,9 +206,8 @@ async fn flush(run: &mut Run, buffer: Buffer) -> Result<()> {
             let owned = run.shards.get(shard)?;
             let earlier = owned.archive.files(hour).iter().filter(|file| owned.is_earlier(file));
             let earlier: Vec<FileToRead> = earlier.map(|file| file.to_read(shard, hour)).collect();
-            let layout = owned.draft.archive_layout();
             let is_closed = owned.draft.closed_through.is_some_and(|closed| hour <= closed);
-            let path = ArchivePath { layout, shard, hour, object_id };
+            let path = ArchivePath { shard, hour, object_id };
             unread.push((path, is_closed, events, earlier));
         }
         let shared = &run.ports.shared;
@@ -242,9 +242,9 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
             continue;
         }
         let Encoded { path, bytes, organizations, .. } = file;
-        let ArchivePath { layout, shard, hour, object_id } = path;
+        let ArchivePath { shard, hour, object_id } = path;
         let owned = run.shards.get_mut(shard)?;
-        owned.archive.add(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
+        owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
         owned.draft.note_archived(hour);
         owned.draft.touch();
         for organization_id in &organizations {
@@ -277,7 +277,7 @@ fn encode_bucket(archive: &dyn Archive, bucket: Bucket) -> Result<Encoded> {
         let ids: BTreeSet<&[u8]> = events.iter().map(|(_, body)| body::organization_of(body)).collect();
         for id in ids {
             let id = std::str::from_utf8(id);
-            let id = id.map_err(|_| WorkerError::Internal("an event that was read is none"))?;
+            let id = id.map_err(|_| WorkerError::Internal("an event that was read has no organization"))?;
             organizations.insert(id.into());
         }
     }

@@ -137,12 +137,12 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
     check(&options)?;
     let (files, skipped) = ingest::list_input(&*ports.input).await?;
     let root = Root::open(&*ports.shared.store, options.shards).await?;
-    let root = root.raise(&*ports.shared.store, options.root_format).await?;
+    let root = root.raise(options.root_format)?;
     let clock = Arc::new(WitnessedClock::new(Arc::clone(&ports.shared.clock), options.max_clock_skew));
     let shared = Ports { clock: Arc::<WitnessedClock>::clone(&clock), ..ports.shared };
     let mut run = Run {
         clock,
-        shards: OwnedShards::new(&options, root.format),
+        shards: OwnedShards::new(&options),
         outcome: Outcome { files_skipped: skipped, ..Outcome::default() },
         checkpointed: Instant::now(),
         live: LiveTables::default(),
@@ -186,7 +186,7 @@ impl Run {
 fn check(options: &BackfillOptions) -> Result<()> {
     match (options.from, options.to) {
         (Some(from), Some(to)) if from > to => Err(WorkerError::Configuration(format!(
-            "--from {from} lies after --to {to}; both are hours, the last one included"
+            "--from {from} is after --to {to}; swap them (both hours are included)"
         ))),
         _ => Ok(()),
     }

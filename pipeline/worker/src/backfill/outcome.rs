@@ -8,7 +8,7 @@ use prorata_schemas::reject::Reason;
 use prorata_schemas::rows::{HourTables, QuotaState, RowKind};
 use prorata_schemas::time::Hour;
 
-use crate::checkpoint::snapshot::{ShardState, hold_sentence};
+use crate::checkpoint::snapshot::{ShardState, hold_message};
 use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::shard::emit::EncodedHour;
@@ -31,11 +31,11 @@ pub struct Outcome {
     pub events_known: u64,
     /// Events of shards that this run was told to leave alone.
     pub events_elsewhere: u64,
-    /// Organizations that are held since an hour that the engine refused, each as a sentence.
+    /// Organizations that are held since an hour that the engine refused, each as a message.
     pub held: BTreeMap<OrganizationId, String>,
     /// Rejected records by reason.
     pub dead_letters: BTreeMap<Reason, u64>,
-    /// Some of them, as sentences with file and position.
+    /// Some of them, as messages with file and position.
     pub dead_letter_examples: Vec<String>,
     /// First and last hour folded, over all shards.
     pub folded: Option<(Hour, Hour)>,
@@ -117,8 +117,8 @@ impl Outcome {
         for (organization_id, state) in states {
             match &state.hold {
                 Some(hold) => {
-                    let sentence = hold_sentence(organization_id, hold);
-                    self.held.insert(organization_id.clone(), sentence);
+                    let message = hold_message(organization_id, hold);
+                    self.held.insert(organization_id.clone(), message);
                 }
                 None => {
                     self.held.remove(organization_id);

@@ -42,8 +42,8 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
     let now = run.ports.shared.clock.now().hour();
     match run.options.to {
         Some(to) if to > now && run.shards.has_worker() => Err(WorkerError::Configuration(format!(
-            "--to {to} lies in the future, and this root has a worker, whose events of these hours are still \
-             to come; name an hour up to {now}"
+            "--to {to} is in the future, and this root has a worker whose events for these hours have not \
+             arrived yet; name an hour up to {now}"
         ))),
         _ => Ok(()),
     }
@@ -138,7 +138,7 @@ pub(super) async fn next_segment(run: &mut Run, shard: Shard, ends: &Ends) -> Re
         return Ok(None);
     }
     let store = &*run.ports.shared.store;
-    let (cursor, unusable) = Recompute::begin(store, draft, &mut owned.archive, start).await?;
+    let (cursor, unusable) = Recompute::begin(store, draft, start).await?;
     owned.draft.drop_snapshots(&unusable);
     Ok(Some(Segment { cursor, end }))
 }
@@ -151,7 +151,7 @@ pub(super) fn hours_left(run: &Run, shard: Shard, segment: &Segment) -> Result<i
         let (next, most) = (cursor.next, run.options.max_hours);
         return Err(WorkerError::Configuration(format!(
             "shard {shard} has {hours} hours to fold, from {next} to {end}, more than backfill.max_hours: \
-             {most}; an event with a wrong clock may lie at either end: leave it out, name another --to, or \
+             {most}; an event with a wrong clock may be at either end: remove it, name another --to, or \
              raise backfill.max_hours"
         )));
     }

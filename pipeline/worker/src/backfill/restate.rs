@@ -86,7 +86,7 @@ async fn slice(
         CourseSlice::Nothing => Ok(None),
         CourseSlice::Restated(restated) => Ok(Some(restated)),
         CourseSlice::NeedsAll { cause, unusable } => {
-            tracing::warn!(shard, cause, "all organizations are folded again");
+            tracing::warn!(shard, cause, "folding all organizations again");
             owned.draft.mark_all();
             run.outcome.some_folded.remove(&shard);
             run.unusable.extend(unusable.map(|(hour, table)| (shard, hour, table)));
@@ -147,7 +147,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         let encoder = Arc::clone(&shared.encoder);
         let looks = move || match bytes {
             Some(bytes) => restate::look_at(&*encoder, table, &bytes, &digest),
-            None => Some("it is not there".to_owned()),
+            None => Some("it does not exist".to_owned()),
         };
         let cause = tokio::task::spawn_blocking(looks).await?;
         Ok::<_, WorkerError>(cause.map(|cause| ((shard, hour, table), cause)))
@@ -160,7 +160,7 @@ pub(super) async fn find_unusable(run: &mut Run) -> Result<()> {
         found.extend(look_at_day(&run.ports.shared, table, day).await?);
     }
     for ((shard, hour, table), cause) in found {
-        tracing::warn!(shard, %hour, table = table.name(), cause, "a table file is written again");
+        tracing::warn!(shard, %hour, table = table.name(), cause, "writing a table file again");
         run.unusable.insert((shard, hour, table));
         run.shards.get_mut(shard)?.draft.mark_dirty(hour);
     }

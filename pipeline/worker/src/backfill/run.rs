@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::names::Shard;
 use crate::objects;
 use crate::shard::converge::converged;
-use crate::shard::emit::{self, EncodedHour, FileForm, Job};
+use crate::shard::emit::{self, EncodedHour, Job};
 use crate::shard::fold::{self, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader, memory_for_events};
 
@@ -204,9 +204,9 @@ async fn start_writing(run: &mut Run, windows: Vec<ShardWindow>, checkpoint: boo
             forget_unusable(&run.unusable, (shard, hour), before.as_mut());
             let keeps = crate::checkpoint::retention::keeps_snapshot(hour, end);
             let snapshot = keeps || (checkpoint && hour == range.1);
-            let form = FileForm::of(&*run.ports.shared.encoder, draft);
+            let file_rows = run.ports.shared.encoder.file_rows();
             let namer = namer.clone();
-            jobs.push(Job { shard, hour, organizations, before, snapshot, form, namer, now });
+            jobs.push(Job { shard, hour, organizations, before, snapshot, file_rows, namer, now });
         }
     }
     let encoder = Arc::clone(&run.ports.shared.encoder);

@@ -19,7 +19,7 @@ use crate::root::rules::RuleBook;
 use crate::shard::archive::{self, ArchiveFile, ArchiveIndex};
 use crate::shard::clock::WitnessedClock;
 
-const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used that was not claimed");
+const NOT_CLAIMED: WorkerError = WorkerError::Internal("a shard is used but was not claimed");
 
 /// A shard that this run owns.
 pub(super) struct OwnedShard {
@@ -51,13 +51,6 @@ impl OwnedShard {
         paths.extend(self.archive.take_orphans());
         sweep::delete_all(store, paths).await.map_err(|(_, error)| error)
     }
-
-    /// Takes the whole archive as it was listed.
-    fn take_archive(&mut self, archive: ArchiveIndex) {
-        let (first, dated) = archive.extent();
-        self.draft.note_archive_listed(first, dated);
-        self.archive = archive;
-    }
 }
 
 fn is_of_worker(checkpoint: &Checkpoint) -> bool {
@@ -82,20 +75,19 @@ pub(super) struct OwnedShards {
 
 impl OwnedShards {
     /// Owns none yet.
-    pub fn new(options: &BackfillOptions, format: u32) -> Self {
+    pub fn new(options: &BackfillOptions) -> Self {
         Self {
             claimant: Claimant {
                 owner: options.owner.clone(),
                 kind: OwnerKind::Backfill,
                 take_over: options.take_over,
-                format,
             },
             only: options.only_shards.clone(),
             shards: BTreeMap::new(),
             other_hours: BTreeSet::new(),
             others_have_worker: false,
             counter: Arc::default(),
-            rules: RuleBook::new(format),
+            rules: RuleBook::default(),
             commits: 0,
         }
     }
@@ -120,7 +112,7 @@ impl OwnedShards {
     ) -> Result<()> {
         if let Some(shard) = self.only.iter().flatten().find(|shard| **shard >= shards) {
             return Err(WorkerError::Configuration(format!(
-                "--shards names shard {shard}, the root has {shards} shards, 0 to {}",
+                "--shards names shard {shard}, but the root has {shards} shards, 0 to {}",
                 shards - 1
             )));
         }
@@ -152,7 +144,7 @@ impl OwnedShards {
         let decided = decided.map(|decided| -> &Checkpoint { decided });
         for (shard, archive) in archive::list_all(&*ports.store, decided).await? {
             match self.shards.get_mut(&shard) {
-                Some(owned) => owned.take_archive(archive),
+                Some(owned) => owned.archive = archive,
                 None => self.other_hours.extend(archive.hours()),
             }
         }
@@ -170,7 +162,7 @@ impl OwnedShards {
         if owned.claim_seq > 1 {
             let mut archive = ArchiveIndex::default();
             archive.ensure_all(&*ports.store, &owned.decided).await?;
-            owned.take_archive(archive);
+            owned.archive = archive;
         }
         Ok(())
     }
@@ -252,7 +244,7 @@ impl OwnedShards {
     pub async fn let_go_after_error(&mut self, ports: &Ports) {
         for (shard, _) in self.shards.iter().filter(|(_, owned)| owned.has_worker()) {
             if let Err(error) = release(ports, &self.claimant.owner, *shard).await {
-                tracing::warn!(shard, %error, "a shard is not let go; a worker waits for it, or takes it");
+                tracing::warn!(shard, %error, "shard not released; a worker waits for it or takes it over");
             }
         }
     }
@@ -285,7 +277,7 @@ impl OwnedShards {
             self.get_mut(decided.shard)?.draft.note_published(decided);
         }
         if let Err((_, error)) = sweep::delete_all(&*ports.store, replaced).await {
-            tracing::debug!(%error, "snapshots that are not needed stay until the end of a run");
+            tracing::debug!(%error, "unneeded snapshots kept until the end of a run");
         }
         Ok(())
     }
@@ -295,7 +287,7 @@ impl OwnedShards {
     pub async fn sweep(&mut self, ports: &Ports) {
         for (shard, owned) in self.shards.iter_mut().filter(|(_, owned)| owned.claim_seq > 1) {
             if let Err(error) = owned.sweep(&*ports.store).await {
-                tracing::warn!(shard, %error, "objects that are not needed stay for the next owner");
+                tracing::warn!(shard, %error, "unneeded objects left for the next owner");
             }
         }
     }
@@ -304,7 +296,7 @@ impl OwnedShards {
 /// Releases a shard of this owner for an owner of another id, unless somebody else has it.
 async fn release(ports: &Ports, owner: &str, shard: Shard) -> Result<()> {
     let latest = log::latest(&*ports.store, shard).await?;
-    if latest.owner().is_none_or(|latest| &*latest.owner != owner || latest.released) {
+    if latest.owner().is_none_or(|latest| &*latest.id != owner || latest.released) {
         return Ok(());
     }
     let mut draft = latest.next_draft();

@@ -1,15 +1,11 @@
-//! Text objects with a checksum of themselves, so that no flipped bit becomes another number. People can read
-//! both forms as they are.
-//!
-//! - JSON object: a first field `checksum`, the SHA-256 of the document without it, in hexadecimal.
-//! - Text: a first line `# checksum: ..`, the SHA-256 of all bytes after that line.
+//! JSON objects with a checksum of themselves, so that no flipped bit becomes another number: a first field
+//! `checksum`, the SHA-256 of the document without it, in hexadecimal.
 
 use sha2::{Digest, Sha256};
 
 use super::snapshot::hex;
 
 const FIELD: &[u8] = b"{\"checksum\":\"";
-const LINE: &[u8] = b"# checksum: ";
 const DIGITS: usize = 64;
 
 /// An object is not what its checksum says.
@@ -35,22 +31,6 @@ pub fn check_json(object: &[u8]) -> Result<Vec<u8>, Mismatch> {
     if digest(&json).as_bytes() == said { Ok(json) } else { Err(Mismatch) }
 }
 
-/// Adds the checksum to a text.
-pub fn add_to_text(text: &[u8]) -> Vec<u8> {
-    [LINE, digest(text).as_bytes(), b"\n", text].concat()
-}
-
-/// The text without its checksum.
-///
-/// # Errors
-/// [`Mismatch`].
-pub fn check_text(object: &[u8]) -> Result<&[u8], Mismatch> {
-    let rest = object.strip_prefix(LINE).ok_or(Mismatch)?;
-    let (said, rest) = rest.split_at_checked(DIGITS).ok_or(Mismatch)?;
-    let text = rest.strip_prefix(b"\n").ok_or(Mismatch)?;
-    if digest(text).as_bytes() == said { Ok(text) } else { Err(Mismatch) }
-}
-
 fn digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -61,19 +41,13 @@ mod tests {
 
     #[test]
     fn no_flipped_bit_and_no_cut_goes_unseen() {
-        let (json, text) = (br#"{"a":17}"#, b"a: 17\n");
-        let (with_field, with_line) = (add_to_json(json), add_to_text(text));
+        let json = br#"{"a":17}"#;
+        let with_field = add_to_json(json);
         assert_eq!(check_json(&with_field).unwrap(), json);
-        assert_eq!(check_text(&with_line).unwrap(), text);
         for at in 0..with_field.len() {
             let mut flipped = with_field.clone();
             flipped[at] ^= 1;
             assert!(check_json(&flipped).is_err() && check_json(&with_field[..at]).is_err(), "byte {at}");
-        }
-        for at in 0..with_line.len() {
-            let mut flipped = with_line.clone();
-            flipped[at] ^= 1;
-            assert!(check_text(&flipped).is_err() && check_text(&with_line[..at]).is_err(), "byte {at}");
         }
     }
 

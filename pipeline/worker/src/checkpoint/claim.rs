@@ -26,8 +26,6 @@ pub struct Claimant {
     pub kind: OwnerKind,
     /// Whether a shard may be taken from a worker that has not released it.
     pub take_over: bool,
-    /// Format of the root.
-    pub format: u32,
 }
 
 /// Takes a shard, and returns the checkpoint that says so. `lead` is a backfill's checkpoint of the lead
@@ -54,7 +52,6 @@ pub async fn claim(
         }
         let mut next = latest.next_draft();
         next.note_published(&latest);
-        next.raise_format(claimant.format);
         next.add_owner(claimant.owner.clone(), claimant.kind);
         if let Decision::Ours(claimed) = log::decide(store, &next.seal(ports.clock.now())).await? {
             return Ok(claimed);
@@ -83,7 +80,7 @@ fn refuse_held(latest: &Decided, claimant: &Claimant) -> Result<()> {
                 && !owner.released
                 && !claimant.take_over =>
         {
-            Err(WorkerError::Held { shard: latest.shard, owner: owner.owner.to_string() })
+            Err(WorkerError::Held { shard: latest.shard, owner: owner.id.to_string() })
         }
         _ => Ok(()),
     }

@@ -72,14 +72,14 @@ pub async fn read_day(
     day: &LiveDay,
 ) -> Result<Result<Vec<HourFile>, String>> {
     let Some(joined) = store.get(&format!("{}/{}", table.name(), day.path)).await? else {
-        return Ok(Err("it is not there".to_owned()));
+        return Ok(Err("it does not exist".to_owned()));
     };
     let encoder = Arc::clone(encoder);
     let split = tokio::task::spawn_blocking(move || encoder.split(table, &joined)).await?;
     Ok(split.map_err(|error| error.to_string()).and_then(|hours| {
         match day.name.has_hours(hours.iter().map(|file| file.hour)) {
             true => Ok(hours),
-            false => Err("it has other hours than its name says".to_owned()),
+            false => Err("its hours differ from those in its name".to_owned()),
         }
     }))
 }
@@ -109,7 +109,11 @@ impl Rearranger<'_> {
             }
         }
         if !all.removes.is_empty() {
-            tracing::info!(table = table.name(), days = all.removes.len(), "files of days are told apart");
+            tracing::info!(
+                table = table.name(),
+                days = all.removes.len(),
+                "splitting files of days into files of hours"
+            );
             // Whether it landed is seen when the table is loaded again.
             if self.commit(table, base, all).await? == CommitOutcome::Conflict {
                 tracing::debug!(table = table.name(), "another commit came first");

@@ -10,10 +10,10 @@ use prorata_schemas::Text;
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::{Hour, WallTime};
 
-use super::model::{ArchiveBegin, Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
+use super::model::{Checkpoint, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 use super::offsets::TopicOffsets;
 use super::retention;
-use crate::names::{self, ArchiveLayout, ArchivePath, ObjectId, Shard};
+use crate::names::{self, ArchivePath, ObjectId, Shard};
 
 /// A checkpoint that stands in the log, or the empty beginning of a shard that nobody has owned. Cheap to
 /// clone.
@@ -64,8 +64,6 @@ impl Decided {
 pub struct ArchivedFile {
     /// The hour of its events.
     pub hour: Hour,
-    /// How its path is built.
-    pub layout: ArchiveLayout,
     /// Who wrote it.
     pub object_id: ObjectId,
     /// Size in bytes.
@@ -107,13 +105,13 @@ impl Draft {
     /// Notes that dead letters wait for this checkpoint.
     pub fn note_dead_letters(&mut self) {
         self.changed = true;
-        self.note_left();
+        self.note_objects();
     }
 
-    /// Notes that objects of the owner may count from this checkpoint on.
-    fn note_left(&mut self) {
+    /// Records that objects of the owner may count from this checkpoint on.
+    fn note_objects(&mut self) {
         if let Some(owner) = self.next.owners.last_mut() {
-            owner.left_nothing = false;
+            owner.has_objects = true;
         }
     }
 
@@ -122,31 +120,19 @@ impl Draft {
         ObjectNamer { seq: self.next.seq, owner: owner.clone(), counter: Arc::clone(counter) }
     }
 
-    /// Raises the format to that of the root. It never goes down.
-    pub fn raise_format(&mut self, format: u32) {
+    /// Adds an owner, whose claim this checkpoint is. It takes the place of the owner before if that has no
+    /// objects: claims of a worker that ends again and again grow no checkpoint.
+    pub fn add_owner(&mut self, id: Text, kind: OwnerKind) {
         let next = &mut self.next;
-        if next.owners.is_empty() {
-            next.format = format;
-        } else if next.format < format {
-            next.dated_archive = next.may_hold_dated();
-            next.format = format;
-        }
-    }
-
-    /// Adds an owner, whose claim this checkpoint is. It takes the place of the owner before where that has
-    /// left nothing: claims of a worker that ends again and again grow no checkpoint.
-    pub fn add_owner(&mut self, owner: Text, kind: OwnerKind) {
-        let next = &mut self.next;
-        let left_nothing = next.format >= 2;
-        next.owners.push(Owner { owner, seq: next.seq, kind, released: false, left_nothing });
-        next.drop_owners(|owner| !owner.left_nothing);
+        next.owners.push(Owner { id, seq: next.seq, kind, released: false, has_objects: false });
+        next.drop_owners(|owner| owner.has_objects);
         self.changed = true;
     }
 
     /// Leaves out owners that have no archive file and no dead letter any more: only these owners and the
     /// present one stay. That alone is not worth a checkpoint.
     pub fn keep_owners(&mut self, with_objects: &BTreeSet<Arc<str>>) {
-        self.next.drop_owners(|owner| with_objects.contains(&*owner.owner));
+        self.next.drop_owners(|owner| with_objects.contains(&*owner.id));
     }
 
     /// Says whether the owner releases the shard with this checkpoint.
@@ -177,7 +163,7 @@ impl Draft {
     pub fn add_object(&mut self, path: String, bytes: Bytes) {
         // Snapshots count by their path, no matter who wrote them.
         if names::parse_dead_letters(&path).is_some() {
-            self.note_left();
+            self.note_objects();
         }
         self.objects.push((path, bytes));
         self.changed = true;
@@ -185,10 +171,10 @@ impl Draft {
 
     /// Adds an archive file, to be stored before the checkpoint is decided.
     pub fn add_archive_file(&mut self, hour: Hour, object_id: ObjectId, bytes: Bytes) {
-        let (layout, shard) = (self.next.archive_layout(), self.next.shard);
+        let shard = self.next.shard;
         self.note_archived(hour);
-        let path = ArchivePath { layout, shard, hour, object_id: object_id.clone() }.path();
-        self.archived.push(ArchivedFile { hour, layout, object_id, bytes: bytes.len() as u64 });
+        let path = ArchivePath { shard, hour, object_id: object_id.clone() }.path();
+        self.archived.push(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
         self.add_object(path, bytes);
     }
 
@@ -199,11 +185,11 @@ impl Draft {
         hour: Hour,
         object_id: ObjectId,
         bytes: Bytes,
-        files: impl IntoIterator<Item = (ArchiveLayout, ObjectId)>,
+        files: impl IntoIterator<Item = ObjectId>,
     ) {
         let shard = self.next.shard;
-        for (layout, object_id) in files {
-            self.replaced.push(ArchivePath { layout, shard, hour, object_id: object_id.clone() }.path());
+        for object_id in files {
+            self.replaced.push(ArchivePath { shard, hour, object_id: object_id.clone() }.path());
             self.merged.push((hour, object_id));
         }
         self.add_archive_file(hour, object_id, bytes);
@@ -211,22 +197,9 @@ impl Draft {
 
     /// Notes that the archive holds events of an hour from this checkpoint on.
     pub fn note_archived(&mut self, hour: Hour) {
-        self.note_left();
-        match self.next.archive_begin() {
-            ArchiveBegin::At(first) if first <= hour => {}
-            ArchiveBegin::At(_) | ArchiveBegin::Empty if self.next.format >= 2 => {
-                self.next.archive_from = Some(hour);
-                self.changed = true;
-            }
-            ArchiveBegin::Unknown | ArchiveBegin::At(_) | ArchiveBegin::Empty => {}
-        }
-    }
-
-    /// Notes what a listing of the whole archive has shown: the first hour with events, and whether files
-    /// are by date first. The next owner need not list it again.
-    pub fn note_archive_listed(&mut self, first: Option<Hour>, dated: bool) {
-        if self.next.format >= 2 && self.next.archive_begin() == ArchiveBegin::Unknown {
-            (self.next.archive_from, self.next.dated_archive) = (first, dated);
+        self.note_objects();
+        if self.next.archive_from.is_none_or(|first| hour < first) {
+            self.next.archive_from = Some(hour);
             self.changed = true;
         }
     }

@@ -6,7 +6,6 @@ mod parts;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::Deserialize;
 
 pub use self::known::KnownDays;
 use self::parts::Split;
@@ -25,12 +24,6 @@ pub enum Decision {
     Ours(Decided),
     /// Another owner has decided this sequence number.
     Anothers,
-}
-
-/// What all formats of a checkpoint have in common.
-#[derive(Deserialize)]
-struct Form {
-    format: u32,
 }
 
 /// The latest sequence number of every shard that has a checkpoint.
@@ -73,16 +66,10 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
 pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Decided> {
     let object = names::checkpoint(shard, seq);
     let damaged = |cause: String| WorkerError::Damaged { object: object.clone(), cause };
-    let bytes = store.get(&object).await?.ok_or_else(|| damaged("it was listed but is not there".into()))?;
+    let bytes =
+        store.get(&object).await?.ok_or_else(|| damaged("it was listed but does not exist".into()))?;
     let json = checksum::check_json(&bytes).map_err(|mismatch| damaged(mismatch.to_string()))?;
-    // The format comes first and alone: a later one may have fields that this release does not know.
-    let Form { format } = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-    if !(1..=FORMAT).contains(&format) {
-        return Err(WorkerError::Configuration(format!(
-            "'{object}' has format {format}, this program knows 1 to {FORMAT}; use the release that wrote \
-             it, or a newer one"
-        )));
-    }
+    objects::check_format(&object, &json, FORMAT)?;
     let checkpoint: Checkpoint = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
     if (checkpoint.shard, checkpoint.seq) != (shard, seq) {
         return Err(damaged(format!("it says shard {} and seq {}", checkpoint.shard, checkpoint.seq)));
@@ -97,14 +84,10 @@ pub async fn read(store: &dyn ObjectStore, shard: Shard, seq: u64) -> Result<Dec
 /// When storage is unavailable: then the decision is not known. Ask again with the same checkpoint, or
 /// recover the shard.
 pub async fn decide(store: &dyn ObjectStore, sealed: &Sealed) -> Result<Decision> {
-    let Split { mut stored, new_parts } = parts::split(&sealed.checkpoint)?;
+    let Split { stored, new_parts } = parts::split(&sealed.checkpoint)?;
     let new = sealed.objects.iter().chain(&new_parts);
     objects::put_all(store, new.cloned()).await?;
     let object = names::checkpoint(stored.shard, stored.seq);
-    if stored.format < 2 {
-        // The release before knows marks of all organizations only.
-        stored.dirty.forget_organizations();
-    }
     let json = serde_json::to_vec(&stored);
     let json = json.map_err(|error| FormatError::new("encode a checkpoint", error))?;
     let bytes = Bytes::from(checksum::add_to_json(&json));

@@ -26,5 +26,5 @@ pub(crate) mod sweep;
 
 pub use draft::{ArchivedFile, Decided, Draft, ObjectNamer, Sealed};
 pub use hours::{Dirty, HourSet};
-pub use model::{ArchiveBegin, Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
+pub use model::{Checkpoint, FORMAT, HourEntry, Owner, OwnerKind, RulesFrom, TableFiles};
 pub use offsets::{LastRecord, TopicOffsets};

@@ -14,14 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::hours::{Dirty, hour_map, hour_option, hour_text};
 use super::log::KnownDays;
 use super::offsets::TopicOffsets;
-use crate::names::{ArchiveLayout, ObjectId, Shard};
+use crate::names::{ObjectId, Shard};
 use crate::ports::FileEntry;
 
 pub use files::TableFiles;
 
-/// Newest version of the checkpoint's form. A shard's checkpoints have the form of its root's format; see
-/// [`crate::root`].
-pub const FORMAT: u32 = 2;
+/// Format of checkpoints, and the newest that this release knows.
+pub const FORMAT: u32 = 1;
 
 /// Everything a shard's next owner needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +42,7 @@ pub struct Checkpoint {
     /// The last hour closed.
     #[serde(with = "hour_option")]
     pub closed_through: Option<Hour>,
-    /// Closed hours whose events have changed since they were folded. Of all organizations in format 1.
+    /// Closed hours whose events have changed since they were folded.
     pub dirty: Dirty,
     /// Which rules hold from which hour on; the first also before it.
     pub rules: Vec<RulesFrom>,
@@ -56,13 +55,10 @@ pub struct Checkpoint {
     /// Revisions above 0 of hours that have left `hours`.
     #[serde(with = "hour_map")]
     pub revisions: BTreeMap<Hour, i64>,
-    /// The first hour with events in the archive, where known. From format 2 on.
-    #[serde(with = "hour_option", skip_serializing_if = "Option::is_none", default)]
+    /// The first hour with events in the archive; `None` while it holds none.
+    #[serde(with = "hour_option")]
     pub archive_from: Option<Hour>,
-    /// Whether the archive may hold files by date first, which owners before format 2 wrote.
-    #[serde(skip_serializing_if = "is_false", default)]
-    pub dated_archive: bool,
-    /// Objects that hold the rest of what it says, as it was stored. From format 2 on.
+    /// Objects that hold the rest of what it says, as it was stored.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub parts: Vec<String>,
     /// What is known of parts.
@@ -70,29 +66,12 @@ pub struct Checkpoint {
     pub known_days: KnownDays,
 }
 
-/// Serde asks by reference.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// Where a shard's archive begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArchiveBegin {
-    /// Only a listing of everything can tell.
-    Unknown,
-    /// It holds nothing.
-    Empty,
-    /// It holds nothing before this hour.
-    At(Hour),
-}
-
 /// One owner of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
     /// Its random id.
-    pub owner: Text,
+    pub id: Text,
     /// The first sequence number that is its own: that of its claim, or of an owner right before it that has
     /// left the list. Nobody's objects count for the numbers before its claim, for its own are all later.
     pub seq: u64,
@@ -100,10 +79,9 @@ pub struct Owner {
     pub kind: OwnerKind,
     /// Whether it has released the shard, by a clean stop.
     pub released: bool,
-    /// Whether no archive file and no dead letter of it counts, so that the next owner takes its place. From
-    /// format 2 on.
-    #[serde(skip_serializing_if = "is_false", default)]
-    pub left_nothing: bool,
+    /// Whether an archive file or a dead letter of it may count. If none does, the next owner takes its
+    /// place.
+    pub has_objects: bool,
 }
 
 /// What owns a shard.
@@ -123,7 +101,7 @@ pub struct RulesFrom {
     /// The first hour.
     #[serde(with = "hour_text")]
     pub from: Hour,
-    /// The version, as in `rules/<version>.yaml`.
+    /// The version, as in `rules/<version>.json`.
     pub version: Text,
 }
 
@@ -133,13 +111,13 @@ pub struct RulesFrom {
 pub struct HourEntry {
     /// How often its rows have changed since they were first published.
     pub revision: i64,
-    /// Digest of the state at its end.
-    pub state: String,
+    /// Digest of the state at its end; empty while it is not known.
+    pub state_digest: String,
     /// Object with the state at its end, where kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub snapshot: Option<String>,
     /// Objects with the state of some organizations, which has changed since the snapshot was written; the
-    /// later comes last. From format 2 on.
+    /// later comes last.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub patches: Vec<String>,
     /// Files by table; a table that is missing has no rows in the hour.
@@ -196,35 +174,15 @@ impl Checkpoint {
             dead_letters: Vec::new(),
             revisions: BTreeMap::new(),
             archive_from: None,
-            dated_archive: false,
             parts: Vec::new(),
             known_days: KnownDays::default(),
         }
     }
 
-    /// Where the shard's archive begins.
-    pub fn archive_begin(&self) -> ArchiveBegin {
-        match self.archive_from {
-            Some(first) => ArchiveBegin::At(first),
-            None if self.may_hold_dated() => ArchiveBegin::Unknown,
-            None => ArchiveBegin::Empty,
-        }
-    }
-
-    /// Whether the archive may hold files by date first.
-    pub fn may_hold_dated(&self) -> bool {
-        self.dated_archive || (self.format < 2 && !self.owners.is_empty())
-    }
-
-    /// How paths of new archive files are built.
-    pub fn archive_layout(&self) -> ArchiveLayout {
-        if self.format < 2 { ArchiveLayout::DateFirst } else { ArchiveLayout::ShardFirst }
-    }
-
     /// Whether a file with this object_id counts: its sequence number is decided and was its owner's.
     pub fn admits(&self, object_id: &ObjectId) -> bool {
         let of_seq = self.owners.iter().rev().find(|owner| owner.seq <= object_id.seq);
-        object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.owner == object_id.owner)
+        object_id.seq <= self.seq && of_seq.is_some_and(|owner| owner.id == object_id.owner)
     }
 
     /// Leaves out owners that the last one can do without: its sequence numbers begin where theirs did, so
@@ -281,12 +239,12 @@ mod tests {
     use super::*;
 
     fn checkpoint() -> Checkpoint {
-        let owner = |owner: &str, seq| Owner {
-            owner: owner.into(),
+        let owner = |id: &str, seq| Owner {
+            id: id.into(),
             seq,
             kind: OwnerKind::Backfill,
             released: false,
-            left_nothing: false,
+            has_objects: true,
         };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;
@@ -321,10 +279,8 @@ mod tests {
         let entry = HourEntry { tables: [(Table::Hours, file.into())].into(), ..HourEntry::default() };
         checkpoint.hours.insert(Hour(7), entry.into());
         let text = serde_json::to_string(&checkpoint).unwrap();
-        assert!(
-            text.contains(r#""dirty":[["1970-01-01T01","1970-01-01T03"],["1970-01-01T09","1970-01-01T09"]]"#),
-            "{text}"
-        );
+        let dirty = r#"{"all":[["1970-01-01T01","1970-01-01T03"],["1970-01-01T09","1970-01-01T09"]]}"#;
+        assert!(text.contains(&format!("\"dirty\":{dirty}")), "{text}");
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
     }
 

@@ -52,7 +52,7 @@ pub async fn publish(ports: &Ports, checkpoints: &[Decided], id: &str) -> Result
     let mut failure = None;
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Hours) {
         if let Err(error) = publish_table(ports, table, checkpoints, id, &mut published).await {
-            tracing::debug!(table = table.name(), %error, "the other tables go on");
+            tracing::debug!(table = table.name(), %error, "table not published; the others continue");
             failure.get_or_insert(error);
         }
     }
@@ -107,14 +107,14 @@ async fn publish_table(
                 tracing::debug!(
                     table = table.name(),
                     attempt,
-                    "another commit came first, loading the table again"
+                    "another commit came first; loading the table again"
                 );
-                let cause = "other commits came first at every attempt";
+                let cause = "every attempt lost to another commit";
                 failure = Some(TableError::new(ErrorKind::Conflict, "commit", table, cause));
             }
             Err(error) if !error.kind.is_retryable() => return Err(error.into()),
             Err(error) => {
-                tracing::debug!(table = table.name(), %error, attempt, "commit failed, loading the table \
+                tracing::debug!(table = table.name(), %error, attempt, "commit failed; loading the table \
                                                                         again");
                 failure = Some(error);
             }

@@ -30,10 +30,6 @@ const HEADER: usize = MAGIC.len() + 2 + CHECKSUM;
 /// Version of this form and of the engine's state.
 pub const FORMAT: u16 = 1;
 
-/// The form of a snapshot with organizations that are held: those follow the rest. A release that knows only
-/// the form before takes it for no base.
-const FORMAT_HELD: u16 = 2;
-
 /// Why an organization is held: its hours are not folded since one that the engine refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
@@ -44,12 +40,12 @@ pub struct Hold {
 }
 
 /// What happened to an organization that is held, and what ends it.
-pub fn hold_sentence(organization_id: &OrganizationId, hold: &Hold) -> String {
+pub fn hold_message(organization_id: &OrganizationId, hold: &Hold) -> String {
     let Hold { since, cause } = hold;
     format!(
-        "organization '{organization_id}' is held since hour {since}: {cause}; its rows from then on are \
-         missing, and 'hours' says complete = false; a late event of that hour that corrects it, other rules \
-         or a later release let it go on"
+        "organization '{organization_id}' has been held since hour {since}: {cause}; its rows from then on \
+         are missing, and 'hours' has complete = false. It continues after a late event that corrects that \
+         hour, under other rules, or in a later release"
     )
 }
 
@@ -82,8 +78,7 @@ pub struct PackedState {
     /// of its snapshot, and holds all of it.
     #[serde(serialize_with = "at_once")]
     pub state: Bytes,
-    /// Why it is held, if it is: written apart, so that the form of all others stays as it is.
-    #[serde(skip)]
+    /// Why it is held, if it is.
     pub hold: Option<Hold>,
 }
 
@@ -93,6 +88,7 @@ struct StoredState<'a> {
     organization_id: OrganizationId,
     max_event_time: Option<Timestamp>,
     state: &'a [u8],
+    hold: Option<Hold>,
 }
 
 /// Serializes bytes at once: in postcard that is the same as one by one, and much faster.
@@ -112,7 +108,7 @@ impl PackedState {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// Of another format: fold from an older one, or from the first event.
-    #[error("it has format {0}, this program knows {FORMAT} and {FORMAT_HELD}")]
+    #[error("it has format {0}, this program knows {FORMAT}")]
     Format(u16),
     /// Not the bytes that were written.
     #[error("its checksum does not match")]
@@ -167,14 +163,8 @@ pub fn encode(organizations: &[&PackedState]) -> Result<Vec<u8>, SnapshotError> 
     let mut bytes = MAGIC.to_vec();
     bytes.extend([0; HEADER - MAGIC.len()]);
     let mut bytes = postcard::to_extend(organizations, bytes).map_err(content)?;
-    let holds = organizations.iter().filter_map(|one| Some((&one.organization_id, one.hold.as_ref()?)));
-    let holds: BTreeMap<&OrganizationId, &Hold> = holds.collect();
-    let format = if holds.is_empty() { FORMAT } else { FORMAT_HELD };
-    if format == FORMAT_HELD {
-        bytes = postcard::to_extend(&holds, bytes).map_err(content)?;
-    }
     let checksum = Sha256::digest(&bytes[HEADER..]);
-    bytes[MAGIC.len()..HEADER - CHECKSUM].copy_from_slice(&format.to_le_bytes());
+    bytes[MAGIC.len()..HEADER - CHECKSUM].copy_from_slice(&FORMAT.to_le_bytes());
     bytes[HEADER - CHECKSUM..HEADER].copy_from_slice(&checksum);
     Ok(bytes)
 }
@@ -223,7 +213,7 @@ pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Checksum)?;
     let (format, rest) = rest.split_first_chunk::<2>().ok_or(SnapshotError::Checksum)?;
     let format = u16::from_le_bytes(*format);
-    if ![FORMAT, FORMAT_HELD].contains(&format) {
+    if format != FORMAT {
         return Err(SnapshotError::Format(format));
     }
     let (checksum, body) = rest.split_first_chunk::<CHECKSUM>().ok_or(SnapshotError::Checksum)?;
@@ -231,13 +221,9 @@ pub fn decode_packed(bytes: &Bytes) -> Result<PackedStates, SnapshotError> {
         return Err(SnapshotError::Checksum);
     }
     let content = |error: postcard::Error| SnapshotError::Content(error.to_string());
-    let (stored, rest): (Vec<StoredState<'_>>, &[u8]) = postcard::take_from_bytes(body).map_err(content)?;
-    let mut holds: BTreeMap<OrganizationId, Hold> = match format {
-        FORMAT => BTreeMap::new(),
-        _ => postcard::from_bytes(rest).map_err(content)?,
-    };
-    let named = stored.into_iter().map(|StoredState { organization_id, max_event_time, state }| {
-        let (state, hold) = (bytes.slice_ref(state), holds.remove(&organization_id));
+    let stored: Vec<StoredState<'_>> = postcard::from_bytes(body).map_err(content)?;
+    let named = stored.into_iter().map(|StoredState { organization_id, max_event_time, state, hold }| {
+        let state = bytes.slice_ref(state);
         (organization_id.clone(), PackedState { organization_id, max_event_time, state, hold })
     });
     Ok(named.collect())
@@ -259,15 +245,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_written_apart_and_is_part_of_the_digest() {
+    fn a_hold_is_read_back_and_is_part_of_the_digest() {
         let hold = Hold { since: Hour(5), cause: "too much".into() };
         let held = PackedState { hold: Some(hold.clone()), organization_id: "evil".into(), ..packed() };
         let bytes = Bytes::from(encode(&[&packed(), &held]).unwrap());
-        assert_eq!(bytes[4..6], FORMAT_HELD.to_le_bytes());
         let states = decode_packed(&bytes).unwrap();
         assert_eq!((&states["acme"].hold, &states["evil"].hold), (&None, &Some(hold)));
         assert_ne!(state_digest(&held), state_digest(&packed()));
-        assert_eq!(encode(&[&packed()]).unwrap()[4..6], FORMAT.to_le_bytes(), "the form of before");
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_its_number() {
+        let mut bytes = encode(&[&packed()]).unwrap();
+        bytes[4..6].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+        let error = decode_packed(&bytes.into()).unwrap_err();
+        assert_eq!(error, SnapshotError::Format(FORMAT + 1));
+        assert!(error.to_string().contains("has format 2, this program knows 1"), "{error}");
     }
 
     #[test]

@@ -92,12 +92,12 @@ mod tests {
     const DAY: i64 = 86_400_000_000;
 
     fn checkpoint() -> Checkpoint {
-        let owner = |owner: &str, seq| Owner {
-            owner: owner.into(),
+        let owner = |id: &str, seq| Owner {
+            id: id.into(),
             seq,
             kind: OwnerKind::Worker,
             released: false,
-            left_nothing: false,
+            has_objects: true,
         };
         let mut checkpoint = Checkpoint::unowned(7);
         checkpoint.seq = 9;

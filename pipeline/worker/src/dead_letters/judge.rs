@@ -38,12 +38,11 @@ pub enum Refusal {
     #[error(transparent)]
     Reject(#[from] Reject),
     /// Its producer sent it with another organization's key; the field repeats the letter's own message.
-    #[error("{0}; mend the producer, and let it send the event again")]
+    #[error("{0}; fix the producer, and send the event again")]
     KeyMismatch(String),
     /// It lies further in the future than the clock skew allows.
     #[error(
-        "event_time still lies {seconds} s in the future; mend the producer's clock, and let it send the \
-         event again"
+        "event_time is still {seconds} s in the future; fix the producer's clock, and send the event again"
     )]
     InTheFuture {
         /// Seconds until its event time.
@@ -51,8 +50,8 @@ pub enum Refusal {
     },
     /// It lies further back than a backfill folds.
     #[error(
-        "event_time lies {hours} hours back, more than backfill.max_hours: {max_hours}; mend the producer's \
-         clock, and let it send the event again, or raise backfill.max_hours"
+        "event_time is {hours} hours ago, more than backfill.max_hours: {max_hours}; fix the producer's \
+         clock, and send the event again, or raise backfill.max_hours"
     )]
     TooOld {
         /// Hours since its event time.
@@ -62,12 +61,12 @@ pub enum Refusal {
     },
     /// No worker reads its topic.
     #[error(
-        "topic '{0}' is none of kafka.topics, so nobody would read it; name it in the configuration, and the \
-         configuration with --config"
+        "topic '{0}' is not in kafka.topics, so nobody would read it; add it to the configuration, and name \
+         the configuration with --config"
     )]
     TopicNotRead(String),
     /// Its key is not its organization, so that it may lie on another organization's partition.
-    #[error("its key is not its organization_id '{0}'; mend the producer, and let it send the event again")]
+    #[error("its key is not its organization_id '{0}'; fix the producer, and send the event again")]
     WrongKey(OrganizationId),
 }
 
@@ -167,7 +166,7 @@ impl Judge<'_> {
     ) -> Result<Verdict, Refusal> {
         let reason = letter.rejected.reject.reason;
         if reason == Reason::KeyMismatch {
-            return Err(Refusal::KeyMismatch(letter.rejected.reject.sentence.clone()));
+            return Err(Refusal::KeyMismatch(letter.rejected.reject.message.clone()));
         }
         let record = decoded?;
         if matches!(reason, Reason::TooLate | Reason::InTheFuture) {
@@ -205,7 +204,7 @@ impl Judge<'_> {
 }
 
 /// Decodes a record that was read from a file. The letter does not keep its writer's schema, so it counts
-/// only if it is the canonical body of an event of the type that its sentence names, with or without a branch
+/// only if it is the canonical body of an event of the type that its message names, with or without a branch
 /// of the archive's union.
 ///
 /// # Errors
@@ -214,13 +213,13 @@ pub fn decode_file_letter(letter: &DeadLetter) -> Result<EventRecord, Reject> {
     let reject = &letter.rejected.reject;
     let again = || {
         let Origin::File { path, .. } = &letter.origin else { return reject.clone() };
-        let sentence = format!(
-            "{}; mend '{path}' where it came from, and fold it again with 'prorata backfill --events'",
-            reject.sentence
+        let message = format!(
+            "{}; fix '{path}' at its source, and fold it again with 'prorata backfill --events'",
+            reject.message
         );
-        Reject::new(reject.reason, sentence)
+        Reject::new(reject.reason, message)
     };
-    let named = reject.sentence.split('.').next().unwrap_or_default();
+    let named = reject.message.split('.').next().unwrap_or_default();
     let kind = EventKind::ALL.into_iter().find(|kind| kind.name() == named).ok_or_else(again)?;
     let bytes = &*letter.rejected.bytes;
     let mut branch = Vec::new();

@@ -57,9 +57,10 @@ pub struct DeadLetters {
 #[serde(deny_unknown_fields)]
 struct Record {
     format: u32,
+    /// Path of the file of dead letters.
     file: String,
-    /// First and last of each range of places.
-    letters: Vec<(u64, u64)>,
+    /// First and last of each range of places in it.
+    replayed: Vec<(u64, u64)>,
 }
 
 impl DeadLetters {
@@ -102,7 +103,7 @@ impl DeadLetters {
     ) -> Result<Vec<Letter>> {
         let damaged = |cause| WorkerError::Damaged { object: file.path.clone(), cause };
         let bytes = store.get(&file.path).await?;
-        let bytes = bytes.ok_or_else(|| damaged("it is listed but not there".to_owned()))?;
+        let bytes = bytes.ok_or_else(|| damaged("it was listed but does not exist".to_owned()))?;
         let letters = archive.read_dead_letters(&bytes).map_err(|error| damaged(error.to_string()))?;
         let replayed = self.replayed.get(&file.path);
         let letters = (0..).zip(letters).map(|(index, letter)| Letter {
@@ -119,14 +120,14 @@ impl DeadLetters {
 /// # Errors
 /// When storage is unavailable: then they may be replayed again, which changes nothing.
 pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &[u64]) -> Result<()> {
-    let mut letters: Vec<(u64, u64)> = Vec::new();
+    let mut replayed: Vec<(u64, u64)> = Vec::new();
     for place in places {
-        match letters.last_mut() {
+        match replayed.last_mut() {
             Some((_, last)) if *last + 1 == *place => *last = *place,
-            _ => letters.push((*place, *place)),
+            _ => replayed.push((*place, *place)),
         }
     }
-    let record = Record { format: FORMAT, file: file.to_owned(), letters };
+    let record = Record { format: FORMAT, file: file.to_owned(), replayed };
     let json = serde_json::to_vec(&record).map_err(|error| FormatError::new("encode replay marks", error))?;
     // Named by its content: the same note twice is one object.
     let digest = Sha256::digest(&json);
@@ -151,16 +152,10 @@ async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTree
     let mut replayed: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for StoredObject { path: object, bytes } in stored {
         let damaged = |cause| WorkerError::Damaged { object: object.clone(), cause };
+        objects::check_format(&object, &bytes, FORMAT)?;
         let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-        if record.format != FORMAT {
-            let format = record.format;
-            return Err(WorkerError::Configuration(format!(
-                "'{object}' has format {format}, this program knows {FORMAT}; use the release that wrote it, \
-                 or a newer one"
-            )));
-        }
         let places = replayed.entry(record.file).or_default();
-        record.letters.iter().for_each(|(first, last)| places.extend(*first..=*last));
+        record.replayed.iter().for_each(|(first, last)| places.extend(*first..=*last));
     }
     Ok(replayed)
 }

@@ -35,7 +35,7 @@ pub fn message_headers(letter: &DeadLetter) -> Vec<Header> {
         }
     };
     let reject = &letter.rejected.reject;
-    all.extend([ours("reason", reject.reason.code().into()), ours("sentence", reject.sentence.clone())]);
+    all.extend([ours("reason", reject.reason.code().into()), ours("message", reject.message.clone())]);
     all.extend(place.into_iter().map(|(name, value)| ours(name, value)));
     all.push(ours("version", env!("CARGO_PKG_VERSION").into()));
     all
@@ -72,7 +72,7 @@ mod tests {
     fn a_letter_keeps_its_headers_and_says_why_and_where_from() {
         let letter = message(vec![("trace".into(), Some(b"a".to_vec())), ("empty".into(), None)]);
         let expected = format!(
-            "trace=a\nempty=none\nprorata.reason=malformed\nprorata.sentence=no magic \
+            "trace=a\nempty=none\nprorata.reason=malformed\nprorata.message=no magic \
              byte\nprorata.topic=pods\n\
              prorata.partition=3\nprorata.offset=42\nprorata.version={}\n",
             env!("CARGO_PKG_VERSION")

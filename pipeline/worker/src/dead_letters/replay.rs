@@ -263,7 +263,7 @@ pub(super) async fn decode(
             Err(DecodeFailure::NeedsSchema(id)) => decoder.fetch(id).await?,
         }
     }
-    Err(RegistryError::transient("schemas are forgotten as soon as they are fetched"))
+    Err(RegistryError::transient("schemas are evicted as soon as they are fetched"))
 }
 
 /// The message of a letter; none for a record of a file, or a message without a key.

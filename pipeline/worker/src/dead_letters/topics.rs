@@ -92,7 +92,7 @@ impl TopicReplay<'_> {
             let ranges = self.reader.ranges(topic).await.map_err(WorkerError::Source)?;
             if ranges.is_empty() {
                 let message = format!(
-                    "Kafka has no topic '{topic}', so there is nothing to replay; leave it out of \
+                    "Kafka has no topic '{topic}', so there is nothing to replay; remove it from \
                      kafka.retired_topics"
                 );
                 return Err(WorkerError::Configuration(message).into());
@@ -104,7 +104,7 @@ impl TopicReplay<'_> {
                 }
                 let from = was_read.get(&partition).copied().unwrap_or(low);
                 if from < low {
-                    tracing::warn!(%topic, partition, from, low, "what came before `low` is lost to Kafka");
+                    tracing::warn!(%topic, partition, from, low, "Kafka has lost messages before `low`");
                 }
                 let from = from.max(low).min(end);
                 self.partition(topic, partition, (from, end), &mut unfolded, done).await?;

@@ -7,7 +7,7 @@ use std::io;
 
 use prorata_schemas::tables::Table;
 
-/// The cause of an error: another error, or a sentence.
+/// The cause of an error: another error, or a message.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// What kind of remedy an error needs.

@@ -63,7 +63,7 @@ impl Message {
     /// # Errors
     /// A tombstone is no event.
     pub fn event_bytes(&self) -> Result<&[u8], Reject> {
-        self.value.as_deref().ok_or_else(|| Reject::malformed("a message without a value is no event"))
+        self.value.as_deref().ok_or_else(|| Reject::malformed("a message without a value is not an event"))
     }
 
     /// Whether its key is the organization of its event.
@@ -77,9 +77,10 @@ impl Message {
         let key = self.key.as_deref().map(String::from_utf8_lossy);
         let key =
             key.map_or("none".to_owned(), |key| format!("'{}'", key.chars().take(100).collect::<String>()));
-        let sentence =
-            format!("the message key is {key}, its organization_id '{organization_id}'; they must be equal");
-        Err(Reject::new(Reason::KeyMismatch, sentence))
+        let message = format!(
+            "the message key is {key}, but its organization_id is '{organization_id}'; they must be equal"
+        );
+        Err(Reject::new(Reason::KeyMismatch, message))
     }
 }
 

@@ -39,7 +39,7 @@ impl Consumer {
                     Some(before) if own.is(before) => return Ok(Self { own, number: number - 1 }),
                     Some(before) if before.to_string() != moved_from => return Err(differs(&own, before)),
                     _ => {
-                        tracing::info!(consumer = %own, "this consumer group reads for the root from now on");
+                        tracing::info!(consumer = %own, "root now read by this consumer group");
                         let created = objects::create(store, &names::consumer(number), &json(&own)?).await?;
                         parse(number, &created)?
                     }
@@ -47,7 +47,7 @@ impl Consumer {
             };
             last = Some(found);
         }
-        Err(WorkerError::Internal("a root has moved from consumer to consumer without end"))
+        Err(WorkerError::Internal("a root keeps moving from consumer to consumer"))
     }
 
     /// Compares once more: another consumer may have been recorded since.
@@ -76,9 +76,9 @@ fn parse(number: u32, found: &[u8]) -> Result<ConsumerId> {
 
 fn differs(own: &ConsumerId, recorded: &ConsumerId) -> WorkerError {
     WorkerError::Configuration(format!(
-        "this worker reads as '{own}' (group@cluster), and for this root '{recorded}' does: two would \
-         take its shards from each other for ever. Correct kafka.group_id or kafka.bootstrap_servers, \
-         or give each a root of its own; to move the root, stop the workers of '{recorded}', and set \
-         kafka.moved_from: '{recorded}'"
+        "this worker reads as '{own}' (group@cluster), but this root is read by '{recorded}': the two would \
+         take its shards from each other forever. Correct kafka.group_id or kafka.bootstrap_servers, or give \
+         each its own root. To move the root, stop the workers of '{recorded}', and set kafka.moved_from: \
+         '{recorded}'"
     ))
 }

@@ -11,13 +11,14 @@ use prorata_engine::{HourEvents, State};
 use prorata_schemas::body::EventRef;
 use prorata_schemas::event::Event;
 use prorata_schemas::ids::OrganizationId;
+use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use super::Root;
-use super::rules::{HourRules, RuleBook};
+use super::rules::RuleBook;
 use crate::checkpoint::snapshot::idle::CourseState;
 use crate::checkpoint::snapshot::{self, Hold};
-use crate::checkpoint::{ArchiveBegin, Checkpoint, log};
+use crate::checkpoint::{Checkpoint, log};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::{FormatError, ObjectStore, Ports, Wanted};
@@ -51,7 +52,7 @@ pub struct HourInput {
     /// Whether the hour, or one before it, is yet to be folded again.
     pub is_dirty: bool,
     /// Rules of the hour; none where the shard lists none.
-    pub rules: Option<HourRules>,
+    pub rules: Option<Arc<Rules>>,
     /// State at its start; none where the organization begins with it.
     pub before: Option<State>,
     /// Why the organization is held, if it is.
@@ -92,7 +93,7 @@ pub async fn look(
     let mut attempts = 1;
     loop {
         let checkpoint = log::latest(&*ports.store, shard).await?;
-        let found = Look { ports, root, checkpoint: &checkpoint, organization_id }.hour(hour).await;
+        let found = Look { ports, checkpoint: &checkpoint, organization_id }.hour(hour).await;
         let is_over = attempts == ATTEMPTS || !matches!(found, Err(WorkerError::Damaged { .. }));
         if is_over || log::latest(&*ports.store, shard).await?.seq == checkpoint.seq {
             return found;
@@ -104,7 +105,6 @@ pub async fn look(
 /// A look at one organization, as of one checkpoint.
 struct Look<'a> {
     ports: &'a Ports,
-    root: &'a Root,
     checkpoint: &'a Checkpoint,
     organization_id: &'a OrganizationId,
 }
@@ -121,10 +121,10 @@ impl Look<'_> {
     async fn hour(&self, hour: Hour) -> Result<HourInput> {
         let checkpoint = self.checkpoint;
         let store = &*self.ports.store;
-        let mut rules = RuleBook::new(self.root.format);
+        let mut rules = RuleBook::default();
         rules.load(store, &checkpoint.rules).await?;
         let mut archive = ArchiveIndex::default();
-        let Begin { base, snapshot, next, mut state } = self.begin(&mut archive, hour).await?;
+        let Begin { base, snapshot, next, mut state } = self.begin(hour).await?;
         for before in (next.0..hour.0).map(Hour) {
             archive.ensure(store, checkpoint, (before, before)).await?;
             let files = archive.to_read(checkpoint.shard, before);
@@ -157,7 +157,7 @@ impl Look<'_> {
         })
     }
 
-    async fn begin(&self, archive: &mut ArchiveIndex, hour: Hour) -> Result<Begin> {
+    async fn begin(&self, hour: Hour) -> Result<Begin> {
         let (checkpoint, store): (_, &dyn ObjectStore) = (self.checkpoint, &*self.ports.store);
         for (base, entry) in checkpoint.snapshots_before(hour) {
             let Some(packed) = cursor::load_packed(store, entry).await? else { continue };
@@ -167,15 +167,8 @@ impl Look<'_> {
             let state = unpacked.map(|state| CourseState::Unpacked(Arc::new(state)));
             return Ok(Begin { base: Some(base), snapshot, next: base.next(), state });
         }
-        let first = match checkpoint.archive_begin() {
-            ArchiveBegin::At(first) => first,
-            ArchiveBegin::Empty => hour,
-            ArchiveBegin::Unknown => {
-                archive.ensure_all(store, checkpoint).await?;
-                archive.hours().next().unwrap_or(hour)
-            }
-        };
-        Ok(Begin { base: None, snapshot: Vec::new(), next: first.min(hour), state: None })
+        let next = checkpoint.archive_from.map_or(hour, |first| first.min(hour));
+        Ok(Begin { base: None, snapshot: Vec::new(), next, state: None })
     }
 
     /// Events of an hour by archive file; files without any are left out.
@@ -187,7 +180,7 @@ impl Look<'_> {
             let path = file.path;
             let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
             let bytes = self.ports.store.get(&path).await?;
-            let bytes = bytes.ok_or_else(|| damaged("it was listed but is not there".to_owned()))?;
+            let bytes = bytes.ok_or_else(|| damaged("it was listed but does not exist".to_owned()))?;
             let mut events = Vec::new();
             let mut each = |event: EventRef<'_>| events.push(event.into_owned());
             let read = self.ports.archive.read_own(&bytes, wanted, &mut each);

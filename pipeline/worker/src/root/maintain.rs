@@ -86,8 +86,8 @@ pub struct MaintainedTable {
 pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let store = &*ports.store;
     if Root::find(store, None).await?.is_none() {
-        let sentence = format!("there is no {}: name the folder of a lake of prorata", names::ROOT);
-        return Err(WorkerError::Configuration(sentence));
+        let message = format!("there is no {}: name the folder of a prorata lake", names::ROOT);
+        return Err(WorkerError::Configuration(message));
     }
     let mut done = Maintained::default();
     let mut failure = None;
@@ -95,11 +95,11 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     for table in Table::ALL {
         let trimmed = done.tables.entry(table).or_default();
         if let Err(error) = compact::compact(ports, &decided, (table, id), trimmed).await {
-            tracing::warn!(table = table.name(), %error, "a table is not compacted");
+            tracing::warn!(table = table.name(), %error, "table not compacted");
             failure.get_or_insert(error);
         }
         if let Err(error) = maintain_table(ports, &decided, table, trimmed).await {
-            tracing::warn!(table = table.name(), %error, "a table is not trimmed");
+            tracing::warn!(table = table.name(), %error, "log of a table not trimmed");
             failure.get_or_insert(error);
         }
     }

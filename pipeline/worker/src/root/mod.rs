@@ -3,14 +3,9 @@
 //!
 //! `root.json` is created by the first writer and never changed; every later writer compares.
 //!
-//! It also says the format in which everything else of the root is written. A release reads its own format
-//! and the one before, and writes that of the root. So workers of two releases share a root, and an upgrade
-//! can be rolled back, until `root.format` is raised: [`Root::raise`].
-//!
-//! | format | what it brings |
-//! |---|---|
-//! | 1 | archive files by date first |
-//! | 2 | archive files by shard first; checkpoints know where the archive begins |
+//! It also says the format in which everything else of the root is written. A release writes the format of
+//! the root and refuses a newer one than its own. So workers of two releases share a root, and an upgrade can
+//! be rolled back, until `root.format` is raised: [`Root::raise`]. So far there is format 1 alone.
 
 pub mod consumer;
 pub mod look;
@@ -33,13 +28,7 @@ pub const SHARDS_DEFAULT: Shard = 16;
 pub const SHARDS_MAX: Shard = 9_999;
 
 /// Format of new roots, and the newest that this release knows.
-pub const FORMAT: u32 = 2;
-
-/// What all formats of `root.json` have in common.
-#[derive(Deserialize)]
-struct RootForm {
-    format: u32,
-}
+pub const FORMAT: u32 = 1;
 
 /// What is fixed for a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,17 +74,16 @@ impl Root {
     /// unavailable.
     pub async fn find(store: &dyn ObjectStore, shards: Option<Shard>) -> Result<Option<Self>> {
         if shards.is_some_and(|shards| shards == 0 || shards > SHARDS_MAX) {
-            let sentence = format!("root.shards must be 1 to {SHARDS_MAX}; correct it in the configuration");
-            return Err(WorkerError::Configuration(sentence));
+            let message = format!("root.shards must be 1 to {SHARDS_MAX}; correct it in the configuration");
+            return Err(WorkerError::Configuration(message));
         }
         let Some(found) = store.get(names::ROOT).await? else { return Ok(None) };
         let root = Self::parse(names::ROOT, &found)?;
         root.check(shards)?;
-        if root.format == FORMAT {
-            return Ok(Some(root));
-        }
-        match store.get(names::ROOT_RAISED).await? {
-            Some(raised) => Self::parse(names::ROOT_RAISED, &raised).map(Some),
+        // A newer release may have raised it.
+        let raised = names::root_raised(root.format + 1);
+        match store.get(&raised).await? {
+            Some(found) => Self::parse(&raised, &found).map(Some),
             None => Ok(Some(root)),
         }
     }
@@ -111,40 +99,25 @@ impl Root {
         Ok(root)
     }
 
-    /// Raises the format of the root: from then on its shards are written in that format, each from its next
-    /// claim on. Releases that know only older formats refuse such shards, loudly. A format that the root has
-    /// already, or has passed, changes nothing.
+    /// Raises the format of the root. A format that the root has already changes nothing, and so far there is
+    /// no other: the release that brings the next one creates [`names::root_raised`] here.
     ///
     /// # Errors
-    /// When this release does not know the format, or storage is unavailable.
-    pub async fn raise(self, store: &dyn ObjectStore, format: u32) -> Result<Self> {
+    /// When this release does not know the format.
+    pub fn raise(self, format: u32) -> Result<Self> {
         if format > FORMAT {
             return Err(WorkerError::Configuration(format!(
                 "root.format is {format}, this program knows formats up to {FORMAT}; correct it in the \
                  configuration, or use a newer release"
             )));
         }
-        if format <= self.format {
-            return Ok(self);
-        }
-        let raised = Self { format, ..self };
-        let found = objects::create(store, names::ROOT_RAISED, &raised.to_json()?).await?;
-        tracing::info!(format, "the format of the root is raised");
-        Self::parse(names::ROOT_RAISED, &found)
+        Ok(self)
     }
 
     fn parse(object: &str, found: &[u8]) -> Result<Self> {
         let damaged = |cause: String| WorkerError::Damaged { object: object.to_owned(), cause };
         let json = checksum::check_json(found).map_err(|mismatch| damaged(mismatch.to_string()))?;
-        // The format comes first and alone: a later one may have fields that this release does not know.
-        let RootForm { format } =
-            serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-        if !(1..=FORMAT).contains(&format) {
-            return Err(WorkerError::Configuration(format!(
-                "{object} has format {format}, this program knows 1 to {FORMAT}; use the release that wrote \
-                 it, or a newer one"
-            )));
-        }
+        objects::check_format(object, &json, FORMAT)?;
         serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))
     }
 
@@ -161,8 +134,8 @@ impl Root {
         }
         match shards {
             Some(shards) if shards != self.shards => Err(WorkerError::Configuration(format!(
-                "the root was made with {} shards, the configuration says root.shards: {shards}; the number \
-                 is fixed for a root: set root.shards to {}, or fold the events into a new root",
+                "the root was made with {} shards, but the configuration says root.shards: {shards}; the \
+                 number is fixed for a root: set root.shards to {}, or fold the events into a new root",
                 self.shards, self.shards
             ))),
             _ => Ok(()),

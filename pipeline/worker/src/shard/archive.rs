@@ -7,17 +7,15 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prorata_schemas::time::Hour;
 
 use super::reading::FileToRead;
-use crate::checkpoint::{ArchiveBegin, ArchivedFile, Checkpoint};
+use crate::checkpoint::{ArchivedFile, Checkpoint};
 use crate::error::Result;
-use crate::names::{self, ArchiveLayout, ArchivePath, ObjectId, Shard};
+use crate::names::{self, ArchivePath, ObjectId, Shard};
 use crate::objects::CONCURRENCY;
 use crate::ports::{ObjectMeta, ObjectStore, StoreError};
 
 /// An archive file of one shard and hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
-    /// How its path is built.
-    pub layout: ArchiveLayout,
     /// Who wrote it.
     pub object_id: ObjectId,
     /// Size in bytes, compressed.
@@ -32,7 +30,7 @@ impl ArchiveFile {
 
     /// Its path under the root.
     pub fn path(&self, shard: Shard, hour: Hour) -> String {
-        ArchivePath { layout: self.layout, shard, hour, object_id: self.object_id.clone() }.path()
+        ArchivePath { shard, hour, object_id: self.object_id.clone() }.path()
     }
 }
 
@@ -53,8 +51,7 @@ pub struct ArchiveIndex {
     orphans: Vec<String>,
 }
 
-/// The whole archive of several shards. Each lists its own folder; only those that may hold files by date
-/// first share a listing of everything.
+/// The whole archive of several shards.
 ///
 /// # Errors
 /// When storage is unavailable.
@@ -62,29 +59,19 @@ pub async fn list_all<'a>(
     store: &dyn ObjectStore,
     shards: impl Iterator<Item = &'a Checkpoint>,
 ) -> Result<BTreeMap<Shard, ArchiveIndex>> {
-    let (dated, others): (Vec<&Checkpoint>, Vec<&Checkpoint>) =
-        shards.partition(|checkpoint| checkpoint.may_hold_dated());
-    let lists = others.into_iter().map(|checkpoint| async move {
-        let listed = list_own(store, checkpoint).await?;
-        Ok::<_, StoreError>((checkpoint.shard, ArchiveIndex::of(&listed, checkpoint)))
+    let lists = shards.map(|checkpoint| async move {
+        let mut archive = ArchiveIndex::empty();
+        archive.take(&list_own(store, checkpoint).await?, checkpoint);
+        Ok((checkpoint.shard, archive))
     });
-    let lists = stream::iter(lists.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
-    let mut archives: BTreeMap<Shard, ArchiveIndex> = lists.try_collect().await?;
-    if !dated.is_empty() {
-        let everything = store.list(names::EVENTS).await?;
-        archives.extend(dated.into_iter().map(|of| (of.shard, ArchiveIndex::of(&everything, of))));
-    }
-    Ok(archives)
+    stream::iter(lists.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// Everything that the archive holds of a shard, and of others where it may hold files by date first.
+/// Everything that the archive holds of a shard.
 async fn list_own(store: &dyn ObjectStore, checkpoint: &Checkpoint) -> Result<Vec<ObjectMeta>, StoreError> {
-    match checkpoint.archive_begin() {
-        ArchiveBegin::Empty => Ok(Vec::new()),
-        _ if checkpoint.may_hold_dated() => store.list(names::EVENTS).await,
-        ArchiveBegin::At(_) | ArchiveBegin::Unknown => {
-            store.list(&names::archive_folder(checkpoint.shard)).await
-        }
+    match checkpoint.archive_from {
+        Some(_) => store.list(&names::archive_folder(checkpoint.shard)).await,
+        None => Ok(Vec::new()),
     }
 }
 
@@ -105,13 +92,6 @@ impl ArchiveIndex {
         Self { dates_from: Some(FIRST_DATE), ..Self::default() }
     }
 
-    /// Everything that was listed of a shard.
-    fn of(listed: &[ObjectMeta], checkpoint: &Checkpoint) -> Self {
-        let mut archive = Self::empty();
-        archive.take(listed, checkpoint);
-        archive
-    }
-
     /// Lists the dates of these hours, both inclusive, where not done yet.
     ///
     /// # Errors
@@ -128,9 +108,6 @@ impl ArchiveIndex {
             }
             let date = Hour(days * 24);
             self.take(&store.list(&names::archive_date(checkpoint.shard, date)).await?, checkpoint);
-            if checkpoint.may_hold_dated() {
-                self.take(&store.list(&names::dated_archive(date)).await?, checkpoint);
-            }
             self.dates.insert(days);
         }
         Ok(())
@@ -153,11 +130,11 @@ impl ArchiveIndex {
     fn take(&mut self, listed: &[ObjectMeta], checkpoint: &Checkpoint) {
         for object in listed {
             match ArchivePath::parse(&object.path) {
-                Some(ArchivePath { layout, shard, hour, object_id })
+                Some(ArchivePath { shard, hour, object_id })
                     if shard == checkpoint.shard && !self.removed.contains(&object_id) =>
                 {
                     if checkpoint.admits(&object_id) {
-                        self.add(ArchivedFile { hour, layout, object_id, bytes: object.bytes });
+                        self.add(ArchivedFile { hour, object_id, bytes: object.bytes });
                     } else if object_id.seq <= checkpoint.seq {
                         self.orphans.push(object.path.clone());
                     }
@@ -176,10 +153,10 @@ impl ArchiveIndex {
 
     /// Adds a file that is stored.
     pub fn add(&mut self, file: ArchivedFile) {
-        let ArchivedFile { hour, layout, object_id, bytes } = file;
+        let ArchivedFile { hour, object_id, bytes } = file;
         let files = self.hours.entry(hour).or_default();
         if !files.iter().any(|file| file.object_id == object_id) {
-            files.push(ArchiveFile { layout, object_id, bytes });
+            files.push(ArchiveFile { object_id, bytes });
         }
     }
 
@@ -199,12 +176,6 @@ impl ArchiveIndex {
     /// Notes that a file that was taken out is deleted.
     pub fn note_deleted(&mut self, object_id: &ObjectId) {
         self.removed.remove(object_id);
-    }
-
-    /// The first hour with files, and whether any file is by date first: of all files, once all are listed.
-    pub fn extent(&self) -> (Option<Hour>, bool) {
-        let mut files = self.hours.values().flatten();
-        (self.hours.keys().next().copied(), files.any(|file| file.layout == ArchiveLayout::DateFirst))
     }
 
     /// Forgets the dates before an hour's; they are listed again where they are needed.

@@ -67,7 +67,7 @@ impl ClockReading {
     }
 
     /// What is the matter with the clocks, if anything.
-    pub fn sentence(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         let ahead = self.ahead_seconds?;
         let side = if ahead > 0 { "ahead of" } else { "behind" };
         Some(format!(
@@ -123,7 +123,7 @@ impl WitnessedClock {
                 return Err(StoreError::new(ErrorKind::Missing, "read", path, gone).into());
             }
             Err(error) => {
-                tracing::debug!(%error, "the store cannot be asked for the time");
+                tracing::debug!(%error, "cannot get the time from the store");
                 return Ok(());
             }
             Ok(None) => return Ok(()),
@@ -136,7 +136,7 @@ impl WitnessedClock {
         let at = now.saturating_sub(age).clamp(wrote.start, wrote.end);
         self.hands().witness = Some((stored, at));
         let reading = self.read();
-        match reading.sentence() {
+        match reading.message() {
             None => {
                 let mut hands = self.hands();
                 hands.agreed_once = true;
@@ -145,9 +145,9 @@ impl WitnessedClock {
                 hands.shown = (shown.max(reading.between.0), now);
                 Ok(())
             }
-            Some(sentence) if !self.hands().agreed_once => Err(WorkerError::Configuration(sentence)),
-            Some(sentence) => {
-                tracing::warn!(sentence);
+            Some(message) if !self.hands().agreed_once => Err(WorkerError::Configuration(message)),
+            Some(message) => {
+                tracing::warn!(message);
                 Ok(())
             }
         }

@@ -23,7 +23,7 @@ impl ClockLimit {
             return Ok(());
         }
         let message =
-            format!("event_time lies {} s in the future; mend the producer's clock", ahead / 1_000_000);
+            format!("event_time is {} s in the future; fix the producer's clock", ahead / 1_000_000);
         Err(Reject::new(Reason::InTheFuture, message))
     }
 }

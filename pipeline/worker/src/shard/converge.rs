@@ -29,7 +29,7 @@ pub fn converged(
     let mut hours = folded.range(emit_from..);
     let recorded = hours.find(|(hour, organizations)| {
         let entry = checkpoint.hours.get(hour);
-        entry.is_some_and(|entry| entry.state == state_digest(organizations)) && has_later_base(**hour)
+        entry.is_some_and(|entry| entry.state_digest == state_digest(organizations)) && has_later_base(**hour)
     });
     recorded.map(|(hour, _)| *hour)
 }

@@ -21,13 +21,13 @@ use prorata_schemas::time::{Hour, WallTime};
 
 use super::archive::ArchiveIndex;
 use super::cursor;
-use super::emit::{self, EncodedHour, FileForm};
+use super::emit::{self, EncodedHour};
 use super::fold::{self, SomeFolded, SomeHour};
 use super::restate::{self, PatchedSnapshot, RestatedHour, RestatedRows, Spliced, UnusableFile};
 use super::window::{WINDOW_HOURS_MAX, WindowLimits};
 use crate::checkpoint::snapshot::idle::{CourseState, IdleState};
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
-use crate::checkpoint::{ArchiveBegin, Dirty, Draft, HourEntry, ObjectNamer};
+use crate::checkpoint::{Dirty, Draft, HourEntry, ObjectNamer};
 use crate::error::{Result, WorkerError};
 use crate::objects::CONCURRENCY;
 use crate::ports::{FormatError, Ports};
@@ -148,7 +148,7 @@ impl CourseFolder<'_> {
         };
         let wanted: BTreeMap<_, _> = wanted.into_iter().filter(|(_, from)| *from <= last).collect();
         let Some(parts) = self.parts(&mut shard, courses, wanted).await? else {
-            let cause = "no snapshot before the first dirty hour can be used".to_owned();
+            let cause = "no usable snapshot before the first dirty hour".to_owned();
             return Ok(CourseSlice::NeedsAll { cause, unusable: None });
         };
         let mut slice = SliceParts { last, parts, folded: 0 };
@@ -191,7 +191,7 @@ impl CourseFolder<'_> {
     ) -> Result<Option<BTreeMap<OrganizationId, Part>>> {
         let mut loaded: BTreeMap<Hour, Option<PackedStates>> = BTreeMap::new();
         let mut parts = BTreeMap::new();
-        let begin = shard.draft.archive_begin();
+        let archive_from = shard.draft.archive_from;
         for (organization_id, from) in wanted {
             if let Some(course) = courses.get(&organization_id) {
                 parts.insert(organization_id, Part { course: course.clone(), from, ended: None });
@@ -210,11 +210,8 @@ impl CourseFolder<'_> {
                 course = Some(OrganizationCourse { next: hour.next(), state });
                 break;
             }
-            let course = match (course, begin) {
-                (Some(course), _) => course,
-                (None, ArchiveBegin::At(first)) => OrganizationCourse { next: first.min(from), state: None },
-                (None, ArchiveBegin::Empty | ArchiveBegin::Unknown) => return Ok(None),
-            };
+            let from_begin = |first: Hour| OrganizationCourse { next: first.min(from), state: None };
+            let Some(course) = course.or(archive_from.map(from_begin)) else { return Ok(None) };
             if from.0 - course.next.0 > WINDOW_HOURS_MAX {
                 return Ok(None);
             }
@@ -308,7 +305,7 @@ impl CourseFolder<'_> {
             }
             let changed = organizations.iter().map(|id| (id.clone(), packed(id))).collect();
             let at = (next.shard, hour);
-            patched = restate::patch_snapshot(at, &before, stored, changed, &namer, next.format >= 2)?;
+            patched = restate::patch_snapshot(at, &before, stored, changed, &namer)?;
         }
         let folded = folded.into_values().map(|(_, one)| one).collect();
         Ok(Some(RestatedHour {
@@ -320,7 +317,7 @@ impl CourseFolder<'_> {
             rows: RestatedRows::new(folded, &before, self.now),
             snapshot: patched,
             before,
-            form: FileForm::of(&*self.ports.encoder, next),
+            file_rows: self.ports.encoder.file_rows(),
             namer,
             now: self.now,
         }))

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use prorata_schemas::time::Hour;
 
-use super::archive::ArchiveIndex;
 use super::restate::StoredStates;
 use crate::checkpoint::snapshot::idle::{self, IdleState};
 use crate::checkpoint::snapshot::{self, PackedStates, ShardState, SnapshotError};
-use crate::checkpoint::{ArchiveBegin, Checkpoint, HourEntry};
+use crate::checkpoint::{Checkpoint, HourEntry};
 use crate::error::Result;
 use crate::ports::ObjectStore;
 
@@ -38,22 +37,13 @@ impl Recompute {
     pub async fn begin(
         store: &dyn ObjectStore,
         checkpoint: &Checkpoint,
-        archive: &mut ArchiveIndex,
         hour: Hour,
     ) -> Result<(Self, Vec<Hour>)> {
         let Nearest { base, unusable } = nearest_base(store, checkpoint, hour).await?;
         if let Some((base, states)) = base {
             return Ok((Self { next: base.next(), emit_from: hour, states }, unusable));
         }
-        let first = match checkpoint.archive_begin() {
-            ArchiveBegin::At(first) => Some(first),
-            ArchiveBegin::Empty => None,
-            ArchiveBegin::Unknown => {
-                archive.ensure_all(store, checkpoint).await?;
-                archive.hours().next()
-            }
-        };
-        let next = first.map_or(hour, |first| first.min(hour));
+        let next = checkpoint.archive_from.map_or(hour, |first| first.min(hour));
         Ok((Self { next, emit_from: hour, states: ShardState::new() }, unusable))
     }
 }
@@ -114,7 +104,7 @@ pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
     let mut stored: Option<StoredStates> = None;
     for object in entry.snapshot_objects() {
         let Some(bytes) = store.get(object).await? else {
-            tracing::warn!(object, "a snapshot is missing, an older one is used");
+            tracing::warn!(object, "snapshot missing; using an older one");
             return Ok(None);
         };
         match snapshot::decode_packed(&bytes) {
@@ -136,5 +126,5 @@ pub async fn load_stored(store: &dyn ObjectStore, entry: &HourEntry) -> Result<O
 
 fn warn_unusable(entry: &HourEntry, error: &SnapshotError) {
     let objects: Vec<&String> = entry.snapshot_objects().collect();
-    tracing::warn!(?objects, %error, "a snapshot cannot be used, an older one is used");
+    tracing::warn!(?objects, %error, "snapshot unusable; using an older one");
 }

@@ -16,9 +16,7 @@ use prorata_schemas::time::{Date, Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use sha2::{Digest, Sha256};
 
-pub(super) use files::{FileNow, HourFiles, digest_of_bytes, uncut};
-
-pub use files::FileForm;
+pub(super) use files::{FileNow, HourFiles};
 
 use super::converge::state_digest;
 use super::fold::OrganizationHour;
@@ -41,8 +39,8 @@ pub struct Job {
     pub before: Option<Arc<HourEntry>>,
     /// Whether to write the state at its end.
     pub snapshot: bool,
-    /// How table files are cut and named.
-    pub form: FileForm,
+    /// Rows with which a table file ends after an organization.
+    pub file_rows: u64,
     /// Gives names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
@@ -145,7 +143,7 @@ impl LiveTables {
                 Err(error) => return Err(error),
             }
         }
-        let cause = "other commits came first at every attempt";
+        let cause = "every attempt lost to another commit";
         let conflict = || TableError::new(ErrorKind::Conflict, "commit", table, cause);
         Err(WorkerError::Tables(failure.unwrap_or_else(conflict)))
     }
@@ -239,11 +237,11 @@ fn encode<T>(
     job: Job,
     summarize: fn(&[HourTables]) -> T,
 ) -> Result<EncodedHour<T>> {
-    let Job { shard, hour, organizations, before, snapshot: keep, form, namer, now } = job;
-    let state = state_digest(&organizations);
+    let Job { shard, hour, organizations, before, snapshot: keep, file_rows, namer, now } = job;
+    let state_digest = state_digest(&organizations);
     let state_bytes = organizations.iter().map(|folded| folded.packed.state.len() as u64).sum();
     let mut objects = Vec::new();
-    let same_state = before.as_ref().filter(|before| before.state == state);
+    let same_state = before.as_ref().filter(|before| before.state_digest == state_digest);
     let (snapshot, patches) = match same_state.filter(|before| before.snapshot.is_some()) {
         Some(before) => (before.snapshot.clone(), before.patches.clone()),
         None if keep => {
@@ -257,11 +255,9 @@ fn encode<T>(
         organizations.iter().map(|folded| clock(folded, &late_events, revision, now)).collect();
     let held = held(&organizations);
     let rows: Vec<HourTables> = organizations.into_iter().map(|folded| folded.tables).collect();
-    let mut becoming = HourFiles::new((shard, hour), before.as_deref(), form);
+    let mut becoming = HourFiles::new((shard, hour), before.as_deref());
     for table in Table::ALL {
-        let old = before.as_ref().map_or(&[][..], |before| before.files_of(table));
-        let encode = |file_rows| encode_table(encoder, table, (&rows, &clocks, file_rows), &held);
-        let encoded = encode(form.rows).and_then(|files| uncut(files, old, || encode(u64::MAX)));
+        let encoded = encode_table(encoder, table, (&rows, &clocks, file_rows), &held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         becoming.take(table, encoded.into_iter().map(FileNow::New).collect(), &namer);
     }
@@ -273,7 +269,8 @@ fn encode<T>(
         before => (revision, before.is_some()),
     };
     let published = !changed && before.is_some_and(|before| before.published);
-    let entry = HourEntry { revision, state, snapshot, patches, tables: entries, late_events, published };
+    let entry =
+        HourEntry { revision, state_digest, snapshot, patches, tables: entries, late_events, published };
     let summary = summarize(&rows);
     Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary })
 }
@@ -302,7 +299,10 @@ pub fn way_marks(
         let wanted = hour == last || retention::keeps_snapshot(hour, closed);
         let entry = checkpoint.hours.get(&hour).filter(|entry| wanted && entry.snapshot.is_none());
         // Where only some organizations were folded since, no digest is recorded.
-        if entry.is_some_and(|entry| entry.state.is_empty() || entry.state == state_digest(&organizations)) {
+        let is_recorded = |entry: &Arc<HourEntry>| {
+            entry.state_digest.is_empty() || entry.state_digest == state_digest(&organizations)
+        };
+        if entry.is_some_and(is_recorded) {
             encode_snapshot((checkpoint.shard, hour), &organizations, &namer, &mut objects)?;
             hours.push(hour);
         }

@@ -21,7 +21,6 @@ use crate::checkpoint::snapshot::{self, Hold, OrganizationState, PackedState, Sh
 use crate::error::Result;
 use crate::names::Shard;
 use crate::ports::{FormatError, Ports};
-use crate::root::rules::HourRules;
 
 /// How many bytes of memory one byte of an archive file becomes once it is reduced: about 20 of the 5 that a
 /// sample has in a file.
@@ -43,7 +42,7 @@ pub struct OrganizationHour {
 /// Consecutive hours of one shard, with everything that folding them takes.
 pub struct Window {
     /// The hours with their rules, ascending.
-    pub hours: Vec<(Hour, HourRules)>,
+    pub hours: Vec<(Hour, Arc<Rules>)>,
     /// Archive files of these hours, still to be read.
     pub files: Vec<(Hour, FileToRead)>,
     /// Events of these hours that are in memory.
@@ -71,7 +70,7 @@ impl FoldedWindow {
 
 /// A window on its way.
 struct Course {
-    hours: std::vec::IntoIter<(Hour, HourRules)>,
+    hours: std::vec::IntoIter<(Hour, Arc<Rules>)>,
     /// Bytes of archive files by hour.
     archived: BTreeMap<Hour, u64>,
     bodies: BTreeMap<Hour, Arc<Vec<Body>>>,
@@ -86,7 +85,7 @@ type CourseStates = BTreeMap<OrganizationId, CourseState>;
 struct ShardHour {
     shard: Shard,
     hour: Hour,
-    rules: HourRules,
+    rules: Arc<Rules>,
     /// Bytes of its archive files.
     archived: u64,
     bodies: Arc<Vec<Body>>,
@@ -98,7 +97,7 @@ struct ShardHour {
 /// One organization's part of it.
 struct OrganizationPart {
     shard: Shard,
-    rules: HourRules,
+    rules: Arc<Rules>,
     organization_id: OrganizationId,
     state: Option<CourseState>,
     events: HourEvents,
@@ -168,7 +167,7 @@ pub struct SomeHour {
     /// The hour.
     pub hour: Hour,
     /// Its rules.
-    pub rules: HourRules,
+    pub rules: Arc<Rules>,
     /// Its archive files.
     pub files: Vec<FileToRead>,
     /// The organizations, each with its state before; none where it is new.
@@ -272,8 +271,7 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     let before = match state {
         Some(state) => {
             let before = state.unpacked().map_err(|error| FormatError::new("read a state", error))?;
-            let has_hour = || prorata_engine::has_hour(rules.meaning, &before.state, &events);
-            if before.hold.is_none() && !has_hour() {
+            if before.hold.is_none() && !prorata_engine::has_hour(&before.state, &events) {
                 return Ok(None);
             }
             before
@@ -289,7 +287,7 @@ fn fold_organization(item: OrganizationPart) -> Result<Option<Folded>> {
     let closed = match &before.hold {
         Some(hold) => Err(hold.clone()),
         None => close_hour(&before.state, events, &rules).map_err(|cause| {
-            tracing::error!(%organization_id, %hour, cause, "the organization is held, all others go on");
+            tracing::error!(%organization_id, %hour, cause, "organization held; the others continue");
             Hold { since: hour, cause }
         }),
     };

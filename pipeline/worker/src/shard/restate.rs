@@ -16,7 +16,7 @@ use prorata_schemas::tables::{CutFile, HourClock, Table, TableSplice};
 use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-use super::emit::{self, EncodedHour, FileForm, FileNow, HourFiles};
+use super::emit::{self, EncodedHour, FileNow, HourFiles};
 use super::fold::OrganizationHour;
 use crate::checkpoint::snapshot::{self, PackedState, PackedStates};
 use crate::checkpoint::{HourEntry, ObjectNamer, TableFiles};
@@ -44,7 +44,7 @@ pub struct StoredStates {
 #[derive(Clone, Debug, Default)]
 pub struct PatchedSnapshot {
     /// Digest of the state of all organizations; empty where it is not known, which equals none.
-    pub state: String,
+    pub state_digest: String,
     /// The object with all of it.
     pub snapshot: Option<String>,
     /// Objects with what has changed since.
@@ -53,8 +53,7 @@ pub struct PatchedSnapshot {
     pub objects: Vec<(String, Bytes)>,
 }
 
-/// Puts new states into an hour's snapshot; an organization without one has left. `patches` says whether the
-/// checkpoint may name patches.
+/// Puts new states into an hour's snapshot; an organization without one has left.
 ///
 /// # Errors
 /// When a state cannot be encoded.
@@ -64,7 +63,6 @@ pub fn patch_snapshot(
     stored: StoredStates,
     changed: BTreeMap<OrganizationId, Option<&PackedState>>,
     namer: &ObjectNamer,
-    patches: bool,
 ) -> Result<PatchedSnapshot> {
     let StoredStates { mut states, mut patched } = stored;
     let mut fresh = BTreeSet::new();
@@ -79,7 +77,7 @@ pub fn patch_snapshot(
         fresh.insert(organization_id);
     }
     let mut new = PatchedSnapshot {
-        state: before.state.clone(),
+        state_digest: before.state_digest.clone(),
         snapshot: before.snapshot.clone(),
         patches: before.patches.clone(),
         objects: Vec::new(),
@@ -87,7 +85,7 @@ pub fn patch_snapshot(
     if fresh.is_empty() {
         return Ok(new);
     }
-    new.state = digest(&states);
+    new.state_digest = digest(&states);
     let mut write = |states: &[&PackedState]| -> Result<String> {
         let bytes = snapshot::encode(states).map_err(|error| FormatError::new("encode a snapshot", error))?;
         let path = names::snapshot(shard, hour, &namer.next());
@@ -103,7 +101,7 @@ pub fn patch_snapshot(
         |organization_id: &OrganizationId| states.get(organization_id).map_or(0, |one| one.state.len());
     let all: usize = states.values().map(|one| one.state.len()).sum();
     let of_patches: usize = patched.union(&fresh).map(bytes).sum();
-    if !patches || of_patches > all / PATCHES_PART {
+    if of_patches > all / PATCHES_PART {
         new.snapshot = Some(write(&states.values().collect::<Vec<_>>())?);
         new.patches.clear();
         return Ok(new);
@@ -145,8 +143,8 @@ pub struct RestatedHour {
     pub rows: RestatedRows,
     /// Its snapshot.
     pub snapshot: PatchedSnapshot,
-    /// How table files are cut and named.
-    pub form: FileForm,
+    /// Rows with which a table file ends after an organization.
+    pub file_rows: u64,
     /// Gives names.
     pub namer: ObjectNamer,
     /// The wall clock, for `last_updated`.
@@ -245,20 +243,20 @@ fn splice<T>(
 ) -> Result<Result<EncodedHour<T>, Stop>> {
     let RestatedHour { shard, hour, before, rows, namer, .. } = of;
     let (shard, hour) = (*shard, *hour);
-    let mut becoming = HourFiles::new((shard, hour), Some(before), of.form);
+    let mut becoming = HourFiles::new((shard, hour), Some(before));
     for table in Table::ALL {
         match splice_table(encoder, of, table)? {
             Ok(files) => becoming.take(table, files, namer),
             Err(stop) => return Ok(Err(stop)),
         }
     }
-    let PatchedSnapshot { state, snapshot, patches, mut objects } = of.snapshot.clone();
+    let PatchedSnapshot { state_digest, snapshot, patches, mut objects } = of.snapshot.clone();
     let HourFiles { entries, objects: table_files, changed, .. } = becoming;
     let (files, file_bytes) = emit::sizes(&table_files);
     objects.extend(table_files);
     let entry = HourEntry {
         revision: if changed { before.revision + 1 } else { before.revision },
-        state,
+        state_digest,
         snapshot,
         patches,
         tables: entries,
@@ -276,10 +274,11 @@ fn splice_table(
     of: &RestatedHour,
     table: Table,
 ) -> Result<Result<Vec<FileNow>, Stop>> {
-    let RestatedHour { shard, hour, before, rows, form, .. } = of;
+    let RestatedHour { shard, hour, before, rows, file_rows, .. } = of;
     let (shard, hour) = (*shard, *hour);
     let Some(old) = before.tables.get(&table) else {
-        let encoded = emit::encode_table(encoder, table, (&rows.tables, &rows.clocks, form.rows), &rows.held);
+        let encoded =
+            emit::encode_table(encoder, table, (&rows.tables, &rows.clocks, *file_rows), &rows.held);
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         return Ok(Ok(encoded.into_iter().map(FileNow::New).collect()));
     };
@@ -297,7 +296,7 @@ fn splice_table(
                 Ok(files) => files,
                 Err(stop) => return Ok(Err(stop)),
             };
-            let is_full = files.last().is_none_or(|last| last.file.rows >= form.rows);
+            let is_full = files.last().is_none_or(|last| last.file.rows >= *file_rows);
             if is_full || end == old.len() {
                 break files;
             }
@@ -316,13 +315,13 @@ fn splice_files(
     (table, old): (Table, &TableFiles),
     places: Range<usize>,
 ) -> Result<Vec<CutFile>, Stop> {
-    let RestatedHour { hour, before, rows, form, .. } = of;
+    let RestatedHour { hour, before, rows, .. } = of;
     let unusable = |cause: String| Stop::Unusable(UnusableFile { hour: *hour, table, cause });
     let mut bytes = Vec::new();
     for place in places.clone() {
         match of.files.get(&(table, place)) {
             Some(Some(file)) => bytes.push(&**file),
-            Some(None) => return Err(unusable("it is not there".to_owned())),
+            Some(None) => return Err(unusable("it does not exist".to_owned())),
             None => return Err(Stop::Wants(table, place)),
         }
     }
@@ -337,13 +336,11 @@ fn splice_files(
         clocks: rows.clocks.get(first..end).unwrap_or_default(),
         revision: before.revision + 1,
         last_updated: of.now,
-        file_rows: form.rows,
+        file_rows: of.file_rows,
     };
     let entries = old.get(places).unwrap_or_default();
     let digests: Vec<&str> = entries.iter().map(|entry| &*entry.digest).collect();
-    let files = spliced_files(encoder, table, &splice, &digests).map_err(unusable)?;
-    let whole = || spliced_files(encoder, table, &TableSplice { file_rows: u64::MAX, ..splice }, &digests);
-    emit::uncut(files, old, whole).map_err(unusable)
+    spliced_files(encoder, table, &splice, &digests).map_err(unusable)
 }
 
 /// Why a table file cannot be used, if it cannot.
@@ -360,8 +357,8 @@ pub fn look_at(encoder: &dyn TableEncoder, table: Table, bytes: &[u8], digest: &
     spliced_files(encoder, table, &splice, &[digest]).err()
 }
 
-/// Files with new rows of some organizations; or why they cannot be used. They were what their digests say:
-/// of their rows, or of their bytes where releases before named them so.
+/// Files with new rows of some organizations; or why the old ones cannot be used, such as a digest that is
+/// not that of their rows.
 fn spliced_files(
     encoder: &dyn TableEncoder,
     table: Table,
@@ -369,10 +366,9 @@ fn spliced_files(
     digests: &[&str],
 ) -> Result<Vec<CutFile>, String> {
     let spliced = encoder.splice(table, splice).map_err(|error| error.to_string())?;
-    for ((found, bytes), digest) in spliced.old_digests.into_iter().zip(splice.old).zip(digests) {
-        let is_named = emit::with_held(found, spliced.old_incomplete.iter()) == *digest;
-        if !is_named && emit::digest_of_bytes(bytes) != *digest {
-            return Err("its content is not what its name says".to_owned());
+    for (found, digest) in spliced.old_digests.into_iter().zip(digests) {
+        if emit::with_held(found, spliced.old_incomplete.iter()) != *digest {
+            return Err("its content does not match its name".to_owned());
         }
     }
     let mut files = spliced.files;

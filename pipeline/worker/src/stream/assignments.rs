@@ -31,7 +31,7 @@ impl<S: Source> Worker<S> {
 
     /// Another owner has the shard. If the group, asked again, still assigns it to us, it is taken again.
     pub(super) async fn conflict(&mut self, shard: Shard) {
-        tracing::warn!(shard, "another owner has decided, the shard is dropped");
+        tracing::warn!(shard, "another owner has decided; dropping the shard");
         self.ports.status.lock().counts.conflicts += 1;
         let pause = self.ports.shared.clock.now().after(CONFLICT_PAUSE);
         self.load_anew(shard, Backoff::not_before(backoff::STREAM, pause)).await;
@@ -53,7 +53,7 @@ impl<S: Source> Worker<S> {
                 self.slots.remove(&shard);
             }
             Err(error) => {
-                tracing::warn!(shard, %error, "the group cannot be asked whose the shard is");
+                tracing::warn!(shard, %error, "cannot ask the group who has the shard");
                 let now = self.ports.shared.clock.now();
                 if let Some(Slot::Waiting { backoff, ask, .. }) = self.slots.get_mut(&shard) {
                     backoff.fail(now);
@@ -104,7 +104,6 @@ impl<S: Source> Worker<S> {
             configured: &self.options.rules,
             topics: &self.topics,
             retired: &self.options.retired_topics,
-            format: self.root.format,
         };
         if let Some(before) = claimed.as_ref()
             && !recovery.is_latest(before).await?
@@ -138,7 +137,7 @@ impl<S: Source> Worker<S> {
                 | WorkerError::Source(SourceError::Unavailable(_))
         );
         if waits {
-            tracing::warn!(shard, %error, "a shard cannot be loaded yet");
+            tracing::warn!(shard, %error, "shard cannot be loaded yet");
             let mut status = self.ports.status.lock();
             status.counts.retries += 1;
             if matches!(error, WorkerError::Source(_)) {
@@ -181,29 +180,29 @@ pub(super) fn partitions(topics: &BTreeMap<Text, u32>) -> Option<Shard> {
 
 /// Every topic must have as many partitions as the root has shards.
 pub(super) fn check_partitions(topics: &BTreeMap<Text, u32>, root: &Root) -> Result<()> {
-    let sentence = |topic: &Text, partitions: u32| match partitions {
+    let message = |topic: &Text, partitions: u32| match partitions {
         0 => format!(
-            "Kafka has no topic '{topic}'; create it with {} partitions, or mend kafka.topics",
+            "Kafka has no topic '{topic}'; create it with {} partitions, or correct kafka.topics",
             root.shards
         ),
         _ if partitions < u32::from(root.shards) => format!(
-            "topic '{topic}' has {partitions} partitions, the root {} shards; all topics of one root need as \
-             many partitions as it has shards: give the topic {} partitions, or use another root",
+            "topic '{topic}' has {partitions} partitions, but the root has {} shards; every topic of a root \
+             needs as many partitions as it has shards: give the topic {} partitions, or use another root",
             root.shards, root.shards
         ),
         _ => format!(
-            "topic '{topic}' has {partitions} partitions, the root {} shards; nobody reads the others, so no \
-             hour closes: make another topic with {} partitions for the producers, name it in kafka.topics \
-             and '{topic}' in kafka.retired_topics, run 'prorata replay --config FILE', which folds what \
-             '{topic}' still holds, and start the workers again",
+            "topic '{topic}' has {partitions} partitions, but the root has {} shards; nobody reads the \
+             others, so no hour closes. Create another topic with {} partitions for the producers; name it \
+             in kafka.topics, and '{topic}' in kafka.retired_topics. Then run 'prorata replay --config \
+             FILE', which folds what '{topic}' still holds, and start the workers again",
             root.shards, root.shards
         ),
     };
     let wrong = topics.iter().find(|(_, partitions)| **partitions != u32::from(root.shards));
     match wrong {
-        Some((topic, partitions)) => Err(WorkerError::Configuration(sentence(topic, *partitions))),
+        Some((topic, partitions)) => Err(WorkerError::Configuration(message(topic, *partitions))),
         None if topics.is_empty() => {
-            Err(WorkerError::Configuration("kafka.topics names no topic; name those with events".into()))
+            Err(WorkerError::Configuration("kafka.topics is empty; name the topics with events".into()))
         }
         None => Ok(()),
     }

@@ -161,12 +161,12 @@ impl Intake<'_> {
         message.check_key(organization)?;
         let belongs = self.root.shard_of(organization);
         if belongs != message.partition {
-            let sentence = format!(
+            let message = format!(
                 "organization '{organization}' belongs on partition {belongs} of {}, not {}; set \
                  partitioner=murmur2_random on librdkafka producers",
                 self.root.shards, message.partition
             );
-            return Err(Reject::new(Reason::KeyMismatch, sentence));
+            return Err(Reject::new(Reason::KeyMismatch, message));
         }
         rules.check_ref(&record.event)?;
         self.latest_taken(self.clock.between.1).check(record.event.event_time())
@@ -200,8 +200,8 @@ impl Intake<'_> {
     ) -> Result<(), Reject> {
         let (time, kind) = (record.event.event_time(), record.event.kind());
         let hour = time.hour();
-        if let Some(sentence) = self.too_late(shard, hour) {
-            return Err(Reject::new(Reason::TooLate, sentence));
+        if let Some(message) = self.too_late(shard, hour) {
+            return Err(Reject::new(Reason::TooLate, message));
         }
         *counts.events.entry(kind).or_default() += 1;
         progress.saw(time, self.clock.steady);
@@ -215,14 +215,14 @@ impl Intake<'_> {
         let is_too_old = self.is_too_old(hour, self.clock.between.0);
         if is_too_old && shard.next().closed_through.is_none() {
             return Some(format!(
-                "hour {hour} lies {back} hours back, and all of them would be closed one by one, more than \
-                 work.max_history_hours: {}; mend the producer's clock, or raise work.max_history_hours",
+                "hour {hour} is {back} hours ago, and every hour since would be closed one by one, more than \
+                 work.max_history_hours: {}; fix the producer's clock, or raise work.max_history_hours",
                 self.max_history_hours
             ));
         }
         // A replay folds no further back either.
         let way_out = if is_too_old {
-            format!("it lies {back} hours back, so mend the producer's clock")
+            format!("it is {back} hours ago, so fix the producer's clock")
         } else {
             "replay it with 'prorata dead-letters --replay'".to_owned()
         };

@@ -81,12 +81,12 @@ impl Reports {
         if !matches!((&*failed, &request), (Some(Request::Write(_)), Request::Read)) {
             *failed = Some(request);
         }
-        let sentence = if kind.is_retryable() {
+        let message = if kind.is_retryable() {
             format!("storage: {error}")
         } else {
-            format!("storage: {error}; the worker goes on by itself once this is corrected")
+            format!("storage: {error}; the worker continues as soon as this is corrected")
         };
-        status.waits.insert(Dependency::Storage, Wait { kind, sentence });
+        status.waits.insert(Dependency::Storage, Wait { kind, message });
     }
 
     fn store<T>(

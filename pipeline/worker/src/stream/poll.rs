@@ -155,7 +155,7 @@ impl<S: Source> Worker<S> {
         }
         let silence = now.micros_since(*self.contact.silent_since.get_or_insert(now));
         if silence > QUIET_MICROS {
-            let cause = format!("no broker has told anything for {} s", silence / 1_000_000);
+            let cause = format!("no broker has responded for {} s", silence / 1_000_000);
             let error = SourceError::Unavailable(cause);
             let mut status = self.ports.status.lock();
             status.waits.entry(Dependency::Kafka).or_insert_with(|| error.to_string().into());
@@ -173,7 +173,7 @@ impl<S: Source> Worker<S> {
             return Err(if age > micros(FENCED_SOON) { WorkerError::FencedLate } else { error.into() });
         }
         let SourceError::Unavailable(cause) = &error else { return Err(error.into()) };
-        tracing::warn!(cause, "Kafka is unavailable, it is asked again");
+        tracing::warn!(cause, "Kafka unavailable; trying again");
         {
             let mut status = self.ports.status.lock();
             status.counts.retries += 1;
@@ -187,13 +187,13 @@ impl<S: Source> Worker<S> {
         match event {
             SourceEvent::Assigned(shards) => self.assign(shards).await?,
             SourceEvent::Revoked(shards) => {
-                tracing::info!(?shards, "the group takes shards back");
+                tracing::info!(?shards, "shards revoked by the group");
                 self.ports.status.lock().counts.rebalances += 1;
                 self.revoke(&shards).await;
                 self.source.release(&shards).await;
             }
             SourceEvent::Lost(shards) => {
-                tracing::warn!(?shards, "the group has given shards to others");
+                tracing::warn!(?shards, "shards lost: the group has given them to others");
                 self.contact.cut_off = true;
                 self.ports.status.lock().counts.rebalances += 1;
                 shards.iter().for_each(|shard| self.forget(*shard));
@@ -223,13 +223,13 @@ impl<S: Source> Worker<S> {
     }
 
     async fn assign(&mut self, shards: Vec<Shard>) -> Result<()> {
-        tracing::info!(?shards, "the group assigns shards");
+        tracing::info!(?shards, "shards assigned by the group");
         (self.contact.assigned, self.contact.cut_off) = (true, false);
         self.ports.status.lock().counts.rebalances += 1;
         match self.source.partitions().await {
             Ok(topics) => check_partitions(&topics, &self.root)?,
             // They are compared at the next assignment; a message on a wrong partition is rejected anyway.
-            Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "partitions cannot be counted"),
+            Err(SourceError::Unavailable(cause)) => tracing::warn!(cause, "cannot count the partitions"),
             Err(error) => return Err(error.into()),
         }
         let now = self.ports.shared.clock.now();
@@ -253,7 +253,7 @@ impl<S: Source> Worker<S> {
                     let Some(live) = self.live_mut(shard) else { continue };
                     let Some(progress) = live.topics_mut().get_mut(&topic) else { continue };
                     if progress.ends_before_last(offset) {
-                        let cause = format!("Kafka has {offset} as its end, and more had been read");
+                        let cause = format!("Kafka's log ends at {offset}, but more had been read");
                         self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
                     } else if progress.confirm_end(offset, now) {
                         live.topics_mut().note_moved();
@@ -316,11 +316,11 @@ impl<S: Source> Worker<S> {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, schema, "messages wait for the schema registry");
+                tracing::warn!(%error, schema, "messages are waiting for the schema registry");
                 self.tasks.note(Task::Registry, false, now);
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
-                let wait = Wait { kind: error.kind, sentence: error.to_string() };
+                let wait = Wait { kind: error.kind, message: error.to_string() };
                 status.waits.insert(Dependency::Registry, wait);
                 false
             }
@@ -339,8 +339,7 @@ impl<S: Source> Worker<S> {
         let compares = progress.verify.take().is_some();
         let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
         if is_read || (compares && progress.last.is_none() && earliest.is_some()) {
-            tracing::warn!(%topic, shard, cause, "the last record read cannot be compared, reading starts \
-                                                  behind it");
+            tracing::warn!(%topic, shard, cause, "cannot verify the last record read; resuming after it");
             return self.restart(shard).await;
         }
         match live.is_overtaken(&*store).await {
@@ -351,7 +350,7 @@ impl<S: Source> Worker<S> {
                 return Ok(());
             }
             Err(error) => {
-                tracing::warn!(shard, %error, "whether another owner has the shard is asked later");
+                tracing::warn!(shard, %error, "cannot check yet whether another owner has the shard");
                 self.ports.status.lock().counts.retries += 1;
                 self.read_later(shard).await;
                 return Ok(());
@@ -359,8 +358,7 @@ impl<S: Source> Worker<S> {
         }
         let Some(live) = self.live_mut(shard) else { return Ok(()) };
         if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
-            tracing::error!(%topic, shard, cause, "messages are lost to Kafka, reading goes on from the \
-                                                   earliest");
+            tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
             progress.offsets.next = None;
             progress.offsets.last = None;
             progress.last = None;

@@ -65,9 +65,9 @@ impl<S: Source> Worker<S> {
         status.heartbeat = Some(Instant::now());
         status.ready = self.contact.is_assigned() && loaded && clock.ahead_seconds.is_none();
         status.clock_skew_seconds = clock.ahead_seconds.unwrap_or(0);
-        match clock.sentence() {
-            Some(sentence) => {
-                status.waits.insert(Dependency::Clock, Wait { kind: ErrorKind::Invalid, sentence });
+        match clock.message() {
+            Some(message) => {
+                status.waits.insert(Dependency::Clock, Wait { kind: ErrorKind::Invalid, message });
             }
             None => {
                 status.waits.remove(&Dependency::Clock);

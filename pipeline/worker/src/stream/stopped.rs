@@ -102,7 +102,7 @@ impl StoppedShard {
     /// What to report.
     pub fn report(&self) -> Option<ShardStop> {
         let reason = self.error.stop_reason()?;
-        Some(ShardStop { reason, sentence: self.error.to_string() })
+        Some(ShardStop { reason, message: self.error.to_string() })
     }
 
     /// Whether to take it up again: somebody has decided since, and is done; or it is time.
@@ -141,7 +141,7 @@ impl<S: Source> Worker<S> {
     /// The same error, where it is no trouble of a shard.
     pub(super) async fn stop_shard(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
         let Some(reason) = error.stop_reason() else { return Err(error) };
-        tracing::error!(shard, reason = reason.name(), %error, "the shard is stopped, the others go on");
+        tracing::error!(shard, reason = reason.name(), %error, "shard stopped; the others continue");
         let unreleased = self.slots.remove(&shard).and_then(Slot::into_release);
         self.drop_waiting(shard);
         self.source.release(&[shard]).await;
@@ -175,10 +175,10 @@ impl<S: Source> Worker<S> {
                 stopped.unreleased = None;
             }
             Err(error) if error.storage_kind().is_some() => {
-                tracing::warn!(shard, %error, "a stopped shard waits for storage to be let go");
+                tracing::warn!(shard, %error, "stopped shard not released yet: waiting for storage");
             }
             Err(error) => {
-                tracing::warn!(shard, %error, "a stopped shard cannot be let go");
+                tracing::warn!(shard, %error, "stopped shard cannot be released");
                 stopped.unreleased = None;
             }
         }
@@ -198,7 +198,7 @@ impl<S: Source> Worker<S> {
             let store = &*self.ports.shared.store;
             let due = stopped.unreleased.is_none()
                 && stopped.is_due(store, shard, now).await.unwrap_or_else(|error| {
-                    tracing::warn!(shard, %error, "the log of a stopped shard cannot be looked at");
+                    tracing::warn!(shard, %error, "cannot read the log of a stopped shard");
                     false
                 });
             let assigned = if due { self.source.assigned(shard).await } else { Ok(true) };
@@ -215,7 +215,7 @@ impl<S: Source> Worker<S> {
 
     /// Claims and loads a stopped shard. It stays stopped while storage does not answer.
     async fn take_up_again(&mut self, shard: Shard, mut stopped: Box<StoppedShard>) -> Result<()> {
-        tracing::info!(shard, "a stopped shard is taken up again");
+        tracing::info!(shard, "resuming a stopped shard");
         let mut claimed = None;
         match self.load(shard, &mut claimed).await {
             Ok(()) => {}
@@ -225,7 +225,7 @@ impl<S: Source> Worker<S> {
                 self.stop_shard(shard, error).await?;
             }
             Err(error) if error.exit_code() == 4 || error.storage_kind().is_some() => {
-                tracing::warn!(shard, %error, "a stopped shard cannot be loaded yet");
+                tracing::warn!(shard, %error, "stopped shard cannot be loaded yet");
                 stopped.unreleased = claimed.map(|claimed| ShardRelease::of_claim(claimed.decided));
                 self.slots.insert(shard, Slot::Stopped(stopped));
             }
@@ -258,7 +258,7 @@ impl<S: Source> Worker<S> {
     pub(super) async fn release_slot(&mut self, shard: Shard, slot: Slot) {
         let Some(mut release) = slot.into_release() else { return };
         if let Err(error) = release.release(&self.ports.shared).await {
-            tracing::warn!(shard, %error, "a shard is let go without a checkpoint that says so");
+            tracing::warn!(shard, %error, "releasing a shard without a checkpoint that says so");
         }
     }
 
@@ -287,7 +287,7 @@ impl<S: Source> Worker<S> {
             }
             Err(error) if error.is_unavailable() => {
                 live.note_unread(now);
-                tracing::warn!(shard, %error, "a shard cannot be read yet");
+                tracing::warn!(shard, %error, "shard cannot be read yet");
                 let mut status = self.ports.status.lock();
                 status.counts.retries += 1;
                 status.waits.insert(Dependency::Kafka, error.to_string().into());

@@ -108,7 +108,7 @@ impl<S: Source> Worker<S> {
                 Ok(())
             }
             Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
-                tracing::warn!(%error, "tables wait to be made equal to the checkpoints");
+                tracing::warn!(%error, "tables not published yet");
                 self.tasks.note(Task::Publish, false, now);
                 self.ports.status.lock().counts.retries += 1;
                 Ok(())
@@ -127,10 +127,10 @@ impl<S: Source> Worker<S> {
         for slot in self.slots.values_mut() {
             let super::Slot::Live(live) = slot else { continue };
             let forwarded = forward(&self.ports, live).await;
-            let answer = forwarded.as_ref().map_err(|error| format!("the topic of dead letters: {error}"));
+            let answer = forwarded.as_ref().map_err(|error| format!("the dead-letter topic: {error}"));
             self.ports.status.lock().note_answer(Dependency::DeadLetterTopic, &answer);
             if let Err(error) = forwarded {
-                tracing::warn!(%error, "dead letters wait for their topic");
+                tracing::warn!(%error, "dead letters are waiting for their topic");
                 self.ports.status.lock().counts.retries += 1;
                 failed = true;
                 break;
@@ -149,7 +149,7 @@ impl<S: Source> Worker<S> {
         for slot in self.slots.values_mut() {
             let super::Slot::Live(live) = slot else { continue };
             if let Err(error) = collect(&self.ports, live).await {
-                tracing::debug!(%error, "an object that is not needed stays");
+                tracing::debug!(%error, "unneeded object not deleted");
                 failed = true;
             }
         }
@@ -163,13 +163,13 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
     let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
     let bytes = ports.shared.store.get(&path).await?;
-    let bytes = bytes.ok_or_else(|| damaged("it is named but not there".into()))?;
+    let bytes = bytes.ok_or_else(|| damaged("it is named but does not exist".into()))?;
     let letters = ports.shared.archive.read_dead_letters(&bytes);
     let letters = letters.map_err(|error| damaged(error.to_string()))?;
     match topic.send(&letters).await {
         // Its topic will never take it, and it would keep all others from the topic.
         Err(SourceError::TooLarge(cause)) => {
-            tracing::error!(cause, path, "a dead letter is too large for its topic, it is only in the file");
+            tracing::error!(cause, path, "dead letter too large for its topic; it is only in the file");
         }
         sent => sent?,
     }

@@ -137,7 +137,7 @@ impl<S: Source> Worker<S> {
         let topics = source.partitions().await?;
         if let Some(topic) = options.retired_topics.iter().find(|topic| topics.contains_key(*topic)) {
             return Err(WorkerError::Configuration(format!(
-                "kafka.topics and kafka.retired_topics both name topic '{topic}'; name it in one of them"
+                "kafka.topics and kafka.retired_topics both name topic '{topic}'; remove it from one of them"
             )));
         }
         let store = &*ports.shared.store;
@@ -155,8 +155,8 @@ impl<S: Source> Worker<S> {
         };
         let own = source.consumer().await?;
         let consumer = Consumer::open(store, own, &options.moved_from).await?;
-        let root = root.raise(&*ports.shared.store, options.root_format).await?;
-        let mut rules = RuleBook::new(root.format);
+        let root = root.raise(options.root_format)?;
+        let mut rules = RuleBook::default();
         rules.store(&*ports.shared.store, &options.rules).await?;
         let now = ports.shared.clock.now();
         Ok(Self {
@@ -219,7 +219,7 @@ impl<S: Source> Worker<S> {
         tokio::select! {
             outcome = self.serve(stop) => outcome,
             () = overdue => {
-                tracing::warn!("the clean stop took too long; the next owner takes up what is left");
+                tracing::warn!("clean stop took too long; the next owner continues from the last checkpoint");
                 self.source.close().await;
                 Ok(())
             }
@@ -290,7 +290,7 @@ impl<S: Source> Worker<S> {
     /// Polls unless messages wait for the registry, or memory is full.
     async fn poll_if_room(&mut self, wait: Duration) -> Result<()> {
         let full = self.bytes() >= self.budget();
-        let room = if full { Err("storage must take events before more are read") } else { Ok(()) };
+        let room = if full { Err("storage must accept events before more are read") } else { Ok(()) };
         self.ports.status.lock().note_answer(Dependency::Memory, &room);
         self.flowing = false;
         if self.backlog.is_empty() && !full {
@@ -347,11 +347,11 @@ impl<S: Source> Worker<S> {
         let stale =
             self.live_mut(shard).is_some_and(|live| now.micros_since(live.decided_at()) >= STALE_MICROS);
         if stale && release {
-            tracing::info!(shard, "no checkpoint for a day, the shard is let go without one");
+            tracing::info!(shard, "no checkpoint for a day; releasing the shard without one");
             return Ok(());
         }
         if stale {
-            tracing::info!(shard, "no checkpoint for a day, the shard is loaded again");
+            tracing::info!(shard, "no checkpoint for a day; loading the shard again");
             self.load_anew(shard, Backoff::not_before(backoff::STREAM, now)).await;
             return Ok(());
         }
@@ -369,7 +369,7 @@ impl<S: Source> Worker<S> {
                 live.backoff_mut().fail(now);
                 match self.look_at_failure(shard, error).await {
                     Err(error @ (WorkerError::Store(_) | WorkerError::Tables(_))) => {
-                        tracing::warn!(shard, %error, "a checkpoint waits for storage");
+                        tracing::warn!(shard, %error, "checkpoint is waiting for storage");
                         self.ports.status.lock().counts.retries += 1;
                         Ok(())
                     }
@@ -385,7 +385,7 @@ impl<S: Source> Worker<S> {
         let store = &*self.ports.shared.store;
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else { return Ok(()) };
         if live.list_archive_again(store, &object).await? {
-            tracing::info!(shard, object, "an archive file was merged, listing again");
+            tracing::info!(shard, object, "archive file was merged; listing again");
             return Ok(());
         }
         // The owner that has the shard by now may have merged it.
@@ -459,7 +459,7 @@ impl<S: Source> Worker<S> {
         for shard in shards {
             let last = self.last_checkpoint(*shard).await;
             if let Err(error) = &last {
-                tracing::warn!(shard, %error, "a shard is let go without its last events");
+                tracing::warn!(shard, %error, "releasing a shard without its last events");
             }
             let waits = matches!(self.slots.get(shard), Some(Slot::Live(_))) && last.is_ok();
             if !waits && let Some(slot) = self.slots.remove(shard) {
@@ -467,7 +467,7 @@ impl<S: Source> Worker<S> {
             }
         }
         if let Err(error) = self.publish().await {
-            tracing::warn!(%error, "shards are let go unpublished");
+            tracing::warn!(%error, "releasing shards unpublished");
         }
         self.forward_dead_letters().await;
         shards.iter().for_each(|shard| self.forget(*shard));

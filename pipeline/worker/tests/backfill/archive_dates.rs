@@ -4,33 +4,27 @@ use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::FakeStore;
 use prorata_worker::ArchiveIndex;
 use prorata_worker::checkpoint::{ArchivedFile, Checkpoint, Owner, OwnerKind};
-use prorata_worker::names::{ArchiveLayout, ArchivePath, ObjectId};
+use prorata_worker::names::{ArchivePath, ObjectId};
 use prorata_worker::ports::ObjectStore;
 
-#[tokio::test]
-async fn a_forgotten_date_is_listed_again_where_it_is_needed() {
-    for format in [1, 2] {
-        list_forget_and_list_again(format).await;
-    }
+fn owner() -> Owner {
+    Owner { id: "a".into(), seq: 1, kind: OwnerKind::Worker, released: false, has_objects: true }
 }
 
-async fn list_forget_and_list_again(format: u32) {
+#[tokio::test]
+async fn a_forgotten_date_is_listed_again_if_it_is_needed() {
     let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));
-    (checkpoint.seq, checkpoint.format, checkpoint.archive_from) = (1, format, Some(Hour(30)));
-    let layout = checkpoint.archive_layout();
-    assert_eq!(layout == ArchiveLayout::DateFirst, format == 1);
-    let (seq, owner) = (1, "a".into());
-    let kind = OwnerKind::Worker;
-    checkpoint.owners.push(Owner { seq, owner, kind, released: false, left_nothing: false });
-    let object_id = ObjectId { seq, owner: "a".into(), n: 0 };
+    (checkpoint.seq, checkpoint.archive_from) = (1, Some(Hour(30)));
+    checkpoint.owners.push(owner());
+    let object_id = ObjectId { seq: 1, owner: "a".into(), n: 0 };
     let hours = [Hour(30), Hour(50)];
     for hour in hours {
-        let path = ArchivePath { layout, shard: 0, hour, object_id: object_id.clone() }.path();
+        let path = ArchivePath { shard: 0, hour, object_id: object_id.clone() }.path();
         store.put_if_absent(&path, vec![0; 7].into()).await.unwrap();
     }
     let mut archive = ArchiveIndex::default();
     archive.ensure_all(&store, &checkpoint).await.unwrap();
-    archive.add(ArchivedFile { hour: Hour(51), layout, object_id, bytes: 7 });
+    archive.add(ArchivedFile { hour: Hour(51), object_id, bytes: 7 });
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(30), Hour(50), Hour(51)]);
     archive.forget_before(Hour(60));
     assert_eq!(archive.hours().collect::<Vec<_>>(), [Hour(50), Hour(51)]);
@@ -45,11 +39,9 @@ async fn list_forget_and_list_again(format: u32) {
 async fn a_merged_file_that_is_still_there_is_not_taken_again() {
     let (store, mut checkpoint) = (FakeStore::default(), Checkpoint::unowned(0));
     (checkpoint.seq, checkpoint.archive_from) = (2, Some(Hour(30)));
-    let kind = OwnerKind::Worker;
-    checkpoint.owners.push(Owner { seq: 1, owner: "a".into(), kind, released: false, left_nothing: false });
-    let layout = checkpoint.archive_layout();
+    checkpoint.owners.push(owner());
     let id = |n| ObjectId { seq: 1, owner: "a".into(), n };
-    let path = |n| ArchivePath { layout, shard: 0, hour: Hour(50), object_id: id(n) }.path();
+    let path = |n| ArchivePath { shard: 0, hour: Hour(50), object_id: id(n) }.path();
     for n in 0..2 {
         store.put_if_absent(&path(n), vec![0; 7].into()).await.unwrap();
     }

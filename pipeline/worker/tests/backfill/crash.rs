@@ -98,7 +98,7 @@ async fn storage_that_needs_a_person_ends_a_run_at_once_and_is_no_outage() {
         faults.set_storage_down(Some(kind));
         let error = lake.run(&files(&[&all()]), Run::new("bb").faults(faults)).await.unwrap_err();
         assert_eq!((error.exit_code(), error.storage_kind()), (code, Some(kind)), "{error}");
-        assert!(error.remedy().is_some_and(|remedy| remedy.contains("nothing is lost or doubled")));
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("nothing is lost or duplicated")));
     }
 }
 

@@ -276,7 +276,7 @@ async fn a_message_with_a_wrong_key_is_its_producers_to_mend() {
     let event = pod("acme", 150, "x", 1);
     world.worker(0, true, &[message(Reason::KeyMismatch, "acme", value(&event))]).await;
     let done = world.done().await;
-    assert!(failure(&done, Reason::KeyMismatch).contains("mend the producer"), "{done:?}");
+    assert!(failure(&done, Reason::KeyMismatch).contains("fix the producer"), "{done:?}");
     let world = World::new().await;
     world.worker(0, true, &[message(Reason::InvalidField, "hooli", value(&event))]).await;
     let done = world.done().await;
@@ -294,7 +294,7 @@ async fn a_topic_that_nobody_reads_gets_nothing() {
     let event = pod("acme", 150, "x", 1);
     world.worker(0, true, &[message(Reason::Malformed, "acme", value(&event))]).await;
     let done = world.done().await;
-    assert!(failure(&done, Reason::Malformed).contains("topic 'pods' is none of kafka.topics"), "{done:?}");
+    assert!(failure(&done, Reason::Malformed).contains("topic 'pods' is not in kafka.topics"), "{done:?}");
 }
 
 #[tokio::test]
@@ -308,7 +308,7 @@ async fn an_event_from_the_future_waits_until_its_time_and_closes_nothing_early(
     world.worker(shard_of("acme"), true, &letters).await;
     let done = world.done().await;
     assert_eq!(done.folded.as_ref().map(|folded| folded.new), Some(1));
-    assert!(failure(&done, Reason::InTheFuture).contains("still lies 660 s in the future"), "{done:?}");
+    assert!(failure(&done, Reason::InTheFuture).contains("is still 660 s in the future"), "{done:?}");
     for shard in [0, 1] {
         let closed = log::latest(world.store(), shard).await.unwrap().closed_through;
         assert_eq!(closed, Some(TRACE_END), "open hours are the worker's to close");
@@ -391,17 +391,15 @@ async fn of_a_file_only_canonical_bodies_of_the_named_type_are_believed() {
         (in_file(Reject::malformed("a block is damaged"), &event.body), false),
     ] {
         let world = World::new().await;
-        let sentence = letter.rejected.reject.sentence.clone();
+        let message = letter.rejected.reject.message.clone();
         let reason = letter.rejected.reject.reason;
         world.worker(0, true, &[letter]).await;
         let done = world.done().await;
-        assert_eq!(done.folded.is_some(), folds, "{sentence}: {done:?}");
+        assert_eq!(done.folded.is_some(), folds, "{message}: {done:?}");
         if !folds {
             let why = failure(&done, reason);
             assert!(
-                why.contains(
-                    "mend 'events/a.avro' where it came from, and fold it again with 'prorata backfill"
-                ),
+                why.contains("fix 'events/a.avro' at its source, and fold it again with 'prorata backfill"),
                 "{why}"
             );
         }
@@ -461,4 +459,20 @@ async fn a_reason_selects_its_letters() {
     world.reason = Some(Reason::TooLate);
     let done = world.done().await;
     assert_eq!((done.folded.is_some(), done.failing_all()), (true, 0));
+}
+
+#[tokio::test]
+async fn a_record_of_a_replay_of_a_newer_format_is_refused() {
+    let world = World::new().await;
+    let late = pod("acme", 20, "late", 1);
+    world.worker(shard_of("acme"), true, &[too_late(&late)]).await;
+    world.done().await;
+    let path = world.lake.objects().into_iter().find(|path| path.starts_with(names::REPLAYED)).unwrap();
+    let stored = world.lake.store.object(&path).unwrap();
+    let newer = std::str::from_utf8(&stored).unwrap().replace("{\"format\":1,", "{\"format\":2,\"more\":0,");
+    world.lake.store.overwrite(&path, newer.into());
+    let error = DeadLetters::load(world.store()).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{error}");
+    let words = format!("'{path}' has format 2, this program knows 1; use the release that wrote it");
+    assert!(error.to_string().contains(&words), "{error}");
 }

@@ -70,5 +70,5 @@ async fn a_file_that_is_gone_and_that_nothing_replaces_is_an_error() {
     there.retain(|path, _| path == "other.avro");
     let (_, outcome) = run(listed, there).await;
     let error = outcome.unwrap_err();
-    assert!(error.contains(FOLDER) && error.contains("it was listed but is not there"), "{error}");
+    assert!(error.contains(FOLDER) && error.contains("it was listed but does not exist"), "{error}");
 }

@@ -142,11 +142,11 @@ async fn claim_for_worker(lake: &Lake, released: bool) {
     let mut checkpoint: Checkpoint = serde_json::from_slice(&checksum::check_json(&bytes).unwrap()).unwrap();
     checkpoint.seq += 1;
     checkpoint.owners.push(Owner {
-        owner: "ww".into(),
+        id: "ww".into(),
         seq: checkpoint.seq,
         kind: OwnerKind::Worker,
         released,
-        left_nothing: false,
+        has_objects: true,
     });
     checkpoint.offsets.insert("pods/0".into(), TopicOffsets { next: Some(17), ..TopicOffsets::default() });
     let bytes = checksum::add_to_json(&serde_json::to_vec(&checkpoint).unwrap());

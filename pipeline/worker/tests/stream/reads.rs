@@ -21,7 +21,7 @@ async fn survives(fault: impl Fn(u64) -> Fault, story: Story, first: u64) -> usi
             assert!(loud, "{context}: {stop}");
         }
         for stop in &cluster.shard_stops {
-            assert_eq!(stop.reason, StopReason::Damaged, "{context}: {}", stop.sentence);
+            assert_eq!(stop.reason, StopReason::Damaged, "{context}: {}", stop.message);
         }
         stops += cluster.stops.len() + cluster.shard_stops.len();
         check(&cluster.world, &context);

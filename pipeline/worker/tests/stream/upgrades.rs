@@ -1,15 +1,17 @@
-//! Roots that a release wrote whose engine gave the rules another meaning.
+//! Roots of another release: of a newer format, or with rules of another engine version.
 
-use prorata_samples::trace::{START, TRACE_END, pod, pod_stop, trace};
+use prorata_samples::trace::{START, TRACE_END, pod, trace};
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
-use prorata_testkit::fakes::{FakeBroker, Faults};
+use prorata_testkit::fakes::Faults;
 use prorata_worker::WorkerError;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::checkpoint::checksum;
 use prorata_worker::names;
 use prorata_worker::ports::ObjectStore;
+use prorata_worker::root::Root;
+use prorata_worker::stream::WorkerOptions;
 
 use crate::harness::*;
 use crate::sim::foreign;
@@ -17,14 +19,24 @@ use crate::world::World;
 use crate::world::member::Member;
 use crate::world::script::read;
 
-/// Gives the rules that the root has another meaning.
-async fn set_meaning(world: &World, from: u32, to: u32) {
-    let path = names::rules("1");
-    let stored = world.lake.store.get(&path).await.unwrap().unwrap();
-    let text = String::from_utf8(checksum::check_text(&stored).unwrap().to_vec()).unwrap();
-    let changed = text.replace(&format!("\"meaning\":{from}"), &format!("\"meaning\":{to}"));
+/// Replaces a part of a stored object.
+fn change(world: &World, path: &str, from: &str, to: &str) {
+    let stored = world.lake.store.object(path).unwrap();
+    let text = String::from_utf8(checksum::check_json(&stored).unwrap()).unwrap();
+    let changed = text.replacen(from, to, 1);
     assert_ne!(changed, text);
-    world.lake.store.overwrite(&path, checksum::add_to_text(changed.as_bytes()).into());
+    world.lake.store.overwrite(path, checksum::add_to_json(changed.as_bytes()).into());
+}
+
+/// Gives the rules of the root another engine version.
+fn set_engine_version(world: &World, from: u32, to: u32) {
+    let [from, to] = [from, to].map(|version| format!("\"engine_version\":{version},"));
+    change(world, &names::rules("1"), &from, &to);
+}
+
+/// Makes an object one of format 2, which has a field more.
+fn raise(world: &World, path: &str) {
+    change(world, path, "\"format\":1,", "\"format\":2,\"more\":0,");
 }
 
 fn version_2() -> Rules {
@@ -38,6 +50,51 @@ fn member(world: &World, name: &str) -> Member {
     world.start(name, Faults::default(), |options| options.rules = version_2())
 }
 
+/// Asserts that a worker and a backfill end with exit code 2, and say these words.
+async fn assert_refused(world: &World, words: &[&str]) {
+    let worker = world.member("b").settle(world).await.unwrap_err();
+    let mut options = BackfillOptions::new("backfill".into());
+    options.take_over = true;
+    let backfill = foreign::run(world, &[], Faults::default(), options).await.unwrap_err();
+    for error in [worker, backfill] {
+        assert_eq!(error.exit_code(), 2, "{error}");
+        words.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
+    }
+}
+
+const WAY_OUT: &str = "has format 2, this program knows 1; use the release that wrote it, or a newer one";
+
+#[tokio::test]
+async fn a_root_of_a_newer_format_is_refused() {
+    let world = read().await;
+    let raised = Root { format: 2, ..Root::new(world.shards) }.to_json().unwrap();
+    world.lake.store.put_if_absent(&names::root_raised(2), raised).await.unwrap();
+    assert_refused(&world, &["root-2.json", WAY_OUT]).await;
+    let world = read().await;
+    raise(&world, names::ROOT);
+    assert_refused(&world, &["root.json", WAY_OUT]).await;
+}
+
+#[tokio::test]
+async fn a_shard_of_a_newer_format_is_refused() {
+    let world = read().await;
+    for (shard, latest) in world.audit.latest() {
+        raise(&world, &names::checkpoint(shard, latest.seq));
+    }
+    assert_refused(&world, &["state/shard=000", "checkpoint-", WAY_OUT]).await;
+}
+
+#[tokio::test]
+async fn a_root_is_raised_to_no_format_that_the_program_does_not_know() {
+    let world = World::default();
+    let to = |format| move |options: &mut WorkerOptions| options.root_format = format;
+    let error = world.start("a", Faults::default(), to(2)).settle(&world).await.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let words = "root.format is 2, this program knows formats up to 1; correct it in the configuration";
+    assert!(error.to_string().contains(words), "{error}");
+    world.start("b", Faults::default(), to(1)).settle(&world).await.unwrap();
+}
+
 /// Asserts that hours through `last` are folded by version 1, and those after it by version 2.
 fn assert_folded(world: &World, events: &[EventRecord], last: Hour, through: Hour) {
     let rules = |hour| if hour <= last { Rules::default() } else { version_2() };
@@ -47,7 +104,7 @@ fn assert_folded(world: &World, events: &[EventRecord], last: Hour, through: Hou
 #[tokio::test]
 async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_that_computes_theirs() {
     let world = read().await;
-    set_meaning(&world, 2, 0).await;
+    set_engine_version(&world, 1, 2);
     let mut newer = member(&world, "b");
     world.set_minutes(8 * 60 + 10);
     let live = [pod("acme", 475, "live", 1), pod("hooli", 475, "live", 1)];
@@ -56,7 +113,7 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     let goes_on = [trace(), live.to_vec()].concat();
     let through = Hour(START + 6);
     assert_folded(&world, &goes_on, TRACE_END, through);
-    // An hour of the old meaning waits, and the shard goes on.
+    // An hour of the other engine version waits, and the shard goes on.
     let late = [pod("acme", 70, "late", 1)];
     world.produce(&late);
     world.set_minutes(9 * 60 + 10);
@@ -72,8 +129,8 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
     };
     assert_eq!(dirty(&world), [Hour(START + 1)]);
     newer.drain().await;
-    // The release that computes the old meaning: the late event counts.
-    set_meaning(&world, 0, 2).await;
+    // The release that computes that version: the late event counts.
+    set_engine_version(&world, 2, 1);
     let mut older = member(&world, "c");
     older.settle(&world).await.unwrap();
     assert_eq!(dirty(&world), []);
@@ -83,7 +140,7 @@ async fn new_hours_go_on_under_new_rules_and_late_events_wait_for_the_release_th
 #[tokio::test]
 async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     let world = read().await;
-    set_meaning(&world, 2, 0).await;
+    set_engine_version(&world, 1, 2);
     let mut options = BackfillOptions::new("backfill".into());
     options.shards = Some(world.shards);
     options.readers = 1;
@@ -91,59 +148,24 @@ async fn a_backfill_with_rules_of_another_version_folds_all_hours_anew() {
     options.rewrite_rules = true;
     foreign::run(&world, &[], Faults::default(), options.clone()).await.unwrap();
     assert_folded(&world, &trace(), Hour(i64::MIN), TRACE_END);
-    // Without the rewrite, a late event of such an hour is refused by a sentence with the way out.
+    // Without the rewrite, a late event of such an hour is refused with the way out.
     let world = read().await;
-    set_meaning(&world, 2, 0).await;
+    set_engine_version(&world, 1, 2);
     options.rewrite_rules = false;
     let late = [pod("acme", 70, "late", 1)];
     let error = foreign::run(&world, &late, Faults::default(), options).await.unwrap_err();
-    assert!(matches!(error, WorkerError::UnknownMeaning { meaning: 0, .. }), "{error}");
+    assert!(matches!(error, WorkerError::UnknownEngineVersion { engine_version: 2, .. }), "{error}");
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("'prorata backfill --config'"), "{error}");
 }
 
 #[tokio::test]
-async fn the_same_version_with_another_meaning_is_refused_with_the_way_out() {
+async fn the_same_rules_with_another_engine_version_are_refused_with_the_way_out() {
     let world = read().await;
-    set_meaning(&world, 2, 0).await;
+    set_engine_version(&world, 1, 2);
     let error = world.member("b").settle(&world).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("give rules.version another name"), "{error}");
     // As it says.
     member(&world, "c").settle(&world).await.unwrap();
-}
-
-/// Rows of `hours` in the last hour closed of the shard.
-fn rows_of_last_hour(world: &World) -> usize {
-    world.audit.look();
-    let last = world.audit.latest()[&0].closed_through.unwrap();
-    world.lake.clocks(last.0, 0).matches("revision").count()
-}
-
-#[tokio::test]
-async fn rules_keep_the_meaning_that_the_root_has_and_a_new_version_has_the_new_one() {
-    let world = World::on(FakeBroker::default(), 1);
-    let rules = Rules::default();
-    let json = serde_json::json!({ "meaning": 1, "rules": rules }).to_string();
-    let stored = checksum::add_to_text(json.as_bytes());
-    world.lake.store.put_if_absent(&names::rules("1"), stored.into()).await.unwrap();
-    world.produce(&[pod("acme", 1, "stays", 1), pod_stop("typo", 5, "p")]);
-    let mut older = world.member("a");
-    older.settle(&world).await.unwrap();
-    assert_eq!(rows_of_last_hour(&world), 2, "by meaning 1 an organization never leaves");
-    older.drain().await;
-    let mut newer = member(&world, "b");
-    for hour in 8..10 {
-        world.set_minutes(hour * 60 + 10);
-        world.produce(&[pod("acme", hour * 60 - 5, &format!("live {hour}"), 1)]);
-        newer.settle(&world).await.unwrap();
-    }
-    assert_eq!(rows_of_last_hour(&world), 1, "by rules of a new version it does");
-    // Hours of the old meaning are folded by it, for good.
-    let late = [pod("acme", 70, "late", 1)];
-    world.produce(&late);
-    newer.settle(&world).await.unwrap();
-    let rows = |hour| world.lake.clocks(START + hour, 0).matches("revision").count();
-    assert_eq!((rows(1), rows(3)), (2, 2));
-    assert_eq!(rows_of_last_hour(&world), 1);
 }

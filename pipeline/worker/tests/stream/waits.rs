@@ -39,18 +39,18 @@ async fn it_says_that_it_waits_for_storage_until_storage_answers() {
         world.pass(Duration::from_secs(5));
     }
     assert_eq!(waits(&member), [Dependency::Storage]);
-    let sentence = member.status.lock().waiting_for().unwrap();
-    assert!(sentence.starts_with("storage: ") && sentence.contains("503 slow down"), "{sentence}");
+    let message = member.status.lock().waiting_for().unwrap();
+    assert!(message.starts_with("storage: ") && message.contains("503 slow down"), "{message}");
     world.audit.set_outage(false);
     member.settle(&world).await.unwrap();
     assert_eq!(waits(&member), []);
     assert_content(&world.lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
 }
 
-/// What the worker says of storage: the kind of its wait and the sentence.
+/// What the worker says of storage: the kind of its wait and the message.
 fn storage_wait(member: &Member) -> Option<(ErrorKind, String)> {
     let status = member.status.lock();
-    status.waits.get(&Dependency::Storage).map(|wait| (wait.kind, wait.sentence.clone()))
+    status.waits.get(&Dependency::Storage).map(|wait| (wait.kind, wait.message.clone()))
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn storage_that_needs_a_person_is_told_by_its_kind_at_once_and_heals() {
         };
         assert_eq!(told.0, kind);
         assert!(told.1.starts_with("storage: "), "{}", told.1);
-        assert!(told.1.contains("the worker goes on by itself"), "{}", told.1);
+        assert!(told.1.contains("the worker continues as soon as this is corrected"), "{}", told.1);
         assert!(!told.1.contains("same command"), "{}", told.1);
         assert!(member.status.lock().counts.retries <= retries + 2, "told at once, not after many attempts");
         for _ in 0..50 {
@@ -118,9 +118,9 @@ async fn a_full_disk_is_waited_for_although_it_can_be_read() {
         world.pass(Duration::from_secs(31));
         step(&mut member).await;
         assert!(faults.reads() > reads, "reads are answered");
-        let (kind, sentence) = storage_wait(&member).unwrap();
+        let (kind, message) = storage_wait(&member).unwrap();
         assert_eq!(kind, ErrorKind::Transient);
-        assert!(sentence.contains("no space left on device"), "{sentence}");
+        assert!(message.contains("no space left on device"), "{message}");
     }
     faults.calm();
     member.settle(&world).await.unwrap();

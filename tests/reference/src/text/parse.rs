@@ -17,7 +17,7 @@ use super::fields::{LineFields, decimal, parse_quantity, parse_time};
 /// 0, creation and start the time of the line.
 ///
 /// # Errors
-/// A sentence that says what cannot be read.
+/// A message that says what cannot be read.
 pub fn parse(line: &str) -> Result<Event, String> {
     let mut words = line.split_whitespace();
     let mut next = || words.next().ok_or_else(|| format!("'{line}' is no 'time event id key=value ..'"));

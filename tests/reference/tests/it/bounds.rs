@@ -33,57 +33,66 @@ const BOUNDS: &[(&str, Option<&str>)] = &[
     ("node n cost=1000000000", None),
     (
         "node n cost=1000000000.000000000001",
-        Some("hourly_cost: 1000000000.000000000001 is above 1000000000, the bound"),
+        Some("hourly_cost: 1000000000.000000000001 is above the limit of 1000000000"),
     ),
     ("node n cpu=1000000 memory=1P disk=10P gpu=1M tflops=100M vram=1P example.com/x=1E", None),
-    ("node n cpu=1000000001m", Some("capacity: cpu '1000000001m' is above 1000000, the bound")),
-    ("node n memory=1Pi", Some("capacity: memory '1Pi' is above 1000000000000000, the bound")),
-    ("node n disk=10Pi", Some("capacity: ephemeral-storage '10Pi' is above 10000000000000000, the bound")),
-    ("node n gpu=9E", Some("capacity: nvidia.com/gpu '9E' is above 1000000, the bound")),
-    ("node n mig-1g.5gb=2M", Some("capacity: nvidia.com/mig-1g.5gb '2M' is above 1000000, the bound")),
+    ("node n cpu=1000000001m", Some("capacity: cpu '1000000001m' is above the limit of 1000000")),
+    ("node n memory=1Pi", Some("capacity: memory '1Pi' is above the limit of 1000000000000000")),
+    ("node n disk=10Pi", Some("capacity: ephemeral-storage '10Pi' is above the limit of 10000000000000000")),
+    ("node n gpu=9E", Some("capacity: nvidia.com/gpu '9E' is above the limit of 1000000")),
+    ("node n mig-1g.5gb=2M", Some("capacity: nvidia.com/mig-1g.5gb '2M' is above the limit of 1000000")),
     (
         "node n gpu=1M amd.com/gpu=1000",
-        Some("capacity: 1001000 GPUs of all resources together is above 1000000, the bound"),
+        Some("capacity: 1001000 GPUs in total over all resources is above the limit of 1000000"),
     ),
     (
         "node n mig-999999g.5gb=1M",
-        Some("capacity: 142857000000 GPUs of all resources together is above 1000000, the bound"),
+        Some("capacity: 142857000000 GPUs in total over all resources is above the limit of 1000000"),
     ),
-    ("node n example.com/x=2E", Some("capacity: example.com/x '2E' is above 1000000000000000000, the bound")),
+    (
+        "node n example.com/x=2E",
+        Some("capacity: example.com/x '2E' is above the limit of 1000000000000000000"),
+    ),
     ("pod p cpu=1M memory=1P gpu=1000 tflops=100000 vram=1T limit.tflops=100k", None),
-    ("pod p limit.vram=2P", Some("limits: tensor-fusion.ai/vram '2P' is above 1000000000000000, the bound")),
+    (
+        "pod p limit.vram=2P",
+        Some("limits: tensor-fusion.ai/vram '2P' is above the limit of 1000000000000000"),
+    ),
     (
         "pod p gpu=1000 tflops=100001",
         Some(
-            "requests: tensor-fusion.ai/tflops 100001000 of all its GPUs together is above 100000000, \
-             the bound",
+            "requests: tensor-fusion.ai/tflops 100001000 in total over its GPUs is above the limit of \
+             100000000",
         ),
     ),
     (
         "pod p gpu=1001 limit.vram=1T",
         Some(
-            "limits: tensor-fusion.ai/vram 1001000000000000 of all its GPUs together is above \
-             1000000000000000, the bound",
+            "limits: tensor-fusion.ai/vram 1001000000000000 in total over its GPUs is above the limit of \
+             1000000000000000",
         ),
     ),
     ("use p to=01:00 cpu=1M memory=1P gpu=1M", None),
-    ("use p to=01:00 cpu=1000000001m", Some("cpu_millis: 1000000001 is above 1000000000, the bound")),
+    ("use p to=01:00 cpu=1000000001m", Some("cpu_millis: 1000000001 is above the limit of 1000000000")),
     ("reservation r x=2147483647 price=1000000000 gpu=8", None),
-    ("reservation r price=1000000001", Some("unit_hourly_price: 1000000001 is above 1000000000, the bound")),
+    (
+        "reservation r price=1000000001",
+        Some("unit_hourly_price: 1000000001 is above the limit of 1000000000"),
+    ),
     ("commitment k vcpu=9999999999999999 gib=9999999999999999 gpu=2147483647 cost=1000000000", None),
-    ("commitment k cost=1000000001", Some("hourly_cost: 1000000001 is above 1000000000, the bound")),
+    ("commitment k cost=1000000001", Some("hourly_cost: 1000000001 is above the limit of 1000000000")),
     ("quota q ns=a min.memory=1E min.cpu=1E max.gpu=1E", None),
-    ("quota q ns=a min.memory=1Ei", Some("min: memory '1Ei' is above 1000000000000000000, the bound")),
-    ("quota q ns=a max.cpu=2E", Some("max: cpu '2E' is above 1000000000000000000, the bound")),
+    ("quota q ns=a min.memory=1Ei", Some("min: memory '1Ei' is above the limit of 1000000000000000000")),
+    ("quota q ns=a max.cpu=2E", Some("max: cpu '2E' is above the limit of 1000000000000000000")),
     ("pool g qos=a:1000000000:1000000000:10 oversell=100000 disk=100000 mem=100000", None),
     (
         "pool g qos=a:0:1000000001:1",
-        Some("qos_pricing.per_vram_gib_hour: 1000000001 is above 1000000000, the bound"),
+        Some("qos_pricing.per_vram_gib_hour: 1000000001 is above the limit of 1000000000"),
     ),
-    ("pool g qos=a:1:1:10.1", Some("qos_pricing.limits_over_requests: 10.1 is above 10, the bound")),
-    ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above 100000, the bound")),
+    ("pool g qos=a:1:1:10.1", Some("qos_pricing.limits_over_requests: 10.1 is above the limit of 10")),
+    ("pool g oversell=100001", Some("tflops_oversell_percent: 100001 is above the limit of 100000")),
     ("rate r cpu=1000000000 gib=1000000000 gpu=1000000000", None),
-    ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above 1000000000, the bound")),
+    ("rate r gpu=1000000001", Some("per_gpu_hour: 1000000001 is above the limit of 1000000000")),
 ];
 
 #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, State, close_hour, has_hour};
 use prorata_reference::PodRan;
 use prorata_reference::rounding::{Exact, half_even, ratio};
 use prorata_reference::scenario::{Scenario, scenario};
@@ -88,7 +88,7 @@ fn a_run_cut_at_any_hour_goes_on_from_its_snapshot() {
                 return Err(format!("{hour}: the state is not what its snapshot restores"));
             }
             let events = HourEvents::of(hour, events);
-            if !has_hour(RULES_ENGINE_VERSION, &restored, &events) {
+            if !has_hour(&restored, &events) {
                 state = State::new(ORGANIZATION.into());
                 continue;
             }

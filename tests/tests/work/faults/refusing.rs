@@ -49,7 +49,7 @@ fn a_store_that_refuses_writes_is_told_and_waited_for() {
         let told = eventually("the worker says what it waits for", || says_so(&mut worker, weather));
         println!("{told}");
         if weather == Weather::ReadOnly {
-            assert!(told.contains("the worker goes on by itself once this is corrected"), "{told}");
+            assert!(told.contains("the worker continues as soon as this is corrected"), "{told}");
         }
         let until = Instant::now() + outage();
         while Instant::now() < until {

@@ -16,9 +16,9 @@ use crate::world::topics::{Admin, Offsets};
 use crate::world::worker::Worker;
 use crate::world::{Load, World};
 
-/// What every sentence says: the reason, the topic's name, and both ways out.
+/// What every message says: the reason, the topic's name, and both ways out.
 const WAYS_OUT: [&str; 3] =
-    ["'prorata backfill --shards ", "set kafka.offsets_lost: earliest and restart", "goes on without"];
+    ["'prorata backfill --shards ", "set kafka.offsets_lost: earliest and restart", "continues without"];
 
 fn load(seed: u64) -> Load {
     Load { organizations: 4, pods: 8, hours: 3, ..Load::small(seed) }
@@ -120,7 +120,7 @@ fn what_retention_took_before_it_was_read_is_a_loud_stop() {
     let middle: Offsets = middle.collect();
     assert!(!middle.is_empty(), "{next:?} {ends:?}");
     admin.delete_before(&middle);
-    stops(&world, &[&world.name, "is not there any more: Kafka has "]);
+    stops(&world, &[&world.name, "no longer exists: Kafka has "]);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &admin.events(&world.topics));
 }
@@ -181,7 +181,7 @@ fn a_topic_made_anew_that_is_shorter_is_a_loud_stop() {
     let (before, after) = made_anew(&mut world, &admin, &topic, second);
     let shorter = before.iter().all(|(partition, end)| *end == 0 || after[partition] < end - 1);
     assert!(shorter && after.values().any(|end| *end > 0), "{before:?} {after:?}");
-    stops(&world, &[&topic, "is not there any more: Kafka has 0 to "]);
+    stops(&world, &[&topic, "no longer exists: Kafka has 0 to "]);
     goes_on(&mut world, &admin);
     assert_law(&world, &[first, second], &[]);
 }
@@ -245,13 +245,13 @@ fn a_topic_made_anew_under_a_frozen_worker_is_a_loud_stop() {
     assert_law(&world, &[first, second], &[]);
 }
 
-/// The shards that cannot go on, by what the sentences of a log say.
+/// The shards that cannot go on, by what the messages of a log say.
 fn stopped(log: &str) -> BTreeSet<Shard> {
     let named = log.split("'prorata backfill --shards ").skip(1);
     named.map(|rest| rest.split('\'').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Each step as the sentence says it: fold a copy of the events into the stopped shards, set the option,
+/// Each step as the message says it: fold a copy of the events into the stopped shards, set the option,
 /// restart the worker. Nothing is lost, and nobody is in the way of the backfill.
 #[test]
 fn the_way_out_of_lost_offsets_loses_nothing() {

@@ -18,11 +18,11 @@ const WIDE: u16 = 8;
 /// and lets its shards go. On a busy machine.
 const NOTICED_MAX: Duration = Duration::from_secs(30);
 
-/// What the sentence says: what is wrong, and each step of the way out.
+/// What the message says: what is wrong, and each step of the way out.
 fn words(topic: &str) -> [String; 6] {
     [
-        format!("topic '{topic}' has {WIDE} partitions, the root {SHARDS} shards"),
-        format!("make another topic with {SHARDS} partitions for the producers"),
+        format!("topic '{topic}' has {WIDE} partitions, but the root has {SHARDS} shards"),
+        format!("Create another topic with {SHARDS} partitions for the producers"),
         "name it in kafka.topics".to_owned(),
         format!("'{topic}' in kafka.retired_topics"),
         "run 'prorata replay --config FILE'".to_owned(),
@@ -50,7 +50,7 @@ fn unread(replayed: &Value) -> u64 {
     wide.map(|read| read["messages"].as_u64().unwrap()).sum()
 }
 
-/// The way out, step by step as the sentence says it.
+/// The way out, step by step as the message says it.
 fn way_out(world: &mut World, retired: &[String]) {
     let another: Vec<String> = retired.iter().map(|topic| format!("{topic}-2")).collect();
     world.create(&another, SHARDS);

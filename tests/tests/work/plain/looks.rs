@@ -22,7 +22,7 @@ const RATE: u32 = 150;
 /// What may be said of a lake whose worker has not folded everything yet, and is true.
 const UNFOLDED: [&str; 3] = ["dirty", "incomplete", "unpriced"];
 const TOO_FAST: &str = "a worker writes the lake faster than its tables and checkpoints can be compared";
-const READ_AGAIN: &str = "the lake is read again";
+const READ_AGAIN: &str = "reading the lake again";
 
 /// What was asked meanwhile.
 #[derive(Debug, Default)]

@@ -202,21 +202,8 @@ impl World {
     pub fn worker_of(&self, binary: &str) -> Worker {
         let mut command = Command::new(binary);
         let config = self.config();
-        let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
-        // The release before refuses a key that it does not know.
-        settings["work"].as_object_mut().unwrap().remove("max_restate_delay");
-        std::fs::write(&config, settings.to_string()).unwrap();
         command.args(["work", "--config", config.to_str().unwrap()]).current_dir(self.folder.path());
         Worker::new(Program::start(command, "work", self.folder.path()))
-    }
-
-    /// Leaves a key of the configuration to its default.
-    #[cfg(feature = "upgrade")]
-    pub fn unset(&mut self, key: &str) {
-        let (section, key) = key.split_once('.').unwrap();
-        if let Some(section) = self.settings.get_mut(section).and_then(Value::as_object_mut) {
-            section.remove(key);
-        }
     }
 
     fn generate(&self, load: Load, more: &[&str]) -> Command {

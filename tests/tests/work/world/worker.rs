@@ -90,19 +90,19 @@ impl Worker {
         status["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect()
     }
 
-    /// The sentences of its stopped shards; none while it does not answer.
+    /// The messages of its stopped shards; none while it does not answer.
     pub fn stopped_shards(&self) -> Vec<String> {
         let status = self.named_address().and_then(|address| get(address, "/status?format=json"));
         let status = status.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
         let shards = status.as_ref().and_then(|status| status["shards"].as_array()).into_iter().flatten();
-        shards.filter_map(|shard| shard["stopped"]["sentence"].as_str().map(str::to_owned)).collect()
+        shards.filter_map(|shard| shard["stopped"]["message"].as_str().map(str::to_owned)).collect()
     }
 
     /// Waits until it says with these words that it cannot go on: in its status where other shards do, else
     /// by its end with exit code 1.
     pub fn stops_loudly(mut self, words: &[&str]) {
         eventually("a shard is stopped", || {
-            let says_so = |sentence: &String| words.iter().all(|word| sentence.contains(word));
+            let says_so = |message: &String| words.iter().all(|word| message.contains(word));
             if !self.program.is_running() || self.stopped_shards().iter().any(says_so) {
                 return Ok(());
             }

@@ -44,7 +44,7 @@ impl Group<'_> {
         self.assigned = whole.filter_map(|(partition, _)| Shard::try_from(*partition).ok()).collect();
         if self.assigned.len() < topics.len() {
             tracing::warn!(
-                "of {} partition numbers assigned, {} are assigned of every topic",
+                "of {} assigned partition numbers, only {} are assigned for every topic",
                 topics.len(),
                 self.assigned.len()
             );
@@ -77,7 +77,7 @@ impl Group<'_> {
             self.revoke();
         } else if Instant::now() >= revoking.until {
             tracing::warn!(
-                "shards {:?} were not released in time: the group gives them to others",
+                "shards {:?} were not released in time: the group reassigns them",
                 revoking.waiting
             );
             self.revoke();

@@ -82,7 +82,7 @@ async fn check_lake(args: &CheckArgs, lake: &str) -> anyhow::Result<Checked> {
     if let (Some(from), Some(to)) = (range.from, range.to)
         && to < from
     {
-        return Err(Failure::usage(format!("--to {to} is before --from {from}; exchange them")).into());
+        return Err(Failure::usage(format!("--to {to} is before --from {from}; swap them")).into());
     }
     let store = wiring::lake::store(lake).await?;
     let (tables, checkpoints) = wiring::lake::settled(&store, range).await?;

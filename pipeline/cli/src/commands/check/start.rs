@@ -39,7 +39,7 @@ pub enum CheckOutcome {
 }
 
 impl CheckOutcome {
-    /// Its name, and the sentence.
+    /// Its name, and the message.
     pub fn told(&self) -> (&'static str, String) {
         match self {
             Self::Good(what) => ("ok", what.clone()),
@@ -68,9 +68,9 @@ pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
             let root = root(&store, shards).await;
             add(
                 "root",
-                root.map(|(found, sentence)| {
+                root.map(|(found, message)| {
                     shards = found.or(shards);
-                    sentence
+                    message
                 })
                 .into(),
             );
@@ -109,7 +109,10 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
     let listed = store.list(PROBE).await.map_err(failed)?;
     store.delete(&path).await.map_err(failed)?;
     let Some(object) = listed.into_iter().find(|object| object.path == path) else {
-        return Err(Failure::usage("the store does not list an object right after it was created"));
+        return Err(Failure::usage(
+            "the store does not list an object right after its creation; use a store with consistent \
+             listings",
+        ));
     };
     // Stores may keep whole seconds.
     let ahead = before.micros_since(object.modified);
@@ -118,8 +121,8 @@ async fn clock(store: &Store, max_skew: Duration) -> Result<String, Failure> {
     if skew > max_skew + Duration::from_secs(1) {
         let skew = humantime::format_duration(Duration::from_secs(skew.as_secs()));
         return Err(Failure::usage(format!(
-            "this machine's clock and the store's differ by {skew}, more than work.max_clock_skew; set the \
-             machine's clock"
+            "this machine's clock and the store's differ by {skew}, more than work.max_clock_skew; correct \
+             the machine's clock"
         )));
     }
     Ok("this machine's clock agrees with the store's".to_owned())
@@ -132,7 +135,7 @@ async fn root(
 ) -> Result<(Option<names::Shard>, String), Failure> {
     Ok(match Root::find(store, shards).await.map_err(failed)? {
         Some(root) => (Some(root.shards), format!("format {}, {} shards", root.format, root.shards)),
-        None => (None, "not made yet; the first worker or backfill makes it".to_owned()),
+        None => (None, "not created yet; the first worker or backfill creates it".to_owned()),
     })
 }
 
@@ -168,7 +171,8 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
              kafka.topics"
         ))),
         Some((topic, partitions)) => Err(Failure::usage(format!(
-            "topic {topic} has {partitions} partitions, the root {wanted} shards: they must be equal"
+            "topic {topic} has {partitions} partitions, but the root has {wanted} shards: the numbers must \
+             be equal"
         ))),
         None => Ok(format!("{} with {wanted} partitions each", config.kafka.topics.join(", "))),
     }

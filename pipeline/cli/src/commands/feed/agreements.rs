@@ -49,7 +49,7 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
         .events(Timestamp(SystemClock.now().0))
         .map_err(|error| Failure::usage(format!("'{}': {error}", args.file.display())))?;
     let to = match &args.output {
-        None => "checked, and sent nowhere".to_owned(),
+        None => "checked, not sent".to_owned(),
         Some(_) if is_kafka => send(&args.kafka, &agreements, &found.events)?,
         Some(to) => write(to, &agreements, &found.events)?,
     };
@@ -82,7 +82,7 @@ fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<
     let outcome = wiring::small_runtime()?.block_on(store.put_if_absent(&path, file.into()));
     Ok(match outcome.map_err(Failure::storage)? {
         PutOutcome::Created => format!("in {path} of {to}"),
-        PutOutcome::Exists => format!("in {path} of {to}, which was there already"),
+        PutOutcome::Exists => format!("in {path} of {to}, which already existed"),
     })
 }
 

@@ -48,7 +48,8 @@ pub fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json { format!("{:#}", difference.json()) } else { difference.to_string() };
     report::print(&text)?;
     if let Some((file, why)) = difference.unreadable.first() {
-        let message = format!("'{file}' cannot be compared: {why}; prorata check says how to mend a lake");
+        let message =
+            format!("'{file}' cannot be compared: {why}; run prorata check to see how to fix the lake");
         return Err(Failure::usage(message).into());
     }
     Ok(if difference.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
@@ -73,5 +74,5 @@ async fn compare(args: &DiffArgs) -> anyhow::Result<Difference> {
 
 /// An instant of the command line.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
-    parse_instant(text).ok_or_else(|| "it is not an instant such as 2026-11-20T13:00:00Z".to_owned())
+    parse_instant(text).ok_or_else(|| "it is not a time such as 2026-11-20T13:00:00Z".to_owned())
 }

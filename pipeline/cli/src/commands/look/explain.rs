@@ -67,7 +67,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
 async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let store = wiring::lake::store(&args.lake).await?;
     let ports = wiring::look_ports(store.clone());
-    let subject = subject(args).ok_or_else(|| Failure::usage("name a pod by --pod, or another subject"))?;
+    let subject = subject(args).ok_or_else(|| Failure::usage("name a pod with --pod, or another subject"))?;
     let organization = args.organization.as_deref().map(Into::into);
     let question = Question { subject, hour: args.hour, organization };
     let then = match args.since {
@@ -102,7 +102,7 @@ async fn answer(args: &ExplainArgs) -> anyhow::Result<Answer> {
 
 fn failed(error: ExplainError) -> anyhow::Error {
     match error {
-        ExplainError::NotFound(sentence) => Failure::usage(sentence).into(),
+        ExplainError::NotFound(message) => Failure::usage(message).into(),
         ExplainError::Worker(error) => error.into(),
     }
 }

@@ -56,7 +56,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (range.from, range.to)
         && to < from
     {
-        return Err(Failure::usage(format!("--to {to} is before --from {from}; exchange them")).into());
+        return Err(Failure::usage(format!("--to {to} is before --from {from}; swap them")).into());
     }
     wiring::small_runtime()?.block_on(async {
         let store = wiring::lake::store(&args.lake).await?;
@@ -75,12 +75,10 @@ async fn write(out: &str, page: String) -> anyhow::Result<()> {
             let store = Store::open(folder).map_err(Failure::usage)?;
             Ok(store.replace(name, page.into()).await.map_err(WorkerError::Store)?)
         }
-        Some(_) => {
-            Err(Failure::usage(format!("--output '{out}' names a folder; name the file in it")).into())
-        }
+        Some(_) => Err(Failure::usage(format!("--output '{out}' names a folder; name a file in it")).into()),
         None => Ok(std::fs::write(out, page).map_err(|error| {
             Failure::usage(format!(
-                "--output '{out}' cannot be written: {error}; name a file in a folder that is"
+                "--output '{out}' cannot be written: {error}; name a file in an existing folder"
             ))
         })?),
     }

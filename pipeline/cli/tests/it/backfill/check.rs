@@ -113,19 +113,19 @@ fn a_damaged_checkpoint_is_named() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_one_sentence() {
+fn what_cannot_be_checked_is_one_message() {
     let room = Room::new();
     let check = |args: &[&str]| program().arg("check").args(args).output().unwrap();
     let nowhere = room.path("nowhere");
     let output = check(&["--lake", nowhere.to_str().unwrap()]);
     assert_eq!(code(&output), 2);
-    assert!(sentence(&output).contains("is no lake of prorata"), "{}", error(&output));
+    assert!(message(&output).contains("is not a prorata lake"), "{}", error(&output));
     lake(&room);
     let lake = room.path("lake");
     let range = ["--from", "2026-11-02T00", "--to", "2026-11-01T00"];
     let output = check(&[&["--lake", lake.to_str().unwrap()][..], &range].concat());
     assert_eq!(code(&output), 2);
-    assert!(sentence(&output).contains("is before --from"), "{}", error(&output));
+    assert!(message(&output).contains("is before --from"), "{}", error(&output));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn rows_of_every_kind_are_explained_and_are_those_of_the_table() {
         let people = explain(&room, HOUR, &["--pod", row["pod"].as_str().unwrap()]);
         assert_eq!(code(&people), 0, "{}", error(&people));
         let people = text(&people);
-        assert!(people.contains("The same rows stand in cost_allocation/date=2026-11-01/"), "{people}");
+        assert!(people.contains("The same rows are in cost_allocation/date=2026-11-01/"), "{people}");
         assert!(people.contains(row["figures"]["EffectiveCost"].as_str().unwrap()), "{people}");
     }
 }
@@ -97,19 +97,19 @@ fn what_the_lake_does_not_have_is_told_with_what_is_near() {
     room.run("lake", &[]);
     let unknown = explain(&room, "2026-11-01T00", &["--pod", "team/aa"]);
     assert_eq!(code(&unknown), 2);
-    let said = sentence(&unknown);
-    assert!(said.contains("has no pod 'team/aa'; the nearest that it has: '"), "{said}");
+    let said = message(&unknown);
+    assert!(said.contains("has no pod 'team/aa'; the nearest: '"), "{said}");
     let hour = explain(&room, "2026-12-01T00", &["--pod", "a"]);
     assert_eq!(code(&hour), 2);
-    assert!(sentence(&hour).contains("the lake has no hour 2026-12-01T00: it has 2026-11-01T00 to"));
+    assert!(message(&hour).contains("the lake has no hour 2026-12-01T00: it has 2026-11-01T00 to"));
     let organization = explain(&room, "2026-11-01T00", &["--pod", "a", "--organization", "acne"]);
     assert_eq!(code(&organization), 2);
-    assert!(sentence(&organization).contains("has no rows of organization 'acne'"));
+    assert!(message(&organization).contains("has no rows of organization 'acne'"));
     let mut nowhere = program();
     nowhere.args(["explain", "--hour", HOUR, "--pod", "a", "--lake"]).arg(room.path("nowhere"));
     let nowhere = nowhere.output().unwrap();
     assert_eq!(code(&nowhere), 2);
-    assert!(sentence(&nowhere).contains("is no lake of prorata"), "{}", error(&nowhere));
+    assert!(message(&nowhere).contains("is not a prorata lake"), "{}", error(&nowhere));
     let nothing = explain(&room, HOUR, &[]);
     assert_eq!(code(&nothing), 2);
 }
@@ -123,7 +123,7 @@ fn an_organization_must_be_named_where_two_have_the_pod() {
     room.run("lake", &[]);
     let both = explain(&room, "2026-11-01T00", &["--pod", "a"]);
     assert_eq!(code(&both), 2);
-    let said = sentence(&both);
+    let said = message(&both);
     assert!(said.contains("2 organizations have a pod 'a'") && said.contains("--organization"), "{said}");
     let one = explain(&room, "2026-11-01T00", &["--pod", "a", "--organization", "beta"]);
     assert_eq!(code(&one), 0, "{}", error(&one));
@@ -185,5 +185,5 @@ fn what_a_late_event_has_changed_is_told_and_adds_up() {
     let people = text(&people);
     let heading = format!("What has changed since {then}\n");
     assert!(people.contains(&heading) && people.contains("late: a new row"), "{people}");
-    assert!(people.contains("  events have come in "), "{people}");
+    assert!(people.contains("  new events in "), "{people}");
 }

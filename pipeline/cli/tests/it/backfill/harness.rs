@@ -162,10 +162,10 @@ pub fn json(output: &Output) -> serde_json::Value {
     document.unwrap()
 }
 
-/// The one sentence of a failure.
-pub fn sentence(output: &Output) -> String {
+/// The one message of a failure.
+pub fn message(output: &Output) -> String {
     let error = error(output);
-    assert_eq!(error.trim_end().lines().count(), 1, "one sentence, no trace: {error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "one message, no trace: {error}");
     assert!(error.starts_with("prorata: "), "{error}");
     assert!(output.stdout.is_empty(), "no summary of a failure");
     error

@@ -1,4 +1,4 @@
-//! The `prorata` program on folders: exit codes, sentences, and tables that do not depend on how they came
+//! The `prorata` program on folders: exit codes, messages, and tables that do not depend on how they came
 //! about.
 
 mod bad_input;

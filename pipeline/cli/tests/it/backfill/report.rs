@@ -246,7 +246,7 @@ fn the_page_is_written_to_a_url_and_replaced_there() {
     folder.args(["report", "--lake"]).arg(room.path("lake")).args(["--output", "s3://bucket/pages/"]);
     let folder = folder.output().unwrap();
     assert_eq!(code(&folder), 2);
-    assert!(sentence(&folder).contains("names a folder; name the file in it"));
+    assert!(message(&folder).contains("names a folder; name a file in it"));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn the_page_asks_nobody_and_no_name_can_be_markup() {
 }
 
 #[test]
-fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_sentence() {
+fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_message() {
     let room = Room::new();
     room.put_events("good.avro", &trace());
     room.run("lake", &[]);
@@ -273,12 +273,12 @@ fn an_empty_lake_gives_a_page_that_says_so_and_bad_input_a_sentence() {
     assert_eq!((&data["hours"], &data["times"]), (&Value::Null, &serde_json::json!([])));
     let other = report(&room, &["--group-by", "colour"]);
     assert_eq!(code(&other), 2);
-    assert!(error(&other).contains("it is none of namespace, cluster, gpu_model and label:KEY"));
+    assert!(error(&other).contains("it must be namespace, cluster, gpu_model or label:KEY"));
     let order = report(&room, &["--from", "2026-11-02T00", "--to", "2026-11-01T00"]);
     assert_eq!(code(&order), 2);
     let mut nowhere = program();
     nowhere.args(["report", "--lake"]).arg(room.path("lake")).args(["--output", "/no/such/folder/page.html"]);
     let nowhere = nowhere.output().unwrap();
     assert_eq!(code(&nowhere), 2);
-    assert!(sentence(&nowhere).contains("cannot be written"));
+    assert!(message(&nowhere).contains("cannot be written"));
 }

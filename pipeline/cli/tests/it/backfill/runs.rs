@@ -150,7 +150,7 @@ fn of_two_backfills_at_once_one_wins_and_the_other_says_so() {
             match code(&output) {
                 0 => finished += 1,
                 4 => assert!(
-                    sentence(&output).contains("was taken by another backfill or worker while this one ran"),
+                    message(&output).contains("was taken by another backfill or worker while this one ran"),
                     "{}",
                     error(&output)
                 ),

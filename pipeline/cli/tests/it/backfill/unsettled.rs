@@ -75,7 +75,7 @@ impl Unsettled {
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         lines.read_line(&mut said).unwrap();
-        assert!(said.contains("the lake is read again"), "{said}");
+        assert!(said.contains("reading the lake again"), "{said}");
         self.publish();
         let output = child.wait_with_output().unwrap();
         lines.read_to_string(&mut said).unwrap();

@@ -1,4 +1,4 @@
-//! Wrong usage and unavailable storage: one sentence that says what, where and how to mend it, and the exit
+//! Wrong usage and unavailable storage: one message that says what, where and how to mend it, and the exit
 //! code.
 
 use super::harness::*;
@@ -6,7 +6,7 @@ use super::harness::*;
 fn fails(room: &Room, lake: &str, args: &[&str], expected: i32) -> String {
     let output = room.run(lake, args);
     assert_eq!(code(&output), expected, "{} {}", error(&output), text(&output));
-    sentence(&output)
+    message(&output)
 }
 
 fn with_trace() -> Room {
@@ -22,7 +22,7 @@ fn events_that_are_not_there() {
     command.args(["backfill", "--events", "no/such/folder", "--lake"]).arg(room.path("lake"));
     let output = command.output().unwrap();
     assert_eq!(code(&output), 2);
-    assert!(sentence(&output).contains("--events 'no/such/folder' is not there"), "{}", error(&output));
+    assert!(message(&output).contains("--events 'no/such/folder' does not exist"), "{}", error(&output));
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn events_without_avro_files() {
 fn a_lake_that_cannot_be_written() {
     let room = with_trace();
     std::fs::write(room.path("file"), "in the way").unwrap();
-    let sentence = fails(&room, "file/lake", &[], 2);
-    assert!(sentence.contains("storage cannot be used: read 'root.json': "), "{sentence}");
+    let message = fails(&room, "file/lake", &[], 2);
+    assert!(message.contains("storage cannot be used: read 'root.json': "), "{message}");
     assert!(
-        sentence.contains("nothing is lost or doubled, run the same command again once this is corrected"),
-        "{sentence}"
+        message.contains("nothing is lost or duplicated; run the same command again once this is corrected"),
+        "{message}"
     );
 }
 
@@ -52,7 +52,7 @@ fn a_lake_of_no_known_kind() {
     command.arg("backfill").arg("--events").arg(room.path("events")).args(["--lake", "ftp://host/lake"]);
     let output = command.output().unwrap();
     assert_eq!(code(&output), 2);
-    assert!(sentence(&output).contains("name a folder, or a URL such as s3://bucket/folder"));
+    assert!(message(&output).contains("name a folder, or a URL such as s3://bucket/folder"));
 }
 
 /// A limit on the size of files stands for a full disk: writes fail in the middle.
@@ -65,7 +65,7 @@ fn a_full_disk() {
     shell.args(command.get_args());
     let output = shell.output().unwrap();
     assert_eq!(code(&output), 4, "{}", error(&output));
-    assert!(sentence(&output).contains("storage is unavailable: "), "{}", error(&output));
+    assert!(message(&output).contains("storage is unavailable: "), "{}", error(&output));
     let output = room.run("lake", &[]);
     assert_eq!(code(&output), 0, "with room again: {}", error(&output));
     room.run("other", &[]);
@@ -78,8 +78,8 @@ fn wrong_hours() {
     let output = room.run("lake", &["--from", "yesterday"]);
     assert_eq!(code(&output), 2);
     assert!(error(&output).contains("not an hour in UTC such as 2026-11-20T13"), "{}", error(&output));
-    let sentence = fails(&room, "lake", &["--from", "2026-11-02T00", "--to", "2026-11-01T00"], 2);
-    assert!(sentence.contains("--from 2026-11-02T00 lies after --to 2026-11-01T00"), "{sentence}");
+    let message = fails(&room, "lake", &["--from", "2026-11-02T00", "--to", "2026-11-01T00"], 2);
+    assert!(message.contains("--from 2026-11-02T00 is after --to 2026-11-01T00"), "{message}");
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn a_wrong_configuration() {
     let room = with_trace();
     let config = room.path("prorata.yaml");
     std::fs::write(&config, "rules:\n  wieghts: {}\n").unwrap();
-    let sentence = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
-    assert!(sentence.contains("unknown key rules.wieghts in '"), "{sentence}");
-    assert!(sentence.contains("did you mean 'weights'?"), "{sentence}");
-    let sentence = fails(&room, "lake", &["--config", "no-such-file.yaml"], 2);
-    assert!(sentence.contains("--config 'no-such-file.yaml' cannot be read"), "{sentence}");
+    let message = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
+    assert!(message.contains("unknown key rules.wieghts in '"), "{message}");
+    assert!(message.contains("did you mean 'weights'?"), "{message}");
+    let message = fails(&room, "lake", &["--config", "no-such-file.yaml"], 2);
+    assert!(message.contains("--config 'no-such-file.yaml' cannot be read"), "{message}");
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn another_number_of_shards_and_a_version_with_other_rules() {
     assert_eq!(code(&room.run("lake", &[])), 0);
     let config = room.path("prorata.yaml");
     std::fs::write(&config, "root:\n  shards: 4\n").unwrap();
-    let sentence = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
-    assert!(sentence.contains("made with 16 shards, the configuration says root.shards: 4"), "{sentence}");
+    let message = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
+    assert!(message.contains("made with 16 shards, but the configuration says root.shards: 4"), "{message}");
     std::fs::write(&config, "rules:\n  gpu_memory_gb: 16\n").unwrap();
-    let sentence = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
-    assert!(sentence.contains("rules.version '1' is in the root with other rules"), "{sentence}");
+    let message = fails(&room, "lake", &["--config", config.to_str().unwrap()], 2);
+    assert!(message.contains("rules.version '1' is in the root with other rules"), "{message}");
 }
 
 #[test]
@@ -118,5 +118,5 @@ fn schemas_are_printed_as_json() {
     assert_eq!(schema["name"], "prorata.events.PodStarted");
     let output = program().args(["schemas", "Podstarted"]).output().unwrap();
     assert_eq!(code(&output), 2);
-    assert!(sentence(&output).contains("'Podstarted' is no event type; they are NodeStarted, "));
+    assert!(message(&output).contains("'Podstarted' is not an event type; the types are NodeStarted, "));
 }

@@ -123,7 +123,7 @@ impl Document<'_> {
                 let Attributes { instance_type, region_code: region, .. } = attributes;
                 self.machines.insert(sku, Machine { instance_type, region, os });
             }
-            None => self.import.skip("not a shared machine without software"),
+            None => self.import.skip("not a shared machine without licensed software"),
         }
         Ok(())
     }

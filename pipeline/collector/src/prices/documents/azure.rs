@@ -74,7 +74,7 @@ fn take(import: &mut Importer, item: &Item) -> Result<(), String> {
         && !item.arm_sku_name.is_empty()
         && !item.arm_region_name.is_empty();
     if !is_machine {
-        import.skip("not an hour of a virtual machine");
+        import.skip("not priced per hour of a virtual machine");
         return Ok(());
     }
     if item.currency_code != import.currency {

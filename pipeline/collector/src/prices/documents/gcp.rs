@@ -204,7 +204,7 @@ fn take(import: &mut Importer, sku: &Sku) -> Result<(), String> {
         |begin: &&str| description.strip_prefix(begin).is_some_and(|rest| rest.starts_with(" running"));
     let part = beginnings().find(is_of).filter(|_| sku.category.resource_family == "Compute");
     let (Some(part), Some(capacity_type)) = (part, capacity_type) else {
-        import.skip("no vCPU, memory or GPU of a known family");
+        import.skip("not vCPU, memory or GPU of a known family");
         return Ok(());
     };
     let Some(info) = sku.pricing_info.last() else {
@@ -213,7 +213,7 @@ fn take(import: &mut Importer, sku: &Sku) -> Result<(), String> {
     };
     let expression = &info.pricing_expression;
     let Some(rate) = expression.tiered_rates.last().filter(|_| expression.usage_unit.ends_with('h')) else {
-        import.skip("not by the hour");
+        import.skip("not priced by the hour");
         return Ok(());
     };
     if rate.unit_price.currency_code != import.currency {
@@ -221,8 +221,8 @@ fn take(import: &mut Importer, sku: &Sku) -> Result<(), String> {
         return Ok(());
     }
     let fault = |what: &str| format!("{}: {what}", sku.description);
-    let price = price(&rate.unit_price).ok_or_else(|| fault("units or nanos are no number"))?;
-    let from = parse_instant(&info.effective_time).ok_or_else(|| fault("effectiveTime is no instant"))?;
+    let price = price(&rate.unit_price).ok_or_else(|| fault("units or nanos is not a number"))?;
+    let from = parse_instant(&info.effective_time).ok_or_else(|| fault("effectiveTime is not a time"))?;
     for region in &sku.service_regions {
         let before = import.parts.insert((part, region.clone(), capacity_type), (price, from));
         if before.is_some_and(|(before, _)| before != price) {
@@ -278,7 +278,8 @@ fn add(
     let atoms: i128 =
         amounts.iter().map(|((price, _), amount)| price.atoms() * i128::from(*amount) / 100).sum();
     let from = amounts.iter().map(|((_, from), _)| *from).max().unwrap_or_default();
-    let hourly = UnitPrice::from_atoms(atoms).ok_or_else(|| format!("{name}: the sum passes 28 digits"))?;
+    let hourly =
+        UnitPrice::from_atoms(atoms).ok_or_else(|| format!("{name}: the sum has more than 28 digits"))?;
     import.add(&Found {
         provider: "gce",
         region,

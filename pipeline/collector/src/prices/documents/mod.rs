@@ -45,8 +45,9 @@ pub enum ImportError {
     Json(#[from] serde_json::Error),
     /// There is no price at all.
     #[error(
-        "there is no price of a virtual machine; aws takes index.json of the offer AmazonEC2 of one region, \
-         azure pages of the retail prices API, gcp pages of the catalogue of Compute Engine, csv price lists"
+        "no price of a virtual machine was found; aws takes index.json of the offer AmazonEC2 for one \
+         region, azure takes pages of the retail prices API, gcp takes pages of the Compute Engine \
+         catalogue, csv takes price lists"
     )]
     Nothing,
     /// Parts of Google's machines contradict each other.
@@ -123,10 +124,11 @@ impl Importer {
     /// Adds a price, or refuses it with what is wrong.
     fn add(&mut self, found: &Found<'_>) -> Result<(), String> {
         let place = || format!("{} in {}", found.instance_type, found.region);
-        let hourly = decimal(found.hourly)
-            .ok_or_else(|| format!("{}: '{}' is no price of 12 decimals at most", place(), found.hourly))?;
+        let hourly = decimal(found.hourly).ok_or_else(|| {
+            format!("{}: '{}' is not a price with at most 12 decimals", place(), found.hourly)
+        })?;
         let Some(valid_from) = parse_instant(found.valid_from) else {
-            return Err(format!("{}: '{}' is no instant", place(), found.valid_from));
+            return Err(format!("{}: '{}' is not a time", place(), found.valid_from));
         };
         if hourly == UnitPrice::ZERO {
             self.skip("price 0");

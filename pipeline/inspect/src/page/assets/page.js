@@ -241,7 +241,7 @@ function tiles({ sums }) {
     )
     .reduce((sum, row) => sum + whole(row[3]), 0n);
   const change = DATA.before_hours
-    ? `${decimal(all - before)} against ${DATA.before_hours[0]} to ${DATA.before_hours[1]}`
+    ? `${decimal(all - before)} compared with ${DATA.before_hours[0]} to ${DATA.before_hours[1]}`
     : "";
   const tile = (name, atoms, note) =>
     element(
@@ -290,7 +290,7 @@ function agreements() {
   return [
     ...listed(
       "Reservations",
-      "Unit-hours that pods held, and money for those that none did",
+      "Unit-hours that pods held, and the cost of unit-hours that no pod held",
       mine(reservations),
       [
         organization,
@@ -300,7 +300,7 @@ function agreements() {
         ["unused cost", true, figure("unused_cost")],
       ],
     ),
-    ...listed("Commitments", "Money that nodes received, and money that none did", mine(commitments), [
+    ...listed("Commitments", "Cost applied to nodes, and cost left unused", mine(commitments), [
       organization,
       ["commitment", false, named],
       ["utilization", false, used("used_cost", "unused_cost")],
@@ -310,19 +310,19 @@ function agreements() {
     ]),
     ...listed(
       "Quotas",
-      "Cost over quota (the same for every resource of a quota), and who lent",
+      "Cost over quota (the same for every resource of a quota), and amounts borrowed and lent",
       mine(quotas),
       [
         organization,
         ["quota", false, (of) => `${of.cluster}/${of.id}`],
         ["resource", false, (of) => of.resource],
         ["over-quota cost", true, figure("over_quota_cost")],
-        ["of that preemptible", true, figure("preemptible_cost")],
+        ["preemptible part of it", true, figure("preemptible_cost")],
         ["borrowed amount-hours", true, figure("borrowed_hours")],
         ["lent amount-hours", true, figure("lent_hours")],
       ],
     ),
-    ...listed("GPU pools", "Charges against what the nodes cost, and budgets", mine(pools), [
+    ...listed("GPU pools", "Charges compared with the cost of the nodes, and budgets", mine(pools), [
       organization,
       ["pool", false, (of) => of.id],
       ["charges", true, figure("charges")],
@@ -365,13 +365,13 @@ function unpriced() {
     section(
       "Pods without a price",
       table(
-        "Their cost is 0 until what is missing comes",
+        "Their cost is 0 until what is missing arrives",
         [
           ["organization", false],
           ["reason", false],
           ["pods", true],
           ["pod-hours", true],
-          ["how to mend it", false],
+          ["how to fix it", false],
         ],
         rows.map((of) => [
           of.organization,
@@ -401,7 +401,7 @@ function movers({ groups }) {
     section(
       "Top movers",
       table(
-        `Against ${DATA.before_hours[0]} to ${DATA.before_hours[1]}`,
+        `Compared with ${DATA.before_hours[0]} to ${DATA.before_hours[1]}`,
         [
           [DATA.group_by, false],
           ["before", true],
@@ -423,7 +423,7 @@ function groupTable({ groups, sums }) {
         onclick: () => {
           state.group = state.group === name ? "" : name;
           draw();
-          document.getElementById("s-pods-and-what-else-bears-cost").scrollIntoView();
+          document.getElementById("s-pods-and-other-costs").scrollIntoView();
         },
       },
       name,
@@ -431,11 +431,11 @@ function groupTable({ groups, sums }) {
   return section(
     "By " + DATA.group_by,
     table(
-      "Choose one to see its pods",
+      "Choose a group to see its pods",
       [
         [DATA.group_by, false],
         ["cost", true],
-        ["of all", true],
+        ["of total", true],
       ],
       largest(groups).map(([name, cost]) => [pick(name), number(cost), percent(cost, sums.total)]),
     ),
@@ -524,7 +524,7 @@ function bearerTable(added) {
       ...columns.map(([key]) => number(sum[key])),
     ]);
   return section(
-    "Pods and what else bears cost",
+    "Pods and other costs",
     element("p", { class: "controls" }, filter, " ", sort, " ", state.group ? all : ""),
     table(
       `${state.group || "All groups"}: ${shown.length} of ${rows.length}`,
@@ -544,8 +544,8 @@ function bearerTable(added) {
 function explanation(at, command) {
   const told = DATA.explained[at];
   const code = element("code", {}, command);
-  if (!told) return [element("p", {}, "How its cost came about in the hour that cost most: ", code)];
-  const name = `How its cost came about in the hour that cost most, ${bearer(at, "hour")} (UTC)`;
+  if (!told) return [element("p", {}, "How its cost was computed in its most expensive hour: ", code)];
+  const name = `How its cost was computed in its most expensive hour, ${bearer(at, "hour")} (UTC)`;
   return [
     element("h3", { id: "explained-title" }, name),
     element("pre", { role: "region", tabindex: "0", "aria-labelledby": "explained-title" }, told),

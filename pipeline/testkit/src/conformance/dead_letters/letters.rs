@@ -52,14 +52,14 @@ fn is_letter(message: &Message, letter: &DeadLetter, foreign: &[Header], place: 
         message.headers.iter().partition(|(name, _)| name.starts_with(OURS));
     equal("the headers that came", theirs, foreign.iter().collect())?;
     let reject = &letter.rejected.reject;
-    let why = [("reason", reject.reason.code()), ("sentence", &*reject.sentence)];
+    let why = [("reason", reject.reason.code()), ("message", &*reject.message)];
     let expected: BTreeMap<String, &[u8]> =
         why.iter().chain(place).map(|(name, value)| (format!("{OURS}{name}"), value.as_bytes())).collect();
     let version = format!("{OURS}version");
     let (versions, ours): (Vec<&Header>, Vec<&Header>) =
         ours.into_iter().partition(|(name, _)| *name == version);
     let told = versions.iter().filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()));
-    equal("headers that tell the version", (versions.len(), told.count()), (1, 1))?;
+    equal("headers with the version", (versions.len(), told.count()), (1, 1))?;
     equal("how many headers of ours there are", ours.len(), expected.len())?;
     let found: BTreeMap<&str, Option<&[u8]>> =
         ours.into_iter().map(|(name, value)| (&**name, value.as_deref())).collect();

@@ -110,7 +110,7 @@ pub(super) async fn too_large(stage: &mut LetterStage) -> Checked {
     let mut mixed = small.clone();
     mixed.insert(5, letter(99, Some(b"acme"), &noise(length, 0), Vec::new()));
     match topic.send(&mixed).await {
-        Err(SourceError::TooLarge(sentence)) if !sentence.is_empty() => {}
+        Err(SourceError::TooLarge(message)) if !message.is_empty() => {}
         other => return Err(format!("a letter of {length} bytes is answered by {other:?}")),
     }
     let before = stage.place.messages().await?.len();
@@ -129,7 +129,7 @@ pub(super) async fn unavailable(stage: &mut LetterStage) -> Checked {
     }
     // Nobody will ever answer: that the call returns is its bound.
     match topic.send(&second).await {
-        Err(SourceError::Unavailable(sentence)) if !sentence.is_empty() => {}
+        Err(SourceError::Unavailable(message)) if !message.is_empty() => {}
         other => return Err(format!("while nobody answers, the answer is {other:?}")),
     }
     stage.place.set_available(true).await?;

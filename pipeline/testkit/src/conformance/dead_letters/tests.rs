@@ -90,8 +90,8 @@ enum TopicDefect {
     HidesReason,
     /// Says all reasons alike.
     SaysOneReason,
-    /// Leaves out the sentence.
-    HidesSentence,
+    /// Leaves out the message.
+    HidesMessage,
     /// Says another offset.
     Miscounts,
     /// Leaves out the version.
@@ -139,9 +139,9 @@ const DEFECTS: [(TopicDefect, &str); 28] = [
     (TopicDefect::DropsTooMany, "letter 0: the headers that came"),
     (TopicDefect::HidesReason, "letter 0: how many headers of ours there are"),
     (TopicDefect::SaysOneReason, "letter 1: our headers"),
-    (TopicDefect::HidesSentence, "letter 0: how many headers of ours there are"),
+    (TopicDefect::HidesMessage, "letter 0: how many headers of ours there are"),
     (TopicDefect::Miscounts, "letter 0: our headers"),
-    (TopicDefect::HidesVersion, "letter 0: headers that tell the version"),
+    (TopicDefect::HidesVersion, "letter 0: headers with the version"),
     (TopicDefect::HidesPlace, "a letter out of a file names the file: how many headers of ours there are"),
     (TopicDefect::PilesUp, "a letter that comes back says why it was rejected last"),
     (TopicDefect::Repeats, "messages of one letter: found 2"),
@@ -169,7 +169,7 @@ fn tamper(defect: TopicDefect, message: &mut Message) {
         }
         TopicDefect::DropsTooMany => message.headers.retain_mut(is("prorata")),
         TopicDefect::HidesReason => message.headers.retain_mut(is("prorata.reason")),
-        TopicDefect::HidesSentence => message.headers.retain_mut(is("prorata.sentence")),
+        TopicDefect::HidesMessage => message.headers.retain_mut(is("prorata.message")),
         TopicDefect::HidesVersion => message.headers.retain_mut(is("prorata.version")),
         TopicDefect::HidesPlace => message.headers.retain_mut(is("prorata.position")),
         TopicDefect::SaysOneReason => {

@@ -87,8 +87,8 @@ fn judge(what: &str, found: Result<EventRecord, DecodeFailure>) -> Checked {
     match found {
         Ok(record) if record == EventRecord::new(record.event.clone()) => Ok(()),
         Ok(record) => Err(format!("{what} became {:?}, and not its canonical body", record.event)),
-        Err(DecodeFailure::Reject(reject)) if reject.sentence.trim().is_empty() => {
-            Err(format!("{what} is rejected without a sentence"))
+        Err(DecodeFailure::Reject(reject)) if reject.message.trim().is_empty() => {
+            Err(format!("{what} is rejected without a message"))
         }
         Err(DecodeFailure::Reject(_) | DecodeFailure::NeedsSchema(_)) => Ok(()),
     }

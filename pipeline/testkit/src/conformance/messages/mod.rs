@@ -108,11 +108,11 @@ pub async fn message_decoder(
             stage.canonical().boxed_local()
         }),
         ("a message that is cut is malformed", |stage| damage::cut(stage).boxed_local()),
-        ("a message that goes on behind its end is malformed", |stage| damage::longer(stage).boxed_local()),
-        ("bytes that are no message are malformed, and nobody is asked", |stage| {
+        ("a message that continues after its end is malformed", |stage| damage::longer(stage).boxed_local()),
+        ("bytes that are not a message are malformed, and nobody is asked", |stage| {
             ready(damage::strange(stage)).boxed_local()
         }),
-        ("whatever bytes come, an event is whole, and a reject says why", |stage| {
+        ("for any bytes, an event is whole, and a reject says why", |stage| {
             damage::bent(stage).boxed_local()
         }),
         ("what cannot be an event is rejected with its reason", |stage| stage.refused().boxed_local()),
@@ -175,12 +175,12 @@ async fn decoded(decoder: &dyn MessageDecoder, value: &[u8]) -> Result<Result<Ev
     }
 }
 
-/// It is rejected for this reason, with a sentence.
+/// It is rejected for this reason, with a message.
 fn rejected(what: &str, found: Result<EventRecord, Reject>, reason: Reason) -> Checked {
     match found {
         Ok(record) => Err(format!("{what} became {:?}", record.event)),
-        Err(reject) if reject.sentence.trim().is_empty() => {
-            Err(format!("{what} is rejected without a sentence"))
+        Err(reject) if reject.message.trim().is_empty() => {
+            Err(format!("{what} is rejected without a message"))
         }
         Err(reject) if reject.reason == reason => Ok(()),
         Err(reject) => Err(format!("{what} is rejected as {reject}, expected {reason}")),

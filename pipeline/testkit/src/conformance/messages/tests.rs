@@ -103,7 +103,7 @@ enum DecoderDefect {
     IgnoresTail,
     /// Asks for the schema of no message.
     AsksForNothing,
-    /// Rejects without a sentence.
+    /// Rejects without a message.
     SaysNothing,
     /// Takes what cannot be an event for damage.
     CallsAllMalformed,
@@ -133,9 +133,9 @@ const DEFECTS: [(DecoderDefect, &str); 18] = [
     (DecoderDefect::Completes, "a message that is cut is malformed"),
     (DecoderDefect::Misjudges, "expected malformed"),
     (DecoderDefect::Guesses, "instead of"),
-    (DecoderDefect::IgnoresTail, "a message that goes on behind its end is malformed"),
+    (DecoderDefect::IgnoresTail, "a message that continues after its end is malformed"),
     (DecoderDefect::AsksForNothing, "nobody is asked: the value [01] needs schema 0"),
-    (DecoderDefect::SaysNothing, "is rejected without a sentence"),
+    (DecoderDefect::SaysNothing, "is rejected without a message"),
     (
         DecoderDefect::CallsAllMalformed,
         "what cannot be an event is rejected with its reason: an empty node_id",
@@ -180,7 +180,7 @@ impl Double {
             DecoderDefect::Misjudges if is_cut => reject(Reason::InvalidField),
             DecoderDefect::IgnoresTail if is_cut => self.shorter(value),
             DecoderDefect::SaysNothing => Err(DecodeFailure::Reject(Reject::new(told.reason, " "))),
-            DecoderDefect::CallsAllMalformed => Err(DecodeFailure::Reject(Reject::malformed(told.sentence))),
+            DecoderDefect::CallsAllMalformed => Err(DecodeFailure::Reject(Reject::malformed(told.message))),
             DecoderDefect::WaitsForUnknown if told.reason == Reason::UnknownSchema => {
                 Err(DecodeFailure::NeedsSchema(UNKNOWN))
             }

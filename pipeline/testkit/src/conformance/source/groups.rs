@@ -64,7 +64,9 @@ async fn all_is_read(
         for (topic, shard) in member.readings.keys() {
             let found = member.offsets(topic, *shard);
             if found != (0..end).collect::<Vec<i64>>() {
-                return Err(format!("of {end} messages of {topic}, partition {shard}, {found:?} were told"));
+                return Err(format!(
+                    "of {end} messages of {topic}, partition {shard}, {found:?} were reported"
+                ));
             }
         }
     }
@@ -102,7 +104,7 @@ pub(super) async fn moves(stage: &mut SourceStage) -> Checked {
             let held = member.held.contains(&shard);
             if member.assigned(shard, stage.bound()).await? != held {
                 return Err(format!(
-                    "shard {shard}: {held} was told, but the group, asked again, says otherwise"
+                    "shard {shard}: {held} was reported, but the group, asked again, disagrees"
                 ));
             }
         }

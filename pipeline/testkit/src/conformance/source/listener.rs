@@ -70,7 +70,7 @@ impl Reading {
             if message.offset < self.next() {
                 let Message { topic, partition, offset, .. } = message;
                 return Err(format!(
-                    "offset {offset} of {topic}, partition {partition} came where {} or later was due",
+                    "offset {offset} of {topic}, partition {partition} came when {} or later was due",
                     self.next()
                 ));
             }
@@ -232,7 +232,7 @@ impl Listener {
                 self.take(&shards, "lost")
             }
             SourceEvent::Messages(messages) => {
-                let Some(first) = messages.first() else { return Err("no messages were told".into()) };
+                let Some(first) = messages.first() else { return Err("no messages were reported".into()) };
                 let (topic, partition) = (first.topic.clone(), first.partition);
                 if messages.iter().any(|one| (&one.topic, one.partition) != (&topic, partition)) {
                     return Err("messages of several topic partitions came together".into());
@@ -243,7 +243,7 @@ impl Listener {
                 let reading = self.reading(&topic, partition, "an end")?;
                 if offset < reading.next() {
                     return Err(format!(
-                        "the end of {topic}, partition {partition} lies before what was told"
+                        "the end of {topic}, partition {partition} is before what was reported"
                     ));
                 }
                 reading.ends.push(offset);

@@ -59,15 +59,15 @@ type SourceStage = super::Stage<dyn SourcePlace>;
 pub async fn source(harness: &impl Harness<Place = dyn SourcePlace>) -> Result<Vec<&'static str>, String> {
     let promises: Vec<(&'static str, Check<dyn SourcePlace>)> = vec![
         ("partitions of every topic are counted", |stage| reading::partitions(stage).boxed_local()),
-        ("nothing is told before a start", |stage| reading::nothing_before_start(stage).boxed_local()),
-        ("every message is told once, in order, and then the end, again and again", |stage| {
+        ("nothing is reported before a start", |stage| reading::nothing_before_start(stage).boxed_local()),
+        ("every message is reported once, in order, and then the end, again and again", |stage| {
             reading::every_message(stage).boxed_local()
         }),
         ("a start is where it says, and a release is the end", |stage| reading::starts(stage).boxed_local()),
-        ("lost offsets are told, and only they", |stage| reading::offsets_lost(stage).boxed_local()),
+        ("all lost offsets are reported, and no others", |stage| reading::offsets_lost(stage).boxed_local()),
         ("commits are never read back", |stage| reading::commits(stage).boxed_local()),
         ("shards move whole, and only when they are released", |stage| groups::moves(stage).boxed_local()),
-        ("who was taken for dead is told so", |stage| groups::expiry(stage).boxed_local()),
+        ("a member that was taken for dead learns of it", |stage| groups::expiry(stage).boxed_local()),
         ("a member of the same name takes over, and the one before is fenced", |stage| {
             groups::fencing(stage).boxed_local()
         }),

@@ -82,7 +82,7 @@ async fn counted(stage: &SourceStage, expected: BTreeMap<Text, u32>) -> Checked 
                 source.close().await;
                 return Ok(());
             }
-            Ok(counts) => return Err(format!("{expected:?} is told as {counts:?}")),
+            Ok(counts) => return Err(format!("{expected:?} is reported as {counts:?}")),
             Err(SourceError::Unavailable(_)) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -141,10 +141,10 @@ fn first_difference(found: &[Message], expected: &[Message]) -> String {
     let differs = found.iter().zip(expected).find(|(found, expected)| found != expected);
     match differs {
         Some((found, expected)) if found.offset != expected.offset => {
-            format!("offset {} was told where {} was due", found.offset, expected.offset)
+            format!("offset {} was reported when {} was due", found.offset, expected.offset)
         }
-        Some((found, expected)) => format!("what was told as {found:?} was produced as {expected:?}"),
-        None => format!("{} messages were told before the end, {} were due", found.len(), expected.len()),
+        Some((found, expected)) => format!("what was reported as {found:?} was produced as {expected:?}"),
+        None => format!("{} messages were reported before the end, {} were due", found.len(), expected.len()),
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn starts(stage: &mut SourceStage) -> Checked {
         for topic in &topics {
             let (found, expected) = (listener.offsets(topic, 0), (from..10).collect::<Vec<i64>>());
             if found != expected {
-                return Err(format!("a start at {from} of 10 tells {found:?}"));
+                return Err(format!("a start at {from} of 10 reports {found:?}"));
             }
         }
     }
@@ -201,7 +201,7 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
     for shard in [2, 3] {
         let found = listener.offsets(topic, shard);
         if found != [6, 7, 8, 9] {
-            return Err(format!("of the offsets from 6 to 9, {found:?} were told"));
+            return Err(format!("of the offsets from 6 to 9, {found:?} were reported"));
         }
     }
     // Nothing follows, and a start where there is something mends it.
@@ -210,7 +210,7 @@ pub(super) async fn offsets_lost(stage: &mut SourceStage) -> Checked {
     let mended = |one: &[&mut Listener]| {
         one.iter().all(|listener| listener.ends(topic, 0, 10) > 0 && listener.ends(other, 0, 10) > 0)
     };
-    stage.until(&mut [&mut listener], "the end after a start behind what was lost", mended).await?;
+    stage.until(&mut [&mut listener], "the end after a start past what was lost", mended).await?;
     listener.source.close().await;
     Ok(())
 }
@@ -227,7 +227,7 @@ pub(super) async fn commits(stage: &mut SourceStage) -> Checked {
         for topic in &topics {
             let found = listener.offsets(topic, 0);
             if found != [0, 1, 2, 3, 4] {
-                return Err(format!("a start at the earliest of 5 messages tells {found:?}"));
+                return Err(format!("a start at the earliest of 5 messages reports {found:?}"));
             }
         }
         let next: BTreeMap<Text, i64> = topics.iter().map(|topic| (topic.clone(), 3)).collect();

@@ -132,10 +132,10 @@ enum SourceDefect {
 
 /// Every defect, and the promise that it breaks.
 const DEFECTS: [(SourceDefect, &str); 15] = [
-    (SourceDefect::Skips, "every message is told once"),
-    (SourceDefect::Repeats, "offset 2 of nodes, partition 1 came where 3 or later was due"),
-    (SourceDefect::Disorders, "offset 1 of nodes, partition 1 came where 3 or later was due"),
-    (SourceDefect::EndsEarly, "offset 0 of nodes, partition 1 came where 3 or later was due"),
+    (SourceDefect::Skips, "every message is reported once"),
+    (SourceDefect::Repeats, "offset 2 of nodes, partition 1 came when 3 or later was due"),
+    (SourceDefect::Disorders, "offset 1 of nodes, partition 1 came when 3 or later was due"),
+    (SourceDefect::EndsEarly, "offset 0 of nodes, partition 1 came when 3 or later was due"),
     (SourceDefect::EndsOnce, "this has not come: the end of nodes, partition 0, twice"),
     (SourceDefect::ReadsCommits, "commits are never read back"),
     (SourceDefect::HidesLostOffsets, "this has not come: two lost offsets"),
@@ -144,12 +144,12 @@ const DEFECTS: [(SourceDefect, &str); 15] = [
         "shards move whole, and only when they are released: messages of nodes, partition 2 came",
     ),
     (SourceDefect::ReleasesAtOnce, "were assigned before they were released"),
-    (SourceDefect::HidesLoss, "who was taken for dead is told so"),
-    (SourceDefect::StartsByItself, "nothing is told before a start"),
+    (SourceDefect::HidesLoss, "a member that was taken for dead learns of it"),
+    (SourceDefect::StartsByItself, "nothing is reported before a start"),
     (SourceDefect::Miscounts, "partitions of every topic are counted"),
     (SourceDefect::HalvesShards, "this has not come: the end of nodes"),
-    (SourceDefect::BelievesItself, "the group, asked again, says otherwise"),
-    (SourceDefect::DropsHeaders, "every message is told once"),
+    (SourceDefect::BelievesItself, "the group, asked again, disagrees"),
+    (SourceDefect::DropsHeaders, "every message is reported once"),
 ];
 
 /// It keeps what it may still tell after a revocation.

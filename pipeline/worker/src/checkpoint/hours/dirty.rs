@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Hour;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::HourSet;
 
@@ -16,11 +16,12 @@ const ORGANIZATIONS_MAX: usize = 1_024;
 const RANGES_MAX: usize = 4_096;
 
 /// Closed hours whose events have changed since they were folded: for all organizations, or for some.
-///
-/// It is written as a list of ranges where all marks are for all organizations, as every release reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dirty {
+    #[serde(skip_serializing_if = "HourSet::is_empty", default)]
     all: HourSet,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     organizations: BTreeMap<OrganizationId, HourSet>,
 }
 
@@ -118,40 +119,6 @@ impl FromIterator<Hour> for Dirty {
     }
 }
 
-/// The form with organizations.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Precise {
-    all: HourSet,
-    organizations: BTreeMap<OrganizationId, HourSet>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum DirtyForm {
-    All(HourSet),
-    Precise(Precise),
-}
-
-impl Serialize for Dirty {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { all, organizations } = self.clone();
-        match organizations.is_empty() {
-            true => all.serialize(serializer),
-            false => Precise { all, organizations }.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Dirty {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match DirtyForm::deserialize(deserializer)? {
-            DirtyForm::All(all) => Self { all, organizations: BTreeMap::new() },
-            DirtyForm::Precise(Precise { all, organizations }) => Self { all, organizations },
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,15 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_organizations_are_read_back_and_others_are_written_as_ever() {
+    fn marks_are_read_back_and_organizations_can_be_forgotten() {
         let text = serde_json::to_string(&dirty()).unwrap();
         assert_eq!(serde_json::from_str::<Dirty>(&text).unwrap(), dirty(), "{text}");
         let mut coarse = dirty();
         coarse.forget_organizations();
-        let text = serde_json::to_string(&coarse).unwrap();
-        let hours = [Hour(3), Hour(5), Hour(9), Hour(12)];
-        assert_eq!(text, serde_json::to_string(&hours.into_iter().collect::<HourSet>()).unwrap());
-        assert_eq!(serde_json::from_str::<Dirty>(&text).unwrap(), hours.into_iter().collect());
+        assert_eq!(coarse, [Hour(3), Hour(5), Hour(9), Hour(12)].into_iter().collect());
+        assert_eq!(serde_json::to_string(&Dirty::default()).unwrap(), "{}");
     }
 
     #[test]

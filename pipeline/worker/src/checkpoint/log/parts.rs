@@ -1,4 +1,4 @@
-//! Parts of a checkpoint: what seldom changes is stored apart, from format 2 on.
+//! Parts of a checkpoint: what seldom changes is stored apart.
 //!
 //! A checkpoint is decided every minute, and repeats everything it says. So that it stays small for years,
 //! whatever was late, these move into immutable objects that later checkpoints name again as long as their
@@ -73,12 +73,9 @@ pub(super) struct Split {
 pub(super) fn split(checkpoint: &Checkpoint) -> Result<Split, FormatError> {
     let mut stored = checkpoint.clone();
     (stored.parts, stored.known_days) = (Vec::new(), KnownDays::default());
-    if checkpoint.format < 2 {
-        return Ok(Split { stored, new_parts: Vec::new() });
-    }
     let known: BTreeMap<String, &String> =
         checkpoint.parts.iter().filter_map(|path| Some((names::parse_part(path)?.1, path))).collect();
-    let owner = checkpoint.owner().map(|owner| owner.owner.clone()).unwrap_or_default();
+    let owner = checkpoint.owner().map(|owner| owner.id.clone()).unwrap_or_default();
     let mut new_parts = Vec::new();
     for part in take_apart(&mut stored)? {
         let same = checkpoint.known_days.path_of(&part.hours);
@@ -152,7 +149,7 @@ fn put_together(mut stored: Checkpoint, parts: Vec<StoredObject>) -> Result<Chec
         let damaged = |cause: String| WorkerError::Damaged { object: object.path.clone(), cause };
         let named = names::parse_part(&object.path).map(|(_, digest)| digest);
         if named != Some(digest(&object.bytes)) {
-            return Err(damaged("it is not what its name says".to_owned()));
+            return Err(damaged("its content does not match its name".to_owned()));
         }
         let part: CheckpointPart =
             serde_json::from_slice(&object.bytes).map_err(|error| damaged(error.to_string()))?;
@@ -211,13 +208,7 @@ mod tests {
         checkpoint.closed_through = Some(NOW);
         let owner = |n: u64| {
             let kind = OwnerKind::Worker;
-            Owner {
-                owner: format!("{OWNER}{n:04}").into(),
-                seq: 1 + n,
-                kind,
-                released: true,
-                left_nothing: false,
-            }
+            Owner { id: format!("{OWNER}{n:04}").into(), seq: 1 + n, kind, released: true, has_objects: true }
         };
         checkpoint.owners = (0..grown.claims).map(owner).collect();
         checkpoint.rules = vec![RulesFrom { from: Hour(1), version: "1".into() }];
@@ -240,7 +231,7 @@ mod tests {
                 .then(|| format!("state/shard=0007/{hour}-0001000000-{OWNER}0000-123456.snapshot"));
             let entry = HourEntry {
                 revision: 3,
-                state: digest.clone(),
+                state_digest: digest.clone(),
                 snapshot,
                 patches: Vec::new(),
                 tables: Table::ALL.into_iter().map(file).collect(),
@@ -322,10 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn format_1_has_no_parts_and_damage_is_seen() {
-        let old = Checkpoint { format: 1, ..grown(&SMALL) };
-        let whole = split(&old).unwrap();
-        assert_eq!((&whole.stored, whole.new_parts.len()), (&old, 0));
+    fn damage_is_seen() {
         let split = split(&grown(&SMALL)).unwrap();
         let mut objects = objects(&split);
         let mut bytes = objects[3].bytes.to_vec();

@@ -3,14 +3,13 @@
 use std::ops::Deref;
 
 use prorata_schemas::ids::OrganizationId;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::ports::FileEntry;
 
 /// Files of one table that hold an hour: one, or several that are cut between organizations.
-///
-/// One is stored as an object, as every release reads it; several, from format 2 on, as a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct TableFiles(Vec<FileEntry>);
 
 impl TableFiles {
@@ -57,31 +56,6 @@ impl From<FileEntry> for TableFiles {
     }
 }
 
-impl Serialize for TableFiles {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [file] => file.serialize(serializer),
-            files => files.serialize(serializer),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TableFilesForm {
-    One(FileEntry),
-    Several(Vec<FileEntry>),
-}
-
-impl<'de> Deserialize<'de> for TableFiles {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match TableFilesForm::deserialize(deserializer)? {
-            TableFilesForm::One(file) => Self(vec![file]),
-            TableFilesForm::Several(files) => Self(files),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn one_is_an_object_and_several_are_a_list() {
+    fn the_last_organization_is_stored_only_if_there_are_several_files() {
         let one = TableFiles::new([(file("p"), Some("acme".into()))]);
         let text = serde_json::to_string(&one).unwrap();
-        assert_eq!(text, r#"{"path":"p","bytes":3,"digest":"d"}"#);
+        assert_eq!(text, r#"[{"path":"p","bytes":3,"digest":"d"}]"#);
         assert_eq!(serde_json::from_str::<TableFiles>(&text).unwrap(), one);
         let text = serde_json::to_string(&several()).unwrap();
-        assert!(text.starts_with(r#"[{"path":"p","#), "{text}");
+        assert!(text.contains(r#""last_organization":"bird""#), "{text}");
         assert_eq!(serde_json::from_str::<TableFiles>(&text).unwrap(), several());
     }
 

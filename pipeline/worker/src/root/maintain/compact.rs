@@ -112,7 +112,7 @@ impl Compaction<'_> {
                     Ok(rearranged) => joined.push(rearranged),
                     Err(error @ (WorkerError::Damaged { .. } | WorkerError::Encode { .. })) => {
                         let table = self.table.name();
-                        tracing::warn!(table, shard, %date, %error, "files of a day stay as they are");
+                        tracing::warn!(table, shard, %date, %error, "files of a day left as they are");
                     }
                     Err(error) => return Err(error),
                 }
@@ -183,7 +183,7 @@ impl Compaction<'_> {
             match self.rearranger.commit(table, live.version, all.clone()).await {
                 Ok(CommitOutcome::Committed) => return Ok(all),
                 Ok(CommitOutcome::Conflict) => {
-                    let cause = "other commits came first at every attempt";
+                    let cause = "every attempt lost to another commit";
                     failure = Some(TableError::new(ErrorKind::Conflict, "commit", table, cause).into());
                 }
                 Err(WorkerError::Tables(error)) if error.kind.is_retryable() => failure = Some(error.into()),
@@ -194,12 +194,10 @@ impl Compaction<'_> {
     }
 }
 
-/// Whether all hours of a date have left a checkpoint. In roots of format 1 a release that does not know
-/// files of days may write.
+/// Whether all hours of a date have left a checkpoint.
 fn has_left(checkpoint: &Checkpoint, date: Date) -> bool {
     let (first, last) = (Hour(date.days() * 24), Hour(date.days() * 24 + 23));
-    checkpoint.format >= 2
-        && checkpoint.closed_through.is_some_and(|closed| last.0 < closed.0 - HORIZON_HOURS)
+    checkpoint.closed_through.is_some_and(|closed| last.0 < closed.0 - HORIZON_HOURS)
         && checkpoint.hours.range(first..=last).next().is_none()
         && checkpoint.dirty.first().is_none_or(|dirty| last < dirty)
 }

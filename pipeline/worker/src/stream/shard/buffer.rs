@@ -9,7 +9,7 @@ use crate::ports::DeadLetter;
 use crate::shard::fold::Body;
 use crate::shard::window::{EVENT_OVERHEAD, EventPlaces};
 
-/// Bytes that a dead letter takes in memory besides its message: its origin and the sentence that says why.
+/// Bytes that a dead letter takes in memory besides its message: its origin and the message that says why.
 const LETTER_OVERHEAD: u64 = 256;
 
 /// Events of an hour that is not closed.

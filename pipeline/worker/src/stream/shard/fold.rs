@@ -26,7 +26,7 @@ use crate::ports::Ports;
 use crate::root::rules::RuleBook;
 use crate::shard::converge::converged;
 use crate::shard::cursor::Recompute;
-use crate::shard::emit::{self, EncodedHour, FileForm, Job, LiveTables};
+use crate::shard::emit::{self, EncodedHour, Job, LiveTables};
 use crate::shard::fold::{self, FoldedWindow, OrganizationHour};
 use crate::shard::window::{EventPlaces, WindowLimits, WindowReader};
 use crate::status::Counts;
@@ -61,7 +61,7 @@ impl Folding<'_> {
                 Ok(SliceOutcome::Done) => return Ok(()),
                 Ok(SliceOutcome::NeedsAll(cause)) => {
                     let shard_number = shard.shard();
-                    tracing::warn!(shard = shard_number, cause, "all organizations are folded again");
+                    tracing::warn!(shard = shard_number, cause, "folding all organizations again");
                     self.counts.full_restatements += 1;
                     shard.recompute.courses.clear();
                     if let Some(draft) = shard.draft() {
@@ -145,7 +145,7 @@ impl Folding<'_> {
             return Ok(Some(cursor.clone()));
         }
         let store = &*self.ports.store;
-        let (cursor, unusable) = Recompute::begin(store, &shard.next, &mut shard.archive, dirty).await?;
+        let (cursor, unusable) = Recompute::begin(store, &shard.next, dirty).await?;
         if let Some(draft) = shard.draft() {
             draft.drop_snapshots(&unusable);
         }
@@ -203,7 +203,7 @@ impl Folding<'_> {
             organizations,
             before: before(hour),
             snapshot: keeps(hour),
-            form: FileForm::of(&*self.ports.encoder, next),
+            file_rows: self.ports.encoder.file_rows(),
             namer: namer.clone(),
             now: self.now,
         });
@@ -241,11 +241,11 @@ impl Folding<'_> {
 /// Late events under rules that this release does not compute wait for one that does. Hours that close
 /// meanwhile need the state at hand, not theirs.
 fn wait_for_release(shard: &mut LiveShard, error: WorkerError) -> Result<()> {
-    if !matches!(error, WorkerError::UnknownMeaning { .. }) || shard.states.is_none() {
+    if !matches!(error, WorkerError::UnknownEngineVersion { .. }) || shard.states.is_none() {
         return Err(error);
     }
     let shard_number = shard.shard();
-    tracing::warn!(shard = shard_number, %error, "late events of these hours are not folded yet");
+    tracing::warn!(shard = shard_number, %error, "late events of these hours not folded yet");
     shard.recompute.waits_for_release = true;
     Ok(())
 }

@@ -63,7 +63,7 @@ impl LiveShard {
     /// again at a later checkpoint: no hour waits for it.
     pub async fn merge_archive(&mut self, ports: &StreamPorts) {
         if let Err(error) = self.try_merge(ports).await {
-            tracing::debug!(shard = self.shard(), %error, "archive files are merged later");
+            tracing::debug!(shard = self.shard(), %error, "archive files not merged yet; trying again later");
         }
     }
 
@@ -100,7 +100,7 @@ impl LiveShard {
         }
         // One of its own is on its way, and this may be that one.
         match log::latest(store, self.shard()).await {
-            Ok(latest) => Ok(latest.owner().is_some_and(|owner| owner.owner != self.claim.owner)),
+            Ok(latest) => Ok(latest.owner().is_some_and(|owner| owner.id != self.claim.owner)),
             Err(error) if error.storage_kind().is_some() => Err(error),
             // The next owner will say so.
             Err(_) => Ok(false),
@@ -129,7 +129,7 @@ impl LiveShard {
             match self.merge_hour(ports, hour, files).await {
                 // No other hour waits for it. A fold of this hour will stop the shard.
                 Err(error @ WorkerError::Damaged { .. }) => {
-                    tracing::warn!(shard = self.shard(), %hour, %error, "archive files are not merged");
+                    tracing::warn!(shard = self.shard(), %hour, %error, "archive files not merged");
                 }
                 merged => merged?,
             }
@@ -146,7 +146,7 @@ impl LiveShard {
         let archive = Arc::clone(&ports.shared.archive);
         let bytes = tokio::task::spawn_blocking(move || merged(&*archive, &objects)).await??;
         if let (Some(namer), Some(draft)) = (self.namer(), self.draft()) {
-            let files = files.into_iter().map(|file| (file.layout, file.object_id));
+            let files = files.into_iter().map(|file| file.object_id);
             draft.merge_archive_files(hour, namer.next(), bytes, files);
         }
         Ok(())
@@ -180,7 +180,7 @@ fn merged(archive: &dyn Archive, files: &[StoredObject]) -> Result<Bytes> {
         read_archive(archive, file, |record| events.push((record.event.kind(), record.body)))?;
         let bodies = events.iter().skip(before).map(|(kind, body)| (*kind, &**body));
         if !archive.is_whole(&file.bytes, &bodies.collect::<Vec<_>>()) {
-            let cause = "it has not all events that it was written with".to_owned();
+            let cause = "it lacks events that it was written with".to_owned();
             return Err(WorkerError::Damaged { object: file.path.clone(), cause });
         }
     }
@@ -196,7 +196,7 @@ mod tests {
     use prorata_schemas::time::Timestamp;
 
     use super::*;
-    use crate::names::{ArchiveLayout, ObjectId};
+    use crate::names::ObjectId;
     use crate::ports::{DeadLetter, EachRecord, FormatError};
 
     /// An archive whose every file reads as one event. They are whole, or all cut off behind it.
@@ -241,7 +241,6 @@ mod tests {
 
     fn files(bytes: &[u64]) -> Vec<ArchiveFile> {
         let file = |(n, bytes): (usize, &u64)| ArchiveFile {
-            layout: ArchiveLayout::ShardFirst,
             object_id: ObjectId { seq: 1, owner: "aa".into(), n: n as u64 },
             bytes: *bytes,
         };

@@ -26,7 +26,7 @@ use super::watermark::ShardTopics;
 use crate::backoff::{self, Backoff};
 use crate::checkpoint::log::{self, Decision};
 use crate::checkpoint::retention::HORIZON_HOURS;
-use crate::checkpoint::snapshot::{ShardState, hold_sentence};
+use crate::checkpoint::snapshot::{ShardState, hold_message};
 use crate::checkpoint::{Checkpoint, Decided, Draft, ObjectNamer, Sealed};
 use crate::error::Result;
 use crate::names::{ArchivePath, Shard};
@@ -229,7 +229,7 @@ impl LiveShard {
     pub fn held(&self) -> (u64, Option<String>) {
         let states = self.states.iter().flatten();
         let mut held = states.filter_map(|(id, state)| Some((id, state.hold.as_ref()?))).peekable();
-        let first = held.peek().map(|(id, hold)| hold_sentence(id, hold));
+        let first = held.peek().map(|(id, hold)| hold_message(id, hold));
         (held.count() as u64, first)
     }
 

@@ -55,15 +55,12 @@ pub(in crate::stream) struct Recovery<'a> {
     pub topics: &'a [Text],
     /// Topics that are not read any more.
     pub retired: &'a [Text],
-    /// Format of the root.
-    pub format: u32,
 }
 
 impl Recovery<'_> {
     /// Claims a shard, as a random owner of its own.
     pub async fn claim(&self, shard: Shard, owner: Text) -> Result<Claimed> {
-        let claimant =
-            Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true, format: self.format };
+        let claimant = Claimant { owner: owner.clone(), kind: OwnerKind::Worker, take_over: true };
         let began = self.ports.clock.monotonic();
         let decided = claim::claim(self.ports, &claimant, shard, None).await?;
         let wrote = began..self.ports.clock.monotonic();
@@ -117,13 +114,13 @@ impl Recovery<'_> {
         // The next checkpoint leaves them out, and with that no topic of that name has been read.
         for topic in self.retired {
             if let Some(TopicOffsets { next, .. }) = offsets.remove(topic) {
-                tracing::warn!(shard = claimed.shard, %topic, next, "a retired topic is taken off");
+                tracing::warn!(shard = claimed.shard, %topic, next, "retired topic removed");
             }
         }
         if let Some(topic) = offsets.keys().find(|topic| !self.topics.contains(topic)) {
             return Err(WorkerError::Configuration(format!(
-                "shard {} has read topic '{topic}', which kafka.topics does not name; name it there, for its \
-                 events would be left out, or in kafka.retired_topics once it is over",
+                "shard {} has read topic '{topic}', which kafka.topics does not name, so its events would be \
+                 left out; name it there, or in kafka.retired_topics once nobody writes to it",
                 claimed.shard
             )));
         }
@@ -192,8 +189,8 @@ impl Recovery<'_> {
             shard = live.shard(),
             organizations = 1 + other.count(),
             first = %first,
-            "the configured rules give organizations another currency than their prices have: under these \
-             rules the prices do not count (other_currency), until producers send them in the new currency"
+            "the configured rules give organizations a currency that their prices do not use; the prices do \
+             not count (other_currency) until producers send them in the new currency"
         );
     }
 
@@ -228,13 +225,7 @@ impl Recovery<'_> {
 fn note_listed(live: &mut LiveShard) {
     let first = match live.decided.closed_through {
         Some(closed) => closed.next(),
-        None if live.claim.seq > 1 => {
-            let (first, dated) = live.archive.extent();
-            if let Some(draft) = live.draft() {
-                draft.note_archive_listed(first, dated);
-            }
-            Hour(i64::MIN)
-        }
+        None if live.claim.seq > 1 => Hour(i64::MIN),
         None => return,
     };
     live.note_archived(first, Hour(i64::MAX));

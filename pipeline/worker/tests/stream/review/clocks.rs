@@ -45,7 +45,7 @@ fn closed(world: &World) -> Vec<Option<Hour>> {
 /// What the worker says of its clock.
 fn told(member: &Member) -> Option<String> {
     let status = member.status.lock();
-    let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.sentence.clone());
+    let wait = status.waits.get(&Dependency::Clock).map(|wait| wait.message.clone());
     assert_eq!(wait.is_some(), status.clock_skew_seconds != 0);
     assert!(wait.is_none() || !status.ready, "a worker that cannot trust its clock is not ready");
     wait
@@ -64,8 +64,8 @@ async fn a_clock_that_leaps_ahead_closes_no_hour_and_rejects_no_event() {
         member.step().await;
         world.pass(Duration::from_secs(5));
     }
-    let sentence = told(&member).unwrap();
-    assert!(sentence.contains("3456000 s ahead of"), "{sentence}");
+    let message = told(&member).unwrap();
+    assert!(message.contains("3456000 s ahead of"), "{message}");
     assert_eq!(ahead(&world), 0, "hours of the future are published");
     assert_eq!(closed(&world), before);
     lives(&world, &mut member, 70).await;
@@ -83,8 +83,8 @@ async fn a_clock_that_falls_behind_rejects_no_event() {
     lives(&world, &mut member, 10).await;
     world.clock_of("b").set_ahead(-DAY);
     lives(&world, &mut member, 30).await;
-    let sentence = told(&member).unwrap();
-    assert!(sentence.contains("86400 s behind"), "{sentence}");
+    let message = told(&member).unwrap();
+    assert!(message.contains("86400 s behind"), "{message}");
     world.clock_of("b").set_ahead(0);
     lives(&world, &mut member, 130).await;
     assert_eq!(world.letters.letters().len(), 0, "live events are dead letters");

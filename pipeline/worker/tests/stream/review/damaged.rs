@@ -1,4 +1,4 @@
-//! Damage to what is no archive file, and faults of the program: what the sentence of the stopped shard says
+//! Damage to what is no archive file, and faults of the program: what the message of the stopped shard says
 //! is done, literally.
 
 use std::io::Read;
@@ -53,9 +53,9 @@ async fn said(world: &World, name: &str) -> String {
         }
         let shards = member.status.lock().shards.clone();
         if let Some(stop) = shards.into_values().find_map(|shard| shard.stopped) {
-            assert_eq!(stop.reason, StopReason::Damaged, "{}", stop.sentence);
+            assert_eq!(stop.reason, StopReason::Damaged, "{}", stop.message);
             member.drain().await;
-            return stop.sentence;
+            return stop.message;
         }
         world.pass(Duration::from_secs(10));
     }
@@ -89,10 +89,10 @@ async fn damaged_state_and_rules_are_restored_or_folded_into_a_new_root() {
         let path = world.lake.objects().into_iter().rfind(|path| is(path)).unwrap();
         let copy = world.lake.store.get(&path).await.unwrap().unwrap();
         world.lake.store.overwrite(&path, "damaged".into());
-        let sentence = said(&world, "b").await;
-        assert!(sentence.contains(&format!("'{path}' is damaged")), "{what}: {sentence}");
+        let message = said(&world, "b").await;
+        assert!(message.contains(&format!("'{path}' is damaged")), "{what}: {message}");
         let way_out = "restore it from a copy, or fold its events into a new root";
-        assert!(sentence.contains(way_out), "{what}: {sentence}");
+        assert!(message.contains(way_out), "{what}: {message}");
         // Its events, into a new root.
         let fresh = world.fresh();
         let mut options = BackfillOptions::new("new".into());
@@ -179,8 +179,8 @@ async fn a_fault_of_the_program_stops_one_shard_and_a_mended_release_goes_on() {
         let shards = status.lock().shards.clone();
         let (acme, hooli) = (world.shard_of("acme"), world.shard_of("hooli"));
         let stop = shards[&acme].stopped.clone().unwrap_or_else(|| panic!("{fault}: {shards:#?}"));
-        assert_eq!(stop.reason, reason, "{}", stop.sentence);
-        assert!(stop.sentence.contains("report it"), "{}", stop.sentence);
+        assert_eq!(stop.reason, reason, "{}", stop.message);
+        assert!(stop.message.contains("report it"), "{}", stop.message);
         assert!(shards[&hooli].closed_through >= Some(Hour(START + 6)), "the other goes on");
         if fault == PANICS {
             // The mended release.

@@ -74,9 +74,9 @@ async fn poisoned(poison: impl Fn(&str) -> Vec<EventRecord>) -> (World, Member, 
         let closed = checkpoint.closed_through;
         assert!(closed >= Some(TRACE_END), "shard {shard} is closed through {closed:?}");
     }
-    let (count, sentence) = held(&member);
-    let begins = format!("organization '{evil}' is held since hour {}: ", Hour(START));
-    assert!(count == 1 && sentence.as_ref().unwrap().starts_with(&begins), "{count}: {sentence:?}");
+    let (count, message) = held(&member);
+    let begins = format!("organization '{evil}' has been held since hour {}: ", Hour(START));
+    assert!(count == 1 && message.as_ref().unwrap().starts_with(&begins), "{count}: {message:?}");
     for hour in [START, START + 3] {
         let clocks = world.lake.clocks(hour, 0);
         assert_eq!(clocks.matches("complete: false").count(), 1, "{clocks}");

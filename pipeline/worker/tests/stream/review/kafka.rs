@@ -44,7 +44,7 @@ async fn stopped(world: &World, member: &mut Member, seconds: u64) -> Option<Sha
             Stepped::Done(_) => {}
             Stepped::Stopped(Some(error)) => {
                 let reason = error.stop_reason().unwrap();
-                return Some(ShardStop { reason, sentence: error.to_string() });
+                return Some(ShardStop { reason, message: error.to_string() });
             }
             other => panic!("{other:?}"),
         }
@@ -76,7 +76,7 @@ async fn a_recreated_topic_that_fills_between_two_looks_is_a_loud_stop() {
         stop = stopped(&world, &mut member, 60).await;
     }
     let stop = stop.expect("events of the new topic are passed over in silence");
-    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_topic_away_for_an_hour_is_compared_though_another_topic_is_heard_all_
     (0..2).for_each(|shard| world.broker.set_partition_down("nodes", shard, false));
     let stop = stopped(&world, &mut member, 60).await;
     let stop = stop.expect("a topic recreated an hour ago is read on in its midst");
-    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
 }
 
 /// Another installation on the root of `world`, which reads as another consumer.
@@ -111,7 +111,7 @@ fn other(world: &World, group_id: &str, cluster_id: Option<&str>) -> World {
     other
 }
 
-/// Steps; the sentence of a worker that is refused.
+/// Steps; the message of a worker that is refused.
 async fn refused(member: &mut Member) -> String {
     for _ in 0..10 {
         match member.step().await {
@@ -141,7 +141,7 @@ async fn two_groups_on_one_root_are_noticed() {
     for (group, cluster) in groups {
         let green = other(&blue, group, cluster);
         let told = refused(&mut green.member("a")).await;
-        assert!(told.contains("for this root 'prorata@memory' does"), "{told}");
+        assert!(told.contains("this root is read by 'prorata@memory'"), "{told}");
         assert!(told.contains("set kafka.moved_from: 'prorata@memory'"), "{told}");
     }
     assert_eq!(claims(&blue), before, "it is compared before anything is claimed");
@@ -177,10 +177,10 @@ async fn a_root_moves_to_another_group_as_the_refusal_says() {
         blue.pass(Duration::from_secs(1));
     }
     let told = told.expect("blue goes on for ever");
-    assert!(told.contains("reads as 'prorata@memory'") && told.contains("'green@memory' does"), "{told}");
+    assert!(told.contains("reads as 'prorata@memory'") && told.contains("read by 'green@memory'"), "{told}");
     // The option does nothing once the root has moved, and blue does not come back by itself.
     let told = refused(&mut blue.member("c")).await;
-    assert!(told.contains("'green@memory' does"), "{told}");
+    assert!(told.contains("read by 'green@memory'"), "{told}");
     assert!(matches!(moved().step().await, Stepped::Done(_)));
 }
 
@@ -202,7 +202,10 @@ async fn a_lone_worker_that_is_fenced_is_started_once_more_and_then_has_a_rival(
     };
     let (code, told) = fenced(member.step().await);
     assert_eq!(code, 4, "{told}");
-    assert!(told.contains("start the worker again: if it ends like this at once, another member"), "{told}");
+    assert!(
+        told.contains("Restart the worker: if it ends at once for the same reason, another member"),
+        "{told}"
+    );
     // At once means a rival.
     let mut rival = world.member("b");
     assert!(matches!(rival.step().await, Stepped::Done(_)));
@@ -246,7 +249,10 @@ async fn a_retired_topic_leaves_the_checkpoints() {
     assert_eq!(read(&world), TOPICS.map(str::to_owned).into());
     // Left out without a word, it is missed.
     let told = refused(&mut world.start_with_topics("b", &[kept])).await;
-    assert!(told.contains(retired) && told.contains("in kafka.retired_topics once it is over"), "{told}");
+    assert!(
+        told.contains(retired) && told.contains("in kafka.retired_topics once nobody writes to it"),
+        "{told}"
+    );
     world.broker.expire("b");
     world.audit.free_offsets();
     let mut member = world.start_on(&[kept], "c", Faults::default(), |options| {

@@ -43,7 +43,7 @@ async fn stops(world: &World, mut member: Member) -> ShardStop {
             Stepped::Stopped(Some(error)) => {
                 assert_eq!(error.exit_code(), 1, "{error}");
                 world.broker.expire(&member.name);
-                return ShardStop { reason: error.stop_reason().unwrap(), sentence: error.to_string() };
+                return ShardStop { reason: error.stop_reason().unwrap(), message: error.to_string() };
             }
             other => panic!("{other:?}"),
         }
@@ -59,10 +59,10 @@ async fn stops(world: &World, mut member: Member) -> ShardStop {
 }
 
 async fn stops_with_lost_offsets(world: &World, why: &str) {
-    let ShardStop { reason, sentence } = stops(world, world.member("b")).await;
+    let ShardStop { reason, message } = stops(world, world.member("b")).await;
     assert_eq!(reason, StopReason::OffsetsLost);
-    assert!(sentence.contains(why), "{sentence}");
-    assert!(sentence.starts_with("offsets_lost: topic nodes, partition "), "{sentence}");
+    assert!(message.contains(why), "{message}");
+    assert!(message.starts_with("offsets_lost: topic nodes, partition "), "{message}");
     // Nothing has changed by it, and it stops so again.
     let before = world.lake.files();
     stops(world, world.member("c")).await;
@@ -153,7 +153,7 @@ async fn retention_that_overtakes_a_worker_is_a_loud_stop() {
     world.produce(&more(20));
     world.broker.delete_before("nodes", shard, next + 1).unwrap();
     let stop = stops(&world, member).await;
-    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
     goes_on(&world, &[&trace()[..], &more(20)[1..]].concat()).await;
 }
 
@@ -238,7 +238,7 @@ async fn a_log_that_diverges_under_a_worker_is_a_loud_stop() {
     world.broker.truncate("nodes", shard, next - 1).unwrap();
     world.produce(&more(20));
     let stop = stops(&world, member).await;
-    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.sentence);
+    assert_eq!(stop.reason, StopReason::OffsetsLost, "{}", stop.message);
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn another_number_of_partitions_is_a_loud_stop() {
         let error =
             if while_running { ends(&world, member).await } else { ends(&world, world.member("b")).await };
         assert!(matches!(error, WorkerError::Configuration(_)), "{error}");
-        assert!(error.to_string().contains("has 3 partitions, the root 2 shards"), "{error}");
+        assert!(error.to_string().contains("has 3 partitions, but the root has 2 shards"), "{error}");
         assert_eq!(error.exit_code(), 2);
     }
 }
@@ -283,7 +283,7 @@ async fn tables_ahead_of_the_checkpoints_are_a_loud_stop() {
     let before = world.lake.files();
     let stop = stops(&world, world.member("b")).await;
     assert_eq!(stop.reason, StopReason::StateBehindTables);
-    assert!(stop.sentence.starts_with("state_behind_tables: "), "{}", stop.sentence);
+    assert!(stop.message.starts_with("state_behind_tables: "), "{}", stop.message);
     assert_eq!(world.lake.files(), before);
 }
 
@@ -295,9 +295,9 @@ async fn a_file_of_somebody_else_is_a_loud_stop_once_its_partition_is_touched() 
     let stepped = member.step().await;
     assert!(matches!(stepped, Stepped::Done(_)), "{stepped:?}");
     world.produce(&[pod("acme", 70, "late", 1)]);
-    let ShardStop { reason, sentence } = stops(&world, member).await;
+    let ShardStop { reason, message } = stops(&world, member).await;
     assert_eq!(reason, StopReason::ForeignFile);
-    assert!(sentence.starts_with("foreign_file: date=2026-11-01/part-00000.parquet"), "{sentence}");
+    assert!(message.starts_with("foreign_file: date=2026-11-01/part-00000.parquet"), "{message}");
 }
 
 #[tokio::test]
@@ -305,5 +305,5 @@ async fn a_log_that_lacks_just_the_last_record_is_a_loud_stop() {
     let world = read().await;
     let (shard, next) = acme(&world);
     world.broker.truncate("nodes", shard, next - 1).unwrap();
-    stops_with_lost_offsets(&world, "as its end, and more had been read").await;
+    stops_with_lost_offsets(&world, "but more had been read").await;
 }

@@ -88,7 +88,7 @@ async fn a_worker_with_a_stopped_shard_goes_on_with_the_others() {
     let status = member.status.lock().clone();
     let stop = status.shards[&0].stopped.clone().unwrap();
     assert_eq!(stop.reason, StopReason::Damaged);
-    assert!(stop.sentence.contains(&victim), "{}", stop.sentence);
+    assert!(stop.message.contains(&victim), "{}", stop.message);
     assert!(!status.ready && status.shards[&1].stopped.is_none() && status.shards[&1].loaded);
     assert!(status.shards[&1].closed_through >= Some(Hour(START + 8)));
     world.audit.look();

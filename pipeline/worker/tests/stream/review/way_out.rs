@@ -1,4 +1,4 @@
-//! Every way out that a stopped shard's sentence names, walked through as it says, while the other shard goes
+//! Every way out that a stopped shard's message names, walked through as it says, while the other shard goes
 //! on.
 
 use std::collections::BTreeSet;
@@ -29,15 +29,15 @@ async fn lives(world: &World, member: &mut Member, minutes: u64) {
     }
 }
 
-/// Steps until a shard is stopped; which, and the sentence.
+/// Steps until a shard is stopped; which, and the message.
 async fn stopped(world: &World, member: &mut Member, reason: StopReason) -> (Shard, String) {
     for _ in 0..400 {
         lives(world, member, 1).await;
         let shards = member.status.lock().shards.clone();
         let stop = shards.iter().find_map(|(shard, status)| Some((*shard, status.stopped.clone()?)));
         if let Some((shard, stop)) = stop {
-            assert_eq!(stop.reason, reason, "{}", stop.sentence);
-            return (shard, stop.sentence);
+            assert_eq!(stop.reason, reason, "{}", stop.message);
+            return (shard, stop.message);
         }
     }
     panic!("no shard is stopped");
@@ -103,10 +103,8 @@ async fn a_damaged_file_is_restored_from_a_copy() {
     world.lake.store.overwrite(&path, "damaged".into());
     world.produce(std::slice::from_ref(&late));
     let mut member = world.member("b");
-    let (_, sentence) = stopped(&world, &mut member, StopReason::Damaged).await;
-    assert!(
-        sentence.contains(&format!("'{path}' is damaged")) && sentence.contains("restore it from a copy")
-    );
+    let (_, message) = stopped(&world, &mut member, StopReason::Damaged).await;
+    assert!(message.contains(&format!("'{path}' is damaged")) && message.contains("restore it from a copy"));
     world.lake.store.overwrite(&path, copy);
     goes_on(&world, &mut member, 61).await;
     member.settle(&world).await.unwrap();
@@ -120,9 +118,9 @@ async fn a_damaged_file_is_deleted_and_its_events_are_folded_from_a_copy() {
     world.lake.store.overwrite(&path, "damaged".into());
     world.produce(std::slice::from_ref(&late));
     let mut member = world.member("b");
-    let (shard, sentence) = stopped(&world, &mut member, StopReason::Damaged).await;
+    let (shard, message) = stopped(&world, &mut member, StopReason::Damaged).await;
     let way_out = format!("delete it and fold a copy of its events with 'prorata backfill --shards {shard}'");
-    assert!(sentence.contains(&way_out), "{sentence}");
+    assert!(message.contains(&way_out), "{message}");
     world.lake.store.delete(&path).await.unwrap();
     backfill(&world, shard, &trace()).await.unwrap();
     // Somebody has mended it, so it need not wait for its next try.
@@ -141,13 +139,13 @@ async fn lost_events_are_folded_from_a_copy_and_then_earliest_goes_on() {
     world.produce(&more);
     world.broker.delete_before("nodes", shard, next + 2).unwrap();
     let mut member = world.member("b");
-    let (stopped, sentence) = stopped(&world, &mut member, StopReason::OffsetsLost).await;
+    let (stopped, message) = stopped(&world, &mut member, StopReason::OffsetsLost).await;
     assert_eq!(stopped, shard);
     let way_out = format!(
-        "fold a copy of its events with 'prorata backfill --shards {shard}', if you have one, and then set \
+        "if you have a copy of its events, fold it with 'prorata backfill --shards {shard}', then set \
          kafka.offsets_lost: earliest and restart the worker"
     );
-    assert!(sentence.contains(&way_out), "{sentence}");
+    assert!(message.contains(&way_out), "{message}");
     // Nothing that happens while it runs can bring them back, so it is not tried again.
     world.audit.look();
     let claims = world.audit.claims(shard);
@@ -173,8 +171,8 @@ async fn a_foreign_file_is_removed_from_its_table() {
     world.lake.tables.add_foreign(Table::CostAllocation, path);
     world.produce(std::slice::from_ref(&late));
     let mut member = world.member("b");
-    let (_, sentence) = stopped(&world, &mut member, StopReason::ForeignFile).await;
-    assert!(sentence.contains("remove it from the table"), "{sentence}");
+    let (_, message) = stopped(&world, &mut member, StopReason::ForeignFile).await;
+    assert!(message.contains("remove it from the table"), "{message}");
     world.lake.tables.remove_foreign(Table::CostAllocation, path);
     goes_on(&world, &mut member, 61).await;
     member.settle(&world).await.unwrap();
@@ -194,9 +192,9 @@ async fn missing_checkpoints_are_restored() {
         world.lake.store.delete(path).await.unwrap();
     }
     let mut member = world.member("b");
-    let (stopped, sentence) = stopped(&world, &mut member, StopReason::StateBehindTables).await;
+    let (stopped, message) = stopped(&world, &mut member, StopReason::StateBehindTables).await;
     assert_eq!(stopped, shard);
-    assert!(sentence.contains("restore the missing checkpoints"), "{sentence}");
+    assert!(message.contains("restore the missing checkpoints"), "{message}");
     for (path, bytes) in copies {
         world.lake.store.overwrite(&path, bytes);
     }
@@ -216,7 +214,10 @@ async fn a_backfill_of_one_shard_is_refused_while_a_worker_has_it_and_not_for_an
     let error = backfill(&world, 1 - shard, &trace()).await.unwrap_err();
     assert!(matches!(error, WorkerError::Held { .. }), "{error}");
     let error = backfill(&world, 2, &trace()).await.unwrap_err();
-    assert!(error.to_string().contains("--shards names shard 2, the root has 2 shards, 0 to 1"), "{error}");
+    assert!(
+        error.to_string().contains("--shards names shard 2, but the root has 2 shards, 0 to 1"),
+        "{error}"
+    );
     assert_eq!(error.exit_code(), 2);
 }
 
@@ -234,6 +235,6 @@ async fn a_backfill_that_ends_with_an_error_lets_its_shards_go() {
     world.audit.look();
     for (shard, checkpoint) in world.audit.latest() {
         let owner = checkpoint.owner().unwrap();
-        assert!(owner.released, "shard {shard} is held by {}, which is gone", owner.owner);
+        assert!(owner.released, "shard {shard} is held by {}, which is gone", owner.id);
     }
 }

@@ -5,17 +5,13 @@ use std::time::Duration;
 use prorata_samples::trace::pod;
 use prorata_testkit::fakes::FakeBroker;
 use prorata_worker::names;
-use prorata_worker::ports::ObjectStore;
-use prorata_worker::root::{KeyHash, Root};
 
 use super::watched::{WatchedStore, worker};
 use crate::world::World;
 
-/// Two shards, all events on one of them, in a root whose format is `format`; the shard of the events.
-async fn world_of_60_hours(format: u32) -> (World, u16) {
+/// Two shards, all events on one of them; the shard of the events.
+async fn world_of_60_hours() -> (World, u16) {
     let world = World::on(FakeBroker::default(), 2);
-    let root = Root { format, shards: 2, key_hash: KeyHash::Murmur2 };
-    world.lake.store.put_if_absent(names::ROOT, root.to_json().unwrap()).await.unwrap();
     let used = world.shard_of("acme");
     let mut member = world.member("a");
     for hour in 0..60 {
@@ -28,9 +24,9 @@ async fn world_of_60_hours(format: u32) -> (World, u16) {
 }
 
 /// Folders of the archive that a new owner of all shards lists, with the objects that come back.
-async fn lists_of_a_claim(world: &World, name: &str, format: u32) -> Vec<(String, usize)> {
+async fn lists_of_a_claim(world: &World, name: &str) -> Vec<(String, usize)> {
     let store = WatchedStore::of(world);
-    let (mut worker, _) = worker(world, &store, name, |options| options.root_format = format).await;
+    let (mut worker, _) = worker(world, &store, name, |_| {}).await;
     for _ in 0..3 {
         worker.step(Duration::ZERO).await.unwrap();
         world.pass(Duration::from_secs(61));
@@ -42,36 +38,12 @@ async fn lists_of_a_claim(world: &World, name: &str, format: u32) -> Vec<(String
 
 #[tokio::test]
 async fn taking_a_shard_that_nobody_uses_lists_nothing_of_others() {
-    let (world, used) = world_of_60_hours(2).await;
-    let lists = lists_of_a_claim(&world, "b", 0).await;
+    let (world, used) = world_of_60_hours().await;
+    let lists = lists_of_a_claim(&world, "b").await;
     let own = names::archive_folder(used);
     let whole = lists.iter().filter(|(folder, _)| *folder == names::EVENTS).count();
     assert_eq!(whole, 0, "the whole archive of all shards is listed to take a shard without an event");
     assert!(lists.iter().all(|(folder, _)| folder.starts_with(&own)), "not only its own: {lists:?}");
     let objects: usize = lists.iter().map(|(_, objects)| objects).sum();
     assert!(lists.len() <= 3 && objects <= 48, "more than the dates of open hours: {lists:?}");
-}
-
-#[tokio::test]
-async fn a_root_whose_format_is_raised_lists_everything_once_more_at_most() {
-    let (world, used) = world_of_60_hours(1).await;
-    let dated = |lists: &[(String, usize)]| {
-        lists
-            .iter()
-            .filter(|(folder, _)| *folder == names::EVENTS)
-            .map(|(_, objects)| *objects)
-            .sum::<usize>()
-    };
-    assert!(world.lake.objects().iter().any(|path| path.starts_with("events/date=")), "as in format 1");
-    assert!(dated(&lists_of_a_claim(&world, "b", 0).await) > 0, "format 1 has no place to note it");
-    assert!(dated(&lists_of_a_claim(&world, "c", 2).await) > 0, "nobody knows yet where its archive begins");
-    assert_eq!(dated(&lists_of_a_claim(&world, "d", 0).await), 0, "that it is empty is noted");
-    world.set_minutes(70 * 60);
-    world.produce(&[pod("acme", 70 * 60 - 5, "late in the day", 1)]);
-    let mut member = world.member("e");
-    member.settle(&world).await.unwrap();
-    let own = names::archive_folder(used);
-    assert!(world.lake.objects().iter().any(|path| path.starts_with(&own)), "new files lie by shard");
-    world.audit.look();
-    assert_eq!(world.audit.latest()[&used].format, 2);
 }

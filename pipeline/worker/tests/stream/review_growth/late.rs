@@ -12,7 +12,6 @@ use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_testkit::fakes::{FakeBroker, FakeSource};
 use prorata_worker::checkpoint::{Decided, log, snapshot};
-use prorata_worker::root::{KeyHash, Root};
 use prorata_worker::status::Status;
 use prorata_worker::stream::{Worker, WorkerOptions};
 
@@ -271,30 +270,4 @@ async fn a_damaged_file_of_a_late_hour_is_made_anew_from_all_organizations() {
         let all = [trace(), vec![late]].concat();
         assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), damage);
     }
-}
-
-/// A root of format 1 has no patches and no marks of organizations: the release before reads it.
-#[tokio::test]
-async fn in_a_root_of_format_1_late_events_leave_what_the_release_before_reads() {
-    let world = World::default();
-    let root = Root { format: 1, shards: world.shards, key_hash: KeyHash::Murmur2 };
-    root.create(&world.lake.store).await.unwrap();
-    let trace: Vec<EventRecord> =
-        trace().into_iter().filter(|record| &*record.event.organization_id == "acme").collect();
-    world.produce(&trace);
-    let mut member = world.member("a");
-    member.settle(&world).await.unwrap();
-    let late = pod("acme", 190, "late", 1);
-    world.produce(std::slice::from_ref(&late));
-    for _ in 0..4 {
-        member.settle(&world).await.unwrap();
-    }
-    assert_eq!(member.status.lock().counts.full_restatements, 0);
-    for checkpoint in world.audit.checkpoints().values() {
-        assert_eq!(checkpoint.format, 1);
-        assert!(checkpoint.dirty.of_organizations().is_empty(), "as it is written");
-        assert!(checkpoint.hours.values().all(|entry| entry.patches.is_empty()));
-    }
-    let all = [trace, vec![late]].concat();
-    assert_content(&world.lake, &expected(&all, TRACE_END, shard_of, rules), "");
 }

@@ -17,7 +17,7 @@ use crate::world::{What, World};
 /// Owners that the latest checkpoint of the shard lists.
 fn listed(world: &World) -> Vec<String> {
     world.audit.look();
-    world.audit.latest()[&0].owners.iter().map(|owner| owner.owner.to_string()).collect()
+    world.audit.latest()[&0].owners.iter().map(|owner| owner.id.to_string()).collect()
 }
 
 /// Owners with archive files or dead letters that count.
@@ -101,9 +101,8 @@ async fn what_a_dropped_owner_had_asked_for_never_counts() {
     live(&world, "first", 40, true).await;
     live(&world, "second", 3, true).await;
     world.audit.look();
-    let zombies =
-        [&world.audit.latest()[&0].owner().unwrap().owner, &world.audit.latest()[&0].owners[0].owner]
-            .map(ToString::to_string);
+    let zombies = [&world.audit.latest()[&0].owner().unwrap().id, &world.audit.latest()[&0].owners[0].id]
+        .map(ToString::to_string);
     let seq = world.audit.latest()[&0].seq;
     live(&world, "third", 3, false).await;
     live(&world, "fourth", 3, false).await;

@@ -44,12 +44,10 @@ const WANTED: &[&str] = &[
     "hole",
     "retention",
     "clock_step",
-    // Clocks of processes, slow storage, formats of the root.
+    // Clocks of processes, slow storage, another consumer group.
     "wrong_clock",
     "stopped_by_its_clock",
     "slow_storage",
-    "raised_root",
-    "old_release_stopped",
     "stranger_refused",
     // Organizations that no hour can be folded with.
     "held",
@@ -124,7 +122,7 @@ impl Coverage {
         let checkpoints = world.audit.checkpoints();
         for ((shard, seq), after) in &checkpoints {
             let Some(before) = checkpoints.get(&(*shard, seq - 1)) else { continue };
-            if after.owner().map(|owner| &owner.owner) != before.owner().map(|owner| &owner.owner) {
+            if after.owner().map(|owner| &owner.id) != before.owner().map(|owner| &owner.id) {
                 let released = before.owner().is_some_and(|owner| owner.released);
                 self.hit(if released { "claim_after_release" } else { "stale_claim" });
             }
@@ -133,7 +131,7 @@ impl Coverage {
                 && after.dirty.is_empty()
             {
                 let state = |checkpoint: &prorata_worker::checkpoint::Checkpoint| {
-                    checkpoint.hours.get(&closed).map(|entry| entry.state.clone())
+                    checkpoint.hours.get(&closed).map(|entry| entry.state_digest.clone())
                 };
                 let same = state(before) == state(after);
                 self.hit(if same { "refold_converged" } else { "refold_to_the_end" });

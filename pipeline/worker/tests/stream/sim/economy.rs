@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bytes::Bytes;
 use prorata_schemas::tables::Table;
 use prorata_worker::checkpoint::Checkpoint;
 use prorata_worker::names;
@@ -34,8 +33,6 @@ struct Economy {
     archived: usize,
     /// The largest one as it is stored.
     checkpoint_bytes: usize,
-    /// The largest of format 1, which has no parts: what it says of old hours stays in it.
-    old_checkpoint_bytes: usize,
 }
 
 /// Dates up to that of the most wrong clock, and some.
@@ -44,17 +41,12 @@ const DATES_AHEAD_MAX: usize = 42;
 /// A worker sweeps what lists show once an hour, counted from its claim.
 const SWEPT: Duration = Duration::from_secs(2 * 3_600);
 
-/// What checkpoints of format 1 have in them.
-const OLD: &[u8] = br#""format":1,"#;
-
 /// Checks the law at the end of a run.
 pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let objects = world.lake.store.objects();
     let latest = world.audit.latest();
     let count = |is: &dyn Fn(&str) -> bool| objects.keys().filter(|path| is(path)).count();
     let checkpoints = objects.iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
-    let (old, new): (Vec<_>, Vec<_>) =
-        checkpoints.map(|(_, bytes)| bytes).partition(|bytes| bytes.windows(OLD.len()).any(|it| it == OLD));
     let entries = || latest.values().flat_map(|checkpoint| checkpoint.hours.values());
     let patches: BTreeSet<&str> = entries().flat_map(|entry| &entry.patches).map(String::as_str).collect();
     let named: BTreeSet<&str> = latest.values().flat_map(|it| named(it)).collect();
@@ -62,7 +54,6 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
         true => !patches.contains(path),
         false => !world.audit.is_younger(path, SWEPT),
     };
-    let largest = |checkpoints: &[&Bytes]| checkpoints.iter().map(|bytes| bytes.len()).max();
     let simulated = world.now().event_time().hour().0 - prorata_samples::trace::START;
     let economy = Economy {
         hours: world.lake.files().get(&Table::Hours).map_or(0, Vec::len),
@@ -77,8 +68,7 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
         patches: patches.len(),
         snapshots: entries().filter(|entry| entry.snapshot.is_some()).count(),
         archived: world.audit.archived(),
-        checkpoint_bytes: largest(&new).unwrap_or_default(),
-        old_checkpoint_bytes: largest(&old).unwrap_or_default(),
+        checkpoint_bytes: checkpoints.map(|(_, bytes)| bytes.len()).max().unwrap_or_default(),
     };
     let Economy { hours, shard_hours, claims, .. } = economy;
     let is_doubtful = plan.chances.wrong_clock > 0 || plan.chances.clock_step > 0;
@@ -95,20 +85,12 @@ pub fn check(world: &World, plan: &Plan, coverage: &Coverage, context: &str) {
     let letters = world.letters.letters().len();
     // Where storage takes hours, what is swept waits.
     let waiting = if plan.slow > 0 { 20 + hours / 4 } else { 0 };
-    // An archive that has files by date first is listed by both.
-    let was_old = objects[names::ROOT].windows(OLD.len()).any(|it| it == OLD);
-    let layouts = if was_old { 2 } else { 1 };
     let lines = [
         ("bytes of a checkpoint", economy.checkpoint_bytes, 40_000),
-        ("bytes of a checkpoint of format 1", economy.old_checkpoint_bytes, 40_000 + 800 * hours),
         ("snapshots and parts", economy.state_objects, 40 + hours + hours / 4 + waiting),
         // PROTOCOL.md, Restating: at most three for a snapshot.
         ("patches of snapshots", economy.patches, 3 * economy.snapshots),
-        (
-            "lists",
-            economy.lists,
-            40 + 8 * claims + layouts * (layouts * shard_hours + ahead + behind + again),
-        ),
+        ("lists", economy.lists, 40 + 8 * claims + shard_hours + ahead + behind + again),
         // One for each flush of events or dead letters, claim, release and hour; and for the witness of a
         // clock that is wrong, of one shard each round.
         (

@@ -144,9 +144,6 @@ async fn backfill_makes_the_same(world: &World, events: &[EventRecord], context:
     let fresh = world.fresh();
     let mut options = options("fresh", world);
     options.rules = chaos::rules(version - 1);
-    if world.meaning_of(&options.rules.version) == 1 {
-        fresh.make_root(1).await;
-    }
     options.to = latest.values().filter_map(|checkpoint| checkpoint.closed_through).max();
     let outcome = foreign::run(&fresh, events, Faults::default(), options).await;
     outcome.unwrap_or_else(|error| panic!("{context}: {error}"));

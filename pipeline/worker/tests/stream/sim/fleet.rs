@@ -28,19 +28,17 @@ pub struct Berth {
 impl Berth {
     /// Whether a process is started again where one has ended.
     fn is_refilled(&self) -> bool {
-        matches!(self.kind, Kind::Own | Kind::OldRelease)
+        self.kind == Kind::Own
     }
 }
 
 /// What the processes of a berth are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of this release and the group.
+    /// Of the group.
     Own,
     /// A second process of a name that another berth has.
     Twin,
-    /// Of the release before.
-    OldRelease,
     /// Of another group on another cluster.
     Stranger,
 }
@@ -56,8 +54,6 @@ pub struct Fleet {
     pub calm: bool,
     /// Rules that new processes are configured with.
     pub rules: Arc<Mutex<Rules>>,
-    /// Format that new processes raise the root to.
-    pub root_format: u32,
     pub coverage: Coverage,
     pub seed: u64,
 }
@@ -68,8 +64,7 @@ impl Fleet {
             name: format!("m{number}"),
             member: None,
             start_at: number as i64,
-            // The first is rolled already.
-            kind: if plan.two_releases && number > 0 { Kind::OldRelease } else { Kind::Own },
+            kind: Kind::Own,
         };
         Self {
             world: world.clone(),
@@ -78,7 +73,6 @@ impl Fleet {
             ghosts: Vec::new(),
             calm: false,
             rules: Arc::new(Mutex::new(chaos::first_rules(plan))),
-            root_format: 0,
             coverage: Coverage::default(),
             seed,
         }
@@ -102,16 +96,13 @@ impl Fleet {
         };
         let (tune, rules): (Tune, Rules) = (self.plan.tune, self.rules.lock().unwrap().clone());
         let kind = self.berths[index].kind;
-        let root_format = if kind == Kind::OldRelease { 0 } else { self.root_format };
         let change = move |options: &mut WorkerOptions| {
             tune.apply(options);
             options.rules = rules;
-            options.root_format = root_format;
         };
         let berth = &mut self.berths[index];
         let world = match kind {
             Kind::Own | Kind::Twin => self.world.clone(),
-            Kind::OldRelease => self.world.of_old_release(),
             Kind::Stranger => self.world.of_another_group(),
         };
         berth.member = Some(world.start(&berth.name, faults, change));
@@ -174,10 +165,9 @@ impl Fleet {
         let rates = &self.plan.rates;
         // It stays stopped for a while after all is well.
         let damage = rates.truncated + rates.flipped + rates.missing > 0;
-        let old = self.berths[index].kind == Kind::OldRelease && self.root_format > 1;
-        let fine = (damage || old) && stop.reason == StopReason::Damaged;
-        assert!(fine, "seed {}: {}: {}", self.seed, self.berths[index].name, stop.sentence);
-        self.coverage.hit(if old { "old_release_stopped" } else { "stopped_damaged" });
+        let fine = damage && stop.reason == StopReason::Damaged;
+        assert!(fine, "seed {}: {}: {}", self.seed, self.berths[index].name, stop.message);
+        self.coverage.hit("stopped_damaged");
     }
 
     /// Whether a worker may stop for this reason.
@@ -185,16 +175,14 @@ impl Fleet {
         let rates = &self.plan.rates;
         let damage = rates.truncated + rates.flipped + rates.missing > 0 && !self.calm;
         let kind = self.berths[index].kind;
-        let old = kind == Kind::OldRelease && self.root_format > 1;
         let fine = match error {
-            WorkerError::Configuration(sentence) if sentence.contains("kafka.moved_from") => {
+            WorkerError::Configuration(message) if message.contains("kafka.moved_from") => {
                 self.coverage.hit("stranger_refused");
                 kind == Kind::Stranger
             }
-            WorkerError::Damaged { .. } if old => true,
             // All clocks are set together, too, and when all is well again. A request that was under way then
             // looks like a wrong clock to a process that starts, which is started again.
-            WorkerError::Configuration(sentence) if sentence.contains("clock") => {
+            WorkerError::Configuration(message) if message.contains("clock") => {
                 self.plan.chances.wrong_clock > 0 || self.plan.chances.clock_step > 0
             }
             WorkerError::Damaged { .. } | WorkerError::Configuration(_) => damage,
@@ -207,7 +195,7 @@ impl Fleet {
         assert!(fine, "seed {}: {} stops: {error}", self.seed, self.berths[index].name);
         self.coverage.hit(match error {
             WorkerError::Damaged { .. } => "stopped_all_damaged",
-            WorkerError::Configuration(sentence) if sentence.contains("clock") => "stopped_by_its_clock",
+            WorkerError::Configuration(message) if message.contains("clock") => "stopped_by_its_clock",
             WorkerError::Source(SourceError::Fenced(_)) => "stopped_fenced",
             _ => "stopped_otherwise",
         });
@@ -234,14 +222,6 @@ impl Fleet {
         for berth in &mut self.berths {
             if let Some(member) = &berth.member {
                 member.faults.calm();
-            }
-            // The upgrade is done.
-            if berth.kind == Kind::OldRelease {
-                berth.kind = Kind::Own;
-                if let Some(member) = berth.member.take() {
-                    member.faults.kill();
-                    self.ghosts.push(member.faults.clone());
-                }
             }
             berth.start_at = if berth.is_refilled() { 0 } else { i64::MAX };
         }

@@ -101,9 +101,6 @@ async fn simulate(seed: u64) -> Coverage {
     let mut world = World::on(broker, plan.shards);
     // Files of an hour are cut early in some.
     world.lake.file_rows = seed.is_multiple_of(3).then_some(3);
-    if plan.old_root {
-        world.make_root(1).await;
-    }
     if plan.slow > 0 {
         let (mut slow, chance) = (Dice::new(seed ^ 0x5_10), plan.slow);
         world.set_slow(move || {
@@ -132,10 +129,6 @@ async fn simulate(seed: u64) -> Coverage {
             && round == plan.rounds / 2
         {
             (0..plan.shards).for_each(|shard| world.broker.set_partition_down(topic, shard, false));
-        }
-        if plan.old_root && round == plan.rounds / 2 {
-            fleet.root_format = 2;
-            fleet.coverage.hit("raised_root");
         }
         fleet.round(round, &mut dice).await;
         world.pass(Duration::from_secs(plan.round_seconds.unsigned_abs()));

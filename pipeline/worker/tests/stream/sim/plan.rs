@@ -64,10 +64,6 @@ pub struct Plan {
     pub backfill_first: bool,
     /// Chance, in thousandths, that a call of storage takes up to hours.
     pub slow: u32,
-    /// The root is of the format before; it is raised half way.
-    pub old_root: bool,
-    /// Some processes are of the release before, until the end.
-    pub two_releases: bool,
 }
 
 /// WorkerOptions of the workers.
@@ -161,8 +157,6 @@ impl Plan {
         let mut often = |most: u32| if more.happens(300) { 1 + more.below(most as usize) as u32 } else { 0 };
         let chances = Chances { wrong_clock: often(60), ahead: often(500), greed: often(40), ..chances };
         let slow = if more.happens(200) { 1 + more.below(10) as u32 } else { 0 };
-        let old_root = more.happens(200);
-        let two_releases = old_root && more.happens(500);
         let chances = Chances { stranger: if more.happens(200) { 10 } else { 0 }, ..chances };
         Self {
             shards: if long { dice.pick(&[1, 2]) } else { dice.pick(&[1, 2, 3, 4]) },
@@ -181,8 +175,6 @@ impl Plan {
             behind: dice.happens(250).then(|| dice.pick(&crate::world::TOPICS)),
             backfill_first: dice.happens(200),
             slow,
-            old_root,
-            two_releases,
         }
     }
 }

@@ -145,7 +145,7 @@ impl Audit {
         let seen = self.seen.lock().unwrap();
         let of_shard = seen.checkpoints.range((shard, 0)..=(shard, u64::MAX));
         let of_shard: Vec<_> = of_shard.map(|(_, checkpoint)| checkpoint).collect();
-        let owner = |checkpoint: &Checkpoint| checkpoint.owner().map(|owner| owner.owner.clone());
+        let owner = |checkpoint: &Checkpoint| checkpoint.owner().map(|owner| owner.id.clone());
         of_shard.chunk_by(|a, b| owner(a) == owner(b)).map(|of_owner| Arc::clone(of_owner[0])).collect()
     }
 
@@ -206,7 +206,7 @@ impl Audit {
     /// Where owners are gone, what counted counts as before, and nothing else does.
     fn check_owners(&self, before: &Checkpoint, after: &Checkpoint) {
         let ids = |checkpoint: &Checkpoint| -> Vec<_> {
-            checkpoint.owners.iter().map(|owner| (owner.owner.clone(), owner.seq)).collect()
+            checkpoint.owners.iter().map(|owner| (owner.id.clone(), owner.seq)).collect()
         };
         if ids(after).starts_with(&ids(before)) {
             return;

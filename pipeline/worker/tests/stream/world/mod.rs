@@ -4,7 +4,6 @@ pub mod audit;
 pub mod cluster;
 pub mod greed;
 pub mod member;
-pub mod old_release;
 pub mod oracle;
 pub mod script;
 
@@ -26,14 +25,13 @@ use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use prorata_worker::names::{self, Shard};
 use prorata_worker::ports::{Clock, ObjectStore, TableCommitter};
-use prorata_worker::root::{KeyHash, Root};
+use prorata_worker::root::Root;
 use prorata_worker::source::Source;
 use prorata_worker::status::Status;
 use prorata_worker::stream::{StreamPorts, Worker, WorkerOptions};
 
 use self::audit::{Audit, AuditedStore, AuditedTables};
 use self::member::Member;
-use self::old_release::OldReleaseStore;
 use crate::harness::Lake;
 
 pub const TOPICS: [&str; 2] = ["nodes", "pods"];
@@ -54,8 +52,6 @@ pub struct World {
     clocks: Arc<Mutex<BTreeMap<String, ProcessClock>>>,
     pub audit: Audit,
     pub shards: Shard,
-    /// Whether processes that are started are of the release before.
-    old_release: bool,
     sent: Arc<Mutex<Vec<Sent>>>,
     processes: Arc<AtomicU64>,
 }
@@ -99,11 +95,6 @@ impl World {
         Self { broker, ..self.clone() }
     }
 
-    /// The same, for processes of the release before.
-    pub fn of_old_release(&self) -> Self {
-        Self { old_release: true, ..self.clone() }
-    }
-
     /// Whether the root says who reads for it.
     pub fn has_consumer(&self) -> bool {
         self.lake.store.object(&names::consumer(1)).is_some()
@@ -128,14 +119,13 @@ impl World {
             clock,
             clocks: Arc::default(),
             shards,
-            old_release: false,
             sent: Arc::default(),
             processes: Arc::default(),
         }
     }
 
     pub fn shard_of(&self, organization: &str) -> Shard {
-        Root { format: 1, shards: self.shards, key_hash: KeyHash::Murmur2 }.shard_of(organization)
+        Root::new(self.shards).shard_of(organization)
     }
 
     /// Sends these events as a good producer does.
@@ -180,20 +170,6 @@ impl World {
         self.audit.on_call(move || clock.advance(pass()));
     }
 
-    /// Makes the root, as a release did that wrote this format.
-    pub async fn make_root(&self, format: u32) {
-        let root = Root { format, shards: self.shards, key_hash: KeyHash::Murmur2 };
-        root.create(&self.lake.store).await.unwrap();
-    }
-
-    /// The meaning that the root gives a version of the rules.
-    pub fn meaning_of(&self, version: &str) -> u32 {
-        let object = self.lake.store.object(&names::rules(version)).unwrap();
-        let json = &object[object.iter().position(|byte| *byte == b'{').unwrap()..];
-        let stored: serde_json::Value = serde_json::from_slice(json).unwrap();
-        u32::try_from(stored["meaning"].as_u64().unwrap()).unwrap()
-    }
-
     /// A new process: a member of the group once it steps.
     pub fn start(
         &self,
@@ -232,13 +208,9 @@ impl World {
         change: C,
     ) -> impl Future<Output = Result<Worker<FakeSource>, WorkerError>> + use<C> {
         let store = AuditedStore::new(self.lake.store.with_faults(faults.clone()), &self.audit);
-        let store: Arc<dyn ObjectStore> = match self.old_release {
-            true => Arc::new(OldReleaseStore(store)),
-            false => Arc::new(store),
-        };
         let ports = StreamPorts {
             shared: Ports {
-                store,
+                store: Arc::new(store),
                 tables: Arc::new(AuditedTables::new(
                     self.lake.tables.with_faults(faults.clone()),
                     &self.audit,

@@ -14,7 +14,7 @@ use prorata_worker::checkpoint::retention::HORIZON_HOURS;
 use prorata_worker::names::{self, ArchivePath, Shard};
 use prorata_worker::ports::{Archive, DeadLetter, Origin};
 
-use crate::harness::{assert_content, expected_under};
+use crate::harness::{assert_content, expected};
 use crate::world::{Sent, What, World};
 
 /// Where a message was.
@@ -88,11 +88,7 @@ pub fn check(world: &World, also: &Also, rules: impl Fn(Shard, Hour) -> Rules, c
         let of_shard = |event: &&EventRecord| world.shard_of(&event.event.organization_id) == *shard;
         let within = |event: &&EventRecord| event.event.event_time.hour() <= closed;
         let events: Vec<EventRecord> = accepted.iter().filter(of_shard).filter(within).cloned().collect();
-        let rules = |hour| {
-            let rules = rules(*shard, hour);
-            (world.meaning_of(&rules.version), rules)
-        };
-        content.extend(expected_under(&events, closed, |_| *shard, rules));
+        content.extend(expected(&events, closed, |_| *shard, |hour| rules(*shard, hour)));
     }
     assert_content(&world.lake, &content, context);
     check_tables_are_the_checkpoints(world, &latest, context);

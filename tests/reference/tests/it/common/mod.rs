@@ -1,6 +1,6 @@
 //! Runs the engine over a whole history, hour by hour.
 
-use prorata_engine::{HourEvents, RULES_ENGINE_VERSION, State, close_hour, has_hour};
+use prorata_engine::{HourEvents, State, close_hour, has_hour};
 use prorata_reference::text::ORGANIZATION;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::rows::HourTables;
@@ -29,7 +29,7 @@ pub fn engine_tables(
     let mut tables = Vec::new();
     for (hour, events) in by_hour(records, through) {
         let events = HourEvents::of(hour, events);
-        if !has_hour(RULES_ENGINE_VERSION, &state, &events) {
+        if !has_hour(&state, &events) {
             state = State::new(ORGANIZATION.into());
             continue;
         }

@@ -105,16 +105,7 @@ impl FileJournal {
                 }
             }
         }
-        if numbers.is_empty() { self.read_single_file().await } else { Err(no_whole(&self.folder())) }
-    }
-
-    /// The state as it was stored before there was a log.
-    async fn read_single_file(&self) -> Result<CollectorState, Failure> {
-        let path = format!("collector-state/{}.json", self.cluster_id);
-        match self.store.get(&path).await.map_err(|error| failure(&error))? {
-            None => Ok(CollectorState::default()),
-            Some(text) => serde_json::from_slice(&text).map_err(|error| unreadable(&path, &error)),
-        }
+        if numbers.is_empty() { Ok(CollectorState::default()) } else { Err(no_whole(&self.folder())) }
     }
 
     /// Writes the next record. Returns whether it is ours: another collector may have taken its number, or a
@@ -158,7 +149,7 @@ impl FileJournal {
         for number in self.numbers().await?.into_iter().filter(|number| *number < self.last) {
             // They are only in the way.
             if let Err(error) = self.store.delete(&self.path(number)).await {
-                tracing::warn!(%error, "an old record of the collector's state stays");
+                tracing::warn!(%error, "old record of the collector's state not deleted");
                 break;
             }
         }
@@ -216,14 +207,14 @@ fn failure(error: &StoreError) -> Failure {
 
 fn unreadable(path: &str, error: &serde_json::Error) -> Failure {
     Failure::usage(format!(
-        "the collector's state {path} cannot be read: {error}; restore it, or remove it to start from nothing"
+        "the collector's state {path} cannot be read: {error}; restore it, or remove it to start from scratch"
     ))
 }
 
 fn no_whole(folder: &str) -> Failure {
     Failure::usage(format!(
-        "the collector's state in {folder} has no beginning; restore it, or remove the folder to start from \
-         nothing"
+        "the collector's state in {folder} lacks its first record; restore it, or remove the folder to start \
+         from scratch"
     ))
 }
 
@@ -338,24 +329,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_state_of_one_file_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = CollectorState {
-            since: Some(Timestamp(5)),
-            announced: [entry(1, 2)].into_iter().collect(),
-            ..CollectorState::default()
-        };
-        let mut text = serde_json::to_value(&state).unwrap();
-        text["announced"][0][1].as_object_mut().unwrap().remove("name").unwrap();
-        std::fs::create_dir(folder.path().join("collector-state")).unwrap();
-        std::fs::write(folder.path().join("collector-state/c.json"), text.to_string()).unwrap();
-        let mut expected = state;
-        expected.announced.values_mut().for_each(|known| known.name = Text::default());
-        assert_eq!(journal(&folder).load().await.unwrap(), expected);
-        assert_eq!(journal(&folder).load().await.unwrap(), expected, "from the log");
-    }
-
-    #[tokio::test]
     async fn a_damaged_log_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = journal(&folder);
@@ -367,6 +340,6 @@ mod tests {
         let step = encoded(&WrittenRecord::Step(&StateStep::changes(&batch(1))), 0).unwrap();
         std::fs::write(&path, step).unwrap();
         let failure = journal(&folder).load().await.unwrap_err().to_string();
-        assert!(failure.contains("has no beginning"), "{failure}");
+        assert!(failure.contains("lacks its first record"), "{failure}");
     }
 }

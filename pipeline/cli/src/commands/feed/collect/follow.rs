@@ -186,7 +186,7 @@ impl Following {
             Ok(prices) => {
                 run.price_stamp = stamp;
                 if prices != run.prices {
-                    tracing::info!(prices = prices.list.len(), "the price list has changed");
+                    tracing::info!(prices = prices.list.len(), "price list changed");
                     run.apply(Change::Prices(Arc::new(prices.clone())), self.cluster.now());
                     run.prices = prices;
                 }
@@ -194,7 +194,7 @@ impl Following {
             }
             // The prices that are known stay in force.
             Err(failure) => {
-                tracing::warn!(error = %failure, "the price list was not read again");
+                tracing::warn!(%failure, "price list not read again; keeping the known prices");
                 run.price_stamp = None;
                 self.note(|report| report.price_list_error = Some(failure.to_string()));
             }
@@ -217,7 +217,7 @@ impl Following {
                 NotStored::ShutOut(failure) => return Err(failure),
                 NotStored::Fails(failure) => failure,
             };
-            tracing::warn!(error = %failure, "trying again in {wait:?}");
+            tracing::warn!(%failure, "storing failed; trying again in {wait:?}");
             let behind = run.lag_seconds(self.cluster.now());
             self.note(|report| {
                 report.write_error = Some(failure.to_string());
@@ -260,18 +260,13 @@ impl Following {
             match notice {
                 Notice::Unreadable { kind, name, fault } => {
                     unreadable += 1;
-                    tracing::warn!(
-                        ?kind,
-                        name,
-                        error = fault,
-                        "a part of an object cannot be read; it is left out"
-                    );
+                    tracing::warn!(?kind, name, fault, "part of an object skipped: it cannot be read");
                 }
                 Notice::UnpricedNode { name, wanted } => {
                     tracing::warn!(
                         node = &**name,
                         wanted,
-                        "a node has no price and is held back; add it to the price list"
+                        "node held back: it has no price; add it to the price list"
                     );
                 }
                 Notice::UnmappedDevices { pod, devices } => {
@@ -280,15 +275,15 @@ impl Following {
                 }
                 Notice::MissedStop { kind, id, earliest, latest } => {
                     missed_stops += 1;
-                    tracing::info!(?kind, id = &**id, %earliest, %latest, "an end was not seen");
+                    tracing::info!(?kind, id = &**id, %earliest, %latest, "end of an object not seen");
                 }
                 Notice::Repaired { kind, name } => {
                     repaired += 1;
-                    tracing::warn!(?kind, name, "a check has found what was not told; it is mended");
+                    tracing::warn!(?kind, name, "change found by a check: the watch had not reported it");
                 }
                 Notice::SuspectList { kind, stops, running } => {
                     suspect_lists += 1;
-                    tracing::warn!(?kind, stops, running, "a list would end too much; it is asked for again");
+                    tracing::warn!(?kind, stops, running, "list would end too many objects; listing again");
                     run.watches.list_again(*kind, DOUBTED_AFTER);
                 }
                 Notice::Relist(kind) => run.watches.list_again(*kind, Duration::ZERO),

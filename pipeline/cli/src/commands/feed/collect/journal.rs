@@ -77,10 +77,10 @@ impl StateStep {
     }
 }
 
-/// The sentence for a collector that another one has shut out.
+/// The message for a collector that another one has shut out.
 pub fn shut_out(cluster_id: &str, place: &str) -> Failure {
     Failure::usage(format!(
-        "another collector of cluster {cluster_id} has begun to write to {place}, and this one ends: let one \
-         collector follow a cluster"
+        "another collector of cluster {cluster_id} has begun to write to {place}, so this one ends: run only \
+         one collector for a cluster"
     ))
 }

@@ -145,7 +145,7 @@ async fn collect(args: &CollectArgs, config: &Config, kafka: Option<KafkaParts>)
         }
     };
     if let Some(serving) = &serving {
-        tracing::info!(address = %serving.address, "probes, metrics and status");
+        tracing::info!(address = %serving.address, "serving probes, metrics and status");
     }
     let begun = tokio::select! {
         begun = begin(args, config, cluster, kafka, &report) => begun.map(Some),

@@ -88,7 +88,7 @@ pub fn prices(collect: &CollectConfig, currency: &Text) -> Result<PriceBook, Fai
         read_price_list(text.as_slice(), &mut list).map_err(|error| wrong(&error))?;
         if let Some(other) = list.currency().filter(|other| *other != currency) {
             return Err(wrong(&format!(
-                "its prices are in {other}, and the organization's currency is {currency}; import a list \
+                "its prices are in {other}, but the organization's currency is {currency}; import a list \
                  with --currency {currency}, or correct rules.currency"
             )));
         }
@@ -108,7 +108,7 @@ fn rates(collect: &CollectConfig) -> Result<Option<CapacityRates>, Failure> {
     let price = |(key, text): (&str, &String)| {
         let text = if text.is_empty() { "0" } else { text };
         text.parse::<UnitPrice>().map_err(|error| {
-            Failure::usage(format!("collect.{key} '{text}' is no price such as 0.03: {error}"))
+            Failure::usage(format!("collect.{key} '{text}' is not a price such as 0.03: {error}"))
         })
     };
     let [vcpu, gib, gpu] = keys;

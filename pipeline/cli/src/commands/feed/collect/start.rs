@@ -44,7 +44,7 @@ impl<'c> Start<'c> {
         loop {
             match ask().await {
                 Err(KubeFault::Unavailable(reason)) if Instant::now() < self.deadline => {
-                    tracing::warn!(reason, "the API server does not answer yet");
+                    tracing::warn!(reason, "API server does not answer yet; asking again");
                     sleep(Duration::from_secs(1)).await;
                 }
                 answer => return answer,
@@ -82,8 +82,8 @@ impl<'c> Start<'c> {
                 Served::Refused(missing) if matches!(kind, ObjectKind::Node | ObjectKind::Pod) => {
                     return Err(KubeFault::Permission(missing));
                 }
-                Served::Refused(missing) => tracing::info!(missing, "not followed"),
-                Served::Absent => tracing::debug!(?kind, "the server has no such kind"),
+                Served::Refused(missing) => tracing::info!(missing, "kind not followed"),
+                Served::Absent => tracing::debug!(?kind, "the API server does not have this kind"),
             }
         }
         Ok(watched)

@@ -31,9 +31,7 @@ type RecordKey = (Text, Option<Key>);
 /// How far a cluster is known, without entries, and which collector says so.
 #[derive(Serialize, Deserialize)]
 struct HeldProgress {
-    #[serde(default)]
     number: u64,
-    #[serde(default)]
     holder: String,
     #[serde(flatten)]
     state: CollectorState,
@@ -180,12 +178,12 @@ impl TopicJournal {
             topic_setting(&self.connection, topic, "cleanup.policy").await.map_err(kafka::failure)?;
         match policy {
             Some(policy) if policy != "compact" => Err(Failure::usage(format!(
-                "topic {topic} has cleanup.policy={policy}, and would lose the collector's state: set it to \
-                 compact, or correct collect.state_topic"
+                "topic {topic} has cleanup.policy={policy}, which would lose the collector's state: set it \
+                 to compact, or correct collect.state_topic"
             ))),
             Some(_) => Ok(()),
             None => {
-                tracing::warn!(topic, "whether it has cleanup.policy=compact may not be asked");
+                tracing::warn!(topic, "cannot check that the topic has cleanup.policy=compact");
                 Ok(())
             }
         }
@@ -203,7 +201,8 @@ impl TopicJournal {
     fn take(&mut self, state: Option<&mut CollectorState>, message: &Message) -> Result<(), Failure> {
         let place = || format!("topic {}, offset {}", message.topic, message.offset);
         let unreadable = |error: serde_json::Error| {
-            let message = "is no record of a collector's state; give collect.state_topic a topic of its own";
+            let message = "is not a record of a collector's state; set collect.state_topic to a topic of its \
+                           own";
             Failure::usage(format!("{} {message} ({error})", place()))
         };
         let key = message.key.as_deref().unwrap_or_default();

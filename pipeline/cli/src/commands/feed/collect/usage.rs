@@ -48,15 +48,15 @@ impl UsageRounds {
             MeasuredBy::None if exporters.is_none() => return Ok(None),
             MeasuredBy::None => {
                 return Err(Failure::usage(
-                    "collect.dcgm_selector is set and collect.usage_source is none: set it to metrics_api or \
-                     kubelet, so that CPU and memory are measured, too",
+                    "collect.dcgm_selector is set, but collect.usage_source is none: set it to metrics_api \
+                     or kubelet, so that CPU and memory are measured too",
                 ));
             }
         };
         let [least, most] = PERIODS;
         let every = config.usage_interval;
         if every < least || every > most {
-            return Err(Failure::usage("collect.usage_interval is not between 1s and 1h"));
+            return Err(Failure::usage("collect.usage_interval must be between 1s and 1h"));
         }
         let reader = UsageReader::new(cluster.clone(), source, exporters).map_err(super::failure)?;
         let tiles = UsageTiles::new(config.organization_id.as_str().into(), micros(every));
@@ -80,7 +80,7 @@ impl UsageRounds {
     pub fn finish(&mut self, collector: &Collector) -> Vec<Event> {
         let Some(Ok((end, read))) = self.reading.try_join_next() else { return Vec::new() };
         for problem in &read.problems {
-            tracing::warn!(error = problem, "measured use was not read");
+            tracing::warn!(problem, "measured use not read");
         }
         let running = collector.running_pods();
         let uid_of = |namespace: &str, name: &str| running.get(&(namespace, name)).map(|uid| (*uid).clone());
