@@ -114,6 +114,9 @@ async fn backfill_changes_nothing(world: &World, events: &[EventRecord], context
     let Some(first) = events.iter().map(|event| event.event.event_time.hour()).min() else { return };
     let before = world.lake.files();
     let mut options = options("again", world);
+    // All workers have stopped. The claim of one that was killed may have landed after the last checkpoint of
+    // the shard's owner, which had nothing to decide and so did not notice.
+    options.take_over = true;
     options.from = Some(first);
     options.to = world.audit.latest().values().filter_map(|checkpoint| checkpoint.closed_through).min();
     if options.to < options.from {
