@@ -116,18 +116,7 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
             thousands(outcome.events_elsewhere)
         )?;
     }
-    if let Some(ahead) = &outcome.ahead {
-        let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
-        let who = match ahead.worker_closes {
-            true => "the worker closes them when its watermark passes them.".to_owned(),
-            false => format!("--to {last} closes them."),
-        };
-        writeln!(
-            out,
-            "Events of {hours} later hours, {first} to {last}, are in the archive, but these hours are not \
-             closed: {who}"
-        )?;
-    }
+    write_hours_ahead(out, outcome)?;
     if outcome.hours_restated > 0 {
         writeln!(
             out,
@@ -150,6 +139,21 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
     )?;
     let rate = thousands(per_second(read, elapsed));
     writeln!(out, "{:.1} s, {rate} events/s.", elapsed.as_secs_f64())
+}
+
+/// Writes which later hours have events but are not closed.
+fn write_hours_ahead(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let Some(ahead) = &outcome.ahead else { return Ok(()) };
+    let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
+    let who = match ahead.worker_closes {
+        true => "the worker closes them when its watermark passes them.".to_owned(),
+        false => format!("--to {last} closes them."),
+    };
+    writeln!(
+        out,
+        "Events of {hours} later hours, {first} to {last}, are in the archive, but these hours are not closed: \
+         {who}"
+    )
 }
 
 fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::Result {

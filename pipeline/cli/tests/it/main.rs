@@ -1,6 +1,6 @@
 //! The `prorata` program: arguments, exit codes, output, and the tables that it leaves.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod backfill;
 mod dead_letters;

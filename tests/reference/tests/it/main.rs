@@ -1,6 +1,6 @@
 //! The engine against the reference model.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod bounds;
 mod common;
