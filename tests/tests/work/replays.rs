@@ -52,7 +52,7 @@ fn document(ended: &Ended, code: i32) -> Value {
     serde_json::from_str(&ended.output).unwrap()
 }
 
-/// A number of each reason's letters, such as `letters`.
+/// A number for each reason, such as `count`.
 fn counts(reasons: &Value, number: &str) -> Counts {
     let reasons = reasons.as_object().unwrap().iter();
     reasons.map(|(reason, of)| (reason.clone(), of[number].as_u64().unwrap())).collect()
@@ -211,7 +211,7 @@ fn take(world: &World, worker: &mut Worker, messages: i64) {
 /// tables.
 fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, without: &str) {
     let listing = document(&dead_letters(world, &["--json"]), 0);
-    assert_eq!(counts(&listing["reasons"], "letters"), *letters, "{listing}");
+    assert_eq!(counts(&listing["reasons"], "count"), *letters, "{listing}");
     assert_eq!(listing["dead_letters"], json!(letters.values().sum::<u64>()));
     assert_eq!(on_topic(admin, dead), *letters);
     let text = dead_letters(world, &[]).succeeded();
@@ -219,7 +219,7 @@ fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, withou
         assert!(text.contains(&format!("\n{reason}: {count}\n  topic ")), "{text}");
     }
     let one = document(&dead_letters(world, &["--json", "--reason", "currency_mismatch"]), 0);
-    assert_eq!(counts(&one["reasons"], "letters").len(), 1, "{one}");
+    assert_eq!(counts(&one["reasons"], "count").len(), 1, "{one}");
 
     let (_, ends) = admin.ranges(&world.topics);
     let config = world.config();
@@ -229,7 +229,7 @@ fn are_listed(world: &World, admin: &Admin, dead: &str, letters: &Counts, withou
     let replay = prorata_tests::program::Program::start(command, "dead-letters", world.folder.path()).wait();
     let replay = document(&replay, LEFT);
     assert_eq!(replay["replay"]["sent"], json!({}), "{replay}");
-    assert_eq!(counts(&replay["replay"]["failing"], "letters"), *letters);
+    assert_eq!(counts(&replay["replay"]["failing"], "count"), *letters);
     assert_eq!(admin.ranges(&world.topics).1, ends);
 }
 
@@ -275,7 +275,7 @@ fn what_a_mend_makes_good_counts_after_a_replay_and_once() {
     let sent: u64 = sendable.iter().map(|(_, count)| count).sum();
     let topics = replay["replay"]["sent"].as_object().unwrap();
     assert_eq!(topics.values().filter_map(Value::as_u64).sum::<u64>(), sent, "{replay}");
-    assert_eq!(counts(&replay["replay"]["failing"], "letters"), of(&left));
+    assert_eq!(counts(&replay["replay"]["failing"], "count"), of(&left));
     let messages = messages + i64::try_from(sent).unwrap();
     take(&world, &mut worker, messages);
     // What a replay cannot mend its producer sends again.
@@ -294,7 +294,7 @@ fn replays_nothing_more(world: &World, admin: &Admin, left: &Counts, before: u64
     let ((_, ends), tables) = (admin.ranges(&world.topics), world.lake().tables());
     let again = document(&dead_letters(world, &["--replay", "--json"]), LEFT);
     assert_eq!(again["replay"]["sent"], json!({}), "{again}");
-    assert_eq!(counts(&again["replay"]["failing"], "letters"), *left);
+    assert_eq!(counts(&again["replay"]["failing"], "count"), *left);
     assert_eq!(again["already_replayed"], json!(before));
     let text = dead_letters(world, &["--replay", "--reason", "unknown_schema"]).succeeded();
     assert!(text.contains("Nothing was replayed."), "{text}");
@@ -323,7 +323,7 @@ fn what_came_too_late_is_folded_by_a_replay_once() {
     }
     take(&world, &mut worker, 8);
     let listing = document(&dead_letters(&world, &["--json"]), 0);
-    assert_eq!(counts(&listing["reasons"], "letters"), of(&[(Reason::TooLate, 3)]));
+    assert_eq!(counts(&listing["reasons"], "count"), of(&[(Reason::TooLate, 3)]));
 
     // The worker holds the shard: nobody takes it without being told to.
     let held = dead_letters(&world, &["--replay"]);
