@@ -32,7 +32,7 @@ SEEN: set[str] = set()
 
 def growth(text: str) -> dict[str, float]:
     """Values of counters and ages, by name with labels."""
-    lines = (line for line in text.splitlines() if re.match(r"\w+(_total|_age_seconds)\b", line))
+    lines = (line for line in text.splitlines() if re.match(r"\w+(_total|_(age|lag)_seconds)\b", line))
     return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
 
 
