@@ -151,8 +151,8 @@ fn write_hours_ahead(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "Events of {hours} later hours, {first} to {last}, are in the archive, but these hours are not closed: \
-         {who}"
+        "Events of {hours} later hours, {first} to {last}, are in the archive, but these hours are not \
+         closed: {who}"
     )
 }
 
