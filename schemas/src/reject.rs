@@ -81,7 +81,7 @@ impl fmt::Display for Reason {
 pub struct Reject {
     /// The reason code.
     pub reason: Reason,
-    /// What is wrong, where, and how to mend it.
+    /// What is wrong, where, and how to fix it.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What can never work is told at once: in a message that says what, where and how to mend it, with an exit
+//! What can never work is told at once: in a message that says what, where and how to fix it, with an exit
 //! code.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a check finds, where, and how to mend it.
+//! What a check finds, where, and how to fix it.
 
 use std::collections::BTreeMap;
 

@@ -67,7 +67,7 @@ impl Root {
         }
     }
 
-    /// Reads `root.json`; none where nobody has made the root yet.
+    /// Reads `root.json`. Returns `None` if nobody has made the root yet.
     ///
     /// # Errors
     /// When the root has another number of shards than configured, its file cannot be read, or storage is

@@ -1,4 +1,4 @@
-//! Wrong usage and unavailable storage: one message that says what, where and how to mend it, and the exit
+//! Wrong usage and unavailable storage: one message that says what, where and how to fix it, and the exit
 //! code.
 
 use super::harness::*;
