@@ -21,7 +21,7 @@ export async function figures(page) {
     const exact = (cell) => cell.querySelector("span[title]").title;
     const tiles = [...document.querySelectorAll("dd[data-sum]")].map((of) => [of.dataset.sum, exact(of)]);
     const captions = [...document.querySelectorAll("caption")];
-    const groupsOf = captions.find((of) => of.textContent.startsWith("Choose one")).parentElement;
+    const groupsOf = captions.find((of) => of.textContent.startsWith("Choose a group")).parentElement;
     const rows = [...groupsOf.querySelectorAll("tbody tr")];
     const groups = rows.map((row) => [row.cells[0].textContent, exact(row.cells[1])]);
     return { tiles: Object.fromEntries(tiles), groups: Object.fromEntries(groups) };

@@ -68,7 +68,7 @@ await tabTo("dialog[open] pre");
 const told = await dialog.locator("pre").textContent();
 const hour = command.match(/--hour (\S+)/)[1];
 assert.match(told.split("\n")[0], new RegExp(` of organization .*, hour ${hour}: [\\d.]+ [A-Z]{3}$`));
-assert.match(told, /\nThe same rows stand in cost_allocation\//);
+assert.match(told, /\nThe same rows are in cost_allocation\//);
 assert.match(told, /\nCharges, rounded once/);
 await page.keyboard.press("Escape");
 assert.equal(await dialog.count(), 0);
