@@ -144,7 +144,7 @@ impl Agreements {
     }
 
     fn event(&self, of: &Version, at: Timestamp, payload: Payload) -> Result<Event, AgreementsError> {
-        let event = Event { organization_id: self.organization_id.clone(), event_time: at, payload };
+        let event = Event::new(self.organization_id.clone(), at, payload);
         check::event(&event).map_err(|fault| AgreementsError::Value { place: of.place.clone(), fault })?;
         Ok(event)
     }

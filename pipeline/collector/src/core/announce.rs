@@ -133,16 +133,12 @@ impl Collector {
 
     fn send(&mut self, at: Timestamp, payload: Payload) {
         let organization_id = self.options.organization_id.clone();
-        self.events.push(Event { organization_id, event_time: at, payload });
+        self.events.push(Event::new(organization_id, at, payload));
     }
 
     /// What a description says, whenever it is true.
     pub(super) fn hash(&self, payload: &Payload) -> u64 {
-        let event = Event {
-            organization_id: self.options.organization_id.clone(),
-            event_time: Timestamp(0),
-            payload: payload.clone(),
-        };
+        let event = Event::new(self.options.organization_id.clone(), Timestamp(0), payload.clone());
         let digest = Sha256::digest(body::encode(&event));
         digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
     }
