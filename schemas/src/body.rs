@@ -150,7 +150,7 @@ impl EventRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Payload, PodUsage};
+    use crate::event::{Payload, PodUsage, Recording};
     use crate::time::Timestamp;
 
     /// Bodies of samples, whole and with one byte otherwise or the end cut off.
@@ -162,13 +162,12 @@ mod tests {
             memory_bytes: 1 << 30,
             gpu_millis: 0,
         };
-        let event = |minutes| Event {
-            organization_id: "acme".into(),
-            event_time: Timestamp(60_000_000),
-            payload: Payload::PodUsage(usage(minutes)),
-        };
+        let event =
+            |minutes| Event::new("acme".into(), Timestamp(60_000_000), Payload::PodUsage(usage(minutes)));
         let mut bodies = Vec::new();
-        for whole in [0, 1, 2, 61, 62].map(|minutes| encode(&event(minutes))) {
+        let recorded = [(None, true), (Some(Timestamp(5)), false)]
+            .map(|(at, is_retraction)| encode(&event(2).recorded(Recording::new(at, is_retraction))));
+        for whole in [0, 1, 2, 61, 62].map(|minutes| encode(&event(minutes))).into_iter().chain(recorded) {
             for at in 0..whole.len() {
                 bodies.push(whole[..at].to_vec());
                 for byte in [0, 1, 0x7f, 0x80, 0xff] {

@@ -137,7 +137,7 @@ fn crowd() -> HourEvents {
     let mut push = |kind: EventKind, number: i64| {
         let Event { organization_id, payload, .. } = samples[&kind].clone();
         at = Timestamp(at.0 + 1000);
-        hour.push(Event { organization_id, event_time: at, payload: of_number(payload, number) });
+        hour.push(Event::new(organization_id, at, of_number(payload, number)));
     };
     for number in 0..CROWD {
         push(EventKind::QuotaSet, number);

@@ -236,7 +236,7 @@ async fn agreements_are_sent_as_they_are_written_to_files() {
     topics(&names).await;
     let folder = tempfile::tempdir().unwrap();
     let (file, events) = (folder.path().join("agreements.yaml"), folder.path().join("events"));
-    std::fs::write(&file, AGREEMENTS).unwrap();
+    std::fs::write(&file, format!("{AGREEMENTS}recorded_at: 2026-02-01\n")).unwrap();
     std::fs::create_dir(&events).unwrap();
     let agreements = ["agreements", "--file", file.to_str().unwrap(), "--output"];
     succeeded(&run(&[&agreements[..], &[events.to_str().unwrap()]].concat(), &[]));

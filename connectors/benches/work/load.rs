@@ -116,7 +116,7 @@ impl Load {
         let delay = self.span(0, if late { LATE_MAX } else { 2 * MINUTE });
         let arrives = Timestamp(event_time.0 + delay);
         let topic = TOPICS[usize::from(matches!(payload, Payload::PodUsage(_)))];
-        let record = EventRecord::new(Event { organization_id: organization.clone(), event_time, payload });
+        let record = EventRecord::new(Event::new(organization.clone(), event_time, payload));
         if self.below(ONE_IN) == 0 {
             let again = Timestamp(arrives.0 + self.span(0, TWICE_WITHIN));
             self.sent.push(Sent { topic, arrives: again, record: record.clone() });

@@ -29,7 +29,7 @@ fn quantities(entries: &[(&str, u128)]) -> Quantities {
 }
 
 fn event(micros: i64, payload: Payload) -> Event {
-    Event { organization_id: "o".into(), event_time: Timestamp(micros), payload }
+    Event::new("o".into(), Timestamp(micros), payload)
 }
 
 fn node(index: i64) -> Event {

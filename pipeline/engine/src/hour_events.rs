@@ -1,7 +1,7 @@
 //! What the engine takes in: the events of one organization in one hour, one by one.
 
 use prorata_schemas::body::{EventRef, PodUsageRef};
-use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::event::{Event, Payload, Recording};
 use prorata_schemas::time::{Hour, Timestamp};
 
 use crate::timeline::usage::Usage;
@@ -33,7 +33,7 @@ impl HourEvents {
     /// Takes one event. Its event time must lie in the hour.
     pub fn push(&mut self, event: Event) {
         if let Payload::PodUsage(usage) = &event.payload {
-            return self.push_usage(event.event_time, usage.into());
+            return self.push_usage(event.event_time, event.recording, usage.into());
         }
         self.latest = self.latest.max(Some(event.event_time));
         self.others.push(event);
@@ -42,14 +42,16 @@ impl HourEvents {
     /// Takes one event whose texts may be borrowed. Its event time must lie in the hour.
     pub fn push_ref(&mut self, event: EventRef<'_>) {
         match event {
-            EventRef::PodUsage { event_time, usage, .. } => self.push_usage(event_time, usage),
+            EventRef::PodUsage { event_time, recording, usage, .. } => {
+                self.push_usage(event_time, recording, usage);
+            }
             EventRef::Event(event) => self.push(event),
         }
     }
 
-    fn push_usage(&mut self, event_time: Timestamp, usage: PodUsageRef<'_>) {
+    fn push_usage(&mut self, event_time: Timestamp, recording: Recording, usage: PodUsageRef<'_>) {
         self.latest = self.latest.max(Some(event_time));
-        self.usage.push(event_time, usage);
+        self.usage.push(event_time, recording, usage);
     }
 
     /// Takes all events of another part of the same hour.

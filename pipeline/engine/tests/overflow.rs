@@ -23,7 +23,7 @@ fn quantities(entries: &[(&str, &str)]) -> Quantities {
 }
 
 fn close(payloads: Vec<Payload>) -> Result<HourTables, EngineError> {
-    let event = |payload| Event { organization_id: "o".into(), event_time: Timestamp(0), payload };
+    let event = |payload| Event::new("o".into(), Timestamp(0), payload);
     let events = HourEvents::of(Hour(0), payloads.into_iter().map(event));
     close_hour(State::new("o".into()), events, &Rules::default()).map(|(_, tables)| tables)
 }

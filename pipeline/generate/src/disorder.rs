@@ -121,10 +121,12 @@ mod tests {
     use super::*;
 
     fn events(count: i64) -> impl Iterator<Item = Event> {
-        (0..count).map(|index| Event {
-            organization_id: "org".into(),
-            event_time: Timestamp(index * MINUTE),
-            payload: Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+        (0..count).map(|index| {
+            Event::new(
+                "org".into(),
+                Timestamp(index * MINUTE),
+                Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+            )
         })
     }
 

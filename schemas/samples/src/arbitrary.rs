@@ -10,7 +10,8 @@ use prorata_schemas::decimal::Decimal12;
 use prorata_schemas::event::{
     Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, EventKind,
     EventRecord, NodeStarted, NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet,
-    QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    QosPrice, Quantities, QuotaDeleted, QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased,
+    ReservationSet,
 };
 use prorata_schemas::money::{DecimalError, Ratio};
 use prorata_schemas::quantity::Quantity;
@@ -80,20 +81,23 @@ where
     proptest::option::of(strategy)
 }
 
-/// A valid event of `kind`.
+/// A valid event of `kind` without `recorded_at`.
 pub fn event_of(kind: EventKind) -> impl Strategy<Value = Event> {
     (key(), time(), payload(kind)).prop_map(|(organization_id, event_time, mut payload)| {
         if let Payload::PodUsage(usage) = &mut payload {
             let end = event_time.0 + usage.interval_end.0.rem_euclid(3_600_000_001);
             usage.interval_end = Timestamp(end.min(TIME_LAST));
         }
-        Event { organization_id, event_time, payload }
+        Event::new(organization_id, event_time, payload)
     })
 }
 
-/// A valid event of any kind.
+/// A valid event of any kind, perhaps recorded at an instant, perhaps a retraction.
 pub fn event() -> impl Strategy<Value = Event> {
-    proptest::sample::select(&EventKind::ALL[..]).prop_flat_map(event_of)
+    let event = proptest::sample::select(&EventKind::ALL[..]).prop_flat_map(event_of);
+    (event, maybe(time()), any::<bool>()).prop_map(|(event, recorded_at, is_retraction)| {
+        event.recorded(Recording::new(recorded_at, is_retraction))
+    })
 }
 
 fn payload(kind: EventKind) -> BoxedStrategy<Payload> {

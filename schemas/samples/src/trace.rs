@@ -14,7 +14,7 @@ pub const START: i64 = 498_192;
 /// An event `minutes` after the start.
 fn event(organization: &str, minutes: i64, payload: Payload) -> EventRecord {
     let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
-    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
+    EventRecord::new(Event::new(organization.into(), event_time, payload))
 }
 
 fn quantities(cpu: u32, gib: u32) -> Quantities {

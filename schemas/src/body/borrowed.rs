@@ -1,11 +1,11 @@
 //! Events as they are read to be folded: samples of use are most of them, and only their figures are kept, so
 //! their texts are borrowed from the body.
 
-use crate::body::fields::{is_time, is_usage_interval};
+use crate::body::fields::{is_time, is_usage_interval, valid_recording};
 use crate::body::names::Names;
 use crate::body::wire::Wire;
 use crate::body::{BODY_BYTES_MAX, SCRATCH};
-use crate::event::{Event, EventKind, EventRecord, Payload, PodUsage};
+use crate::event::{Event, EventKind, EventRecord, Payload, PodUsage, Recording};
 use crate::ids::PodUid;
 use crate::time::Timestamp;
 
@@ -18,6 +18,8 @@ pub enum EventRef<'a> {
         organization_id: &'a str,
         /// The event's time.
         event_time: Timestamp,
+        /// When it was recorded, and whether it is a retraction.
+        recording: Recording,
         /// What it says.
         usage: PodUsageRef<'a>,
     },
@@ -62,6 +64,7 @@ impl<'a> EventRef<'a> {
         let pod_uid = key(&mut fields)?;
         let interval_end = Timestamp(fields.long().ok()?);
         let figures = [fields.long().ok()?, fields.long().ok()?, fields.long().ok()?];
+        let recording = valid_recording(&mut fields)?;
         let is_valid = is_time(event_time.0)
             && is_time(interval_end.0)
             && is_usage_interval(event_time, interval_end)
@@ -72,7 +75,7 @@ impl<'a> EventRef<'a> {
         *wire = fields;
         let [cpu_millis, memory_bytes, gpu_millis] = figures;
         let usage = PodUsageRef { pod_uid, interval_end, cpu_millis, memory_bytes, gpu_millis };
-        Some(Self::PodUsage { organization_id, event_time, usage })
+        Some(Self::PodUsage { organization_id, event_time, recording, usage })
     }
 }
 
@@ -104,11 +107,11 @@ impl EventRef<'_> {
     /// The event, with texts that it shares with others of its organization.
     pub(super) fn shared(self, names: &mut Names) -> Event {
         match self {
-            Self::PodUsage { organization_id, event_time, usage } => {
+            Self::PodUsage { organization_id, event_time, recording, usage } => {
                 let organization = names.last(organization_id.as_bytes());
                 let organization = organization.unwrap_or_else(|| names.enter(organization_id));
                 let payload = Payload::PodUsage(usage.owned(names.text(usage.pod_uid).into()));
-                Event { organization_id: organization.into(), event_time, payload }
+                Event { organization_id: organization.into(), event_time, recording, payload }
             }
             Self::Event(event) => event,
         }
@@ -117,9 +120,9 @@ impl EventRef<'_> {
     /// The event, with texts of its own.
     pub fn into_owned(self) -> Event {
         match self {
-            Self::PodUsage { organization_id, event_time, usage } => {
+            Self::PodUsage { organization_id, event_time, recording, usage } => {
                 let payload = Payload::PodUsage(usage.owned(usage.pod_uid.into()));
-                Event { organization_id: organization_id.into(), event_time, payload }
+                Event { organization_id: organization_id.into(), event_time, recording, payload }
             }
             Self::Event(event) => event,
         }

@@ -12,7 +12,7 @@ use crate::body::maps::Maps;
 use crate::body::names::Names;
 use crate::body::wire::{Wire, shortest};
 use crate::decimal::Decimal12;
-use crate::event::{ByName, Labels, Quantities};
+use crate::event::{ByName, Labels, Quantities, Recording};
 use crate::ids::OrganizationId;
 use crate::money::Ratio;
 use crate::quantity::Quantity;
@@ -151,6 +151,12 @@ impl<'w, 'a> Fields<'w, 'a> {
             return Ok(Timestamp::default());
         }
         Ok(Timestamp(micros))
+    }
+
+    /// The two fields at the end of every record.
+    pub fn recording(&mut self) -> Result<Recording, Reject> {
+        let recorded_at = self.optional("recorded_at", Self::time)?;
+        Ok(Recording::new(recorded_at, self.boolean()?))
     }
 
     /// Any boolean.
@@ -318,6 +324,20 @@ impl<'w, 'a> Fields<'w, 'a> {
             self.invalid(field, format_args!("{value} is above 1"));
         }
     }
+}
+
+/// The two fields at the end of every record, if they are valid. Most samples have a null and no retraction.
+pub fn valid_recording(wire: &mut Wire<'_>) -> Option<Recording> {
+    if let [0, 0, ..] = wire.rest() {
+        wire.take(2).ok()?;
+        return Some(Recording::NONE);
+    }
+    let recorded_at = match wire.long().ok()? {
+        0 => None,
+        1 => Some(Timestamp(wire.long().ok().filter(|micros| is_time(*micros))?)),
+        _ => return None,
+    };
+    Some(Recording::new(recorded_at, wire.boolean().ok()?))
 }
 
 /// Whether microseconds are an instant of the years 1970 to 9999.

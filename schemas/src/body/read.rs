@@ -44,7 +44,8 @@ pub fn event(fields: &mut Fields<'_, '_>, kind: EventKind) -> Result<Event, Reje
         EventKind::PoolDeleted => Payload::PoolDeleted(PoolDeleted { pool_id: f.key("pool_id")? }),
         EventKind::RateSet => Payload::RateSet(Box::new(rate_set(f)?)),
     };
-    Ok(Event { organization_id, event_time, payload })
+    let recording = f.recording()?;
+    Ok(Event { organization_id, event_time, recording, payload })
 }
 
 fn node_started(f: &mut Fields<'_, '_>) -> Result<NodeStarted, Reject> {

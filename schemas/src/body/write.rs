@@ -5,7 +5,7 @@ use crate::body::wire::{put_bytes, put_decimal, put_long, put_longs};
 use crate::body::{EventRef, PodUsageRef};
 use crate::event::{
     ByName, CapacityType, CommitmentKind, CommitmentSet, Event, NodeStarted, Payload, PodStarted, PodStopped,
-    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, ReservationSet,
+    PoolSet, Quantities, QuotaKind, QuotaSet, RateSet, Recording, ReservationSet,
 };
 use crate::money::{Money, Ratio};
 use crate::time::Timestamp;
@@ -40,18 +40,28 @@ impl Out {
             Payload::PoolDeleted(pool) => self.text(&pool.pool_id),
             Payload::RateSet(rate) => self.rate_set(rate),
         }
+        self.recording(event.recording);
     }
 
     /// The same of an event whose texts may be borrowed.
     pub fn event_ref(&mut self, event: &EventRef<'_>) {
         match event {
-            EventRef::PodUsage { organization_id, event_time, usage } => {
+            EventRef::PodUsage { organization_id, event_time, recording, usage } => {
                 self.text(organization_id);
                 self.time(*event_time);
                 self.pod_usage(*usage);
+                self.recording(*recording);
             }
             EventRef::Event(event) => self.event(event),
         }
+    }
+
+    fn recording(&mut self, recording: Recording) {
+        if recording == Recording::NONE {
+            return self.0.extend_from_slice(&[0, 0]);
+        }
+        self.optional(recording.recorded_at(), Self::time);
+        self.0.push(recording.is_retraction().into());
     }
 
     fn node_started(&mut self, node: &NodeStarted) {

@@ -3,8 +3,8 @@
 //!
 //! Reading order: [`Event`] and [`Payload`] here; then nodes, pods, agreements (reservations,
 //! commitments, quotas) and prices (pools, rates) in a file each. Every event names its natural key: two
-//! events of one kind, natural key and `event_time` are about the same thing, and the one whose canonical
-//! body sorts last counts.
+//! events of one kind, natural key and `event_time` are about the same thing, and one of them counts: see
+//! [`Recording`].
 //!
 //! A `...Set` or `...Started` event describes its object in full, from `event_time` until the next one.
 
@@ -15,6 +15,7 @@ mod by_name;
 mod node;
 mod pod;
 mod price;
+mod rivals;
 pub mod shared;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,7 @@ pub use by_name::ByName;
 pub use node::{CapacityType, NodeStarted, NodeStopped};
 pub use pod::{PodStarted, PodStopped, PodUsage};
 pub use price::{PoolDeleted, PoolSet, QosPrice, RateSet};
+pub use rivals::Recording;
 
 /// Quantities by Kubernetes resource name, such as `cpu` or `nvidia.com/gpu`. A resource that is not named is
 /// zero.
@@ -41,14 +43,29 @@ pub type Quantities = ByName<Quantity>;
 pub type Labels = ByName<Text>;
 
 /// One event: something that became true of one organization at one instant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The organization that it is about; equal to the message key. Never empty.
     pub organization_id: OrganizationId,
     /// The instant at which it became true, set by the producer; in the years 1970 to 9999.
     pub event_time: Timestamp,
+    /// When the producer learned of it, and whether the event takes back what was recorded before.
+    pub recording: Recording,
     /// What became true.
     pub payload: Payload,
+}
+
+impl Event {
+    /// An event without `recorded_at`.
+    pub const fn new(organization_id: OrganizationId, event_time: Timestamp, payload: Payload) -> Self {
+        Self { organization_id, event_time, recording: Recording::NONE, payload }
+    }
+
+    /// The same event with a recording.
+    #[must_use]
+    pub fn recorded(self, recording: Recording) -> Self {
+        Self { recording, ..self }
+    }
 }
 
 /// An event with its canonical body: the Avro bytes of our newest schema, map entries sorted by key in one

@@ -9,7 +9,7 @@ use prorata_samples::dice::{dice, mutate};
 use prorata_samples::layout::{layout_of, respell};
 use prorata_schemas::body::wire::{put_bytes, put_decimal, put_long};
 use prorata_schemas::body::{BODY_BYTES_MAX, decode, encode};
-use prorata_schemas::event::{Event, EventKind, Payload};
+use prorata_schemas::event::{Event, EventKind, Payload, Recording};
 use prorata_schemas::money::{DecimalError, Ratio, UnitPrice};
 use prorata_schemas::quantity::Quantity;
 use prorata_schemas::reject::{Reason, Reject};
@@ -186,6 +186,44 @@ fn instants_lie_in_the_years_1970_to_9999() {
         let result = decode(EventKind::NodeStopped, &encode(&event));
         assert_eq!(result.is_ok(), valid, "{micros}: {result:?}");
         assert_eq!(changed!(PodStarted, |pod| pod.created_at = Timestamp(micros)).is_ok(), valid);
+        for kind in EventKind::ALL {
+            let result = decode(kind, &recorded(kind, micros, 0));
+            assert_eq!(result.is_ok(), valid, "{kind:?} recorded at {micros}: {result:?}");
+        }
+    }
+    assert_invalid(
+        "PodUsage.recorded_at",
+        decode(EventKind::PodUsage, &recorded(EventKind::PodUsage, -1, 0)),
+    );
+    assert_invalid("RateSet.recorded_at", decode(EventKind::RateSet, &recorded(EventKind::RateSet, -1, 0)));
+}
+
+/// The body of the sample of `kind`, recorded at `micros`, with `retracted` as its last byte.
+fn recorded(kind: EventKind, micros: i64, retracted: u8) -> Vec<u8> {
+    let mut body = encode(&sample(kind));
+    body.truncate(body.len() - 2);
+    put_long(&mut body, 1);
+    put_long(&mut body, micros);
+    body.push(retracted);
+    body
+}
+
+#[test]
+fn every_event_says_when_it_was_recorded_and_whether_it_is_a_retraction() {
+    for kind in EventKind::ALL {
+        let unknown = decode(kind, &encode(&sample(kind))).unwrap();
+        assert_eq!(unknown.recording, Recording::NONE);
+        for (byte, is_retraction) in [(0, false), (1, true)] {
+            let event = decode(kind, &recorded(kind, 7, byte)).unwrap();
+            assert_eq!(event.recording, Recording::new(Some(Timestamp(7)), is_retraction), "{kind:?}");
+            assert_eq!(encode(&event), recorded(kind, 7, byte));
+        }
+        let [mut branch, mut boolean] = [recorded(kind, 7, 0), recorded(kind, 7, 2)];
+        let at = branch.len() - 3;
+        branch[at] = 4;
+        for body in [&mut branch, &mut boolean] {
+            assert_eq!(decode(kind, body).unwrap_err().reason, Reason::Malformed, "{kind:?}");
+        }
     }
 }
 
@@ -229,7 +267,7 @@ fn bytes_that_are_no_record_are_malformed() {
             "{kind:?} with a byte behind it"
         );
     }
-    let not_utf8 = [2, 0xff, 0, 2, b'c', 2, b'n'];
+    let not_utf8 = [2, 0xff, 0, 2, b'c', 2, b'n', 0, 0];
     assert_eq!(decode(EventKind::NodeStopped, &not_utf8).unwrap_err().reason, Reason::Malformed);
 }
 
@@ -258,7 +296,7 @@ fn of_two_entries_with_one_key_the_last_counts() {
         put_bytes(&mut body, b"cpu");
         put_bytes(&mut body, amount.as_bytes());
     }
-    body.extend([0, 0]);
+    body.extend([0, 0, 0, 0]);
     let Payload::QuotaSet(quota) = decode(EventKind::QuotaSet, &body).unwrap().payload else {
         unreachable!()
     };

@@ -30,11 +30,10 @@ use hour::HourView;
 
 /// The tables of every hour that one organization has, from the hour of its first event through `through`.
 pub fn tables(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<HourTables> {
-    let events = timeline::resolve(records);
     let organization_id: OrganizationId =
         records.first().map_or_else(|| "".into(), |record| record.event.organization_id.clone());
-    let samples = usage::samples(&events);
-    let slices = timeline::slices(&events, rules, through);
+    let samples = usage::samples(&timeline::resolve(records));
+    let slices = timeline::slices(records, rules, through);
     let mut spend = tables::pools::Spend::new();
     let mut tables = Vec::new();
     let mut before: &[timeline::Slice] = &[];
@@ -72,10 +71,9 @@ pub struct PodRan {
 
 /// What each pod and node did in each hour.
 pub fn ran(records: &[EventRecord], rules: &Rules, through: Hour) -> Ran {
-    let events = timeline::resolve(records);
-    let samples = usage::samples(&events);
+    let samples = usage::samples(&timeline::resolve(records));
     let mut ran = Ran::default();
-    for slice in timeline::slices(&events, rules, through) {
+    for slice in timeline::slices(records, rules, through) {
         let (hour, micros) = (hour_of(&slice), slice.to - slice.from);
         for (uid, running) in &slice.world.pods {
             let pod = ran.pods.entry((hour, uid.clone())).or_default();
@@ -101,7 +99,7 @@ pub fn labels(
     through: Hour,
 ) -> Vec<(Timestamp, QuotaId, Vec<QuotaState>)> {
     let mut labels = Vec::new();
-    for slice in timeline::slices(&timeline::resolve(records), rules, through) {
+    for slice in timeline::slices(records, rules, through) {
         for standing in &slice.quotas {
             let states = standing.pods.iter().map(|(_, state)| *state).collect();
             labels.push((Timestamp(slice.from), standing.key.1.clone(), states));

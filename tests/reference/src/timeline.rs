@@ -31,18 +31,25 @@ pub struct Slice {
 /// Kind and fields that name what an event is about.
 type NaturalKey = (EventKind, Vec<Option<String>>);
 
-/// Every event that counts: of two with one natural key and event time the one whose canonical body sorts
-/// last.
+/// Every event that counts: of two with one natural key and event time the one recorded last, then the
+/// retraction, then the one whose canonical body sorts last. Where a retraction is left, nothing happened.
 pub fn resolve(records: &[EventRecord]) -> Vec<&Event> {
     let mut last: BTreeMap<(Timestamp, NaturalKey), &EventRecord> = BTreeMap::new();
     for record in records {
         let key = (record.event.event_time, natural_key(&record.event.payload));
         let winner = last.entry(key).or_insert(record);
-        if record.body > winner.body {
+        if rank(record) > rank(winner) {
             *winner = record;
         }
     }
-    last.into_values().map(|record| &record.event).collect()
+    let events = last.into_values().map(|record| &record.event);
+    events.filter(|event| !event.recording.is_retraction()).collect()
+}
+
+/// The order among events of which one counts, the last. Null is before every instant.
+fn rank(record: &EventRecord) -> (Option<Timestamp>, bool, &[u8]) {
+    let recording = record.event.recording;
+    (recording.recorded_at(), recording.is_retraction(), &record.body)
 }
 
 /// The natural key of `EVENTS.md`; of usage without the event time, which is part of every key here.
@@ -66,9 +73,11 @@ fn natural_key(payload: &Payload) -> NaturalKey {
     (payload.kind(), fields.into_iter().map(|field| field.map(str::to_owned)).collect())
 }
 
-/// The slices of every hour from that of the first event through `through`.
-pub fn slices(events: &[&Event], rules: &Rules, through: Hour) -> Vec<Slice> {
-    let Some(first) = events.iter().map(|event| event.event_time.hour()).min() else { return Vec::new() };
+/// The slices of every hour from that of the first record through `through`.
+pub fn slices(records: &[EventRecord], rules: &Rules, through: Hour) -> Vec<Slice> {
+    let hours = records.iter().map(|record| record.event.event_time.hour());
+    let Some(first) = hours.min() else { return Vec::new() };
+    let events = &*resolve(records);
     let end = through.end().0;
     let mut instants = instants(events);
     instants.extend((first.0..=through.0 + 1).map(|hour| hour * HOUR_MICROS));

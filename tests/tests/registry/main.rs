@@ -51,11 +51,11 @@ fn subject() -> String {
 }
 
 fn event() -> Event {
-    Event {
-        organization_id: "acme".into(),
-        event_time: Timestamp(1_793_491_200_000_000),
-        payload: Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
-    }
+    Event::new(
+        "acme".into(),
+        Timestamp(1_793_491_200_000_000),
+        Payload::NodeStopped(NodeStopped { cluster_id: "c".into(), node_id: "n".into() }),
+    )
 }
 
 /// Decodes as the worker does: fetches what is needed, once.

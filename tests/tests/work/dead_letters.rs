@@ -57,7 +57,7 @@ struct Bad {
 impl Bad {
     fn event(&self, time: Timestamp, payload: Payload) -> Vec<u8> {
         let kind = payload.kind();
-        let event = Event { organization_id: ORGANIZATION.into(), event_time: time, payload };
+        let event = Event::new(ORGANIZATION.into(), time, payload);
         self.encoder.encode(kind, &encode(&event))
     }
 

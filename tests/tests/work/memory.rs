@@ -43,11 +43,11 @@ const HOURS: i64 = 6;
 fn event(number: u64, all: u64, first: Hour, rng: &mut ChaCha8Rng) -> Event {
     let name: String = (0..512).map(|_| format!("{:016x}", rng.random::<u64>())).collect();
     let micros = HOURS * 3_600_000_000 / i64::try_from(all).unwrap() * i64::try_from(number).unwrap();
-    Event {
-        organization_id: format!("organization-{}", number % 12).into(),
-        event_time: Timestamp(first.start().0 + micros),
-        payload: Payload::NodeStopped(NodeStopped { cluster_id: "cluster".into(), node_id: name.into() }),
-    }
+    Event::new(
+        format!("organization-{}", number % 12).into(),
+        Timestamp(first.start().0 + micros),
+        Payload::NodeStopped(NodeStopped { cluster_id: "cluster".into(), node_id: name.into() }),
+    )
 }
 
 /// Sends a burst, and writes the same events into a folder.
@@ -163,7 +163,7 @@ fn hour_of_pods(pods: u64, first: Hour) -> impl Iterator<Item = Event> {
             memory_bytes: (1 << 30) + minute * 4_096,
             gpu_millis: 0,
         };
-        Event { organization_id: "acme".into(), event_time, payload: Payload::PodUsage(usage) }
+        Event::new("acme".into(), event_time, Payload::PodUsage(usage))
     });
     nodes.chain(starts).chain(samples)
 }

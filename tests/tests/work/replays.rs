@@ -140,7 +140,7 @@ impl Sender {
 }
 
 fn event(hour: i64, payload: Payload) -> EventRecord {
-    EventRecord::new(Event { organization_id: ORGANIZATION.into(), event_time: Hour(hour).start(), payload })
+    EventRecord::new(Event::new(ORGANIZATION.into(), Hour(hour).start(), payload))
 }
 
 /// A node that runs from one hour to another.

@@ -414,7 +414,8 @@ fn fingerprints_are_crc_64_avro_of_the_parsing_canonical_form() {
     let canonical = concat!(
         r#"{"name":"prorata.events.NodeStopped","type":"record","fields":["#,
         r#"{"name":"organization_id","type":"string"},{"name":"event_time","type":"long"},"#,
-        r#"{"name":"cluster_id","type":"string"},{"name":"node_id","type":"string"}]}"#
+        r#"{"name":"cluster_id","type":"string"},{"name":"node_id","type":"string"},"#,
+        r#"{"name":"recorded_at","type":["null","long"]},{"name":"retracted","type":"boolean"}]}"#
     );
     assert_eq!(fingerprint(avsc(EventKind::NodeStopped)).unwrap(), fingerprint(canonical).unwrap());
     // From the test data of the specification's repository.

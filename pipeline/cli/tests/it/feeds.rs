@@ -74,11 +74,44 @@ fn agreements_become_a_file_of_events_once() {
             .starts_with("2 events, in acme/agreements-")
     );
     let again = ok(&["agreements", "--file", &file, "--output", &to_text]).0;
-    assert!(again.contains("which already existed"), "{again}");
+    assert!(again.starts_with("0 events, nothing new to write\n"), "{again}");
     assert_eq!(std::fs::read_dir(to.join("acme")).unwrap().count(), 1);
     let lake = folder.path().join("lake").to_string_lossy().into_owned();
     let (report, _) = ok(&["backfill", "--events", &to_text, "--lake", &lake, "--json"]);
     assert!(report.contains("unused_reservations") || report.contains("reservation"), "{report}");
+}
+
+#[test]
+fn what_was_written_before_is_corrected_and_the_hours_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, events, kept, lake, fresh] =
+        ["agreements.yaml", "events", "kept", "lake", "fresh"].map(|name| folder.path().join(name));
+    for made in [&events, &kept] {
+        std::fs::create_dir(made).unwrap();
+    }
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let agreements = |text_of_file: &str, args: &[&str]| {
+        std::fs::write(&file, text_of_file).unwrap();
+        ok(&[&["agreements", "--file", &text(&file)], args].concat()).0
+    };
+    let corrected = FILE.replace("from: 2026-01-01\n    to: 2027", "from: 2026-02-01\n    to: 2027");
+    assert_ne!(corrected, FILE);
+    agreements(FILE, &["--output", &text(&events)]);
+    let shown = agreements(&corrected, &["--sent", &text(&events)]);
+    assert!(shown.starts_with("2 events, checked, not sent\n"), "{shown}");
+    assert!(shown.contains("\nreservation h100-eu changes in the hours 2026-01-01T00 to 2026-01-31T23\n"));
+    let written = agreements(&corrected, &["--output", &text(&events)]);
+    assert!(written.starts_with("2 events, in acme/agreements-"), "{written}");
+    agreements(&corrected, &["--output", &text(&kept)]);
+    for (events, lake) in [(&events, &lake), (&kept, &fresh)] {
+        let (events, lake) = (text(events), text(lake));
+        ok(&["backfill", "--events", &events, "--lake", &lake, "--to", "2026-02-01T01"]);
+    }
+    // The first hour has other events, and the same rows.
+    ok(&["diff", "--lake", &text(&lake), "--with", &text(&fresh), "--from", "2026-01-01T01"]);
+    std::fs::write(events.join("acme/agreements-0.avro"), b"Obj").unwrap();
+    let damaged = usage_error(&["agreements", "--file", &text(&file), "--output", &text(&events)]);
+    assert!(damaged.contains("'acme/agreements-0.avro'"), "{damaged}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::body;
-use prorata_schemas::event::Event;
+use prorata_schemas::event::{Event, Payload};
 
 use super::{AgreementsError, Version};
 
@@ -21,7 +21,8 @@ pub(super) fn versions(versions: &[Version]) -> Result<(), AgreementsError> {
         for pair in versions.windows(2) {
             let [earlier, later] = pair else { continue };
             // A rate has no end: the next one replaces it.
-            let ends = earlier.to.or_else(|| earlier.deleted.is_none().then_some(later.from));
+            let is_rate = matches!(earlier.set, Payload::RateSet(_));
+            let ends = earlier.to.or_else(|| is_rate.then_some(later.from));
             if ends.is_none_or(|ends| ends > later.from) || earlier.from == later.from {
                 return Err(AgreementsError::Overlap {
                     earlier: earlier.place.clone(),

@@ -1,18 +1,18 @@
 //! Agreements of a file that people keep: reservations, commitments, rates and pools, each with its times.
 //!
 //! An entry is one version of an object, from an instant until another. Several entries of one id are its
-//! versions, which may follow each other but not overlap. Each entry becomes the same events whenever the
-//! file is sent, so that sending it again changes nothing.
+//! versions, which may follow each other but not overlap. A file is the whole truth: what was sent of earlier
+//! files is corrected, so that sending the last one gives what it alone would give.
 
 mod check;
 mod entries;
+mod sent;
 
 use std::fmt;
 
 use prorata_schemas::Text;
 use prorata_schemas::event::{
-    CommitmentDeleted, CommitmentSet, Event, Payload, PoolDeleted, RateSet, ReservationReleased,
-    ReservationSet,
+    CommitmentSet, Event, Payload, PoolDeleted, RateSet, Recording, ReservationSet,
 };
 use prorata_schemas::ids::OrganizationId;
 use prorata_schemas::time::Timestamp;
@@ -28,6 +28,8 @@ pub struct Agreements {
     pub organization_id: OrganizationId,
     /// Currency of every price.
     pub currency: Text,
+    /// When people learned of what it says; none: when it is sent.
+    pub recorded_at: Option<Day>,
     /// Capacity reservations.
     #[serde(default)]
     pub reservations: Vec<ReservationEntry>,
@@ -45,10 +47,31 @@ pub struct Agreements {
 /// What a file becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreementEvents {
-    /// Events of everything that has begun, in the order of their times.
+    /// Events of everything that has begun and was not sent before, and retractions of what has left the
+    /// file, in the order of their times.
     pub events: Vec<Event>,
+    /// What becomes different from what was sent.
+    pub changes: Vec<ChangedObject>,
     /// Entries that begin later: the file is to be sent again then.
     pub later: Vec<(EntryPlace, Timestamp)>,
+}
+
+/// An object of which a file says something else than what was sent before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedObject {
+    /// Its name for people, such as `commitment a`.
+    pub object: String,
+    /// The first instant from which on it is described otherwise.
+    pub from: Timestamp,
+    /// The end of the last such span, exclusive; at most the time of the run.
+    pub to: Timestamp,
+}
+
+impl fmt::Display for ChangedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = Timestamp(self.to.0.saturating_sub(1)).hour();
+        write!(f, "{} changes in the hours {} to {last}", self.object, self.from.hour())
+    }
 }
 
 /// Names an entry for people.
@@ -96,6 +119,17 @@ pub enum AgreementsError {
         /// The beginning of the other.
         from: Timestamp,
     },
+    /// What the file corrects was recorded at the same time, or later.
+    #[error(
+        "what the file corrects was recorded at {before}, which is not before {recorded_at}; set a later \
+         'recorded_at' at the top of the file, or leave it out"
+    )]
+    NotLater {
+        /// The time of what was sent.
+        before: Timestamp,
+        /// The time of this file.
+        recorded_at: Timestamp,
+    },
     /// A value is out of its range.
     #[error("{place}: {fault}")]
     Value {
@@ -114,37 +148,39 @@ struct Version {
     from: Timestamp,
     to: Option<Timestamp>,
     set: Payload,
-    /// None: a rate is never deleted.
+    /// The event that ends it; none if the description has its end, and for a rate, which the next one
+    /// replaces.
     deleted: Option<Payload>,
 }
 
 impl Agreements {
-    /// The events of the file. What begins after `now` is left out, because a worker refuses events of the
-    /// future.
+    /// The events to send, after `sent`: all events that were sent of earlier files of the organization. What
+    /// begins after `now` is left out, because a worker refuses events of the future.
     ///
     /// # Errors
-    /// At the first entry that is wrong.
-    pub fn events(&self, now: Timestamp) -> Result<AgreementEvents, AgreementsError> {
+    /// At the first entry that is wrong, and if what is corrected was not recorded before this file.
+    pub fn events(&self, now: Timestamp, sent: &[Event]) -> Result<AgreementEvents, AgreementsError> {
         let versions = self.versions()?;
         check::versions(&versions)?;
-        let mut all = AgreementEvents::default();
+        let (mut wanted, mut later) = (Vec::new(), Vec::new());
         for version in &versions {
             if version.from > now {
-                all.later.push((version.place.clone(), version.from));
+                later.push((version.place.clone(), version.from));
                 continue;
             }
-            all.events.push(self.event(version, version.from, version.set.clone())?);
-            let ended = version.to.filter(|to| *to <= now && !goes_on(version, &versions));
-            if let (Some(to), Some(deleted)) = (ended, &version.deleted) {
-                all.events.push(self.event(version, to, deleted.clone())?);
+            wanted.push(self.event(version, version.from, version.set.clone())?);
+            if let (Some(to), Some(deleted)) = (version.to.filter(|to| *to <= now), &version.deleted) {
+                // An earlier file may have ended here what goes on. Its deletion would win over the set.
+                let retraction = Recording::new(None, goes_on(version, &versions));
+                wanted.push(self.event(version, to, deleted.clone())?.recorded(retraction));
             }
         }
-        all.events.sort_by_key(|event| event.event_time);
-        Ok(all)
+        let recorded_at = self.recorded_at.map_or(now, |day| day.0);
+        Ok(AgreementEvents { later, ..sent::to_send(&wanted, sent, (recorded_at, now))? })
     }
 
     fn event(&self, of: &Version, at: Timestamp, payload: Payload) -> Result<Event, AgreementsError> {
-        let event = Event { organization_id: self.organization_id.clone(), event_time: at, payload };
+        let event = Event::new(self.organization_id.clone(), at, payload);
         check::event(&event).map_err(|fault| AgreementsError::Value { place: of.place.clone(), fault })?;
         Ok(event)
     }
@@ -194,8 +230,7 @@ impl Agreements {
             starts_at: entry.from.0,
             ends_at: entry.to.map(|to| to.0),
         }));
-        let released = ReservationReleased { reservation_id: entry.id.clone() };
-        Ok(version(place, entry.from, entry.to, set, Some(Payload::ReservationReleased(released))))
+        Ok(version(place, entry.from, entry.to, set, None))
     }
 
     fn commitment(&self, index: usize, entry: &CommitmentEntry) -> Version {
@@ -219,8 +254,7 @@ impl Agreements {
             allowed_utilization: entry.allowed_utilization,
             assignments: entry.assignments.iter().map(AssignmentEntry::payload).collect(),
         }));
-        let deleted = CommitmentDeleted { commitment_id: entry.id.clone() };
-        version(place, entry.from, entry.to, set, Some(Payload::CommitmentDeleted(deleted)))
+        version(place, entry.from, entry.to, set, None)
     }
 
     fn rate(&self, index: usize, entry: &RateEntry) -> Version {

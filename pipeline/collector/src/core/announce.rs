@@ -1,6 +1,6 @@
 //! Sends each description once, at times that rise for each object.
 
-use prorata_schemas::event::{Event, Payload};
+use prorata_schemas::event::{Event, Payload, Recording};
 use prorata_schemas::time::Timestamp;
 use prorata_schemas::{Text, body};
 use sha2::{Digest, Sha256};
@@ -15,6 +15,9 @@ pub(super) struct Since {
     pub start: Timestamp,
     /// The instant of a change of what was announced.
     pub change: Timestamp,
+    /// When the object last changed, by its own account: of two descriptions the later one stands. It is not
+    /// the collector's time, because a repeat would have another.
+    pub recorded: Option<Timestamp>,
 }
 
 /// What an announced object is called, besides its key.
@@ -80,7 +83,7 @@ impl Collector {
         self.intend(&key).latest_start = Some(at);
         self.state.announced.insert(key.clone(), announced);
         self.changed.insert(key);
-        self.send(at, payload);
+        self.send(at, since.recorded, payload);
     }
 
     /// Announces a stop of what runs, never before its last event: at the same instant it never ran, which
@@ -101,7 +104,7 @@ impl Collector {
             (known.intended_start, known.intended_stop) = (None, None);
         }
         self.changed.insert(key.clone());
-        self.send(at, payload);
+        self.send(at, None, payload);
     }
 
     /// What is sent of an object in this batch, next to what is stored of it.
@@ -131,18 +134,14 @@ impl Collector {
         }
     }
 
-    fn send(&mut self, at: Timestamp, payload: Payload) {
-        let organization_id = self.options.organization_id.clone();
-        self.events.push(Event { organization_id, event_time: at, payload });
+    fn send(&mut self, at: Timestamp, recorded_at: Option<Timestamp>, payload: Payload) {
+        let event = Event::new(self.options.organization_id.clone(), at, payload);
+        self.events.push(event.recorded(Recording::new(recorded_at, false)));
     }
 
     /// What a description says, whenever it is true.
     pub(super) fn hash(&self, payload: &Payload) -> u64 {
-        let event = Event {
-            organization_id: self.options.organization_id.clone(),
-            event_time: Timestamp(0),
-            payload: payload.clone(),
-        };
+        let event = Event::new(self.options.organization_id.clone(), Timestamp(0), payload.clone());
         let digest = Sha256::digest(body::encode(&event));
         digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
     }

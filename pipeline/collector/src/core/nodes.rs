@@ -155,16 +155,12 @@ impl Collector {
             return;
         };
         let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
-        let node_id = node.node_id.clone();
+        let (node_id, recorded) = (node.node_id.clone(), node.facts.changed);
         if let Some(node) = self.nodes.get_mut(name) {
             node.is_announced = true;
         }
-        self.announce(
-            key,
-            named,
-            Payload::NodeStarted(Box::new(description)),
-            Since { start: at, change: at },
-        );
+        let since = Since { start: at, change: at, recorded };
+        self.announce(key, named, Payload::NodeStarted(Box::new(description)), since);
         self.price_steps(name, now);
         if known == Some(Phase::Stopped) && self.has_ended_pods(&node_id) {
             self.notices.push(Notice::Relist(ObjectKind::Pod));
@@ -202,9 +198,10 @@ impl Collector {
         for at in self.prices.changes(&node.facts.priced(&self.options), last, now) {
             let Some(node) = self.nodes.get(name) else { return };
             let named = Named { subject: node.facts.uid.clone(), ..Named::default() };
+            let recorded = node.facts.changed;
             let Some(description) = self.described(node, at) else { continue };
             let payload = Payload::NodeStarted(Box::new(description));
-            self.announce(key.clone(), named, payload, Since { start: at, change: at });
+            self.announce(key.clone(), named, payload, Since { start: at, change: at, recorded });
         }
     }
 

@@ -59,8 +59,9 @@ impl Collector {
             None => drop(self.kept.insert(facts.uid.clone(), facts)),
             Some(placed) => {
                 let start = starts.max(self.since()).max(placed.least).min(now.max(placed.least));
-                let change = facts.changed.max(placed.changed).unwrap_or(now).min(now);
-                self.announce_pod(key, &facts, placed.description, Since { start, change });
+                let recorded = facts.changed.max(placed.changed);
+                let change = recorded.unwrap_or(now).min(now);
+                self.announce_pod(key, &facts, placed.description, Since { start, change, recorded });
                 if facts.claims.is_empty() {
                     self.kept.remove(&facts.uid);
                 } else {
@@ -82,7 +83,9 @@ impl Collector {
             (None | Some(Phase::Announcing), Some(start)) if at >= start && at > self.since() => {
                 let Some(placed) = self.placed(facts, false) else { return };
                 let start = start.max(placed.least);
-                self.announce_pod(key.clone(), facts, placed.description, Since { start, change: start });
+                let recorded = facts.changed.max(placed.changed);
+                let since = Since { start, change: start, recorded };
+                self.announce_pod(key.clone(), facts, placed.description, since);
             }
             (None, Some(_)) => return self.mark_stopped(key, at),
             _ => {}

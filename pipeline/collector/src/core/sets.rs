@@ -52,9 +52,10 @@ impl Collector {
     fn set(&mut self, kind: ObjectKind, id: &str, meta: &ObjectMeta, payload: Payload, now: Timestamp) {
         let created = meta.creation_timestamp.map_or(now, |time| time.0);
         let start = created.max(self.since()).min(now);
-        let change = meta.changed().unwrap_or(now).min(now);
+        let recorded = meta.changed();
+        let change = recorded.unwrap_or(now).min(now);
         let key = Key { kind, id: id.into() };
-        self.announce(key, Named::default(), payload, Since { start, change });
+        self.announce(key, Named::default(), payload, Since { start, change, recorded });
     }
 
     /// Deletes a quota or a pool that is announced.

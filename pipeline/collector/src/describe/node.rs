@@ -27,6 +27,8 @@ pub struct NodeFacts {
     pub node_id: Text,
     /// When the object was created.
     pub created: Timestamp,
+    /// When the object last changed.
+    pub changed: Option<Timestamp>,
     /// Whether its description is complete: its cloud has labelled it, and its kubelet has told its capacity.
     pub is_initialized: bool,
     /// Whether it stands for another service, so that its pods are serverless.
@@ -96,6 +98,7 @@ impl NodeFacts {
             name: meta.name.as_str().into(),
             node_id: node_id.into(),
             created: meta.creation_timestamp.map_or(Timestamp(0), |time| time.0),
+            changed: meta.changed(),
             is_initialized,
             is_virtual: meta.labels.get(virtual_label).is_some_and(|value| value == virtual_value),
             annotated_price,

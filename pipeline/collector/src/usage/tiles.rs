@@ -92,7 +92,7 @@ impl UsageTiles {
                 gpu_millis: whole(gpu),
             };
             let organization_id = self.organization_id.clone();
-            events.push(Event { organization_id, event_time: since, payload: Payload::PodUsage(usage) });
+            events.push(Event::new(organization_id, since, Payload::PodUsage(usage)));
         }
         // A pod that this round did not read keeps what was counted, for one round to come.
         let kept = before.into_iter().filter(|(_, (_, counted))| counted.0 >= at.0 - 2 * self.most_micros);

@@ -62,7 +62,7 @@ fn each_entry_is_an_event_from_its_beginning() {
         "rates": [rate("2026-01-01", "0.05"), rate("2026-04-01", "0.04")],
         "pools": [pool("2026-05-01", Some("2026-06-01"))],
     }));
-    let found = agreements.events(instant("2026-07-01")).unwrap();
+    let found = agreements.events(instant("2026-07-01"), &[]).unwrap();
     let expected = [
         "2026-01-01 RateSet",
         "2026-02-01 CommitmentSet",
@@ -72,7 +72,7 @@ fn each_entry_is_an_event_from_its_beginning() {
         "2026-06-01 PoolDeleted",
     ];
     assert_eq!(shown(&found), expected);
-    assert_eq!(agreements.events(instant("2026-07-01")).unwrap(), found, "a repeat is byte-equal");
+    assert_eq!(agreements.events(instant("2026-07-01"), &[]).unwrap(), found, "a repeat is byte-equal");
     let Payload::ReservationSet(set) = &found.events[2].payload else { panic!() };
     assert_eq!((set.starts_at, set.ends_at), (instant("2026-03-01"), Some(instant("2027-03-01"))));
     assert_eq!(set.created_at, set.starts_at);
@@ -88,26 +88,33 @@ fn what_begins_later_is_told_and_not_sent() {
     let agreements = file(json!({"reservations": [
         reservation("a", "2026-01-01", Some("2026-06-01")), reservation("a", "2026-06-01", None),
     ]}));
-    let found = agreements.events(instant("2026-03-01")).unwrap();
+    let found = agreements.events(instant("2026-03-01"), &[]).unwrap();
     assert_eq!(shown(&found), ["2026-01-01 ReservationSet"]);
     assert_eq!(found.later.len(), 1);
     assert_eq!(found.later[0].0.to_string(), "entry 2 of reservations (a)");
 }
 
 #[test]
-fn a_version_that_is_replaced_is_not_deleted() {
+fn descriptions_have_their_end_and_a_pool_that_goes_on_is_not_deleted() {
     let agreements = file(json!({"reservations": [
         reservation("a", "2026-06-01", Some("2026-08-01")),
         reservation("a", "2026-01-01", Some("2026-06-01")),
     ]}));
-    let found = agreements.events(instant("2026-12-01")).unwrap();
+    let found = agreements.events(instant("2026-12-01"), &[]).unwrap();
+    assert_eq!(shown(&found), ["2026-01-01 ReservationSet", "2026-06-01 ReservationSet"]);
+    let pools = file(json!({"pools": [
+        pool("2026-06-01", Some("2026-08-01")), pool("2026-01-01", Some("2026-06-01")),
+    ]}));
+    let found = pools.events(instant("2026-12-01"), &[]).unwrap();
     let expected =
-        ["2026-01-01 ReservationSet", "2026-06-01 ReservationSet", "2026-08-01 ReservationReleased"];
+        ["2026-01-01 PoolSet", "2026-06-01 PoolSet", "2026-06-01 PoolDeleted", "2026-08-01 PoolDeleted"];
     assert_eq!(shown(&found), expected);
+    let retractions = found.events.iter().map(|event| event.recording.is_retraction());
+    assert_eq!(retractions.collect::<Vec<_>>(), [false, false, true, false]);
 }
 
 fn fault(sections: Value) -> String {
-    file(sections).events(instant("2027-01-01")).unwrap_err().to_string()
+    file(sections).events(instant("2027-01-01"), &[]).unwrap_err().to_string()
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn overlaps_and_reversed_times_are_refused_with_their_place() {
     assert!(fault(twice).contains("entry 2 of rates (r, no GPU, default) begins at"));
     let apart =
         json!({"commitments": [commitment("a", "2026-01-01", None), commitment("b", "2026-06-01", None)]});
-    assert!(file(apart).events(instant("2027-01-01")).is_ok());
+    assert!(file(apart).events(instant("2027-01-01"), &[]).is_ok());
 }
 
 #[test]
@@ -143,7 +150,7 @@ fn values_out_of_range_are_refused_with_their_place() {
     utilization["allowed_utilization"] = json!("1.5");
     assert!(fault(json!({"commitments": [utilization]})).contains("entry 1 of commitments (a): "));
     let nobody = Agreements { organization_id: "".into(), ..file(json!({})) };
-    assert!(nobody.events(Timestamp(0)).unwrap_err().to_string().contains("organization_id is empty"));
+    assert!(nobody.events(Timestamp(0), &[]).unwrap_err().to_string().contains("organization_id is empty"));
 }
 
 #[test]

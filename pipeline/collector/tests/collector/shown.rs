@@ -81,6 +81,7 @@ pub fn event(event: &Event) -> Vec<String> {
         Payload::PoolDeleted(pool) => words.push(pool.pool_id.to_string()),
         other => panic!("a collector sends no {:?}", other.kind()),
     }
+    words.extend(event.recording.recorded_at().map(|at| format!("recorded={}", time(at.0))));
     words
 }
 

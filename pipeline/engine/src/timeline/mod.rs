@@ -24,7 +24,7 @@ use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 
 use crate::error::EngineError;
-use crate::timeline::order::{natural_key, precedence};
+use crate::timeline::order::precedence;
 use crate::timeline::running::Running;
 use crate::timeline::state::State;
 use crate::timeline::steps::NeverRan;
@@ -77,7 +77,7 @@ fn apply_instant(running: &mut Running<'_>, payloads: Vec<Payload>) -> Result<()
     }
     for step in running.schedule.take_steps(running.now) {
         while let Some(payload) =
-            payloads.next_if(|payload| (precedence(payload), natural_key(payload)) < step.place())
+            payloads.next_if(|payload| (precedence(payload), payload.natural_key()) < step.place())
         {
             running.apply(payload, &never_ran)?;
         }

@@ -3,12 +3,11 @@
 //! UTF-8 bytes, null first.
 //!
 //! Duplicates are removed here. The same event twice is one event; of two different events with one natural
-//! key and one event time, the one whose canonical body sorts last stands. So the order of arrival decides
-//! nothing.
+//! key and one event time, the one recorded last stands, then the one whose canonical body sorts last. A
+//! retraction that stands leaves nothing. So the order of arrival decides nothing.
 
 use std::cmp::Ordering;
 
-use prorata_schemas::body;
 use prorata_schemas::event::{Event, Payload};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::{Hour, Timestamp};
@@ -55,26 +54,6 @@ pub(crate) const fn precedence(payload: &Payload) -> Precedence {
     }
 }
 
-/// The natural key of an event: up to three fields, absent ones null.
-pub(crate) fn natural_key(payload: &Payload) -> [Option<&str>; 3] {
-    match payload {
-        Payload::RateSet(rate) => [Some(&rate.region), rate.gpu_model.as_deref(), Some(&rate.qos)],
-        Payload::PoolSet(pool) => [Some(&pool.pool_id), None, None],
-        Payload::PoolDeleted(pool) => [Some(&pool.pool_id), None, None],
-        Payload::QuotaSet(quota) => [Some(&quota.cluster_id), Some(&quota.quota_id), None],
-        Payload::QuotaDeleted(quota) => [Some(&quota.cluster_id), Some(&quota.quota_id), None],
-        Payload::CommitmentSet(commitment) => [Some(&commitment.commitment_id), None, None],
-        Payload::CommitmentDeleted(commitment) => [Some(&commitment.commitment_id), None, None],
-        Payload::ReservationSet(reservation) => [Some(&reservation.reservation_id), None, None],
-        Payload::ReservationReleased(reservation) => [Some(&reservation.reservation_id), None, None],
-        Payload::NodeStarted(node) => [Some(&node.cluster_id), Some(&node.node_id), None],
-        Payload::NodeStopped(node) => [Some(&node.cluster_id), Some(&node.node_id), None],
-        Payload::PodStarted(pod) => [Some(&pod.pod_uid), None, None],
-        Payload::PodStopped(pod) => [Some(&pod.pod_uid), None, None],
-        Payload::PodUsage(usage) => [Some(&usage.pod_uid), None, None],
-    }
-}
-
 /// Counts of the hour's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventCounts {
@@ -114,15 +93,19 @@ impl OrderedEvents {
 }
 
 /// Sorts all events but usage, and returns the number of distinct ones. Bodies are made where two events have
-/// one place, which is rare.
+/// one place and one recording, which is rare.
 fn order_others(events: &mut Vec<Event>) -> usize {
-    events.sort_unstable_by(|a, b| place(a, b).then_with(|| body::encode(a).cmp(&body::encode(b))));
-    events.dedup_by(|later, earlier| {
-        place(later, earlier).is_eq() && body::encode(later) == body::encode(earlier)
-    });
+    events.sort_unstable_by(in_order);
+    events.dedup_by(|later, earlier| in_order(later, earlier).is_eq());
     let distinct = events.len();
     keep_last(events, |later, earlier| place(later, earlier).is_eq());
+    events.retain(|event| !event.recording.is_retraction());
     distinct
+}
+
+/// Places first, then rivals: the last of these stands. Equal only if both are the same event.
+fn in_order(a: &Event, b: &Event) -> Ordering {
+    place(a, b).then_with(|| a.cmp_to_rival(b))
 }
 
 /// Of neighbours that are the same, keeps the last: `dedup_by` keeps the earlier of two, so the later is
@@ -139,16 +122,16 @@ fn keep_last<T>(records: &mut Vec<T>, same: impl Fn(&T, &T) -> bool) {
 
 fn place(a: &Event, b: &Event) -> Ordering {
     let key = |event: &Event| (event.event_time, precedence(&event.payload));
-    key(a).cmp(&key(b)).then_with(|| natural_key(&a.payload).cmp(&natural_key(&b.payload)))
+    key(a).cmp(&key(b)).then_with(|| a.payload.natural_key().cmp(&b.payload.natural_key()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prorata_schemas::event::{PodStopped, PodUsage};
+    use prorata_schemas::event::{PodStopped, PodUsage, Recording};
 
     fn event(at: i64, payload: Payload) -> Event {
-        Event { organization_id: "o".into(), event_time: Timestamp(at), payload }
+        Event::new("o".into(), Timestamp(at), payload)
     }
 
     fn stop(uid: &str, at: i64, reason: u8) -> Event {
@@ -192,6 +175,37 @@ mod tests {
                 .collect();
             assert_eq!((reasons, samples), (vec![Some("9"), Some("3")], Vec::new()));
             assert_eq!(counts, EventCounts { distinct: 4, latest: Some(Timestamp(1)) });
+        }
+    }
+
+    #[test]
+    fn the_one_recorded_last_stands_whatever_its_body_and_a_retraction_leaves_nothing() {
+        let at = |recorded: i64, is_retraction| Recording::new(Some(Timestamp(recorded)), is_retraction);
+        let events = [
+            stop("a", 1, 9),
+            stop("a", 1, 8).recorded(at(2, false)),
+            stop("a", 1, 7).recorded(at(3, false)),
+            stop("b", 1, 1).recorded(at(3, true)),
+            stop("b", 1, 2).recorded(at(3, false)),
+            stop("c", 1, 3).recorded(at(0, true)),
+            usage("d", 5, 4),
+            usage("d", 5, 3).recorded(at(6, false)),
+            usage("d", 5, 3).recorded(at(6, false)),
+            usage("e", 5, 2),
+            usage("e", 5, 1).recorded(at(6, true)),
+            usage("f", 5, 1).recorded(at(0, true)),
+            usage("g", 5, 1).recorded(at(0, false)),
+        ];
+        for turn in 0..events.len() {
+            let OrderedEvents { events, mut samples, counts, .. } = turned(&events, turn);
+            let [event] = &events[..] else { panic!("{events:?}") };
+            assert_eq!(*event, stop("a", 1, 7).recorded(at(3, false)));
+            samples.sort_by(|a, b| a.0.cmp(&b.0));
+            let found = samples
+                .iter()
+                .flat_map(|(uid, packed)| packed.samples().map(|sample| (&**uid, sample.use_amounts.cpu)));
+            assert_eq!(found.collect::<Vec<_>>(), [("d", 3), ("g", 1)]);
+            assert_eq!(counts.distinct, 12);
         }
     }
 

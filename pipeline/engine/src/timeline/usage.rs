@@ -2,12 +2,14 @@
 //!
 //! Usage changes nothing that other events see, so it needs no place among them. Only its figures are kept,
 //! as the variable-length integers of an event's body. Duplicates are removed when all samples are there (see
-//! `order.rs`): of two samples of one pod and start, the one whose body sorts last stands.
+//! `order.rs`): of two samples of one pod and start, the one recorded last stands, then the one whose body
+//! sorts last.
 
 use std::cmp::Ordering;
 
 use prorata_schemas::body::PodUsageRef;
-use prorata_schemas::body::wire::{Wire, put_longs};
+use prorata_schemas::body::wire::{Wire, put_long, put_longs};
+use prorata_schemas::event::Recording;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 use rayon::prelude::{ParallelIterator, ParallelSliceMut};
@@ -46,8 +48,8 @@ pub(crate) struct PackedSamples {
     bytes: Vec<u8>,
     /// How many there are.
     count: usize,
-    /// Whether each begins after the one before it.
-    ascending: bool,
+    /// Whether each begins after the one before it, and none has a recording: then all of them stand.
+    is_settled: bool,
     /// When the last one begins.
     last: Option<Timestamp>,
     /// When all have ended; 1970 without any.
@@ -89,6 +91,7 @@ struct Measured {
     from: Timestamp,
     to: Timestamp,
     figures: [i64; 3],
+    recording: Recording,
 }
 
 impl Usage {
@@ -98,9 +101,9 @@ impl Usage {
     }
 
     /// Takes one sample.
-    pub(crate) fn push(&mut self, from: Timestamp, usage: PodUsageRef<'_>) {
+    pub(crate) fn push(&mut self, from: Timestamp, recording: Recording, usage: PodUsageRef<'_>) {
         let figures = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
-        self.of_pod(usage.pod_uid).push(Measured { from, to: usage.interval_end, figures });
+        self.of_pod(usage.pod_uid).push(Measured { from, to: usage.interval_end, figures, recording });
     }
 
     /// Takes all samples of another part of the same hour.
@@ -164,13 +167,13 @@ impl Default for PackedSamples {
 impl PackedSamples {
     /// None yet, whose times are relative to `base`.
     const fn new(base: Timestamp) -> Self {
-        Self { base, bytes: Vec::new(), count: 0, ascending: true, last: None, ended: Timestamp(0) }
+        Self { base, bytes: Vec::new(), count: 0, is_settled: true, last: None, ended: Timestamp(0) }
     }
 
     /// Takes samples that are relative to the same time.
     fn append(&mut self, other: &Self) {
         let Some(first) = other.measured().next() else { return };
-        self.ascending &= other.ascending && self.last < Some(first.from);
+        self.is_settled &= other.is_settled && self.last < Some(first.from);
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
         self.last = other.last;
@@ -178,13 +181,19 @@ impl PackedSamples {
     }
 
     fn push(&mut self, sample: Measured) {
-        let Measured { from, to, figures: [cpu, memory, gpu] } = sample;
-        self.ascending &= self.last < Some(from);
+        let Measured { from, to, figures: [cpu, memory, gpu], recording } = sample;
+        let is_recorded = recording != Recording::NONE;
+        self.is_settled &= self.last < Some(from) && !is_recorded;
         self.count += 1;
         self.last = Some(from);
         self.ended = self.ended.max(to);
-        let times = [from.0.wrapping_sub(self.base.0), to.0.wrapping_sub(from.0)];
-        put_longs(&mut self.bytes, [times[0], times[1], cpu, memory, gpu]);
+        // A length is never negative: its complement says that a recording follows. Few samples have one.
+        let length = to.0.wrapping_sub(from.0).max(0);
+        let length = if is_recorded { !length } else { length };
+        put_longs(&mut self.bytes, [from.0.wrapping_sub(self.base.0), length, cpu, memory, gpu]);
+        if is_recorded {
+            put_long(&mut self.bytes, recording.to_bits());
+        }
     }
 
     fn measured(&self) -> impl Iterator<Item = Measured> {
@@ -193,15 +202,18 @@ impl PackedSamples {
             // The bytes are our own: they end behind a sample.
             let mut next = || wire.long().ok();
             let from = Timestamp(next()?.wrapping_add(self.base.0));
-            let to = Timestamp(next()?.wrapping_add(from.0));
-            Some(Measured { from, to, figures: [next()?, next()?, next()?] })
+            let length = next()?;
+            let figures = [next()?, next()?, next()?];
+            let recording = if length < 0 { Recording::from_bits(next()?) } else { Recording::NONE };
+            let to = Timestamp(from.0.wrapping_add(if length < 0 { !length } else { length }));
+            Some(Measured { from, to, figures, recording })
         })
     }
 
     /// The samples of some length.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
         let samples = self.measured().filter(|sample| sample.from < sample.to);
-        samples.map(|Measured { from, to, figures }| {
+        samples.map(|Measured { from, to, figures, .. }| {
             let [cpu, memory, gpu] = figures.map(|figure| u64::try_from(figure).unwrap_or(0));
             Sample { from, to, use_amounts: PerResource { cpu, memory, gpu } }
         })
@@ -210,13 +222,14 @@ impl PackedSamples {
     /// Sorts the samples by time and removes duplicates; the number of distinct ones. `sorted` is room to
     /// work in.
     fn settle(&mut self, sorted: &mut Vec<Measured>) -> usize {
-        if self.ascending {
+        if self.is_settled {
             self.bytes.shrink_to_fit();
             return self.count;
         }
         sorted.clear();
         sorted.extend(self.measured());
-        sorted.sort_unstable_by(|a, b| a.from.cmp(&b.from).then_with(|| in_body_order(a, b)));
+        let place = |sample: &Measured| (sample.from, sample.recording);
+        sorted.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| in_body_order(a, b)));
         sorted.dedup();
         let distinct = sorted.len();
         // `dedup_by` keeps the earlier of two neighbours, so the later is written over it.
@@ -229,14 +242,15 @@ impl PackedSamples {
         });
         *self = Self { bytes: std::mem::take(&mut self.bytes), ..Self::new(self.base) };
         self.bytes.clear();
-        sorted.iter().for_each(|sample| self.push(*sample));
+        let standing = sorted.iter().filter(|sample| !sample.recording.is_retraction());
+        standing.for_each(|sample| self.push(Measured { recording: Recording::NONE, ..*sample }));
         self.bytes.shrink_to_fit();
         distinct
     }
 }
 
-/// The order of the bodies of two samples of one pod and start: their fields in the order of the schema, each
-/// as its bytes.
+/// The order of the bodies of two samples of one pod, start and recording: their fields in the order of the
+/// schema, each as its bytes.
 fn in_body_order(a: &Measured, b: &Measured) -> Ordering {
     let body = |sample: &Measured| {
         let mut body = Vec::with_capacity(40);
@@ -272,34 +286,44 @@ mod tests {
             memory_bytes,
             gpu_millis,
         };
-        Event { organization_id: "o".into(), event_time, payload: Payload::PodUsage(usage) }
+        Event::new("o".into(), event_time, Payload::PodUsage(usage))
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
         // Some end behind those that begin later.
         let length = prop_oneof![0..300_i64, 60_000_000..200_000_000_i64];
-        let of = (0..3_u8, 0..5_i64, length, [figure(), figure(), figure()]);
-        let any = of.prop_map(|(pod, minute, length, figures)| event(pod, minute, length, figures));
+        let instant = prop_oneof![Just(None), (0..2_i64).prop_map(|micros| Some(Timestamp(micros)))];
+        let recording = prop_oneof![
+            3 => Just(Recording::NONE),
+            1 => (instant, any::<bool>()).prop_map(|(at, is_retraction)| Recording::new(at, is_retraction)),
+        ];
+        let of = (0..3_u8, 0..5_i64, length, [figure(), figure(), figure()], recording);
+        let any = of.prop_map(|(pod, minute, length, figures, recording)| {
+            event(pod, minute, length, figures).recorded(recording)
+        });
         proptest::collection::vec(any, 0..60)
     }
 
-    /// The rule as it is written: whole bodies, each once; the last of a pod and start stands.
+    /// The rule as it is written: whole bodies, each once. The last of a pod and start, by recording and
+    /// body, stands, unless it is a retraction.
     fn by_bodies(events: &[Event]) -> (BTreeMap<PodUid, Vec<Sample>>, usize) {
-        let mut bodies: BTreeSet<(PodUid, Timestamp, Vec<u8>)> = BTreeSet::new();
+        let mut bodies: BTreeSet<(PodUid, Timestamp, Recording, Vec<u8>)> = BTreeSet::new();
         for event in events {
             let Payload::PodUsage(usage) = &event.payload else { continue };
-            bodies.insert((usage.pod_uid.clone(), event.event_time, body::encode(event)));
+            bodies.insert((usage.pod_uid.clone(), event.event_time, event.recording, body::encode(event)));
         }
         let distinct = bodies.len();
-        let last: BTreeMap<_, _> = bodies.into_iter().map(|(uid, from, body)| ((uid, from), body)).collect();
+        let last: BTreeMap<_, _> =
+            bodies.into_iter().map(|(uid, from, _, body)| ((uid, from), body)).collect();
         let mut pods: BTreeMap<PodUid, Vec<Sample>> = BTreeMap::new();
         for ((uid, from), body) in last {
             let kind = prorata_schemas::event::EventKind::PodUsage;
-            let Payload::PodUsage(usage) = body::decode(kind, &body).unwrap().payload else { continue };
+            let event = body::decode(kind, &body).unwrap();
+            let Payload::PodUsage(usage) = event.payload else { continue };
             let figures = [usage.cpu_millis, usage.memory_bytes, usage.gpu_millis];
             let [cpu, memory, gpu] = figures.map(|figure| u64::try_from(figure).unwrap());
             let samples = pods.entry(uid).or_default();
-            if from < usage.interval_end {
+            if from < usage.interval_end && !event.recording.is_retraction() {
                 let use_amounts = PerResource { cpu, memory, gpu };
                 samples.push(Sample { from, to: usage.interval_end, use_amounts });
             }
@@ -316,7 +340,7 @@ mod tests {
     fn push_all(usage: &mut Usage, events: &[Event]) {
         for event in events {
             let Payload::PodUsage(measured) = &event.payload else { continue };
-            usage.push(event.event_time, measured.into());
+            usage.push(event.event_time, event.recording, measured.into());
         }
     }
 

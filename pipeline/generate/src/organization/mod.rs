@@ -197,7 +197,7 @@ impl Organization {
     /// Sends an event, unless it is after the end of the run.
     fn emit(&mut self, at: i64, payload: Payload) {
         if at < self.run.end {
-            let event = Event { organization_id: self.id.clone(), event_time: Timestamp(at), payload };
+            let event = Event::new(self.id.clone(), Timestamp(at), payload);
             self.out.push_back(event);
         }
     }

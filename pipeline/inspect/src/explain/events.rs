@@ -1,9 +1,10 @@
-//! The events of the hour that matter to the rows, with the archive file that holds each.
+//! The events of the hour that matter to the rows, with the archive file that holds each. Those that gave way
+//! to another are among them, and say so.
 
 use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
-use prorata_schemas::event::{EventKind, Payload, PodStarted, Quantities, RateSet};
+use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, RateSet};
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
 
@@ -16,7 +17,7 @@ pub struct UsedEvent {
     pub at: Timestamp,
     /// What kind it is.
     pub kind: EventKind,
-    /// What it says, as far as costs need it.
+    /// What it says, as far as costs need it, when it was recorded, and what took its place.
     pub what: String,
     /// The archive file that holds it.
     pub file: String,
@@ -38,18 +39,48 @@ pub fn used(input: &HourInput, focus: &Focus, trace: &Trace, rows: &[ExplainedRo
         commitments: spans.chain(named).collect(),
         pods: trace.pods.iter().map(|span| &*span.description).collect(),
     };
+    let in_files =
+        input.files.iter().flat_map(|file| file.events.iter().map(move |event| (event, &file.path)));
+    let mut matter: Vec<(&Event, &String)> =
+        in_files.filter(|(event, _)| wanted.has(&event.payload)).collect();
+    matter.sort_by(|(a, _), (b, _)| {
+        let about = |event: &Event| (event.event_time, event.payload.kind());
+        let about =
+            about(a).cmp(&about(b)).then_with(|| a.payload.natural_key().cmp(&b.payload.natural_key()));
+        about.then_with(|| a.cmp_to_rival(b))
+    });
     let mut used = BTreeSet::new();
-    for file in &input.files {
-        for event in file.events.iter().filter(|event| wanted.has(&event.payload)) {
+    for rivals in matter.chunk_by(|(a, _), (b, _)| a.is_rival_of(b)) {
+        let Some((stands, _)) = rivals.last() else { continue };
+        for (event, path) in rivals {
             used.insert(UsedEvent {
                 at: event.event_time,
                 kind: event.payload.kind(),
-                what: what(&event.payload),
-                file: file.path.clone(),
+                what: what(&event.payload) + &note(event, stands),
+                file: (*path).clone(),
             });
         }
     }
     used.into_iter().collect()
+}
+
+/// When an event was recorded, and the event that stands in its place, if another does.
+fn note(event: &Event, stands: &Event) -> String {
+    let mut note = String::new();
+    if event.recording.is_retraction() {
+        note += "; a retraction";
+    }
+    if let Some(at) = event.recording.recorded_at() {
+        note += &format!("; recorded at {at}");
+    }
+    if event != stands {
+        note += if stands.recording.is_retraction() { "; retracted by " } else { "; superseded by " };
+        note += &match stands.recording.recorded_at() {
+            Some(at) if stands.recording != event.recording => format!("the event recorded at {at}"),
+            _ => "another event, whose body sorts later".to_owned(),
+        };
+    }
+    note
 }
 
 impl Wanted<'_> {
@@ -148,5 +179,42 @@ fn what(payload: &Payload) -> String {
             "{} a vCPU-hour, {} a GiB-hour, {} a GPU-hour, {}",
             rate.per_vcpu_hour, rate.per_gib_hour, rate.per_gpu_hour, rate.currency
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prorata_schemas::event::{PodStopped, Recording};
+
+    use super::*;
+
+    #[test]
+    fn an_event_that_gave_way_names_what_took_its_place() {
+        let stop = |reason: &str, recorded_at: Option<i64>, is_retraction| {
+            let pod = PodStopped {
+                cluster_id: "c".into(),
+                namespace: "n".into(),
+                pod_uid: "p".into(),
+                reason: Some(reason.into()),
+            };
+            let event = Event::new("o".into(), Timestamp(0), Payload::PodStopped(pod));
+            event.recorded(Recording::new(recorded_at.map(Timestamp), is_retraction))
+        };
+        let (unknown, early) = (stop("a", None, false), stop("b", Some(1), false));
+        let (late, retraction) = (stop("a", Some(2), false), stop("a", Some(3), true));
+        assert_eq!(note(&unknown, &unknown), "");
+        assert_eq!(note(&late, &late), "; recorded at 1970-01-01T00:00:00.000002Z");
+        assert_eq!(
+            note(&early, &late),
+            "; recorded at 1970-01-01T00:00:00.000001Z; superseded by the event recorded at \
+             1970-01-01T00:00:00.000002Z"
+        );
+        let other = stop("b", None, false);
+        assert_eq!(note(&unknown, &other), "; superseded by another event, whose body sorts later");
+        assert_eq!(
+            note(&unknown, &retraction),
+            "; retracted by the event recorded at 1970-01-01T00:00:00.000003Z"
+        );
+        assert_eq!(note(&retraction, &retraction), "; a retraction; recorded at 1970-01-01T00:00:00.000003Z");
     }
 }

@@ -23,11 +23,7 @@ fn configured_gpu_resources_are_counted_alike_in_hours_and_in_sku_details() {
         ("nvidia.com/mig-1g.gb".into(), quantity(1_000)),
     ]
     .into();
-    let started = Event {
-        organization_id: "acme".into(),
-        event_time: HOUR.start(),
-        payload: Payload::PodStarted(Box::new(pod)),
-    };
+    let started = Event::new("acme".into(), HOUR.start(), Payload::PodStarted(Box::new(pod)));
     let rules = Rules { gpu_resources: vec!["example.com/npu".into()], ..Rules::default() };
     let state = State::new("acme".into());
     let (_, hour) = close_hour(state, HourEvents::of(HOUR, [started]), &rules).unwrap();

@@ -355,11 +355,7 @@ async fn random_faults_are_the_same_for_the_same_seed_and_end_when_told() {
 fn event() -> EventRecord {
     let stop = NodeStopped { cluster_id: "c".into(), node_id: "n".into() };
     let event_time = Hour(500_000).start();
-    EventRecord::new(Event {
-        organization_id: "acme".into(),
-        event_time,
-        payload: Payload::NodeStopped(stop),
-    })
+    EventRecord::new(Event::new("acme".into(), event_time, Payload::NodeStopped(stop)))
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod machines;
 
 use prorata_schemas::event::{
     CommitmentDeleted, Event, EventRecord, NodeStopped, Payload, PodStopped, PoolDeleted, QuotaDeleted,
-    ReservationReleased,
+    Recording, ReservationReleased,
 };
 use prorata_schemas::money::{Ratio, Weight};
 use prorata_schemas::rules::{Allocation, Rules, Weights};
@@ -73,7 +73,22 @@ pub fn scenario(seed: u64) -> Scenario {
     }
     let rules = rules(&mut world);
     let through = Hour(first + hours - 1 + world.rng.random_range(0..2));
+    if world.rng.random_bool(0.3) {
+        records = records.into_iter().map(|record| recorded(&mut world, record)).collect();
+    }
     Scenario { records, rules, through }
+}
+
+/// The same event, perhaps recorded at one of a few instants, now and then as a retraction.
+fn recorded(world: &mut Choices, record: EventRecord) -> EventRecord {
+    let recorded_at = match world.rng.random_range(0..6) {
+        0 => Some(Timestamp(0)),
+        1 => Some(record.event.event_time),
+        2 => Some(world.instant()),
+        _ => None,
+    };
+    let is_retraction = world.rng.random_bool(0.06);
+    EventRecord::new(record.event.recorded(Recording::new(recorded_at, is_retraction)))
 }
 
 fn rules(world: &mut Choices) -> Rules {
@@ -127,5 +142,5 @@ fn event(world: &mut Choices, often: &Often) -> Event {
         12 => Payload::PoolDeleted(PoolDeleted { pool_id: world.text(&POOLS) }),
         _ => Payload::RateSet(Box::new(world.rate())),
     };
-    Event { organization_id: ORGANIZATION.into(), event_time, payload }
+    Event::new(ORGANIZATION.into(), event_time, payload)
 }

@@ -4,7 +4,7 @@ use prorata_schemas::Text;
 use prorata_schemas::event::{
     Assignment, CapacityType, CommitmentDeleted, CommitmentKind, CommitmentSet, Event, NodeStarted,
     NodeStopped, Payload, PodStarted, PodStopped, PodUsage, PoolDeleted, PoolSet, QosPrice, QuotaDeleted,
-    QuotaKind, QuotaSet, RateSet, ReservationReleased, ReservationSet,
+    QuotaKind, QuotaSet, RateSet, Recording, ReservationReleased, ReservationSet,
 };
 use prorata_schemas::ids::{CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 use prorata_schemas::quantity::{MEMORY, NVIDIA_GPU};
@@ -24,8 +24,9 @@ pub fn parse(line: &str) -> Result<Event, String> {
     let (time, kind, id) = (next()?, next()?, next()?);
     let event_time = parse_time(time)?;
     let mut fields = LineFields::new(words);
+    let recording = Recording::new(fields.time("recorded")?, fields.flag("retracted"));
     let payload = payload(event_time, kind, id, &mut fields)?;
-    Ok(Event { organization_id: ORGANIZATION.into(), event_time, payload })
+    Ok(Event::new(ORGANIZATION.into(), event_time, payload).recorded(recording))
 }
 
 fn payload(at: Timestamp, kind: &str, id: &str, fields: &mut LineFields) -> Result<Payload, String> {

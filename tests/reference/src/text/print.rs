@@ -35,6 +35,8 @@ pub fn print(event: &Event) -> String {
         Payload::PoolDeleted(pool) => line.named("delete-pool", &pool.pool_id, None),
         Payload::RateSet(rate) => line.rate(rate),
     }
+    line.time("recorded", event.recording.recorded_at(), None);
+    line.flag("retracted", event.recording.is_retraction());
     line.words
 }
 

@@ -13,6 +13,7 @@ use prorata_reference::rounding::{Exact, half_even, ratio};
 use prorata_reference::scenario::{Scenario, scenario};
 use prorata_reference::text::ORGANIZATION;
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{EventRecord, Recording};
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::rows::{CostRow, HourTables, QuotaState, ResourceHours, RowKind, Unpriced};
 use prorata_schemas::rules::Allocation;
@@ -73,6 +74,35 @@ fn arrival_order_and_duplicates_change_nothing() {
 /// A scenario of the same rules and hours without events.
 fn scenario_rules(scenario: &Scenario) -> Box<Scenario> {
     Box::new(Scenario { records: Vec::new(), rules: scenario.rules.clone(), through: scenario.through })
+}
+
+/// A retraction that is recorded last leaves the rows that a history without its events has. Only the hours
+/// that exist, and the events that they count, may differ.
+#[test]
+fn what_is_retracted_leaves_no_row() {
+    for_all(300, |scenario| {
+        let mut rng = ChaCha8Rng::seed_from_u64(scenario.records.len() as u64);
+        let mut retracted = Scenario { records: scenario.records.clone(), ..*scenario_rules(scenario) };
+        let mut without = Scenario { records: scenario.records.clone(), ..*scenario_rules(scenario) };
+        for record in scenario.records.iter().filter(|_| rng.random_bool(0.2)) {
+            let retraction = Recording::new(Some(scenario.through.end()), true);
+            retracted.records.push(EventRecord::new(record.event.clone().recorded(retraction)));
+            without.records.retain(|other| !other.event.is_rival_of(&record.event));
+        }
+        let rows = |scenario: &Scenario| -> Result<Vec<HourTables>, String> {
+            let mut tables = engine(scenario)?;
+            for hour in &mut tables {
+                (hour.totals.events, hour.totals.max_event_time) = (0, None);
+            }
+            tables.retain(|hour| {
+                let empty = hour.cost_allocation.is_empty() && hour.reservation_usage.is_empty();
+                let unused = hour.commitment_utilization.is_empty() && hour.quota_usage.is_empty();
+                !(empty && unused && hour.pool_usage.is_empty())
+            });
+            Ok(tables)
+        };
+        same(&rows(&retracted)?, &rows(&without)?, ("retracted", "without"))
+    });
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use prorata_collector::agreements::{AgreementEvents, Agreements};
 use prorata_connectors::SystemClock;
+use prorata_connectors::archive::AvroArchive;
 use prorata_connectors::kafka::KafkaProducer;
 use prorata_schemas::body;
 use prorata_schemas::event::Event;
 use prorata_schemas::time::Timestamp;
-use prorata_worker::ports::{Clock, ObjectStore, PutOutcome};
+use prorata_worker::ports::{Archive, Clock, ObjectStore, PutOutcome, Wanted};
 
 use crate::commands::feed::archive_file::archive_file;
 use crate::commands::generate::kafka as sending;
@@ -28,15 +29,22 @@ pub struct AgreementsArgs {
     /// Folder or URL to write a file of events to, or kafka [default: only check the file]
     #[arg(long, value_name = "FOLDER|URL|kafka")]
     pub output: Option<String>,
+    /// Folder or URL with the events of earlier versions of the file [default: --output]
+    ///
+    /// They show what to correct: an entry that was moved or removed is taken back. The new events are added
+    /// to them, and all of them go to --output. Without --output, prints what would change, and adds nothing.
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub sent: Option<String>,
     /// Where to send.
     #[command(flatten)]
     pub kafka: KafkaArgs,
 }
 
-/// Checks the file, and writes or sends its events. Doing so again changes nothing.
+/// Checks the file, and writes or sends its events, with corrections of what was sent before. Doing so again
+/// changes nothing.
 ///
 /// # Errors
-/// When the file is wrong, or its events cannot be written or sent.
+/// When the file is wrong, or its events cannot be read, written or sent.
 pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
     let is_kafka = args.output.as_deref() == Some("kafka");
     if !is_kafka && args.kafka != KafkaArgs::default() {
@@ -45,16 +53,49 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
         return Err(Failure::usage(message).into());
     }
     let agreements = read(&args.file)?;
+    let kept = args.sent.as_deref().or(args.output.as_deref().filter(|_| !is_kafka));
+    let sent = kept.map_or(Ok(Vec::new()), |folder| sent_before(folder, &agreements))?;
     let found = agreements
-        .events(Timestamp(SystemClock.now().0))
+        .events(Timestamp(SystemClock.now().0), &sent)
         .map_err(|error| Failure::usage(format!("'{}': {error}", args.file.display())))?;
-    let to = match &args.output {
-        None => "checked, not sent".to_owned(),
-        Some(_) if is_kafka => send(&args.kafka, &agreements, &found.events)?,
-        Some(to) => write(to, &agreements, &found.events)?,
+    let to = match (&args.output, &args.sent) {
+        (None, _) => "checked, not sent".to_owned(),
+        (Some(to), None) if !is_kafka => write(to, &agreements, &found.events)?,
+        (Some(to), folder) => {
+            // They are kept first: to correct an event that never arrived does no harm, the opposite would.
+            if let Some(folder) = folder {
+                write(folder, &agreements, &found.events)?;
+            }
+            // Events that were kept and perhaps never sent are sent again. Twice is once.
+            let all = [sent, found.events.clone()].concat();
+            if is_kafka { send(&args.kafka, &agreements, &all)? } else { write(to, &agreements, &all)? }
+        }
     };
     println!("{}", summary(&found, &to));
+    if is_kafka && kept.is_none() {
+        println!("entries that were moved or removed since the last time are not taken back without --sent");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Events of all files that this command has written to a folder for the organization.
+fn sent_before(folder: &str, agreements: &Agreements) -> anyhow::Result<Vec<Event>> {
+    let store = wiring::store(folder)?;
+    let runtime = wiring::small_runtime()?;
+    let ours = format!("{}/agreements-", agreements.organization_id);
+    let parent = format!("{}/", agreements.organization_id);
+    let files = runtime.block_on(store.list(&parent)).map_err(Failure::storage)?;
+    let mut events = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with(&ours) && file.path.ends_with(".avro")) {
+        let bytes = runtime.block_on(store.get(&file.path)).map_err(Failure::storage)?.unwrap_or_default();
+        let damaged = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("'{}' of {folder}: {error}; restore it from a backup", file.path))
+        };
+        AvroArchive
+            .read_own(&bytes, Wanted::default(), &mut |event| events.push(event.into_owned()))
+            .map_err(|error| damaged(&error))?;
+    }
+    Ok(events)
 }
 
 fn read(path: &Path) -> Result<Agreements, Failure> {
@@ -65,6 +106,9 @@ fn read(path: &Path) -> Result<Agreements, Failure> {
 
 fn summary(found: &AgreementEvents, to: &str) -> String {
     let mut text = format!("{} events, {to}", found.events.len());
+    for change in &found.changes {
+        text += &format!("\n{change}");
+    }
     for (place, from) in &found.later {
         text += &format!("\n{place} begins at {from}: send the file again then");
     }
@@ -74,7 +118,7 @@ fn summary(found: &AgreementEvents, to: &str) -> String {
 /// Writes one file, named by its content: the same events are the same file.
 fn write(to: &str, agreements: &Agreements, events: &[Event]) -> anyhow::Result<String> {
     if events.is_empty() {
-        return Ok("nothing to write yet".to_owned());
+        return Ok("nothing new to write".to_owned());
     }
     let (name, file) = archive_file(events)?;
     let path = format!("{}/agreements-{name}.avro", agreements.organization_id);

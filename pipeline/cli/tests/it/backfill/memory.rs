@@ -29,7 +29,7 @@ fn usage(uid: &str, minute: i64) -> EventRecord {
         memory_bytes: (1 << 30) + minute * 4096,
         gpu_millis: 0,
     };
-    EventRecord::new(Event { organization_id: "acme".into(), event_time, payload: Payload::PodUsage(usage) })
+    EventRecord::new(Event::new("acme".into(), event_time, Payload::PodUsage(usage)))
 }
 
 fn node_of(pod: u64) -> String {

@@ -131,7 +131,7 @@ pub async fn message_decoder(
 const NAMESPACE: &str = "namespace-of-a-block";
 
 fn event(payload: Payload) -> Event {
-    Event { organization_id: "acme".into(), event_time: Timestamp(1_793_491_200_000_000), payload }
+    Event::new("acme".into(), Timestamp(1_793_491_200_000_000), payload)
 }
 
 fn node_stopped(node_id: &str) -> Event {

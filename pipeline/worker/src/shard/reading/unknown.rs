@@ -136,7 +136,7 @@ mod tests {
             for payload in payloads {
                 let kind = payload.kind();
                 let event_time = Timestamp(time);
-                let event = Event { organization_id: organization_id.into(), event_time, payload };
+                let event = Event::new(organization_id.into(), event_time, payload);
                 events.push((kind, body::encode(&event).into()));
             }
         }

@@ -208,7 +208,7 @@ mod tests {
         fn read(&self, _: &mut dyn Read, each: EachRecord<'_>) -> std::io::Result<()> {
             let stop = NodeStopped { cluster_id: "c".into(), node_id: "n".into() };
             let payload = Payload::NodeStopped(stop);
-            let event = Event { organization_id: "acme".into(), event_time: Timestamp(0), payload };
+            let event = Event::new("acme".into(), Timestamp(0), payload);
             each(None, Ok(EventRecordRef::new(EventRef::Event(event))));
             Ok(())
         }

@@ -78,5 +78,5 @@ fn of_trace(organization: &str, id: usize) -> PodStarted {
 
 fn event(organization: &str, minutes: i64, payload: Payload) -> EventRecord {
     let event_time = Timestamp(Hour(START).start().0 + minutes * 60_000_000);
-    EventRecord::new(Event { organization_id: organization.into(), event_time, payload })
+    EventRecord::new(Event::new(organization.into(), event_time, payload))
 }

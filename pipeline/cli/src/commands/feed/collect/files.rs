@@ -256,7 +256,7 @@ mod tests {
             memory_bytes: 0,
             gpu_millis: 0,
         };
-        Event { organization_id: "o".into(), event_time: Timestamp(at), payload: Payload::PodUsage(usage) }
+        Event::new("o".into(), Timestamp(at), Payload::PodUsage(usage))
     }
 
     fn batch(number: u32) -> Batch {
