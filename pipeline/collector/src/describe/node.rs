@@ -188,8 +188,8 @@ fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     if SPOT.iter().any(has) { CapacityType::Spot } else { CapacityType::OnDemand }
 }
 
-/// The family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d` of `n2d-standard-8`, `NCads_A100_v4` of
-/// `Standard_NC24ads_A100_v4`.
+/// The family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d` of
+/// `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
 pub fn family(provider: &str, instance_type: &str) -> Text {
     match provider {
         "aws" => instance_type.split('.').next().unwrap_or(instance_type).into(),

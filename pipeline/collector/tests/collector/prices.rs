@@ -314,7 +314,7 @@ fn machines_with_other_parts_are_sums_too() {
     let a2 = [
         ("A2 Instance Core running in Americas", "h", 31_611_000),
         ("A2 Instance Ram running in Americas", "GiBy.h", 4_237_000),
-        ("Nvidia Tesla A100 80GB GPU running in Americas", "h", 3_928_080_000 % 1_000_000_000),
+        ("Nvidia Tesla A100 80GB GPU running in Americas", "h", 928_080_000),
         ("SSD backed Local Storage", "GiBy.mo", 80_000_000),
     ];
     // The catalogue above has no whole units: 3 are left out of the GPU.

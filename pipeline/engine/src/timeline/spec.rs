@@ -81,12 +81,12 @@ impl PodSpec {
     }
 }
 
-/// By what pods find a rate.
+/// The key by which pods find a rate.
 pub(crate) fn rate_key(rate: &RateSet) -> RateKey {
     canonical(&rate.region, rate.gpu_model.as_ref(), &rate.qos)
 }
 
-/// The key of these names.
+/// The key of a rate by canonical names.
 fn canonical(region: &Text, model: Option<&Text>, qos: &Text) -> RateKey {
     (names::shared(region, names::place), gpu_model(model), qos.clone())
 }

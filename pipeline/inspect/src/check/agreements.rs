@@ -34,7 +34,7 @@ type AgreementId = (String, String);
 /// Organization, region and GPU model, by their canonical names (RULES.md, section 12).
 type PodPlace = (String, String, String);
 
-/// What the agreements of a lake have matched so far.
+/// Matches of a lake's agreements in the hours that were read so far.
 #[derive(Debug, Default)]
 pub struct MatchedAgreements {
     /// Hours in which each commitment was effective; `None` once there was a node for it.

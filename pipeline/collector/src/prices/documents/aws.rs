@@ -146,7 +146,7 @@ impl Document<'_> {
     }
 }
 
-/// Why a product's price is not one of the list; `None` if it is.
+/// The reason why a product is left out; `None` if its price belongs in the list.
 fn left_out(product: &Product) -> Option<&'static str> {
     let Product { product_family, attributes: of } = product;
     let reasons = [

@@ -132,8 +132,8 @@ impl<'de> Visitor<'de> for CataloguePage<'_> {
     }
 }
 
-/// How a part is priced that machines are made of, if the SKU is of one: how the description begins, and
-/// whether it is of spot capacity. `N2 Instance Core running in Iowa`, `Nvidia L4 GPU attached to Spot
+/// The beginning of a SKU's description, which names a part of machines, and whether it is of spot capacity;
+/// `None` if it is of other capacity. `N2 Instance Core running in Iowa`, `Nvidia L4 GPU attached to Spot
 /// Preemptible VMs running in Iowa`, `SSD backed Local Storage in Iowa`.
 fn described(description: &str) -> Option<(&str, bool)> {
     const SPOT: &str = "Spot Preemptible ";
@@ -146,7 +146,7 @@ fn described(description: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// Hours of a usage unit; Google's prices for a month are for 730 hours.
+/// Hours of a usage unit; `None` if it is not a unit of time. Google's prices for a month are for 730 hours.
 fn hours_of(usage_unit: &str) -> Option<u32> {
     match usage_unit {
         "h" | "GiBy.h" => Some(1),

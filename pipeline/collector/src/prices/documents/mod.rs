@@ -29,17 +29,17 @@ pub enum PriceDocument {
     Csv,
 }
 
-/// What was left out of a price list, by the reason.
+/// Entries of documents that are not in a price list, by the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Entries that are no price of the list.
+    /// Entries that were left out.
     pub skipped: BTreeMap<&'static str, LeftOut>,
 }
 
 /// Entries that were left out for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// The first one, for people: without control characters.
     pub example: String,
@@ -136,7 +136,7 @@ impl Importer {
         Ok((self.list, self.imported))
     }
 
-    /// What was left out, for the error that there is nothing else.
+    /// The reasons why the list is empty, for the error.
     fn why_nothing(&self) -> String {
         let currencies: Vec<&str> = self.other_currencies.iter().map(String::as_str).collect();
         if !currencies.is_empty() {
