@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::Text;
+use prorata_schemas::event::names;
 use prorata_schemas::ids::{ClusterId, OrganizationId};
 use prorata_schemas::quantity::NVIDIA_GPU;
 use prorata_schemas::time::Timestamp;
@@ -121,20 +122,8 @@ impl CollectorOptions {
         })
     }
 
-    /// The name that events have for this GPU model: the configured one, else the model within what
-    /// providers write (`NVIDIA-A100-SXM4-80GB`, `nvidia-tesla-a100` and `a100` are `A100`), else the text.
+    /// The name that events have for this GPU model: the configured one, else its canonical name.
     pub fn gpu_model(&self, text: &str) -> Text {
-        if let Some(name) = self.gpu_models.get(text) {
-            return name.clone();
-        }
-        let known = |part: &str| MODELS.iter().find(|model| model.eq_ignore_ascii_case(part));
-        text.split(['-', ' ', '_']).find_map(known).map_or_else(|| text.into(), |model| Text::from(*model))
+        self.gpu_models.get(text).cloned().unwrap_or_else(|| names::gpu_model(text).into())
     }
 }
-
-/// Models of GPUs of data centres.
-const MODELS: &[&str] = &[
-    "GB300", "GB200", "B300", "B200", "B100", "GH200", "H200", "H100", "H800", "H20", "A100", "A800", "A40",
-    "A30", "A16", "A10", "A10G", "A2", "L40S", "L40", "L4", "T4", "T4G", "V100", "P100", "P40", "P4", "K80",
-    "M60", "MI300X", "MI325X", "MI355X", "MI250X", "MI210", "MI100",
-];

@@ -12,6 +12,7 @@ mod agreement;
 pub mod avsc;
 pub mod bounds;
 mod by_name;
+pub mod names;
 mod node;
 mod pod;
 mod price;

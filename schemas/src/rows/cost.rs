@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Text;
 use crate::decimal::Decimal12;
-use crate::event::{CommitmentSet, NodeStarted, PodStarted, PoolSet, RateSet, ReservationSet};
+use crate::event::{CommitmentSet, NodeStarted, PodStarted, PoolSet, RateSet, ReservationSet, names};
 use crate::ids::{ClusterId, CommitmentId, PodUid, QuotaId, ReservationId};
 
 /// Kind of a `cost_allocation` row (`x_RowKind`), in table order.
@@ -166,8 +166,9 @@ pub struct CostRow {
 }
 
 impl CostRow {
-    /// A row of a kind with nothing else filled in.
+    /// A row of a kind with nothing else filled in. The provider gets its canonical name.
     pub fn new(kind: RowKind, resource_id: Text, provider: Text) -> Self {
+        let provider = names::shared(&provider, names::provider);
         Self {
             kind,
             cluster_id: None,

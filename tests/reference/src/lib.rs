@@ -7,6 +7,7 @@
 //! stretches), `rules` (each by itself), `rows` (one hour of `cost_allocation`), `tables` (all others).
 
 mod hour;
+pub mod names;
 mod resources;
 pub mod rounding;
 mod rows;

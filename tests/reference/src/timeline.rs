@@ -12,7 +12,7 @@ use prorata_schemas::time::{HOUR_MICROS, Hour, Timestamp};
 use crate::rules::commitment::{self, Cover};
 use crate::rules::quota::{self, Standing};
 use crate::rules::reservation::settle;
-use crate::world::{Node, Pod, Quota, Reservation, World};
+use crate::world::{Node, Pod, Quota, Reservation, World, rate_key};
 
 /// A stretch of one hour, longer than 0 µs, in which the world stays as it is.
 pub struct Slice {
@@ -141,7 +141,7 @@ fn step(world: &mut World, at: i64, events: &[&Event], rules: &Rules) {
 fn set(world: &mut World, at: i64, payload: &Payload) {
     match payload {
         Payload::RateSet(rate) => {
-            let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
+            let key = rate_key(&rate.region, rate.gpu_model.as_ref(), &rate.qos);
             world.rates.insert(key, Arc::new(*rate.clone()));
         }
         Payload::PoolSet(pool) => {

@@ -9,14 +9,21 @@ use prorata_schemas::event::{
 };
 use prorata_schemas::ids::{ClusterId, CommitmentId, NodeId, PodUid, PoolId, QuotaId, ReservationId};
 
+use crate::names;
+
 /// Cluster and node.
 pub type NodeKey = (ClusterId, NodeId);
 
 /// Cluster and quota.
 pub type QuotaKey = (ClusterId, QuotaId);
 
-/// Region, GPU model and quality of service.
-pub type RateKey = (Text, Option<Text>, Text);
+/// Region, GPU model and quality of service, the first two by their canonical names.
+pub type RateKey = (String, Option<String>, Text);
+
+/// The key of rates, and of the pods that they price.
+pub fn rate_key(region: &Text, gpu_model: Option<&Text>, qos: &Text) -> RateKey {
+    (names::place(region), names::optional_gpu_model(gpu_model), qos.clone())
+}
 
 /// Everything that is true at one instant.
 #[derive(Clone, Default)]

@@ -11,7 +11,7 @@ use super::announce::{Named, Since, after};
 use super::{Collector, Notice};
 use crate::describe::node::{GpuNodeFacts, NodeFacts};
 use crate::object::{GpuNodeObject, NodeObject, ObjectKind};
-use crate::prices::PriceBook;
+use crate::prices::{PriceBook, priced_region};
 use crate::state::{Key, Phase};
 
 /// A node that is there.
@@ -38,7 +38,8 @@ impl KnownNode {
     /// type.
     pub fn wanted(&self) -> String {
         let description = &self.facts.description;
-        let (provider, region) = (&description.provider, &description.region);
+        let provider = &description.provider;
+        let region = priced_region(provider, &description.region, description.zone.as_ref());
         let (instance_type, capacity_type) = (&description.instance_type, description.capacity_type);
         format!("{provider},{region},{instance_type},{},{}", self.facts.os, shown(capacity_type))
     }

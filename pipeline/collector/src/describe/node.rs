@@ -1,7 +1,7 @@
 //! Nodes: what they are, from labels, provider id and capacity.
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{CapacityType, NodeStarted, Quantities};
+use prorata_schemas::event::{CapacityType, NodeStarted, Quantities, names};
 use prorata_schemas::ids::NodeId;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::{CPU, NVIDIA_GPU, Quantity, TFLOPS, VRAM};
@@ -55,8 +55,8 @@ impl NodeFacts {
         let provider_id = node.spec.provider_id.as_str();
         let node_id = if provider_id.is_empty() { meta.name.as_str() } else { provider_id };
         let label = |names: &[&str]| names.iter().find_map(|name| meta.labels.get(*name)).cloned();
-        let provider =
-            provider_id.split_once("://").map_or(options.provider.clone(), |(name, _)| name.into());
+        let provider = provider_id.split_once("://").map_or(&*options.provider, |(name, _)| name);
+        let provider = Text::from(names::provider(provider));
         let instance_type = label(&["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"])
             .unwrap_or_else(|| options.instance_type.clone());
         let model = label(&[
@@ -115,6 +115,7 @@ impl NodeFacts {
         PricedNode {
             provider: &node.provider,
             region: &node.region,
+            zone: node.zone.as_ref(),
             instance_type: &node.instance_type,
             os: &self.os,
             capacity_type: node.capacity_type,
@@ -190,12 +191,12 @@ fn capacity_type(meta: &ObjectMeta) -> CapacityType {
     if SPOT.iter().any(has) { CapacityType::Spot } else { CapacityType::OnDemand }
 }
 
-/// The family within an instance type: `p5` of `p5.48xlarge`, `n2d` of `n2d-standard-8`, `NCads_A100_v4` of
-/// `Standard_NC24ads_A100_v4`.
+/// The family within an instance type, by the provider's canonical name: `p5` of `p5.48xlarge`, `n2d` of
+/// `n2d-standard-8`, `NCads_A100_v4` of `Standard_NC24ads_A100_v4`.
 pub fn family(provider: &str, instance_type: &str) -> Text {
     match provider {
         "aws" => instance_type.split('.').next().unwrap_or(instance_type).into(),
-        "gce" => instance_type.split('-').next().unwrap_or(instance_type).into(),
+        "gcp" => instance_type.split('-').next().unwrap_or(instance_type).into(),
         "azure" => azure_family(instance_type),
         _ => instance_type.into(),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prorata_schemas::Text;
-use prorata_schemas::event::{CapacityType, Quantities};
+use prorata_schemas::event::{CapacityType, Quantities, names};
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::quantity::{CPU, MEMORY};
 use prorata_schemas::time::Timestamp;
@@ -28,6 +28,8 @@ pub struct PricedNode<'n> {
     pub provider: &'n Text,
     /// Region.
     pub region: &'n Text,
+    /// Zone, if it is known.
+    pub zone: Option<&'n Text>,
     /// Instance type.
     pub instance_type: &'n Text,
     /// Operating system.
@@ -50,7 +52,7 @@ pub struct PriceBook {
 }
 
 impl PriceBook {
-    /// The price of a node at an instant; none: nothing says.
+    /// The price of a node at an instant; `None` if neither list nor rates have one.
     pub fn price(&self, node: &PricedNode<'_>, at: Timestamp) -> Option<UnitPrice> {
         let listed = self.listed(node).and_then(|prices| prices.range(..=at).next_back());
         listed.map(|(_, price)| *price).or_else(|| by_capacity(self.rates?, node))
@@ -66,12 +68,26 @@ impl PriceBook {
     fn listed(&self, node: &PricedNode<'_>) -> Option<&BTreeMap<Timestamp, UnitPrice>> {
         self.list.prices_of(&PricedType {
             provider: node.provider.clone(),
-            region: node.region.clone(),
+            region: priced_region(node.provider, node.region, node.zone),
             instance_type: node.instance_type.clone(),
             os: node.os.clone(),
             capacity_type: node.capacity_type,
         })
     }
+}
+
+/// The region by which lists price a node: in a Local Zone or Wavelength Zone of AWS, the zone without its
+/// letter (`us-west-2-lax-1` for `us-west-2-lax-1a`), because machines there have prices of their own.
+pub fn priced_region(provider: &str, region: &Text, zone: Option<&Text>) -> Text {
+    if names::provider(provider) != "aws" {
+        return region.clone();
+    }
+    let of_region = names::place(region);
+    let zone = zone.map(|zone| names::place(zone));
+    let is_local = |zone: &str| zone.strip_prefix(&*of_region).is_some_and(|rest| rest.starts_with('-'));
+    let Some(zone) = zone.filter(|zone| is_local(zone)) else { return region.clone() };
+    let group = zone.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    if group.ends_with(|c: char| c.is_ascii_digit()) { group.into() } else { zone.into() }
 }
 
 /// The sum over vCPUs, memory and GPUs, each rounded down to 10^-12; none where it passes 28 digits.

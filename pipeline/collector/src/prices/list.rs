@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use prorata_schemas::Text;
-use prorata_schemas::event::CapacityType;
+use prorata_schemas::event::{CapacityType, names};
 use prorata_schemas::money::DecimalError;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::excerpt;
@@ -31,11 +31,30 @@ pub struct PricedType {
     pub capacity_type: CapacityType,
 }
 
+impl PricedType {
+    /// The same with the canonical names of provider and region (RULES.md, section 12).
+    fn canonical(&self) -> Self {
+        Self {
+            provider: names::shared(&self.provider, names::provider),
+            region: names::shared(&self.region, names::place),
+            ..self.clone()
+        }
+    }
+}
+
 /// Prices by type, each valid from an instant until the next one, all in one currency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
     currency: Option<Text>,
-    prices: BTreeMap<PricedType, BTreeMap<Timestamp, UnitPrice>>,
+    /// By canonical names.
+    prices: BTreeMap<PricedType, Listed>,
+}
+
+/// A type as the list spells it, and its prices by the instant from which they are valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    of: PricedType,
+    prices: BTreeMap<Timestamp, UnitPrice>,
 }
 
 /// Why a price cannot be in a list.
@@ -94,10 +113,10 @@ pub enum PriceListError {
 }
 
 impl PriceList {
-    /// Adds a price. The same price twice is one.
+    /// Adds a price. The same price twice is one, and so are two spellings of a provider or region.
     ///
     /// # Errors
-    /// When the list has another price of this type from the same instant, or another currency.
+    /// When the list has another price of this type from the same instant, which stays, or another currency.
     pub fn add(
         &mut self,
         of: PricedType,
@@ -113,12 +132,17 @@ impl PriceList {
             return Err(PriceListError::TwoCurrencies { one: one.clone(), other: currency.clone() });
         }
         let (instance_type, region) = (of.instance_type.clone(), of.region.clone());
-        match self.prices.entry(of).or_default().insert(valid_from, hourly) {
-            Some(one) if one != hourly => {
-                Err(PriceListError::TwoPrices { instance_type, region, valid_from, one, other: hourly })
-            }
-            _ => Ok(()),
+        let listed = self.prices.entry(of.canonical());
+        let listed = listed.or_insert_with(|| Listed { of, prices: BTreeMap::new() });
+        match *listed.prices.entry(valid_from).or_insert(hourly) {
+            one if one == hourly => Ok(()),
+            one => Err(PriceListError::TwoPrices { instance_type, region, valid_from, one, other: hourly }),
         }
+    }
+
+    /// Removes all prices of a type.
+    pub(super) fn remove(&mut self, of: &PricedType) {
+        self.prices.remove(&of.canonical());
     }
 
     /// Its currency; none: it has no price.
@@ -126,16 +150,15 @@ impl PriceList {
         self.currency.as_ref()
     }
 
-    /// Prices in the order of their types and instants.
+    /// Prices in the order of the canonical names of their types, and of instants.
     pub fn iter(&self) -> impl Iterator<Item = (&PricedType, Timestamp, UnitPrice)> {
-        self.prices
-            .iter()
-            .flat_map(|(of, prices)| prices.iter().map(move |(from, price)| (of, *from, *price)))
+        let all = self.prices.values();
+        all.flat_map(|listed| listed.prices.iter().map(move |(from, price)| (&listed.of, *from, *price)))
     }
 
     /// Number of prices.
     pub fn len(&self) -> usize {
-        self.prices.values().map(BTreeMap::len).sum()
+        self.prices.values().map(|listed| listed.prices.len()).sum()
     }
 
     /// Whether it has none.
@@ -144,7 +167,7 @@ impl PriceList {
     }
 
     pub(super) fn prices_of(&self, of: &PricedType) -> Option<&BTreeMap<Timestamp, UnitPrice>> {
-        self.prices.get(of)
+        Some(&self.prices.get(&of.canonical())?.prices)
     }
 }
 

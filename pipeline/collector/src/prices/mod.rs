@@ -7,6 +7,7 @@ mod book;
 mod documents;
 mod list;
 
+pub(crate) use book::priced_region;
 pub use book::{CapacityRates, PriceBook, PricedNode};
-pub use documents::{ImportError, Imported, Importer, PriceDocument};
+pub use documents::{ImportError, Imported, Importer, LeftOut, PriceDocument};
 pub use list::{PriceList, PriceListError, PricedType, read_price_list, write_price_list};

@@ -17,13 +17,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use prorata_schemas::event::ReservationSet;
+use prorata_schemas::Text;
+use prorata_schemas::event::{ReservationSet, names};
 use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Timestamp;
 
 use crate::rules::free_units::{FreeUnits, UnitPlace};
-use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods, class};
+use crate::rules::waiting::{BEST_EFFORT, UnitClass, WaitingPods, class, unit_class};
 use crate::timeline::slices::ReservationSlice;
 use crate::timeline::span::Span;
 use crate::timeline::spec::{Amounts, PodSpec, amounts};
@@ -67,7 +68,7 @@ pub(crate) struct Reservations {
 
 impl LiveReservation {
     fn class(&self) -> UnitClass {
-        (self.description.region.clone(), self.description.gpu_model.clone(), self.unit.gpu)
+        unit_class(&self.description.region, &self.description.gpu_model, self.unit.gpu)
     }
 
     fn place(&self) -> UnitPlace {
@@ -88,10 +89,16 @@ impl LiveReservation {
     /// Why a unit does not serve the pod; none: it does.
     fn refuses(&self, pod: &PodSpec) -> Option<&'static str> {
         let (unit, wanted) = (&self.description, &pod.description);
+        let is = |name: Option<&Text>, of_unit: &str, canonical: names::Canonical| {
+            name.is_some_and(|name| names::same(name, of_unit, canonical))
+        };
         let conditions = [
-            (wanted.region.as_ref() == Some(&unit.region), "another region"),
-            (unit.zone.as_ref().is_none_or(|zone| wanted.zone.as_ref() == Some(zone)), "another zone"),
-            (wanted.gpu_model.as_ref() == Some(&unit.gpu_model), "another GPU model"),
+            (is(wanted.region.as_ref(), &unit.region, names::place), "another region"),
+            (
+                unit.zone.as_ref().is_none_or(|zone| is(wanted.zone.as_ref(), zone, names::place)),
+                "another zone",
+            ),
+            (is(wanted.gpu_model.as_ref(), &unit.gpu_model, names::gpu_model), "another GPU model"),
             (pod.requests.gpu == self.unit.gpu, "another number of GPUs"),
             (pod.requests.cpu <= self.unit.cpu, "too few vCPUs"),
             (pod.requests.memory <= self.unit.memory, "too little memory"),

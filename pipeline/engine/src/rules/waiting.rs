@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prorata_schemas::Text;
+use prorata_schemas::event::names;
 use prorata_schemas::ids::PodUid;
 use prorata_schemas::time::Timestamp;
 
@@ -15,7 +16,8 @@ use crate::timeline::spec::PodSpec;
 /// The quality of service of pods that no unit serves.
 pub(crate) const BEST_EFFORT: &str = "best-effort";
 
-/// Pods and units can match only within a class: region, GPU model and number of GPUs in thousandths.
+/// Pods and units can match only within a class: region and GPU model, by their canonical names (RULES.md,
+/// section 12), and number of GPUs in thousandths.
 pub(crate) type UnitClass = (Text, Text, u128);
 
 /// What else of a pod decides which units serve it: zone, thousandths of a vCPU, bytes of memory.
@@ -69,9 +71,15 @@ pub(crate) fn class(spec: &PodSpec) -> Option<UnitClass> {
     if &*pod.qos == BEST_EFFORT {
         return None;
     }
-    Some((pod.region.clone()?, pod.gpu_model.clone()?, spec.requests.gpu))
+    Some(unit_class(pod.region.as_ref()?, pod.gpu_model.as_ref()?, spec.requests.gpu))
+}
+
+/// The class of a region, a GPU model and a number of GPUs in thousandths.
+pub(crate) fn unit_class(region: &Text, gpu_model: &Text, gpus: u128) -> UnitClass {
+    (names::shared(region, names::place), names::shared(gpu_model, names::gpu_model), gpus)
 }
 
 fn shape(spec: &PodSpec) -> PodShape {
-    (spec.description.zone.clone(), spec.requests.cpu, spec.requests.memory)
+    let zone = spec.description.zone.as_ref().map(|zone| names::shared(zone, names::place));
+    (zone, spec.requests.cpu, spec.requests.memory)
 }

@@ -21,7 +21,7 @@ use crate::timeline::priced_pods::PricedPods;
 use crate::timeline::schedule::{ReservationStep, Schedule};
 use crate::timeline::slices::{Coverage, NodeSlice, PodSlice, PodStatus, PoolSlice, Slices};
 use crate::timeline::span::Span;
-use crate::timeline::spec::{NodeSpec, PodSpec};
+use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
 use crate::timeline::state::{ByPod, NodeKey, RateKey, Sample, SavedNode, SavedPod, Spend, State};
 use crate::timeline::usage::{PackedSamples, Samples};
 use crate::trace::{Focus, Recorder, Trace};
@@ -96,6 +96,7 @@ pub(super) struct CurrentPool {
 pub(super) struct Running<'a> {
     pub(super) rules: &'a Rules,
     pub(super) now: Timestamp,
+    /// By canonical names.
     pub(super) rates: BTreeMap<RateKey, Arc<RateSet>>,
     pub(super) pools: BTreeMap<PoolId, CurrentPool>,
     pub(super) nodes: BTreeMap<NodeKey, RunningNode>,
@@ -126,7 +127,7 @@ impl<'a> Running<'a> {
         let mut running = Self {
             rules,
             now,
-            rates: state.rates.into_iter().collect(),
+            rates: state.rates.into_iter().map(|(_, rate)| (rate_key(&rate), rate)).collect(),
             pools: pools.map(|(id, description)| (id, CurrentPool { description, since: now })).collect(),
             nodes: nodes.collect(),
             pods: BTreeMap::new(),
@@ -354,10 +355,12 @@ impl<'a> Running<'a> {
         let nodes = self.nodes.into_iter().map(|(key, node)| {
             (key, SavedNode { description: node.spec.description.clone(), start: node.start })
         });
+        let rates = self.rates.into_values();
+        let rates = rates.map(|rate| ((rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone()), rate));
         let (pods, pod_slices) = finish_pods(self.pods, self.ended, end);
         let state = State {
             organization_id,
-            rates: self.rates.into_iter().collect(),
+            rates: rates.collect::<BTreeMap<_, _>>().into_iter().collect(),
             pools: self.pools.into_iter().map(|(id, pool)| (id, pool.description)).collect(),
             quotas,
             commitments,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use prorata_schemas::event::{NodeStarted, PodStarted, Quantities};
+use prorata_schemas::Text;
+use prorata_schemas::event::{NodeStarted, PodStarted, Quantities, RateSet, names};
 use prorata_schemas::quantity::GPU_MEMORY;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::size::{self, Size};
@@ -26,6 +27,8 @@ pub(crate) struct NodeSpec {
     /// As delivered.
     pub(crate) description: Arc<NodeStarted>,
     pub(crate) capacity: Amounts,
+    /// Its GPU model's canonical name.
+    pub(crate) gpu_model: Option<Text>,
 }
 
 /// A description of a running pod.
@@ -44,7 +47,8 @@ impl NodeSpec {
     /// Reads a description.
     pub(crate) fn new(description: Arc<NodeStarted>, rules: &Rules) -> Self {
         let capacity = amounts(&description.capacity, rules);
-        Self { description, capacity }
+        let gpu_model = gpu_model(description.gpu_model.as_ref());
+        Self { description, capacity, gpu_model }
     }
 }
 
@@ -73,6 +77,21 @@ impl PodSpec {
     /// The rate that prices it, if one does.
     pub(crate) fn rate_key(&self) -> Option<RateKey> {
         let pod = Some(&self.description).filter(|_| self.is_serverless())?;
-        Some((pod.region.clone()?, pod.gpu_model.clone(), pod.qos.clone()))
+        Some(canonical(pod.region.as_ref()?, pod.gpu_model.as_ref(), &pod.qos))
     }
+}
+
+/// The key by which pods find a rate.
+pub(crate) fn rate_key(rate: &RateSet) -> RateKey {
+    canonical(&rate.region, rate.gpu_model.as_ref(), &rate.qos)
+}
+
+/// The key of a rate by canonical names.
+fn canonical(region: &Text, model: Option<&Text>, qos: &Text) -> RateKey {
+    (names::shared(region, names::place), gpu_model(model), qos.clone())
+}
+
+/// A GPU model's canonical name.
+pub(crate) fn gpu_model(name: Option<&Text>) -> Option<Text> {
+    name.map(|name| names::shared(name, names::gpu_model))
 }

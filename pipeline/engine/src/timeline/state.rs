@@ -26,7 +26,8 @@ pub type NodeKey = (ClusterId, NodeId);
 /// Cluster id and quota id.
 pub type QuotaKey = (ClusterId, QuotaId);
 
-/// Region, GPU model and quality of service of a rate.
+/// Region, GPU model and quality of service of a rate: as delivered in a state, and by canonical names where
+/// rates are found (RULES.md, section 12).
 pub type RateKey = (Text, Option<Text>, Text);
 
 /// Something of pods, ascending by uid: in millions of pods a list is made and walked faster than a map.

@@ -14,7 +14,7 @@ use crate::rules::commitment::family::FamilyNode;
 use crate::timeline::running::{CurrentPool, Running, RunningNode, RunningPod};
 use crate::timeline::schedule::ReservationStep;
 use crate::timeline::slices::PodStatus;
-use crate::timeline::spec::{NodeSpec, PodSpec};
+use crate::timeline::spec::{NodeSpec, PodSpec, rate_key};
 use crate::timeline::state::NodeKey;
 
 /// Nodes and pods that start and stop at one instant and were not running before it: they never ran. Those
@@ -103,7 +103,7 @@ impl Running<'_> {
     }
 
     fn set_rate(&mut self, rate: RateSet) {
-        let key = (rate.region.clone(), rate.gpu_model.clone(), rate.qos.clone());
+        let key = rate_key(&rate);
         self.rates.insert(key.clone(), Arc::new(rate));
         for uid in self.priced_pods().of_rate(&key) {
             let Some(pod) = self.pods.get(&uid) else { continue };

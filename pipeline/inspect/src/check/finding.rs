@@ -59,13 +59,17 @@ pub enum Problem {
     Incomplete,
     /// Pods without a price.
     Unpriced,
+    /// Agreements that match no node or pod.
+    NeverMatched,
 }
 
 impl Problem {
     /// How bad it is.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::NotPublished | Self::Dirty | Self::Incomplete | Self::Unpriced => Severity::Warning,
+            Self::NotPublished | Self::Dirty | Self::Incomplete | Self::Unpriced | Self::NeverMatched => {
+                Severity::Warning
+            }
             _ => Severity::Error,
         }
     }
@@ -89,6 +93,7 @@ impl Problem {
             Self::Dirty => "dirty",
             Self::Incomplete => "incomplete",
             Self::Unpriced => "unpriced",
+            Self::NeverMatched => "never_matched",
         }
     }
 
@@ -123,6 +128,10 @@ impl Problem {
             Self::Unpriced => {
                 "send what is missing: the node for unknown_node, the pool for unknown_pool, the price for \
                  no_qos_price, the rate for no_rate; late events correct the hours"
+            }
+            Self::NeverMatched => {
+                "compare its provider, region, family and GPU model with what it was bought for: RULES.md, \
+                 section 12 says which spellings are one name"
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Whether a lake is whole and its money adds up, by its table files alone.
 //!
 //! Reading order: [`finding`] has everything that can be found; `files` compares logs, objects and
-//! checkpoints; `money` adds the rows of every hour up again; `report` says it.
+//! checkpoints; `money` adds the rows of every hour up again; `agreements` finds those that match nothing;
+//! `report` says it.
 
+mod agreements;
 mod files;
 pub mod finding;
 mod money;
@@ -20,6 +22,7 @@ use crate::lake::{FoundFile, HourRange, LakeTables};
 
 pub use files::Checkpoints;
 
+use agreements::MatchedAgreements;
 use finding::{Findings, Problem};
 use money::Day;
 
@@ -67,11 +70,13 @@ pub async fn check(
     files::check_checkpoints(lake, checkpoints, range, &mut checked.findings);
     checked.replaced = files::replaced(lake).await?;
     let days = lake.days(range);
+    let mut agreements = MatchedAgreements::default();
     for (date, files) in &days {
-        let with_totals = check_day(lake, range, files, &mut checked).await?;
+        let with_totals = check_day(lake, range, files, (&mut checked, &mut agreements)).await?;
         files::check_archive(lake, *date, range, (&checkpoints.shards, &with_totals), &mut checked.findings)
             .await?;
     }
+    agreements.finish(&mut checked.findings);
     Ok(checked)
 }
 
@@ -80,7 +85,7 @@ async fn check_day(
     lake: &LakeTables<'_>,
     range: HourRange,
     files: &[FoundFile],
-    checked: &mut Checked,
+    (checked, agreements): (&mut Checked, &mut MatchedAgreements),
 ) -> Result<BTreeSet<(Option<Shard>, Hour)>, WorkerError> {
     let mut day = Day::default();
     lake.read_each(files, |file, bytes| {
@@ -109,7 +114,7 @@ async fn check_day(
         if let Some(wrong) = other_hours(file, &bytes) {
             checked.findings.add(Problem::FileDamaged, file, wrong);
         }
-        if let Err(error) = day.add(file, bytes) {
+        if let Err(error) = day.add(file, bytes, range, agreements) {
             checked.findings.add(Problem::FileDamaged, file, error);
         }
     })

@@ -9,12 +9,13 @@ use prorata_schemas::time::Hour;
 use prorata_worker::names::Shard;
 
 use super::Checked;
+use super::agreements::{COMMITMENT_COLUMNS, MatchedAgreements, RESERVATION_COLUMNS};
 use super::finding::{Findings, Problem};
 use crate::Sum;
 use crate::columns::{self, ReadError, Rows};
 use crate::lake::{FoundFile, HourRange};
 
-const COST_COLUMNS: [&str; 14] = [
+const COST_COLUMNS: [&str; 16] = [
     "BillingAccountId",
     "BillingCurrency",
     "ChargePeriodStart",
@@ -29,6 +30,8 @@ const COST_COLUMNS: [&str; 14] = [
     "x_Unpriced",
     "x_PodUid",
     "x_Namespace",
+    "RegionId",
+    "x_GpuModel",
 ];
 
 /// The parts of `supply_cost`, as `hours` names them.
@@ -82,13 +85,21 @@ struct Totals {
 }
 
 impl Day {
-    /// Adds the rows of a file.
+    /// Adds the rows of a file, and what they say of agreements in these hours.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn add(&mut self, file: &FoundFile, bytes: Bytes) -> Result<(), ReadError> {
+    pub fn add(
+        &mut self,
+        file: &FoundFile,
+        bytes: Bytes,
+        range: HourRange,
+        agreements: &mut MatchedAgreements,
+    ) -> Result<(), ReadError> {
         match file.table {
-            Table::CostAllocation => columns::read(bytes, &COST_COLUMNS, |rows| self.add_cost(rows)),
+            Table::CostAllocation => {
+                columns::read(bytes, &COST_COLUMNS, |rows| self.add_cost(rows, range, agreements))
+            }
             Table::Hours => {
                 let shard = file.shard();
                 let mut wanted = vec!["organization_id", "hour", "supply_cost", "allocated_cost"];
@@ -97,18 +108,22 @@ impl Day {
                 columns::read(bytes, &wanted, |rows| self.add_totals(shard, rows))
             }
             Table::ReservationUsage => {
-                let wanted = ["organization_id", "hour", "unused_cost"];
+                let wanted = [&RESERVATION_COLUMNS[..], &["unused_cost"]].concat();
                 columns::read(bytes, &wanted, |rows| {
+                    agreements.add_reservations(rows, range)?;
                     self.add_usage(rows, &[("unused_cost", |hour| &mut hour.reservation_usage)])
                 })
             }
             Table::CommitmentUtilization => {
-                let wanted = ["organization_id", "hour", "used_cost", "unused_cost"];
+                let wanted = [&COMMITMENT_COLUMNS[..], &["used_cost", "unused_cost"]].concat();
                 let parts: [(_, HourSum); 2] = [
                     ("used_cost", |hour| &mut hour.used_in_utilization),
                     ("unused_cost", |hour| &mut hour.unused_in_utilization),
                 ];
-                columns::read(bytes, &wanted, |rows| self.add_usage(rows, &parts))
+                columns::read(bytes, &wanted, |rows| {
+                    agreements.add_commitments(rows, range)?;
+                    self.add_usage(rows, &parts)
+                })
             }
             // Their amounts are of other grains; that they can be read is what is checked.
             Table::QuotaUsage | Table::PoolUsage => {
@@ -124,7 +139,12 @@ impl Day {
         self.hours.entry(key).or_default()
     }
 
-    fn add_cost(&mut self, rows: &Rows) -> Result<(), ReadError> {
+    fn add_cost(
+        &mut self,
+        rows: &Rows,
+        range: HourRange,
+        agreements: &mut MatchedAgreements,
+    ) -> Result<(), ReadError> {
         let (organizations, hours) = (rows.texts("BillingAccountId")?, rows.hours("ChargePeriodStart")?);
         let (currencies, kinds) = (rows.texts("BillingCurrency")?, rows.texts("x_RowKind")?);
         let (billed, effective) = (rows.amounts("BilledCost")?, rows.amounts("EffectiveCost")?);
@@ -133,6 +153,7 @@ impl Day {
             [rows.amounts("x_CpuCost")?, rows.amounts("x_MemoryCost")?, rows.amounts("x_GpuCost")?];
         let (unpriced, pods) = (rows.texts("x_Unpriced")?, rows.texts("x_PodUid")?);
         let namespaces = rows.texts("x_Namespace")?;
+        let (regions, models) = (rows.texts("RegionId")?, rows.texts("x_GpuModel")?);
         for row in 0..rows.len() {
             let text =
                 |column: &[Option<&str>]| column.get(row).copied().flatten().unwrap_or_default().to_owned();
@@ -146,6 +167,10 @@ impl Day {
             }
             let kind = text(&kinds);
             let pod = text(&pods);
+            let is_read = hours.get(row).copied().flatten().is_some_and(|hour| range.holds(hour));
+            if kind == "pod_serverless" && is_read {
+                agreements.add_pod(&text(&organizations), &text(&regions), &text(&models));
+            }
             let entry =
                 self.hour(organizations.get(row).copied().flatten(), hours.get(row).copied().flatten());
             entry.rows += 1;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use prorata_engine::trace::{Focus, Trace};
-use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, RateSet};
+use prorata_schemas::event::{Event, EventKind, Payload, PodStarted, Quantities, RateSet, names};
 use prorata_schemas::time::Timestamp;
 use prorata_worker::root::look::HourInput;
 
@@ -118,8 +118,11 @@ impl Wanted<'_> {
 fn is_rate_of(rate: &RateSet, pod: &PodStarted) -> bool {
     pod.node_id.is_none()
         && pod.pool_id.is_none()
-        && pod.region.as_ref() == Some(&rate.region)
-        && pod.gpu_model == rate.gpu_model
+        && pod.region.as_deref().is_some_and(|region| names::same(region, &rate.region, names::place))
+        && match (&pod.gpu_model, &rate.gpu_model) {
+            (Some(of_pod), Some(of_rate)) => names::same(of_pod, of_rate, names::gpu_model),
+            (of_pod, of_rate) => of_pod == of_rate,
+        }
         && pod.qos == rate.qos
 }
 

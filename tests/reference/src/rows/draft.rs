@@ -10,6 +10,7 @@ use prorata_schemas::ids::{ClusterId, CommitmentId, PodUid, QuotaId, Reservation
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::rows::{CostRow, QuotaState, ResourceHours, RowKind, Unpriced};
 
+use crate::names;
 use crate::resources::Three;
 use crate::rounding::{Exact, half_even, largest_remainder, zero};
 use crate::world::NodeKey;
@@ -139,6 +140,7 @@ pub fn finish(mut drafts: Vec<Draft>) -> Vec<CostRow> {
     split_charges(&mut drafts);
     split_ratios(&mut drafts);
     split_pool_charges(&mut drafts);
+    drafts.iter_mut().for_each(|draft| names::show_provider(&mut draft.row));
     drafts.into_iter().map(round).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::rules::quota;
 use crate::rules::reservation::free_units;
 use crate::timeline::Slice;
 use crate::usage;
-use crate::world::Billing;
+use crate::world::{Billing, rate_key};
 
 /// All rows of the hour, in row order.
 pub fn cost_rows(view: &HourView) -> Vec<CostRow> {
@@ -92,10 +92,8 @@ fn serverless_pod(
     uid: &PodUid,
     pod: &Arc<PodStarted>,
 ) {
-    let rate = pod
-        .region
-        .as_ref()
-        .and_then(|region| slice.world.rates.get(&(region.clone(), pod.gpu_model.clone(), pod.qos.clone())));
+    let key = |region| rate_key(region, pod.gpu_model.as_ref(), &pod.qos);
+    let rate = pod.region.as_ref().and_then(|region| slice.world.rates.get(&key(region)));
     let prices = rate.map_or_else(none, |rate| {
         let (_, other) = counted(view, rate.per_vcpu_hour, &rate.currency);
         if other {

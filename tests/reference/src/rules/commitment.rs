@@ -7,6 +7,7 @@ use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
 use prorata_schemas::ids::{ClusterId, CommitmentId};
 use prorata_schemas::rules::Rules;
 
+use crate::names;
 use crate::resources::{Three, none, three};
 use crate::rounding::{Exact, exact, ratio, smaller, whole, zero};
 use crate::world::{Node, NodeKey, World};
@@ -35,11 +36,12 @@ pub fn totals(set: &CommitmentSet) -> Three {
 /// the node is on demand; GPUs only of its model, or any when it names none.
 pub fn matching_capacity(set: &CommitmentSet, node: &NodeStarted, rules: &Rules) -> Option<Three> {
     let matching = node.capacity_type == CapacityType::OnDemand
-        && node.provider == set.provider
-        && node.region == set.region
-        && node.instance_family == set.instance_family;
+        && names::provider(&node.provider) == names::provider(&set.provider)
+        && names::place(&node.region) == names::place(&set.region)
+        && names::family(&node.instance_family) == names::family(&set.instance_family);
     let mut capacity = three(&node.capacity, rules);
-    if set.gpu_model.is_some() && set.gpu_model != node.gpu_model {
+    let model = names::optional_gpu_model(set.gpu_model.as_ref());
+    if model.is_some() && model != names::optional_gpu_model(node.gpu_model.as_ref()) {
         capacity[2] = zero();
     }
     matching.then_some(capacity)

@@ -7,6 +7,7 @@ use prorata_schemas::ids::{PodUid, ReservationId};
 use prorata_schemas::quantity::{CPU, MEMORY};
 use prorata_schemas::rules::Rules;
 
+use crate::names;
 use crate::resources::{amount, milli_gpus};
 use crate::world::{Match, World};
 
@@ -77,9 +78,11 @@ pub fn free_units(world: &World, id: &ReservationId, set: &ReservationSet) -> i6
 fn fits(pod: &PodStarted, unit: &ReservationSet, rules: &Rules) -> bool {
     let serverless = pod.node_id.is_none() && pod.pool_id.is_none();
     serverless
-        && pod.region.as_ref() == Some(&unit.region)
-        && (unit.zone.is_none() || unit.zone == pod.zone)
-        && pod.gpu_model.as_ref() == Some(&unit.gpu_model)
+        && pod.region.as_ref().is_some_and(|region| names::place(region) == names::place(&unit.region))
+        && unit.zone.as_ref().is_none_or(|zone| {
+            pod.zone.as_ref().is_some_and(|of_pod| names::place(of_pod) == names::place(zone))
+        })
+        && names::optional_gpu_model(pod.gpu_model.as_ref()) == Some(names::gpu_model(&unit.gpu_model))
         && milli_gpus(&pod.requests, rules) == milli_gpus(&unit.capacity, rules)
         && amount(&pod.requests, CPU) <= amount(&unit.capacity, CPU)
         && amount(&pod.requests, MEMORY) <= amount(&unit.capacity, MEMORY)

@@ -107,11 +107,11 @@ impl Choices {
     }
 
     pub fn region(&mut self) -> Text {
-        self.agreed_text(&["r", "r", "s"])
+        self.agreed_text(&["r", "r", "s", "R"])
     }
 
     pub fn provider(&mut self) -> Text {
-        self.agreed_text(&["aws", "aws", "gcp"])
+        self.agreed_text(&["aws", "aws", "gcp", "AWS", "gce"])
     }
 
     pub fn price(&mut self) -> UnitPrice {

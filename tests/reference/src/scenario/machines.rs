@@ -7,6 +7,9 @@ use rand::Rng;
 
 use super::choices::{Choices, NAMESPACES, NODES, PODS, POOLS, QUOTAS};
 
+/// A model that agreements spell otherwise.
+const A100: &str = "NVIDIA-A100-SXM4-80GB";
+
 impl Choices {
     pub fn node(&mut self) -> NodeStarted {
         let whole: [(&str, &[&str]); 3] = [
@@ -32,10 +35,12 @@ impl Choices {
             region: self.region(),
             zone: self.maybe(0.3, &["z"]),
             instance_type: "f.1".into(),
-            instance_family: self.agreed_text(&["f", "f", "g"]),
+            instance_family: self.agreed_text(&["f", "f", "g", "F"]),
             capacity_type: self.agreed(&[CapacityType::OnDemand, CapacityType::Spot]),
             capacity,
-            gpu_model: self.agreed(&[Some("m"), Some("t"), None]).map(Text::from),
+            gpu_model: self
+                .agreed(&[Some("m"), Some("t"), None, Some(A100), Some("A100-40GB")])
+                .map(Text::from),
             hourly_cost: self.price(),
             currency: "USD".into(),
             pool_id: self.maybe(0.6, &POOLS),
@@ -68,11 +73,11 @@ impl Choices {
             created_at: Timestamp(self.around().0 + self.rng.random_range(0..2) * 999_999),
             priority: self.pick(&[0, 0, 0, -1, 100]),
             node_id: self.maybe(self.on_node, &NODES),
-            region: self.agreed(&[Some("r"), Some("r"), Some("s"), None]).map(Text::from),
+            region: self.agreed(&[Some("r"), Some("r"), Some("s"), None, Some("R")]).map(Text::from),
             zone: self.agreed(&[Some("z"), Some("y"), None]).map(Text::from),
             pool_id: self.maybe(self.in_pool, &POOLS),
             qos: self.agreed_text(&["default", "medium", "critical", "", "best-effort"]),
-            gpu_model: self.agreed(&[Some("m"), Some("m"), Some("t"), None]).map(Text::from),
+            gpu_model: self.agreed(&[Some("m"), Some("m"), Some("t"), None, Some(A100)]).map(Text::from),
             requests,
             limits: self.quantities(&limits, 0.6),
             workload_kind: self.maybe(0.2, &["Job"]),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use prorata_collector::prices::{Imported, Importer, PriceDocument, PriceList, write_price_list};
+use prorata_collector::prices::{Imported, Importer, LeftOut, PriceDocument, PriceList, write_price_list};
 
 use crate::failure::Failure;
 use crate::report;
@@ -56,7 +56,7 @@ pub enum Provider {
     Csv,
 }
 
-/// Writes a price list of the documents, and tells on standard error what was left out.
+/// Writes a price list of the documents, and reports on standard error what was left out.
 ///
 /// # Errors
 /// When a file cannot be read or written, or a document is wrong.
@@ -107,8 +107,8 @@ fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
 fn summary(list: &PriceList, imported: &Imported) -> String {
     let regions: BTreeSet<_> = list.iter().map(|(of, ..)| (&of.provider, &of.region)).collect();
     let mut text = format!("{} prices in {} regions", list.len(), regions.len());
-    for (reason, count) in &imported.skipped {
-        text += &format!("; {count} left out: {reason}");
+    for (reason, LeftOut { count, example }) in &imported.skipped {
+        text += &format!("\n{count} left out: {reason}, such as {example}");
     }
     text
 }

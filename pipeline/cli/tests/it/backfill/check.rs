@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use prorata_samples::trace::{node, pod};
+use prorata_schemas::event::{EventRecord, Payload};
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
 use prorata_worker::names::DayFile;
@@ -110,6 +112,74 @@ fn a_damaged_checkpoint_is_named() {
     let (code, report) = check(&room, &[]);
     assert_eq!((code, errors(&report)), (1, vec!["checkpoint_damaged".to_owned()]), "{report:#}");
     assert_eq!(report["findings"][0]["location"], newest.as_str());
+}
+
+/// A GKE node, a serverless pod, and agreements for them and for others.
+const AGREEMENTS: &str = r#"
+organization_id: acme
+currency: USD
+commitments:
+  - {id: cud-g2, from: 2026-10-01, provider: gcp, kind: COMMITTED_USE_DISCOUNT, region: US-Central1,
+     instance_family: G2, vcpu: 4, memory_gib: 16, hourly_cost: "0.40"}
+  - {id: another-region, from: 2026-10-01, provider: gcp, kind: COMMITTED_USE_DISCOUNT, region: us-east1,
+     instance_family: g2, vcpu: 4, memory_gib: 16, hourly_cost: "0.40"}
+  - {id: not-yet, from: 2027-01-01, provider: gcp, kind: COMMITTED_USE_DISCOUNT, region: us-east1,
+     instance_family: g2, vcpu: 4, memory_gib: 16, hourly_cost: "0.40"}
+reservations:
+  - {id: too-small, from: 2026-10-01, provider: aws, region: EU-Central-1, gpu_model: H100, quantity: 1,
+     capacity: {cpu: 1, nvidia.com/gpu: 1}, unit_hourly_price: "1"}
+  - {id: another-model, from: 2026-10-01, provider: aws, region: eu-central-1, gpu_model: H200, quantity: 1,
+     capacity: {cpu: 1, nvidia.com/gpu: 1}, unit_hourly_price: "1"}
+"#;
+
+#[test]
+fn an_agreement_that_matches_nothing_is_a_warning() {
+    let room = Room::new();
+    let mut events = [node("acme", 0, 1), pod("acme", 0, "p", 2)].map(|record| record.event);
+    for event in &mut events {
+        match &mut event.payload {
+            Payload::NodeStarted(node) => {
+                node.provider = "gce".into();
+                node.region = "us-central1".into();
+                node.instance_family = "g2".into();
+            }
+            Payload::PodStarted(pod) => {
+                pod.node_id = None;
+                pod.region = Some("eu-central-1".into());
+                pod.gpu_model = Some("NVIDIA-H100-80GB-HBM3".into());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    room.put_events("events.avro", &events.map(EventRecord::new));
+    std::fs::write(room.path("agreements.yaml"), AGREEMENTS).unwrap();
+    let sent = program()
+        .args(["agreements", "--file"])
+        .arg(room.path("agreements.yaml"))
+        .arg("--output")
+        .arg(room.path("events"))
+        .output()
+        .unwrap();
+    assert_eq!(code(&sent), 0, "{}", error(&sent));
+    assert_eq!(code(&room.run("lake", &["--to", "2026-11-01T03"])), 0);
+    let (_, report) = check(&room, &["--from", "2026-11-01T01"]);
+    let findings = report["findings"].as_array().unwrap().iter();
+    let found: Vec<(&str, &str)> = findings
+        .filter(|finding| finding["problem"] == "never_matched")
+        .map(|finding| (finding["location"].as_str().unwrap(), finding["message"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        (
+            "organization 'acme', commitment 'another-region'",
+            "in 3 hours no on-demand node was of its provider, region and instance family",
+        ),
+        (
+            "organization 'acme', reservation 'another-model'",
+            "in 3 hours no serverless pod was in eu-central-1 with GPU model h200",
+        ),
+    ];
+    assert_eq!(found, expected, "{report:#}");
+    assert_eq!(errors(&report), Vec::<String>::new());
 }
 
 #[test]

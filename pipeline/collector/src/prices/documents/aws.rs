@@ -1,8 +1,8 @@
 //! AWS: the bulk offer file of Amazon EC2 of one region.
 //!
 //! Its products come first, then the terms with their prices, by SKU. Prices on demand of instances on shared
-//! hardware are taken, for Linux and for Windows with its licence, without other software. Spot prices are
-//! not in it.
+//! hardware are taken, for Linux and for Windows with its licence, without other software. Neither spot
+//! prices nor savings plans are in it, and reserved instances are agreements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +34,7 @@ struct Attributes {
     pre_installed_sw: String,
     capacitystatus: String,
     license_model: String,
+    marketoption: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -91,7 +92,10 @@ impl<'de> Visitor<'de> for Document<'_> {
             match key.as_str() {
                 "products" => {
                     has_products = true;
-                    map.next_value_seed(entries(|sku, product| self.product(sku, product)))?;
+                    map.next_value_seed(entries(|sku, product| {
+                        self.product(sku, product);
+                        Ok(())
+                    }))?;
                 }
                 "terms" if !has_products => {
                     return Err(A::Error::custom("the terms come before the products"));
@@ -105,35 +109,27 @@ impl<'de> Visitor<'de> for Document<'_> {
 }
 
 impl Document<'_> {
-    fn product(&mut self, sku: String, product: Product) -> Result<(), String> {
-        let attributes = product.attributes;
-        let os = match attributes.operating_system.as_str() {
-            "Linux" => Some("linux"),
-            "Windows" => Some("windows"),
-            _ => None,
+    fn product(&mut self, sku: String, product: Product) {
+        let os = match product.attributes.operating_system.as_str() {
+            "Windows" => "windows",
+            _ => "linux",
         };
-        let is_machine = product.product_family.starts_with("Compute Instance");
-        let is_shared = attributes.tenancy == "Shared" && attributes.capacitystatus == "Used";
-        let is_bare =
-            attributes.pre_installed_sw == "NA" && attributes.license_model != "Bring your own license";
-        let is_region = matches!(attributes.location_type.as_str(), "" | "AWS Region");
-        let is_wanted = is_machine && is_shared && is_bare && is_region && !attributes.region_code.is_empty();
-        match os.filter(|_| is_wanted) {
-            Some(os) => {
-                let Attributes { instance_type, region_code: region, .. } = attributes;
-                self.machines.insert(sku, Machine { instance_type, region, os });
-            }
-            None => self.import.skip("not a shared machine without licensed software"),
+        let reason = left_out(&product);
+        let Attributes { instance_type, region_code: region, .. } = product.attributes;
+        match reason {
+            Some(reason) => self.import.skip(reason, || format!("{sku}, {instance_type} in {region}")),
+            None => drop(self.machines.insert(sku, Machine { instance_type, region, os })),
         }
-        Ok(())
     }
 
-    fn terms(&mut self, sku: &str, terms: BTreeMap<String, Term>) -> Result<(), String> {
-        let Some(machine) = self.machines.get(sku) else { return Ok(()) };
+    fn terms(&mut self, sku: &str, terms: &BTreeMap<String, Term>) {
+        let Some(machine) = self.machines.get(sku) else { return };
         for term in terms.values() {
             for dimension in term.price_dimensions.values().filter(|dimension| dimension.unit == "Hrs") {
                 let Some(hourly) = dimension.price_per_unit.get(&self.import.currency) else {
-                    self.import.skip("another currency");
+                    let currency = dimension.price_per_unit.keys().next().map_or("none", String::as_str);
+                    let place = || format!("{} in {}", machine.instance_type, machine.region);
+                    self.import.skip_currency(currency, place);
                     continue;
                 };
                 self.import.add(&Found {
@@ -144,11 +140,32 @@ impl Document<'_> {
                     capacity_type: CapacityType::OnDemand,
                     hourly,
                     valid_from: &term.effective_date,
-                })?;
+                });
             }
         }
-        Ok(())
     }
+}
+
+/// The reason why a product is left out; `None` if its price belongs in the list.
+fn left_out(product: &Product) -> Option<&'static str> {
+    let Product { product_family, attributes: of } = product;
+    let reasons = [
+        (!product_family.starts_with("Compute Instance"), "not a virtual machine"),
+        (
+            !matches!(of.location_type.as_str(), "" | "AWS Region"),
+            "in a Local Zone or Wavelength Zone, which needs a line of your own",
+        ),
+        (of.region_code.is_empty(), "without a region"),
+        (of.tenancy != "Shared", "on dedicated hardware"),
+        (of.capacitystatus != "Used", "of a capacity reservation"),
+        (!matches!(of.marketoption.as_str(), "" | "OnDemand"), "neither on demand nor spot"),
+        (!matches!(of.operating_system.as_str(), "Linux" | "Windows"), "neither Linux nor Windows"),
+        (
+            of.pre_installed_sw != "NA" || of.license_model == "Bring your own license",
+            "with licensed software, or a licence of your own",
+        ),
+    ];
+    reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
 }
 
 /// Terms by kind, of which those on demand count.
@@ -172,8 +189,16 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(kind) = map.next_key::<String>()? {
             match kind.as_str() {
-                "OnDemand" => map.next_value_seed(entries(|sku: String, terms| self.0.terms(&sku, terms)))?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                "OnDemand" => {
+                    map.next_value_seed(entries(|sku: String, terms: BTreeMap<String, Term>| {
+                        self.0.terms(&sku, &terms);
+                        Ok(())
+                    }))?
+                }
+                _ => map.next_value_seed(entries(|sku: String, _: IgnoredAny| {
+                    self.0.import.skip("a commitment's price, which belongs in agreements", || sku);
+                    Ok(())
+                }))?,
             }
         }
         Ok(())

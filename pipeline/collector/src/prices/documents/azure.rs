@@ -1,7 +1,7 @@
 //! Azure: pages of the retail prices API.
 //!
 //! Hourly prices of virtual machines by consumption are taken, spot prices as such. Prices of low priority,
-//! reservations and development are left out.
+//! reservations, savings plans and development are left out: what is bought for a term is an agreement.
 
 use std::fmt;
 use std::io::BufRead;
@@ -56,7 +56,10 @@ impl<'de> Visitor<'de> for AzurePage<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "Items" => map.next_value_seed(elements(|item| take(self.0, &item)))?,
+                "Items" => map.next_value_seed(elements(|item| {
+                    take(self.0, &item);
+                    Ok(())
+                }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -64,22 +67,28 @@ impl<'de> Visitor<'de> for AzurePage<'_> {
     }
 }
 
-fn take(import: &mut Importer, item: &Item) -> Result<(), String> {
-    let is_machine = item.service_name == "Virtual Machines"
-        && item.unit_of_measure == "1 Hour"
-        && item.r#type == "Consumption"
-        && item.is_primary_meter_region != Some(false)
-        && !item.sku_name.ends_with(" Low Priority")
-        && !item.product_name.contains("CloudServices")
-        && !item.arm_sku_name.is_empty()
-        && !item.arm_region_name.is_empty();
-    if !is_machine {
-        import.skip("not priced per hour of a virtual machine");
-        return Ok(());
+/// The reason why a price is left out; `None` if it belongs in the list.
+fn left_out(item: &Item) -> Option<&'static str> {
+    let is_machine = item.service_name == "Virtual Machines" && !item.product_name.contains("CloudServices");
+    let reasons = [
+        (!is_machine || item.arm_sku_name.is_empty(), "not a virtual machine"),
+        (item.arm_region_name.is_empty(), "without a region"),
+        (item.r#type == "Reservation", "a commitment's price, which belongs in agreements"),
+        (item.r#type != "Consumption", "for development and tests only"),
+        (item.unit_of_measure != "1 Hour", "not priced by the hour"),
+        (item.is_primary_meter_region == Some(false), "of a meter that is not the region's own"),
+        (item.sku_name.ends_with(" Low Priority"), "of low priority"),
+    ];
+    reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
+}
+
+fn take(import: &mut Importer, item: &Item) {
+    let place = || format!("{} {} in {}", item.product_name, item.sku_name, item.arm_region_name);
+    if let Some(reason) = left_out(item) {
+        return import.skip(reason, place);
     }
     if item.currency_code != import.currency {
-        import.skip("another currency");
-        return Ok(());
+        return import.skip_currency(&item.currency_code, place);
     }
     let is_spot = item.sku_name.ends_with(" Spot");
     import.add(&Found {
@@ -90,5 +99,5 @@ fn take(import: &mut Importer, item: &Item) -> Result<(), String> {
         capacity_type: if is_spot { CapacityType::Spot } else { CapacityType::OnDemand },
         hourly: &item.retail_price,
         valid_from: &item.effective_start_date,
-    })
+    });
 }

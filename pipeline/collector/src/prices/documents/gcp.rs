@@ -1,10 +1,13 @@
 //! Google Cloud: pages of the catalogue's SKUs of Compute Engine.
 //!
 //! The catalogue has no machine types, but vCPUs, GiB and GPUs by family and region. A machine's price is
-//! their sum, by the table of families below. A machine is priced where all its parts are, from the latest of
-//! their instants on.
+//! their sum, by the table of machine types in `gcp/machines.txt`. A machine is priced where all its parts
+//! are, from the latest of their instants on. Where SKUs contradict each other, the machines that they are of
+//! are left out.
 
-use std::collections::BTreeMap;
+mod machines;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::BufRead;
 
@@ -15,8 +18,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::json::{NumbersAsText, elements};
-use super::{Found, ImportError, Importer};
+use super::{Found, ImportError, Importer, UNREADABLE};
 use crate::instant::parse_instant;
+use machines::MachineType;
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -30,7 +34,6 @@ struct Sku {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Category {
-    resource_family: String,
     usage_type: String,
 }
 
@@ -62,94 +65,34 @@ struct GooglePrice {
     nanos: String,
 }
 
-/// What a family's machines are made of.
-struct Family {
-    name: &'static str,
-    /// How descriptions of its vCPUs begin.
-    core: &'static str,
-    /// How descriptions of its memory begin.
-    ram: &'static str,
-    /// Kinds with their GiB for each vCPU, in hundredths, and the vCPUs of their sizes.
-    kinds: &'static [(&'static str, u64, &'static [u64])],
+/// Prices of parts of machines.
+#[derive(Debug)]
+pub struct Parts {
+    machines: Vec<MachineType>,
+    /// How descriptions of all their parts begin.
+    known: BTreeSet<&'static str>,
+    prices: BTreeMap<Part, PartPrice>,
 }
 
-const SMALL: &[u64] = &[2, 4, 8, 16];
-const USUAL: &[u64] = &[2, 4, 8, 16, 32, 48, 64, 80, 96, 128];
-
-const FAMILIES: &[Family] = &[
-    Family {
-        name: "e2",
-        core: "E2 Instance Core",
-        ram: "E2 Instance Ram",
-        kinds: &[("standard", 400, &[2, 4, 8, 16, 32]), ("highmem", 800, SMALL), ("highcpu", 100, SMALL)],
-    },
-    Family {
-        name: "n1",
-        core: "N1 Predefined Instance Core",
-        ram: "N1 Predefined Instance Ram",
-        kinds: &[
-            ("standard", 375, &[1, 2, 4, 8, 16, 32, 64, 96]),
-            ("highmem", 650, &[2, 4, 8, 16, 32, 64, 96]),
-            ("highcpu", 90, &[2, 4, 8, 16, 32, 64, 96]),
-        ],
-    },
-    Family {
-        name: "n2",
-        core: "N2 Instance Core",
-        ram: "N2 Instance Ram",
-        kinds: &[("standard", 400, USUAL), ("highmem", 800, USUAL), ("highcpu", 100, USUAL)],
-    },
-    Family {
-        name: "n2d",
-        core: "N2D AMD Instance Core",
-        ram: "N2D AMD Instance Ram",
-        kinds: &[("standard", 400, USUAL), ("highmem", 800, USUAL), ("highcpu", 100, USUAL)],
-    },
-    Family {
-        name: "t2d",
-        core: "T2D AMD Instance Core",
-        ram: "T2D AMD Instance Ram",
-        kinds: &[("standard", 400, &[1, 2, 4, 8, 16, 32, 48, 60])],
-    },
-    Family {
-        name: "c2",
-        core: "Compute optimized Core",
-        ram: "Compute optimized Ram",
-        kinds: &[("standard", 400, &[4, 8, 16, 30, 60])],
-    },
-];
-
-/// Machines with GPUs: name, vCPUs, GiB, GPUs, and how descriptions of vCPUs, memory and GPUs begin.
-type Accelerated = (&'static str, u64, u64, u64, [&'static str; 3]);
-
-const A2: [&str; 3] = ["A2 Instance Core", "A2 Instance Ram", "Nvidia Tesla A100 GPU"];
-const A2_ULTRA: [&str; 3] = ["A2 Instance Core", "A2 Instance Ram", "Nvidia Tesla A100 80GB GPU"];
-const G2: [&str; 3] = ["G2 Instance Core", "G2 Instance Ram", "Nvidia L4 GPU"];
-
-const ACCELERATED: &[Accelerated] = &[
-    ("a2-highgpu-1g", 12, 85, 1, A2),
-    ("a2-highgpu-2g", 24, 170, 2, A2),
-    ("a2-highgpu-4g", 48, 340, 4, A2),
-    ("a2-highgpu-8g", 96, 680, 8, A2),
-    ("a2-ultragpu-1g", 12, 170, 1, A2_ULTRA),
-    ("a2-ultragpu-2g", 24, 340, 2, A2_ULTRA),
-    ("a2-ultragpu-4g", 48, 680, 4, A2_ULTRA),
-    ("a2-ultragpu-8g", 96, 1360, 8, A2_ULTRA),
-    ("g2-standard-4", 4, 16, 1, G2),
-    ("g2-standard-8", 8, 32, 1, G2),
-    ("g2-standard-12", 12, 48, 1, G2),
-    ("g2-standard-16", 16, 64, 1, G2),
-    ("g2-standard-24", 24, 96, 2, G2),
-    ("g2-standard-32", 32, 128, 1, G2),
-    ("g2-standard-48", 48, 192, 4, G2),
-    ("g2-standard-96", 96, 384, 8, G2),
-];
-
 /// A part of machines: how its description begins, its region, and how it is bought.
-pub type Part = (&'static str, String, CapacityType);
+type Part = (&'static str, String, CapacityType);
 
-/// Prices of parts.
-pub type Parts = BTreeMap<Part, (UnitPrice, Timestamp)>;
+/// The price of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartPrice {
+    /// For so many hours, from an instant on.
+    One { price: UnitPrice, hours: u32, from: Timestamp },
+    /// SKUs contradict each other.
+    Two,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        let machines = machines::read();
+        let known = machines.iter().flat_map(MachineType::parts).flatten().copied().collect();
+        Self { machines, known, prices: BTreeMap::new() }
+    }
+}
 
 /// Reads the parts of a page.
 pub fn read(from: impl BufRead, import: &mut Importer) -> Result<(), ImportError> {
@@ -178,7 +121,10 @@ impl<'de> Visitor<'de> for CataloguePage<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "skus" => map.next_value_seed(elements(|sku| take(self.0, &sku)))?,
+                "skus" => map.next_value_seed(elements(|sku| {
+                    take(self.0, &sku);
+                    Ok(())
+                }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -186,50 +132,80 @@ impl<'de> Visitor<'de> for CataloguePage<'_> {
     }
 }
 
-/// All beginnings of descriptions that count.
-fn beginnings() -> impl Iterator<Item = &'static str> {
-    let families = FAMILIES.iter().flat_map(|family| [family.core, family.ram]);
-    families.chain([A2, A2_ULTRA, G2].into_iter().flatten())
+/// The beginning of a SKU's description, which names a part of machines, and whether it is of spot capacity;
+/// `None` if it is of other capacity. `N2 Instance Core running in Iowa`, `Nvidia L4 GPU attached to Spot
+/// Preemptible VMs running in Iowa`, `SSD backed Local Storage in Iowa`.
+fn described(description: &str) -> Option<(&str, bool)> {
+    const SPOT: &str = "Spot Preemptible ";
+    let (text, is_spot) = description.strip_prefix(SPOT).map_or((description, false), |text| (text, true));
+    let ends = [" attached to ", " running in ", " in "].into_iter().filter_map(|end| text.find(end));
+    let (part, rest) = text.split_at(ends.min().unwrap_or(text.len()));
+    match rest.strip_prefix(" attached to ") {
+        None => Some((part, is_spot)),
+        Some(machines) => machines.starts_with(SPOT).then_some((part, true)),
+    }
 }
 
-fn take(import: &mut Importer, sku: &Sku) -> Result<(), String> {
-    let capacity_type = match sku.category.usage_type.as_str() {
-        "OnDemand" => Some(CapacityType::OnDemand),
-        "Preemptible" => Some(CapacityType::Spot),
+/// Hours of a usage unit; `None` if it is not a unit of time. Google's prices for a month are for 730 hours.
+fn hours_of(usage_unit: &str) -> Option<u32> {
+    match usage_unit {
+        "h" | "GiBy.h" => Some(1),
+        "GiBy.mo" => Some(HOURS_IN_MONTH),
         _ => None,
+    }
+}
+
+const HOURS_IN_MONTH: u32 = 730;
+
+fn take(import: &mut Importer, sku: &Sku) {
+    let part = described(&sku.description)
+        .and_then(|(part, is_spot)| Some((*import.parts.known.get(part)?, is_spot)));
+    let example = || sku.description.clone();
+    if sku.category.usage_type.starts_with("Commit") {
+        return import.skip("a commitment's price, which belongs in agreements", example);
+    }
+    let Some((part, is_spot)) = part else {
+        return import.skip("not a part of a known machine type", example);
     };
-    let description = sku.description.strip_prefix("Spot Preemptible ").unwrap_or(&sku.description);
-    // `running in` follows at once: `N2 Instance Core running in Frankfurt`.
-    let is_of =
-        |begin: &&str| description.strip_prefix(begin).is_some_and(|rest| rest.starts_with(" running"));
-    let part = beginnings().find(is_of).filter(|_| sku.category.resource_family == "Compute");
-    let (Some(part), Some(capacity_type)) = (part, capacity_type) else {
-        import.skip("not vCPU, memory or GPU of a known family");
-        return Ok(());
+    let capacity_type = match sku.category.usage_type.as_str() {
+        "Preemptible" => CapacityType::Spot,
+        "OnDemand" if is_spot => CapacityType::Spot,
+        "OnDemand" => CapacityType::OnDemand,
+        _ => return import.skip("neither on demand nor spot", example),
     };
-    let Some(info) = sku.pricing_info.last() else {
-        import.skip("without a price");
-        return Ok(());
-    };
+    let Some(info) = sku.pricing_info.last() else { return import.skip("without a price", example) };
     let expression = &info.pricing_expression;
-    let Some(rate) = expression.tiered_rates.last().filter(|_| expression.usage_unit.ends_with('h')) else {
-        import.skip("not priced by the hour");
-        return Ok(());
+    let rate = expression.tiered_rates.last();
+    let (Some(rate), Some(hours)) = (rate, hours_of(&expression.usage_unit)) else {
+        return import.skip("not priced by time", example);
     };
     if rate.unit_price.currency_code != import.currency {
-        import.skip("another currency");
-        return Ok(());
+        return import.skip_currency(&rate.unit_price.currency_code, example);
     }
-    let fault = |what: &str| format!("{}: {what}", sku.description);
-    let price = price(&rate.unit_price).ok_or_else(|| fault("units or nanos is not a number"))?;
-    let from = parse_instant(&info.effective_time).ok_or_else(|| fault("effectiveTime is not a time"))?;
+    let Some(price) = price(&rate.unit_price) else {
+        return import.skip(UNREADABLE, || format!("{}: units or nanos is not a number", sku.description));
+    };
+    if price == UnitPrice::ZERO {
+        return import.skip("price 0", example);
+    }
+    let Some(from) = parse_instant(&info.effective_time) else {
+        return import.skip(UNREADABLE, || format!("{}: effectiveTime is not a time", sku.description));
+    };
     for region in &sku.service_regions {
-        let before = import.parts.insert((part, region.clone(), capacity_type), (price, from));
-        if before.is_some_and(|(before, _)| before != price) {
-            return Err(fault("a second SKU has another price for this region"));
+        let now = PartPrice::One { price, hours, from };
+        let key = (part, region.clone(), capacity_type);
+        match import.parts.prices.get_mut(&key) {
+            Some(before) => {
+                let is_same = matches!(before, PartPrice::One { price: other, hours: of, .. }
+                    if (*other, *of) == (price, hours));
+                *before = if is_same { now } else { PartPrice::Two };
+                if !is_same {
+                    import.skip("a part with two prices", || format!("{} in {region}", sku.description));
+                }
+            }
+            None => drop(import.parts.prices.insert(key, now)),
         }
     }
-    Ok(())
 }
 
 /// Units and billionths.
@@ -240,53 +216,57 @@ fn price(price: &GooglePrice) -> Option<UnitPrice> {
     UnitPrice::from_atoms(i128::from(units) * 1_000_000_000_000 + i128::from(nanos) * 1_000)
 }
 
-/// Every machine whose parts are all priced.
-pub fn add_machines(import: &mut Importer) -> Result<(), String> {
-    let parts = std::mem::take(&mut import.parts);
-    let places: std::collections::BTreeSet<(&String, CapacityType)> =
-        parts.keys().map(|(_, region, capacity_type)| (region, *capacity_type)).collect();
+/// Adds every machine whose parts all have one price.
+pub fn add_machines(import: &mut Importer) {
+    let Parts { machines, prices, .. } = std::mem::take(&mut import.parts);
+    let places: BTreeSet<(&String, CapacityType)> =
+        prices.keys().map(|(_, region, capacity_type)| (region, *capacity_type)).collect();
     for (region, capacity_type) in places {
-        let part = |begin| parts.get(&(begin, region.clone(), capacity_type)).copied();
-        for family in FAMILIES {
-            let (Some(core), Some(ram)) = (part(family.core), part(family.ram)) else { continue };
-            for (kind, gib_hundredths, sizes) in family.kinds {
-                for vcpus in *sizes {
-                    let name = format!("{}-{kind}-{vcpus}", family.name);
-                    let amounts = [(core, vcpus * 100), (ram, vcpus * gib_hundredths)];
-                    add(import, &name, (region, capacity_type), &amounts)?;
-                }
+        let priced = |part: &&'static str| prices.get(&(*part, region.clone(), capacity_type)).copied();
+        for machine in &machines {
+            let found: Vec<_> = machine.parts().map(|names| names.iter().find_map(priced)).collect();
+            let example = || format!("{} in {region}", machine.name);
+            if found.first().is_none_or(Option::is_none) {
+                // The region does not have the family.
+            } else if found.contains(&Some(PartPrice::Two)) {
+                import.skip("a machine with a part with two prices", example);
+            } else if found.contains(&None) {
+                import.skip("a machine with a part without a price", example);
+            } else {
+                let found = found.into_iter().flatten();
+                add(import, (machine, region, capacity_type), found.zip(machine.hundredths()));
             }
         }
-        for (name, vcpus, gib, gpus, begins) in ACCELERATED {
-            let found = begins.map(part);
-            let [Some(core), Some(ram), Some(gpu)] = found else { continue };
-            let amounts = [(core, vcpus * 100), (ram, gib * 100), (gpu, gpus * 100)];
-            add(import, name, (region, capacity_type), &amounts)?;
-        }
     }
-    Ok(())
 }
 
-/// Adds the sum of parts, their amounts in hundredths.
+/// Adds the sum of a machine's parts, with their amounts in hundredths: rounded once, half to even.
 fn add(
     import: &mut Importer,
-    name: &str,
-    (region, capacity_type): (&String, CapacityType),
-    amounts: &[((UnitPrice, Timestamp), u64)],
-) -> Result<(), String> {
-    // Prices are whole billionths, so that hundredths of them are exact.
-    let atoms: i128 =
-        amounts.iter().map(|((price, _), amount)| price.atoms() * i128::from(*amount) / 100).sum();
-    let from = amounts.iter().map(|((_, from), _)| *from).max().unwrap_or_default();
-    let hourly =
-        UnitPrice::from_atoms(atoms).ok_or_else(|| format!("{name}: the sum has more than 28 digits"))?;
+    (machine, region, capacity_type): (&MachineType, &str, CapacityType),
+    parts: impl Iterator<Item = (PartPrice, u32)>,
+) {
+    let (mut sum, mut valid_from) = (0_i128, Timestamp(0));
+    for (part, hundredths) in parts {
+        if let PartPrice::One { price, hours, from } = part {
+            sum += price.atoms() * i128::from(hundredths) * i128::from(HOURS_IN_MONTH / hours);
+            valid_from = valid_from.max(from);
+        }
+    }
+    let whole = i128::from(HOURS_IN_MONTH) * 100;
+    let (floor, rest) = (sum / whole, sum % whole);
+    let is_up = rest * 2 > whole || (rest * 2 == whole && floor % 2 == 1);
+    let example = || format!("{} in {region}: its sum has more than 28 digits", machine.name);
+    let Some(hourly) = UnitPrice::from_atoms(floor + i128::from(is_up)) else {
+        return import.skip(UNREADABLE, example);
+    };
     import.add(&Found {
         provider: "gce",
         region,
-        instance_type: name,
+        instance_type: machine.name,
         os: "linux",
         capacity_type,
         hourly: &hourly.to_string(),
-        valid_from: &from.to_string(),
-    })
+        valid_from: &valid_from.to_string(),
+    });
 }

@@ -5,14 +5,15 @@ mod azure;
 mod gcp;
 mod json;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Read};
 
 use prorata_schemas::Text;
 use prorata_schemas::event::CapacityType;
 use prorata_schemas::money::UnitPrice;
+use prorata_schemas::reject::excerpt;
 
-use super::list::{PriceList, PriceListError, read_price_list};
+use super::list::{PriceList, PriceListError, PricedType, read_price_list};
 use crate::instant::parse_instant;
 
 /// Whose document it is.
@@ -28,14 +29,30 @@ pub enum PriceDocument {
     Csv,
 }
 
-/// A document that was read.
+/// Entries of documents that are not in a price list, by the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Entries that became a price.
-    pub prices: u64,
-    /// Entries that did not, by the reason.
-    pub skipped: BTreeMap<&'static str, u64>,
+    /// Entries that were left out.
+    pub skipped: BTreeMap<&'static str, LeftOut>,
 }
+
+/// Entries that were left out for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Their number.
+    pub count: u64,
+    /// The first one, for people: without control characters.
+    pub example: String,
+}
+
+/// Reason of entries with a price or a time that does not parse.
+const UNREADABLE: &str = "a price or time that cannot be read";
+
+/// Most other currencies that an error names.
+const CURRENCIES_MAX: usize = 8;
+
+/// Longest example of what was left out, in characters.
+const EXAMPLE_MAX: usize = 200;
 
 /// Why a document cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,15 +62,12 @@ pub enum ImportError {
     Json(#[from] serde_json::Error),
     /// There is no price at all.
     #[error(
-        "no price of a virtual machine was found; aws takes index.json of the offer AmazonEC2 for one \
+        "no price of a virtual machine was found{0}; aws takes index.json of the offer AmazonEC2 for one \
          region, azure takes pages of the retail prices API, gcp takes pages of the Compute Engine \
          catalogue, csv takes price lists"
     )]
-    Nothing,
-    /// Parts of Google's machines contradict each other.
-    #[error("{0}")]
-    Contradiction(String),
-    /// Prices contradict each other.
+    Nothing(String),
+    /// A price list of our own is wrong.
     #[error(transparent)]
     List(#[from] PriceListError),
 }
@@ -75,6 +89,10 @@ pub struct Importer {
     currency: String,
     list: PriceList,
     imported: Imported,
+    /// Types with two prices from one instant on.
+    contradicted: BTreeSet<PricedType>,
+    /// Currencies of prices that were left out.
+    other_currencies: BTreeSet<String>,
     /// Parts that Google's machines are made of.
     parts: gcp::Parts,
 }
@@ -83,58 +101,83 @@ impl Importer {
     /// An importer of prices in this currency.
     pub fn new(currency: &str) -> Self {
         let (list, imported, parts) = Default::default();
-        Self { currency: currency.to_owned(), list, imported, parts }
+        let (contradicted, other_currencies) = Default::default();
+        Self { currency: currency.to_owned(), list, imported, contradicted, other_currencies, parts }
     }
 
     /// Reads a document once, from its start to its end.
     ///
     /// # Errors
-    /// When it cannot be read, or contradicts what was read before.
+    /// When it cannot be read, or is a price list of our own with a wrong line.
     pub fn read(&mut self, document: PriceDocument, from: impl Read) -> Result<(), ImportError> {
         let from = BufReader::new(from);
         match document {
             PriceDocument::Aws => aws::read(from, self),
             PriceDocument::Azure => azure::read(from, self),
             PriceDocument::Gcp => gcp::read(from, self),
-            PriceDocument::Csv => {
-                let before = self.list.len();
-                read_price_list(from, &mut self.list)?;
-                self.imported.prices += self.list.len().saturating_sub(before) as u64;
-                Ok(())
-            }
+            PriceDocument::Csv => Ok(read_price_list(from, &mut self.list)?),
         }
     }
 
-    /// The list of all documents.
+    /// The list of all documents, and what was left out of it. A type that has two prices from one instant on
+    /// is left out as a whole: neither price is known to be right, and an older one would run on.
     ///
     /// # Errors
-    /// When there is no price at all, or prices contradict each other.
+    /// When there is no price at all.
     pub fn finish(mut self) -> Result<(PriceList, Imported), ImportError> {
-        gcp::add_machines(&mut self).map_err(ImportError::Contradiction)?;
+        gcp::add_machines(&mut self);
+        for of in std::mem::take(&mut self.contradicted) {
+            self.list.remove(&of);
+            self.skip("two prices from one instant on", || format!("{} in {}", of.instance_type, of.region));
+        }
         if self.list.is_empty() {
-            return Err(ImportError::Nothing);
+            return Err(ImportError::Nothing(self.why_nothing()));
         }
         Ok((self.list, self.imported))
     }
 
-    fn skip(&mut self, reason: &'static str) {
-        *self.imported.skipped.entry(reason).or_default() += 1;
+    /// The reasons why the list is empty, for the error.
+    fn why_nothing(&self) -> String {
+        let currencies: Vec<&str> = self.other_currencies.iter().map(String::as_str).collect();
+        if !currencies.is_empty() {
+            let (wanted, found) = (&self.currency, currencies.join(", "));
+            return format!(" in {wanted}: the currency of the documents is {found}, see --currency");
+        }
+        let left_out = self.imported.skipped.iter();
+        left_out.map(|(reason, left)| format!("; left out: {reason}, such as {}", left.example)).collect()
     }
 
-    /// Adds a price, or refuses it with what is wrong.
-    fn add(&mut self, found: &Found<'_>) -> Result<(), String> {
+    fn skip(&mut self, reason: &'static str, example: impl FnOnce() -> String) {
+        let left = self.imported.skipped.entry(reason).or_default();
+        if left.count == 0 {
+            let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+            left.example = example().chars().take(EXAMPLE_MAX).map(shown).collect();
+        }
+        left.count += 1;
+    }
+
+    fn skip_currency(&mut self, currency: &str, example: impl FnOnce() -> String) {
+        if self.other_currencies.len() < CURRENCIES_MAX {
+            self.other_currencies.insert(excerpt(currency));
+        }
+        self.skip("another currency", || format!("{}: {currency}", example()));
+    }
+
+    /// Adds a price, or leaves it out with what is wrong.
+    fn add(&mut self, found: &Found<'_>) {
         let place = || format!("{} in {}", found.instance_type, found.region);
-        let hourly = decimal(found.hourly).ok_or_else(|| {
-            format!("{}: '{}' is not a price with at most 12 decimals", place(), found.hourly)
-        })?;
+        let Some(hourly) = decimal(found.hourly) else {
+            return self.skip(UNREADABLE, || {
+                format!("{}: '{}' is not a price with at most 12 decimals", place(), found.hourly)
+            });
+        };
         let Some(valid_from) = parse_instant(found.valid_from) else {
-            return Err(format!("{}: '{}' is not a time", place(), found.valid_from));
+            return self.skip(UNREADABLE, || format!("{}: '{}' is not a time", place(), found.valid_from));
         };
         if hourly == UnitPrice::ZERO {
-            self.skip("price 0");
-            return Ok(());
+            return self.skip("price 0", place);
         }
-        let of = super::list::PricedType {
+        let of = PricedType {
             provider: found.provider.into(),
             region: found.region.into(),
             instance_type: found.instance_type.into(),
@@ -142,9 +185,11 @@ impl Importer {
             capacity_type: found.capacity_type,
         };
         let currency = Text::from(self.currency.as_str());
-        self.list.add(of, valid_from, hourly, &currency).map_err(|error| error.to_string())?;
-        self.imported.prices += 1;
-        Ok(())
+        match self.list.add(of.clone(), valid_from, hourly, &currency) {
+            Ok(()) => {}
+            Err(PriceListError::TwoPrices { .. }) => drop(self.contradicted.insert(of)),
+            Err(error) => self.skip(UNREADABLE, || format!("{}: {error}", place())),
+        }
     }
 }
 

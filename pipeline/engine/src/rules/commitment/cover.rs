@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dashu_int::UBig;
+use prorata_schemas::Text;
 use prorata_schemas::event::CommitmentSet;
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
@@ -17,13 +18,15 @@ use crate::rules::commitment::family::FamilyNode;
 use crate::rules::commitment::place::{NodeRun, Place};
 use crate::rules::commitment::walk::Walk;
 use crate::rules::commitment::{allowed_totals, scaled};
-use crate::timeline::spec::{Amounts, NodeSpec};
+use crate::timeline::spec::{Amounts, NodeSpec, gpu_model};
 use crate::timeline::state::NodeKey;
 
 /// What an effective commitment covers of all nodes, and what there is to cover.
 #[derive(Debug)]
 pub(crate) struct Cover {
     pub(crate) commitment: Arc<CommitmentSet>,
+    /// The canonical name of the only GPU model that it covers.
+    gpu_model: Option<Text>,
     pub(crate) covered: PerResource<UBig>,
     /// Capacity of all nodes, as far as the commitment can match it.
     pub(crate) provisioned: Amounts,
@@ -50,6 +53,7 @@ impl Cover {
     pub(crate) fn new(commitment: Arc<CommitmentSet>, nodes: &FamilyNodes) -> Self {
         let allowed = if commitment.enabled { allowed_totals(&commitment) } else { PerResource::default() };
         let mut cover = Self {
+            gpu_model: gpu_model(commitment.gpu_model.as_ref()),
             commitment,
             covered: PerResource::default(),
             provisioned: Amounts::default(),
@@ -73,7 +77,7 @@ impl Cover {
     /// A node is described otherwise, starts, or ends.
     pub(crate) fn provision(&mut self, before: Option<&FamilyNode>, now: Option<&FamilyNode>) {
         let capacity = |node: Option<&FamilyNode>| {
-            node.map(|node| matching_capacity(&node.spec, &self.commitment)).unwrap_or_default()
+            node.map(|node| matching_capacity(&node.spec, self.gpu_model.as_ref())).unwrap_or_default()
         };
         let (before, now) = (capacity(before), capacity(now));
         let provisioned = self.provisioned.zip(now).zip(before);
@@ -105,7 +109,7 @@ impl Cover {
             let mut as_before = Vec::new();
             for (run, rest) in rests.iter() {
                 let place = Place::new(&self.commitment, run);
-                let is_matched = matches_node(&self.commitment, matches, nodes, run);
+                let is_matched = matches_node(self.gpu_model.as_ref(), matches, nodes, run);
                 let rest = if is_matched { rest.clone() } else { UBig::ZERO };
                 if walk.rest_of(&place) != rest {
                     walk.set_rest(place, rest);
@@ -139,7 +143,7 @@ impl Cover {
     fn find(&mut self, lefts: PerResource<Rests>, nodes: &FamilyNodes) {
         for ((walk, lefts), matches) in self.walks.as_mut().zip(lefts).zip(MATCHES) {
             for (run, left) in lefts {
-                if !walk.is_empty() && matches_node(&self.commitment, matches, nodes, &run) {
+                if !walk.is_empty() && matches_node(self.gpu_model.as_ref(), matches, nodes, &run) {
                     walk.set_rest(Place::new(&self.commitment, &run), left);
                 }
             }
@@ -180,31 +184,26 @@ impl Cover {
     }
 }
 
-/// A node's capacity as far as the commitment can match it: GPUs of another model do not count.
-fn matching_capacity(node: &NodeSpec, commitment: &CommitmentSet) -> Amounts {
-    let gpu = if matches_gpus(commitment, node) { node.capacity.gpu } else { 0 };
+/// A node's capacity as far as a commitment to this GPU model can match it: GPUs of another do not count.
+fn matching_capacity(node: &NodeSpec, gpu_model: Option<&Text>) -> Amounts {
+    let gpu = if matches_gpus(gpu_model, node) { node.capacity.gpu } else { 0 };
     PerResource { gpu, ..node.capacity }
 }
 
-/// Whether the commitment may cover the node's GPUs.
-fn matches_gpus(commitment: &CommitmentSet, node: &NodeSpec) -> bool {
-    commitment.gpu_model.is_none() || commitment.gpu_model == node.description.gpu_model
+/// Whether a commitment to this GPU model, or to any, may cover the node's GPUs.
+fn matches_gpus(gpu_model: Option<&Text>, node: &NodeSpec) -> bool {
+    gpu_model.is_none() || gpu_model == node.gpu_model.as_ref()
 }
 
-/// Whether a commitment may cover a resource of a node.
-type Matches = fn(&CommitmentSet, &NodeSpec) -> bool;
+/// Whether a commitment to a GPU model, or to any, may cover a resource of a node.
+type Matches = fn(Option<&Text>, &NodeSpec) -> bool;
 
 const MATCHES: PerResource<Matches> =
     PerResource { cpu: |_, _| true, memory: |_, _| true, gpu: matches_gpus };
 
 /// Whether the node runs, and the commitment may cover a resource of it.
-fn matches_node(
-    commitment: &CommitmentSet,
-    matches: Matches,
-    nodes: &FamilyNodes,
-    (key, _): &NodeRun,
-) -> bool {
-    nodes.get(key).is_some_and(|node| matches(commitment, &node.spec))
+fn matches_node(gpu_model: Option<&Text>, matches: Matches, nodes: &FamilyNodes, (key, _): &NodeRun) -> bool {
+    nodes.get(key).is_some_and(|node| matches(gpu_model, &node.spec))
 }
 
 /// What there is to cover of nodes.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dashu_int::UBig;
 use prorata_schemas::Text;
-use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted};
+use prorata_schemas::event::{CapacityType, CommitmentSet, NodeStarted, names};
 use prorata_schemas::ids::CommitmentId;
 use prorata_schemas::time::Timestamp;
 
@@ -22,18 +22,23 @@ use crate::timeline::spec::NodeSpec;
 use crate::timeline::state::NodeKey;
 use crate::trace::{Recorder, WalkStep, covered_units};
 
-/// Provider, region and instance family.
+/// Provider, region and instance family, by their canonical names (RULES.md, section 12).
 pub(crate) type FamilyKey = (Text, Text, Text);
 
 /// The family whose commitments may cover a node; none: it is not on demand, so none may.
 pub(crate) fn family_of_node(node: &NodeStarted) -> Option<FamilyKey> {
-    let key = || (node.provider.clone(), node.region.clone(), node.instance_family.clone());
+    let key = || family_key(&node.provider, &node.region, &node.instance_family);
     (node.capacity_type == CapacityType::OnDemand).then(key)
 }
 
 /// The family whose nodes a commitment may cover.
 pub(crate) fn family_of_commitment(commitment: &CommitmentSet) -> FamilyKey {
-    (commitment.provider.clone(), commitment.region.clone(), commitment.instance_family.clone())
+    family_key(&commitment.provider, &commitment.region, &commitment.instance_family)
+}
+
+fn family_key(provider: &Text, region: &Text, family: &Text) -> FamilyKey {
+    let provider = names::shared(provider, names::provider);
+    (provider, names::shared(region, names::place), names::shared(family, names::family))
 }
 
 /// A running node of a family.

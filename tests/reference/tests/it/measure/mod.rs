@@ -134,6 +134,7 @@ fn cost_rows(tables: &[&HourTables], subject: &str, words: &[&str]) -> Result<Me
             "paid-by" => retain(&mut rows, id()?, |row, id| row.commitment_id.as_deref() == Some(id)),
             "uncommitted" => rows.retain(|row| row.commitment_id.is_none()),
             "priced" => rows.retain(|row| row.unpriced.is_none()),
+            "billed-by" => retain(&mut rows, id()?, |row, id| *row.provider == *id),
             "for" => {
                 retain(&mut rows, id()?, |row, id| row.unpriced.is_some_and(|reason| reason.name() == id))
             }

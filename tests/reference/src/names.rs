@@ -1,0 +1,94 @@
+//! One spelling of each name (RULES.md, section 12): what rules compare, worked out by tables of spellings.
+
+use prorata_schemas::Text;
+use prorata_schemas::rows::CostRow;
+
+/// Spellings and what they mean, in lower case and without separators.
+const PROVIDERS: [(&str, &str); 15] = [
+    ("aws", "aws"),
+    ("amazon", "aws"),
+    ("amazonwebservices", "aws"),
+    ("ec2", "aws"),
+    ("eks", "aws"),
+    ("gcp", "gcp"),
+    ("gce", "gcp"),
+    ("gke", "gcp"),
+    ("google", "gcp"),
+    ("googlecloud", "gcp"),
+    ("googlecloudplatform", "gcp"),
+    ("azure", "azure"),
+    ("microsoft", "azure"),
+    ("microsoftazure", "azure"),
+    ("aks", "azure"),
+];
+
+/// Words of GPU names that do not count.
+const SILENT: &str = " nvidia tesla amd instinct gpu pcie sxm sxm2 sxm3 sxm4 sxm5 oam hbm2 hbm2e hbm3 hbm3e ";
+
+/// Models of GPUs, each with the memory that does not count after a colon: the model has no other.
+const MODELS: &str = " a10:24gb a100 a10g:24gb a16 a2 a30:24gb a40:48gb a800 b100 b200 b300 gb200 gb300 \
+                      gh200 h100:80gb h20 h200:141gb h800 k80 l4:24gb l40:48gb l40s:48gb m60 mi100 mi210 \
+                      mi250x mi300x mi325x mi355x p100 p4 p40 t4:16gb t4g v100 ";
+
+/// A provider.
+pub fn provider(name: &str) -> String {
+    let plain = plain(name);
+    let key: String = plain.chars().filter(|c| !c.is_whitespace() && *c != '-' && *c != '_').collect();
+    let found = PROVIDERS.iter().find(|(spelling, _)| *spelling == key);
+    found.map_or(plain, |(_, canonical)| (*canonical).to_owned())
+}
+
+/// A region or zone.
+pub fn place(name: &str) -> String {
+    plain(name).split_whitespace().collect()
+}
+
+/// An instance family.
+pub fn family(name: &str) -> String {
+    plain(name)
+}
+
+/// A GPU model: its words are one model, at most one variant and at most one memory, or it stays as it is.
+pub fn gpu_model(name: &str) -> String {
+    let plain = plain(name);
+    let words = plain.replace(['-', '_'], " ");
+    let words: Vec<&str> =
+        words.split(' ').filter(|word| !word.is_empty() && !SILENT.contains(&format!(" {word} "))).collect();
+    let of = |is: fn(&str) -> bool| words.iter().copied().filter(|word| is(word)).collect::<Vec<&str>>();
+    let (models, variants, memories) = (of(is_model), of(is_variant), of(is_memory));
+    let all_known = models.len() + variants.len() + memories.len() == words.len();
+    if !all_known || models.len() != 1 || variants.len() > 1 || memories.len() > 1 {
+        return plain;
+    }
+    let says_nothing = |memory: &str| MODELS.contains(&format!(" {}:{memory} ", models[0]));
+    let memories = memories.into_iter().filter(|memory| !says_nothing(memory));
+    models.iter().copied().chain(variants).chain(memories).collect::<Vec<_>>().join("-")
+}
+
+/// A GPU model, if there is one.
+pub fn optional_gpu_model(name: Option<&Text>) -> Option<String> {
+    name.map(|name| gpu_model(name))
+}
+
+/// Rows show the provider's canonical name.
+pub fn show_provider(row: &mut CostRow) {
+    row.provider = provider(&row.provider).as_str().into();
+}
+
+fn plain(name: &str) -> String {
+    name.trim().to_ascii_lowercase()
+}
+
+fn is_model(word: &str) -> bool {
+    MODELS.contains(&format!(" {word} ")) || MODELS.contains(&format!(" {word}:"))
+}
+
+fn is_variant(word: &str) -> bool {
+    word == "nvl" || word == "mega"
+}
+
+fn is_memory(word: &str) -> bool {
+    let size: Vec<char> = word.trim_end_matches("gb").chars().collect();
+    let digits = size.iter().all(char::is_ascii_digit) && size.first().is_some_and(|first| *first != '0');
+    word == format!("{}gb", size.iter().collect::<String>()) && digits
+}
