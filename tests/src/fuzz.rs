@@ -27,8 +27,8 @@ pub fn decoder(input: &[u8]) {
     }
 }
 
-/// A writer's schema. It is refused or read, by its decoder as by its fingerprint, and then zeros and the text
-/// itself are passed as its records: a schema may cost no more than the bytes that it reads.
+/// A writer's schema. Its decoder and its fingerprint both refuse it or neither does. Then zeros and the text
+/// itself are passed as its records: a schema costs no more than the bytes that it reads.
 pub fn schema(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let compiled = Decoder::compile(&text);

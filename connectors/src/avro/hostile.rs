@@ -1,5 +1,5 @@
-//! Schemas that cost a library of few kilobytes all time or memory. Each is compiled or refused, and zeros are
-//! passed; work is counted, in types that are passed and in parts of what is compiled.
+//! Schemas of a few kilobytes that cost a library all time or memory. Each is compiled or refused, and zeros
+//! are passed. Work is counted: in types that are passed, and in characters of what is compiled.
 
 use prorata_schemas::avsc::avsc;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};

@@ -1,9 +1,8 @@
 //! Schemas from their text.
 //!
-//! Writers' schemas are hostile until they are read. A library that reads them may take memory or time without
-//! end: `apache-avro` 0.22 does so for five kinds of schemas of a few kilobytes. Here each part of the text is
+//! Writers' schemas are hostile until they are read. A library may take memory or time without end for them:
+//! `apache-avro` 0.22 does so for five kinds of schemas of a few kilobytes. Here each part of the text is
 //! visited once, text, names, types, fields and depth are bounded, and a type that is named is never copied.
-//! What only its writer needs (`doc`, `order`) is not looked at.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use prorata_schemas::reject::excerpt;
 use serde_json::Value as Json;
 
 use super::error::{SchemaError, SchemaFault};
-use super::schema::{Decimal, Enum, Field, Fixed, Plain, Record, Schema, Type};
+use super::schema::{Decimal, Enum, Field, Fixed, Plain, RecordType, Schema, Type};
 
 /// Longest text of a schema, in bytes; ours together have 25,000.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
@@ -65,7 +64,7 @@ type Parsed<T> = Result<T, SchemaFault>;
 
 #[derive(Default)]
 struct Parser {
-    records: Vec<Record>,
+    records: Vec<RecordType>,
     named: HashMap<String, Type>,
     fields: usize,
 }
@@ -138,7 +137,7 @@ impl Parser {
     fn record(&mut self, json: &Json, place: Place<'_>) -> Parsed<Type> {
         let name = name_of(json, place.namespace)?;
         let at = self.records.len();
-        self.records.push(Record::default());
+        self.records.push(RecordType::default());
         let record = Type::Record(name.as_str().into(), at);
         self.define(&name, record.clone())?;
         let listed = list(json, "fields").ok_or_else(|| SchemaFault::Lacks(excerpt(&name), "fields"))?;
@@ -164,7 +163,7 @@ impl Parser {
             });
         }
         if let Some(slot) = self.records.get_mut(at) {
-            *slot = Record { aliases: texts(json, "aliases"), fields };
+            *slot = RecordType { aliases: texts(json, "aliases"), fields };
         }
         Ok(record)
     }

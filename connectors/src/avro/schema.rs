@@ -35,7 +35,7 @@ const LOGICAL: [(Plain, &str); 13] = [
 pub(crate) struct Schema {
     pub(super) root: Type,
     /// Records, which may name each other and themselves.
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<RecordType>,
 }
 
 /// A type of a schema.
@@ -95,7 +95,7 @@ pub(super) struct Enum {
 
 /// A record.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct RecordType {
     pub(super) aliases: Vec<String>,
     pub(super) fields: Vec<Field>,
 }

@@ -11,8 +11,8 @@ use super::schema::{Plain, Schema, Type};
 
 /// The form of a datum, as far as its length goes.
 ///
-/// Each but `Exact(0)` takes a byte or more, and no record holds a field of `Exact(0)`. So a walk reads a byte
-/// at each step, or goes down one of [`DEPTH_MAX`] levels.
+/// Each but `Exact(0)` takes a byte or more, and no record holds a field of `Exact(0)`. So each step of a
+/// walk reads a byte, or goes down one of [`DEPTH_MAX`] levels.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
     /// A fixed number of bytes, which may be 0.

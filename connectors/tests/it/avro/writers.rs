@@ -10,8 +10,8 @@ use super::Version;
 /// A type and a value in the forms of a writer.
 type Form = fn(&str, Json, Value) -> (Json, Value);
 
-/// An event with each type and value in another form, from the inside out. Each is optional, with null in this
-/// place.
+/// An event with each type and value in another form, from the inside out. Each is optional, with null at
+/// this place of the union.
 fn version(event: &Event, null_at: u32, form: Form) -> Version {
     let newest = Version::newest(event);
     let mut schema = newest.schema;
@@ -88,7 +88,7 @@ fn spark(path: &str, of: Json, value: Value) -> (Json, Value) {
     text_of_enums(of, value)
 }
 
-/// Kafka Connect and Debezium: null comes first, decimals are bytes of many digits, microseconds a plain long.
+/// Kafka Connect and Debezium: null comes first, decimals have many digits, microseconds are a plain long.
 fn connect(_: &str, mut of: Json, value: Value) -> (Json, Value) {
     if of["logicalType"] == "decimal" {
         of["precision"] = 64.into();

@@ -32,8 +32,8 @@ pub(super) const LETTERS_MAX: usize = 1_000;
 /// Bytes of dead letters in one file, as soon as reached.
 const LETTERS_BYTES: usize = 4 << 20;
 
-/// Dead letters of one block with the same reason: one more covers the rest of the block. A block of few bytes
-/// may unpack to millions of records.
+/// Dead letters of one block with the same reason: one more covers the rest of the block. A block of a few
+/// bytes may unpack to millions of records.
 const REPEATED_MAX: u64 = 1_000;
 
 /// An event on its way to the archive.
@@ -218,8 +218,8 @@ impl Taker<'_> {
             if others > 0 {
                 let message = &mut letter.rejected.reject.message;
                 message.push_str(&format!(
-                    "; {others} more records of this block are rejected for the same reason, and only the file \
-                     has them: fix it, and run the backfill again"
+                    "; {others} more records of this block are rejected for the same reason, and only the \
+                     file has them: fix it, and run the backfill again"
                 ));
             }
             self.push_letter(letter);
