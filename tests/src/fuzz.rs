@@ -2,7 +2,7 @@
 //! committed corpus in an ordinary test, `connectors/tests/it/avro/corpus.rs`.
 
 use prorata_connectors::archive::{FileError, read_events};
-use prorata_connectors::avro::Decoder;
+use prorata_connectors::avro::{Decoder, fingerprint};
 use prorata_schemas::avsc;
 use prorata_schemas::body::encode;
 use prorata_schemas::event::{EventKind, EventRecord};
@@ -24,6 +24,20 @@ pub fn decoder(input: &[u8]) {
     };
     if let Ok(Ok(record)) = decoded {
         assert_canonical(&record.into_owned());
+    }
+}
+
+/// A writer's schema. Its decoder and its fingerprint both refuse it or neither does. Then zeros and the text
+/// itself are passed as its records: a schema costs no more than the bytes that it reads.
+pub fn schema(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let compiled = Decoder::compile(&text);
+    assert_eq!(compiled.is_ok(), fingerprint(&text).is_ok());
+    let Ok(decoder) = compiled else { return };
+    for body in [&[0; 1 << 16][..], input] {
+        if let Ok(record) = decoder.decode(body) {
+            assert_canonical(&record.into_owned());
+        }
     }
 }
 

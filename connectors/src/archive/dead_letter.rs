@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
-use apache_avro::Schema;
 use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
 use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::{DeadLetter, Origin, Position, Rejected};
@@ -13,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::container::{Container, ContainerWriter, Next};
 use super::error::{FileError, FileFault};
 use super::write::{compact, marker};
-use crate::avro::Converter;
+use crate::avro::{Converter, Schema};
 
 /// Version of this program, written with every dead letter.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -98,7 +97,7 @@ fn put_headers(out: &mut Vec<u8>, headers: &[Header]) {
 /// # Errors
 /// The file is damaged or holds something else. Dead letters are our own files: nothing in them is skipped.
 pub fn read_dead_letters(file: impl Read) -> Result<Vec<DeadLetter>, FileError> {
-    static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse_str(DEAD_LETTER_SCHEMA).ok());
+    static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::parse(DEAD_LETTER_SCHEMA).ok());
     let mut container = Container::open(file)?;
     // A test parses the schema, so it is always there.
     let schema = SCHEMA.as_ref().ok_or(FileFault::DeadLetterSchema)?;

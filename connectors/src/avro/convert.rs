@@ -37,6 +37,7 @@ impl Convert<'_> {
             Node::Int => put_long(&mut self.out, wire.int()?.into()),
             Node::Long => put_long(&mut self.out, wire.long()?),
             Node::Bytes => put_bytes(&mut self.out, wire.bytes()?),
+            Node::Fixed(size) => put_bytes(&mut self.out, wire.take(*size)?),
             Node::Enum(indexes) => match branch(indexes, wire)? {
                 Ok(index) => put_long(&mut self.out, *index),
                 Err(unknown) => self.unresolved(unknown),

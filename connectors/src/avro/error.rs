@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::SCHEMA_BYTES_MAX;
+use super::parse::{DEPTH_MAX, FIELDS_MAX, NAME_BYTES_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
 
 /// Longest message about a schema, in characters: names and defaults in it may be as long as they like.
 const MESSAGE_CHARS_MAX: usize = 400;
@@ -22,10 +22,29 @@ pub(super) enum SchemaFault {
     TooLong(usize),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Avro(#[from] Box<apache_avro::Error>),
-    #[error("the schema library panicked on it")]
-    Panic,
+    #[error("a type is neither a name, an object nor an array")]
+    NoType,
+    /// What lacks it, and the key.
+    #[error("{0} lacks '{1}', or has an invalid one")]
+    Lacks(String, &'static str),
+    #[error("type {0:?} is not defined before it is used")]
+    Undefined(String),
+    #[error("{0} is defined twice")]
+    Twice(String),
+    #[error("{0:?} is not a valid name: letters, digits and _")]
+    Name(String),
+    #[error("a name has {0} bytes, more than the {NAME_BYTES_MAX} that are allowed")]
+    LongName(usize),
+    #[error("a union is a branch of another")]
+    NestedUnion,
+    #[error("a union has two branches of type {0}")]
+    Branches(String),
+    #[error("more than {NAMED_MAX} named types")]
+    TooManyTypes,
+    #[error("more than {FIELDS_MAX} fields")]
+    TooManyFields,
+    #[error("its types are nested more than {DEPTH_MAX} levels deep")]
+    TooDeep,
     #[error(transparent)]
     Resolve(#[from] ResolveError),
 }
@@ -51,8 +70,6 @@ impl std::error::Error for SchemaError {
 /// Why a writer's schema does not resolve to ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ResolveError {
-    #[error("type {0} is not defined")]
-    Undefined(String),
     #[error("{writer} cannot be read as {ours}")]
     Mismatch { writer: String, ours: String },
     #[error("field {name}: {source}")]

@@ -17,21 +17,23 @@
 //!
 //! Speed is not all. `apache-avro` straight into a struct fails on a field that our schema does not have, so
 //! a producer could not add one; `arrow-avro` loses a whole batch to one bad record, where we owe each record
-//! a verdict of its own; and equal events must get equal canonical bytes. `apache-avro` still parses and
-//! validates schemas, and is the oracle that tests hold this decoder against. `benches/decode.rs` measures.
+//! a verdict of its own; and equal events must get equal canonical bytes. Nor does `apache-avro` hold against
+//! hostile schemas (see `parse.rs`). It is the oracle that tests hold this decoder against, and says which
+//! fingerprints its own writers send. `benches/decode.rs` measures.
 
 mod convert;
 mod error;
-mod names;
+#[cfg(test)]
+mod hostile;
+mod parse;
 mod plan;
+mod schema;
 mod single_object;
 mod skip;
 
 use std::collections::HashMap;
-use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use apache_avro::Schema;
 use prorata_schemas::avsc::{NAMESPACE, avsc, full_name};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::body::{BODY_BYTES_MAX, EventRecordRef, EventRef, decode_next_ref, organization_of};
@@ -40,14 +42,15 @@ use prorata_schemas::reject::{Reason, Reject};
 use prorata_worker::ports::Wanted;
 
 pub use error::SchemaError;
+pub use parse::SCHEMA_BYTES_MAX;
 pub use single_object::{SingleObjects, encode_single_object, fingerprint};
 
-use error::{SchemaFault, shortened};
-use plan::{Node, Resolver};
-use skip::{Skip, Skipper, Skips};
+pub(crate) use schema::Schema;
 
-/// Longest text of a writer's schema, in bytes; ours together have 25,000.
-pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
+use error::shortened;
+use plan::{Node, Resolver};
+use schema::Type;
+use skip::{Skip, Skipper, Skips};
 
 /// Decodes the bodies of one writer's schema: one of our records, or a union with our records among its
 /// branches.
@@ -82,24 +85,17 @@ impl Decoder {
     /// # Errors
     /// The text is no Avro schema.
     pub fn compile(writer_schema: &str) -> Result<Self, SchemaError> {
-        Self::from_schema(&parse(writer_schema)?)
-    }
-
-    fn from_schema(writer: &Schema) -> Result<Self, SchemaError> {
-        let mut names = HashMap::new();
-        names::collect(writer, &mut names);
-        let mut skipper = Skipper::new(&names);
-        let (variants, is_union) = match writer {
-            Schema::Union(union) => (union.variants(), true),
-            _ => (std::slice::from_ref(writer), false),
+        let writer = Schema::parse(writer_schema)?;
+        let mut skipper = Skipper::new(&writer);
+        let (variants, is_union) = match &writer.root {
+            Type::Union(variants) => (&**variants, true),
+            root => (std::slice::from_ref(root), false),
         };
-        let mut branches = Vec::with_capacity(variants.len());
-        for variant in variants {
-            let skip = skipper.skip(variant)?;
-            let reading = reading_of(variant, &mut Resolver { names: &names, skipper: &mut skipper });
-            branches.push(Branch { reading, skip });
-        }
-        Ok(Self { branches: branches.into(), is_union, skips: skipper.finish() })
+        let branch = |variant: &Type| {
+            let skip = skipper.skip(variant);
+            Branch { reading: reading_of(&writer, variant, &mut skipper), skip }
+        };
+        Ok(Self { branches: variants.iter().map(branch).collect(), is_union, skips: skipper.finish() })
     }
 
     /// Decodes the one record that `body` is.
@@ -210,12 +206,11 @@ impl Converter {
     /// # Errors
     /// The text is no Avro schema, or one that does not resolve to ours.
     pub(crate) fn compile(ours: &Schema, writer_schema: &str) -> Result<Self, SchemaError> {
-        let writer = parse(writer_schema)?;
-        let mut names = HashMap::new();
-        names::collect(&writer, &mut names);
-        let mut skipper = Skipper::new(&names);
-        let node = Resolver { names: &names, skipper: &mut skipper }.node(ours, &writer);
-        Ok(Self { node: node?, skips: skipper.finish() })
+        let theirs = Schema::parse(writer_schema)?;
+        let mut skipper = Skipper::new(&theirs);
+        let mut resolver = Resolver { ours, theirs: &theirs, skipper: &mut skipper };
+        let node = resolver.node(&ours.root, &theirs.root)?;
+        Ok(Self { node, skips: skipper.finish() })
     }
 
     /// The next record of `wire` in the form of our schema.
@@ -230,43 +225,22 @@ impl Converter {
 /// Our newest schemas, parsed.
 static OURS: LazyLock<Vec<(EventKind, Schema)>> = LazyLock::new(|| {
     // A test parses all of them, so none is ever left out here.
-    EventKind::ALL.into_iter().filter_map(|kind| Some((kind, Schema::parse_str(avsc(kind)).ok()?))).collect()
+    EventKind::ALL.into_iter().filter_map(|kind| Some((kind, Schema::parse(avsc(kind)).ok()?))).collect()
 });
 
-fn reading_of<'s>(variant: &'s Schema, resolver: &mut Resolver<'s, '_>) -> Reading {
+fn reading_of<'s>(writer: &'s Schema, variant: &Type, skipper: &mut Skipper<'s>) -> Reading {
     let refused = |message: String| Reading::Refused(Reject::new(Reason::UnknownEvent, shortened(message)));
-    let writer = match variant {
-        Schema::Ref { name } => resolver.names.get(name).copied().unwrap_or(variant),
-        _ => variant,
-    };
-    let Schema::Record(record) = writer else {
+    let Type::Record(name, _) = variant else {
         return refused(format!("its schema is not a record; events are the records of {NAMESPACE}"));
     };
-    let name = record.name.to_string();
-    let ours = OURS.iter().find(|(kind, ours)| full_name(*kind) == name || is_alias(ours, &name));
+    let ours = OURS.iter().find(|(kind, ours)| full_name(*kind) == **name || ours.is_also_named(name));
     let Some((kind, ours)) = ours else {
         return refused(format!("record {name} is not one of the records of {NAMESPACE}"));
     };
-    match resolver.node(ours, writer) {
-        Ok(node) if node.is_identity(ours) => Reading::Direct(*kind),
+    match (Resolver { ours, theirs: writer, skipper }).node(&ours.root, variant) {
+        Ok(node) if node.is_identity(ours, &ours.root) => Reading::Direct(*kind),
         Ok(node) => Reading::Converted(*kind, node),
         Err(why) => refused(format!("its schema of {name} cannot be resolved against ours: {why}")),
-    }
-}
-
-fn is_alias(ours: &Schema, name: &str) -> bool {
-    ours.aliases().is_some_and(|aliases| aliases.iter().any(|alias| alias.fullname(None) == name))
-}
-
-/// Parses a schema. The library is guarded: hostile text must not crash the process.
-fn parse(text: &str) -> Result<Schema, SchemaError> {
-    if text.len() > SCHEMA_BYTES_MAX {
-        return Err(SchemaFault::TooLong(text.len()).into());
-    }
-    match catch_unwind(|| Schema::parse_str(text)) {
-        Ok(Ok(schema)) => Ok(schema),
-        Ok(Err(error)) => Err(SchemaFault::Avro(Box::new(error)).into()),
-        Err(_) => Err(SchemaFault::Panic.into()),
     }
 }
 

@@ -2,21 +2,19 @@
 //! and fill in. The rules are those of the Avro specification ("Schema Resolution"), with these readings:
 //!
 //! - the event type is the full name of the writer's record; names of the types inside it do not matter;
-//! - a decimal resolves only from a decimal of the same scale, and an instant only from `timestamp-micros` or
-//!   a plain integer (which is how Kafka Connect writes one): any other logical type would change the value
-//!   in silence;
+//! - a decimal resolves only from a decimal of the same scale, whether its bytes are counted or fixed (as
+//!   Spark writes one), and an instant only from `timestamp-micros` or a plain integer (as Kafka Connect
+//!   writes one): any other logical type would change the value in silence;
 //! - an enum is read from text too, which is what Kafka Connect makes of one;
 //! - a union of the writer resolves if any of its branches does; the others are refused where they occur.
 
 use std::collections::HashMap;
 
-use apache_avro::Schema;
-use apache_avro::schema::{EnumSchema, InnerDecimalSchema, Name, RecordField, RecordSchema, UuidSchema};
 use prorata_schemas::body::wire::{put_bytes, put_long};
 use serde_json::Value as Json;
 
 use super::error::{ResolveError, UnknownSymbol};
-use super::names::named;
+use super::schema::{Enum, Field, Plain, Schema, TIMESTAMP_MICROS, Type};
 use super::skip::{Skip, Skipper};
 
 /// How a datum of the writer becomes one of ours.
@@ -28,6 +26,8 @@ pub(super) enum Node {
     Long,
     /// Bytes or text: their form is the same, and text is checked where it is read.
     Bytes,
+    /// This many bytes, which become bytes behind their length.
+    Fixed(usize),
     /// Our index of each of the writer's symbols, or the symbol that we do not have.
     Enum(Box<[Result<i64, UnknownSymbol>]>),
     /// Our symbols, as the writer sends them.
@@ -44,7 +44,7 @@ pub(super) enum Node {
 /// How a record of the writer becomes one of ours.
 #[derive(Debug)]
 pub(super) struct RecordPlan {
-    /// The writer's fields in its order: the place of ours, or nothing of ours.
+    /// The writer's fields in its order, without those that are none of ours and take no bytes.
     pub(super) steps: Box<[Step]>,
     /// Our fields in our order: the default where the writer has none.
     pub(super) defaults: Box<[Option<Box<[u8]>>]>,
@@ -52,7 +52,7 @@ pub(super) struct RecordPlan {
     pub(super) in_order: bool,
 }
 
-/// What is done with one field of the writer.
+/// What is done with one field of the writer that takes bytes.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It becomes our field of this place.
@@ -61,66 +61,59 @@ pub(super) enum Step {
     Pass(Skip),
 }
 
-/// Resolves one writer's schema to ours.
+/// Resolves one writer's schema to one of ours.
 pub(super) struct Resolver<'s, 'k> {
-    pub(super) names: &'s HashMap<Name, &'s Schema>,
+    pub(super) ours: &'s Schema,
+    pub(super) theirs: &'s Schema,
     pub(super) skipper: &'k mut Skipper<'s>,
 }
 
-impl<'s> Resolver<'s, '_> {
-    /// The plan from `writer` to `reader`, or why there is none.
-    pub(super) fn node(&mut self, reader: &Schema, writer: &'s Schema) -> Result<Node, ResolveError> {
+impl Resolver<'_, '_> {
+    /// The plan from `writer`, a type of their schema, to `reader`, one of ours, or why there is none.
+    pub(super) fn node(&mut self, reader: &Type, writer: &Type) -> Result<Node, ResolveError> {
+        let mismatch = || ResolveError::Mismatch { writer: writer.to_string(), ours: reader.to_string() };
         Ok(match (reader, writer) {
-            (_, Schema::Ref { name }) => self.node(reader, named(self.names, name)?)?,
-            (_, Schema::Union(union)) => self.branches(reader, union.variants())?,
-            (Schema::Union(union), _) => self.branch_of(union.variants(), writer)?,
-            (Schema::Null, Schema::Null) => Node::Null,
-            (Schema::Boolean, Schema::Boolean) => Node::Boolean,
-            (Schema::Int, Schema::Int) => Node::Int,
-            (Schema::Long, Schema::Long | Schema::Int) => Node::Long,
-            (Schema::TimestampMicros, Schema::TimestampMicros | Schema::Long | Schema::Int) => Node::Long,
-            (Schema::String, Schema::String | Schema::Bytes | Schema::Uuid(UuidSchema::String))
-            | (Schema::Bytes, Schema::Bytes | Schema::String) => Node::Bytes,
-            (Schema::Decimal(ours), Schema::Decimal(theirs))
-                if theirs.scale == ours.scale && matches!(theirs.inner, InnerDecimalSchema::Bytes) =>
+            (_, Type::Union(branches)) => self.branches(reader, branches)?,
+            (Type::Union(branches), _) => self.branch_of(branches, writer)?,
+            (Type::Plain(ours), Type::Plain(theirs)) => plain(*ours, *theirs).ok_or_else(mismatch)?,
+            (
+                Type::Logical(_, TIMESTAMP_MICROS),
+                Type::Logical(_, TIMESTAMP_MICROS) | Type::Plain(Plain::Long | Plain::Int),
+            ) => Node::Long,
+            (Type::Decimal(ours), Type::Decimal(theirs)) if theirs.scale == ours.scale => Node::Bytes,
+            (Type::Decimal(ours), Type::Fixed(theirs))
+                if theirs.decimal.is_some_and(|theirs| theirs.scale == ours.scale) =>
             {
-                Node::Bytes
+                Node::Fixed(theirs.size)
             }
-            (Schema::Enum(ours), Schema::Enum(theirs)) => {
+            (Type::Enum(ours), Type::Enum(theirs)) => {
                 Node::Enum(theirs.symbols.iter().map(|symbol| index_of(ours, symbol)).collect())
             }
-            (Schema::Enum(ours), Schema::String) => Node::EnumText(ours.symbols.clone().into()),
-            (Schema::Array(ours), Schema::Array(theirs)) => {
-                Node::Array(Box::new(self.node(&ours.items, &theirs.items)?))
+            (Type::Enum(ours), Type::Plain(Plain::Text)) => Node::EnumText(ours.symbols.clone().into()),
+            (Type::Array(ours), Type::Array(theirs)) => Node::Array(Box::new(self.node(ours, theirs)?)),
+            (Type::Map(ours), Type::Map(theirs)) => Node::Map(Box::new(self.node(ours, theirs)?)),
+            (Type::Record(_, ours), Type::Record(_, theirs)) => {
+                Node::Record(Box::new(self.record(*ours, *theirs)?))
             }
-            (Schema::Map(ours), Schema::Map(theirs)) => {
-                Node::Map(Box::new(self.node(&ours.types, &theirs.types)?))
-            }
-            (Schema::Record(ours), Schema::Record(theirs)) => {
-                Node::Record(Box::new(self.record(ours, theirs)?))
-            }
-            _ => return Err(ResolveError::Mismatch { writer: describe(writer), ours: describe(reader) }),
+            _ => return Err(mismatch()),
         })
     }
 
-    fn branches(&mut self, reader: &Schema, variants: &'s [Schema]) -> Result<Node, ResolveError> {
-        let mut branches = Vec::with_capacity(variants.len());
-        for variant in variants {
-            branches.push(match self.node(reader, variant) {
-                Ok(node) => Ok(node),
-                Err(why) => Err((why, self.skipper.skip(variant)?)),
-            });
-        }
+    fn branches(&mut self, reader: &Type, writers: &[Type]) -> Result<Node, ResolveError> {
+        let resolved = writers
+            .iter()
+            .map(|writer| self.node(reader, writer).map_err(|why| (why, self.skipper.skip(writer))));
+        let branches: Vec<_> = resolved.collect();
         match branches.iter().find_map(|branch| branch.as_ref().err()) {
             Some((why, _)) if branches.iter().all(Result::is_err) => Err(why.clone()),
             _ => Ok(Node::Branches(branches.into())),
         }
     }
 
-    fn branch_of(&mut self, variants: &[Schema], writer: &'s Schema) -> Result<Node, ResolveError> {
+    fn branch_of(&mut self, readers: &[Type], writer: &Type) -> Result<Node, ResolveError> {
         let mut last = ResolveError::EmptyUnion;
-        for (index, variant) in (0..).zip(variants) {
-            match self.node(variant, writer) {
+        for (index, reader) in (0..).zip(readers) {
+            match self.node(reader, writer) {
                 Ok(node) => return Ok(Node::Into(index, Box::new(node))),
                 Err(why) => last = why,
             }
@@ -128,11 +121,12 @@ impl<'s> Resolver<'s, '_> {
         Err(last)
     }
 
-    fn record(&mut self, ours: &RecordSchema, theirs: &'s RecordSchema) -> Result<RecordPlan, ResolveError> {
+    fn record(&mut self, ours: usize, theirs: usize) -> Result<RecordPlan, ResolveError> {
+        let (our_fields, their_fields) = (self.ours.fields(ours), self.theirs.fields(theirs));
         let mut place_of = HashMap::new();
-        let mut defaults = Vec::with_capacity(ours.fields.len());
-        for (place, field) in ours.fields.iter().enumerate() {
-            defaults.push(match written_name(field, theirs) {
+        let mut defaults = Vec::with_capacity(our_fields.len());
+        for (place, field) in our_fields.iter().enumerate() {
+            defaults.push(match written_name(field, their_fields) {
                 Some(name) => {
                     place_of.insert(name, place);
                     None
@@ -140,114 +134,123 @@ impl<'s> Resolver<'s, '_> {
                 None => Some(default_of(field)?.into_boxed_slice()),
             });
         }
-        let mut steps = Vec::with_capacity(theirs.fields.len());
-        for field in &theirs.fields {
+        let mut steps = Vec::with_capacity(their_fields.len());
+        for field in their_fields {
             let kept =
-                place_of.get(field.name.as_str()).and_then(|place| Some((*place, ours.fields.get(*place)?)));
-            steps.push(match kept {
+                place_of.get(field.name.as_str()).and_then(|place| Some((*place, our_fields.get(*place)?)));
+            match kept {
                 Some((place, our_field)) => {
-                    let node = self.node(&our_field.schema, &field.schema);
+                    let node = self.node(&our_field.of, &field.of);
                     let in_field = |source| ResolveError::Field {
                         name: our_field.name.clone(),
                         source: Box::new(source),
                     };
-                    Step::Keep(place, node.map_err(in_field)?)
+                    steps.push(Step::Keep(place, node.map_err(in_field)?));
                 }
-                None => Step::Pass(self.skipper.skip(&field.schema)?),
-            });
+                None => {
+                    let skip = self.skipper.skip(&field.of);
+                    if !skip.is_empty() {
+                        steps.push(Step::Pass(skip));
+                    }
+                }
+            }
         }
         let kept = steps.iter().filter_map(|step| match step {
             Step::Keep(place, _) => Some(*place),
             Step::Pass(_) => None,
         });
-        let in_order = kept.eq(0..ours.fields.len());
+        let in_order = kept.eq(0..our_fields.len());
         Ok(RecordPlan { steps: steps.into(), defaults: defaults.into(), in_order })
     }
 }
 
 impl Node {
-    /// Whether a datum is taken byte for byte.
-    pub(super) fn is_identity(&self, ours: &Schema) -> bool {
+    /// Whether a datum is taken byte for byte as a datum of this type of our schema.
+    pub(super) fn is_identity(&self, schema: &Schema, ours: &Type) -> bool {
         match (self, ours) {
             (Self::Null | Self::Boolean | Self::Int | Self::Long | Self::Bytes, _) => true,
-            (Self::Enum(indexes), Schema::Enum(ours)) => {
+            (Self::Enum(indexes), Type::Enum(ours)) => {
                 let same = (0..).zip(indexes).all(|(index, ours)| *ours == Ok(index));
                 same && indexes.len() == ours.symbols.len()
             }
-            (Self::Array(item), Schema::Array(ours)) => item.is_identity(&ours.items),
-            (Self::Map(value), Schema::Map(ours)) => value.is_identity(&ours.types),
-            (Self::Branches(branches), Schema::Union(ours)) => {
-                let same =
-                    (0..).zip(branches).zip(ours.variants()).all(|((index, branch), ours)| match branch {
-                        Ok(Self::Into(ours_index, node)) => *ours_index == index && node.is_identity(ours),
-                        _ => false,
-                    });
-                same && branches.len() == ours.variants().len()
+            (Self::Array(item), Type::Array(ours)) => item.is_identity(schema, ours),
+            (Self::Map(value), Type::Map(ours)) => value.is_identity(schema, ours),
+            (Self::Branches(branches), Type::Union(ours)) => {
+                let same = (0..).zip(branches).zip(ours).all(|((index, branch), ours)| match branch {
+                    Ok(Self::Into(ours_index, node)) => {
+                        *ours_index == index && node.is_identity(schema, ours)
+                    }
+                    _ => false,
+                });
+                same && branches.len() == ours.len()
             }
-            (Self::Record(plan), Schema::Record(ours)) => {
-                let same = plan.steps.iter().zip(&ours.fields).all(|(step, field)| match step {
-                    Step::Keep(_, node) => node.is_identity(&field.schema),
+            (Self::Record(plan), Type::Record(_, ours)) => {
+                let fields = schema.fields(*ours);
+                let same = plan.steps.iter().zip(fields).all(|(step, field)| match step {
+                    Step::Keep(_, node) => node.is_identity(schema, &field.of),
                     Step::Pass(_) => false,
                 });
-                same && plan.in_order && plan.steps.len() == ours.fields.len()
+                same && plan.in_order && plan.steps.len() == fields.len()
             }
             _ => false,
         }
     }
 }
 
+/// How a plain type of the writer becomes one of ours.
+fn plain(ours: Plain, theirs: Plain) -> Option<Node> {
+    Some(match (ours, theirs) {
+        (Plain::Null, Plain::Null) => Node::Null,
+        (Plain::Boolean, Plain::Boolean) => Node::Boolean,
+        (Plain::Int, Plain::Int) => Node::Int,
+        (Plain::Long, Plain::Long | Plain::Int) => Node::Long,
+        (Plain::Text | Plain::Bytes, Plain::Text | Plain::Bytes) => Node::Bytes,
+        _ => return None,
+    })
+}
+
 /// The writer's name of our field: the same, or else one of our aliases.
-fn written_name<'s>(field: &RecordField, theirs: &'s RecordSchema) -> Option<&'s str> {
+fn written_name<'s>(field: &Field, theirs: &'s [Field]) -> Option<&'s str> {
     let mut names = std::iter::once(&field.name).chain(&field.aliases);
     names
-        .find_map(|name| theirs.fields.iter().find(|theirs| theirs.name == *name))
+        .find_map(|name| theirs.iter().find(|theirs| theirs.name == *name))
         .map(|theirs| theirs.name.as_str())
 }
 
-fn index_of(ours: &EnumSchema, symbol: &str) -> Result<i64, UnknownSymbol> {
+fn index_of(ours: &Enum, symbol: &str) -> Result<i64, UnknownSymbol> {
     let find =
         |symbol: &str| (0..).zip(&ours.symbols).find(|(_, ours)| *ours == symbol).map(|(index, _)| index);
     find(symbol).or_else(|| find(ours.default.as_deref()?)).ok_or_else(|| UnknownSymbol(symbol.to_owned()))
 }
 
 /// The bytes of a field that the writer does not have.
-fn default_of(field: &RecordField) -> Result<Vec<u8>, ResolveError> {
+fn default_of(field: &Field) -> Result<Vec<u8>, ResolveError> {
     let mut out = Vec::new();
     let missing = || ResolveError::Required(field.name.clone());
     let default = field.default.as_ref().ok_or_else(missing)?;
-    put_default(&field.schema, default, &mut out).ok_or_else(missing)?;
+    put_default(&field.of, default, &mut out).ok_or_else(missing)?;
     Ok(out)
 }
 
-fn put_default(schema: &Schema, default: &Json, out: &mut Vec<u8>) -> Option<()> {
-    match (schema, default) {
-        (Schema::Union(union), _) => {
+fn put_default(of: &Type, default: &Json, out: &mut Vec<u8>) -> Option<()> {
+    match (of, default) {
+        (Type::Union(branches), _) => {
             put_long(out, 0);
-            put_default(union.variants().first()?, default, out)?;
+            put_default(branches.first()?, default, out)?;
         }
-        (Schema::Null, Json::Null) => {}
-        (Schema::Boolean, Json::Bool(value)) => out.push((*value).into()),
-        (Schema::Int | Schema::Long | Schema::TimestampMicros, Json::Number(number)) => {
-            put_long(out, number.as_i64()?);
-        }
-        (Schema::String, Json::String(text)) => put_bytes(out, text.as_bytes()),
-        (Schema::Enum(ours), Json::String(symbol)) => put_long(out, index_of(ours, symbol).ok()?),
-        (Schema::Array(_), Json::Array(items)) if items.is_empty() => put_long(out, 0),
-        (Schema::Map(_), Json::Object(entries)) if entries.is_empty() => put_long(out, 0),
+        (Type::Plain(Plain::Null), Json::Null) => {}
+        (Type::Plain(Plain::Boolean), Json::Bool(value)) => out.push((*value).into()),
+        (
+            Type::Plain(Plain::Int | Plain::Long) | Type::Logical(_, TIMESTAMP_MICROS),
+            Json::Number(number),
+        ) => put_long(out, number.as_i64()?),
+        (Type::Plain(Plain::Text), Json::String(text)) => put_bytes(out, text.as_bytes()),
+        (Type::Enum(ours), Json::String(symbol)) => put_long(out, index_of(ours, symbol).ok()?),
+        (Type::Array(_), Json::Array(items)) if items.is_empty() => put_long(out, 0),
+        (Type::Map(_), Json::Object(entries)) if entries.is_empty() => put_long(out, 0),
         _ => return None,
     }
     Some(())
-}
-
-/// A type in the words of its schema.
-fn describe(schema: &Schema) -> String {
-    match schema {
-        Schema::Decimal(decimal) => format!("decimal({},{})", decimal.precision, decimal.scale),
-        _ => match schema.name() {
-            Some(name) => name.to_string(),
-            None => format!("{:?}", apache_avro::schema::SchemaKind::from(schema)),
-        },
-    }
 }
 
 #[cfg(test)]
@@ -255,12 +258,11 @@ mod tests {
     use super::*;
 
     fn plan(reader: &str, writer: &str) -> Result<(bool, Node), ResolveError> {
-        let [reader, writer] = [reader, writer].map(|text| Schema::parse_str(text).unwrap());
-        let mut names = HashMap::new();
-        super::super::names::collect(&writer, &mut names);
-        let mut skipper = Skipper::new(&names);
-        let node = Resolver { names: &names, skipper: &mut skipper }.node(&reader, &writer)?;
-        Ok((node.is_identity(&reader), node))
+        let [ours, theirs] = [reader, writer].map(|text| Schema::parse(text).unwrap());
+        let mut skipper = Skipper::new(&theirs);
+        let mut resolver = Resolver { ours: &ours, theirs: &theirs, skipper: &mut skipper };
+        let node = resolver.node(&ours.root, &theirs.root)?;
+        Ok((node.is_identity(&ours, &ours.root), node))
     }
 
     fn record(fields: &str) -> String {

@@ -10,7 +10,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::reject::{Reason, Reject};
 use serde_json::Value as Json;
 
-use super::{Decoder, SchemaError, parse};
+use super::{Decoder, Schema, SchemaError};
 
 const MAGIC: [u8; 2] = [0xc3, 0x01];
 
@@ -32,12 +32,13 @@ impl SingleObjects {
     pub fn new<'t>(older: impl IntoIterator<Item = &'t str>) -> Result<Self, SchemaError> {
         let mut objects = Self { decoders: Vec::new(), by_fingerprint: HashMap::new() };
         for text in older.into_iter().chain(EventKind::ALL.map(avsc)) {
-            let schema = parse(text)?;
             let place = objects.decoders.len();
-            objects.decoders.push(Decoder::from_schema(&schema)?);
+            objects.decoders.push(Decoder::compile(text)?);
             // apache-avro keeps some attributes in its canonical form that the specification strips, so its
-            // writers send a fingerprint of their own.
-            if let Ok(theirs) = schema.fingerprint::<Rabin>().bytes.try_into() {
+            // writers send a fingerprint of their own. These schemas are ours, and do it no harm.
+            let theirs =
+                apache_avro::Schema::parse_str(text).map(|schema| schema.fingerprint::<Rabin>().bytes);
+            if let Some(theirs) = theirs.ok().and_then(|bytes| bytes.try_into().ok()) {
                 objects.by_fingerprint.insert(theirs, place);
             }
             objects.by_fingerprint.insert(canonical_fingerprint(text)?, place);
@@ -78,7 +79,7 @@ pub fn encode_single_object(kind: EventKind, body: &[u8]) -> Vec<u8> {
 /// # Errors
 /// The text is no Avro schema.
 pub fn fingerprint(schema: &str) -> Result<[u8; 8], SchemaError> {
-    parse(schema)?;
+    Schema::parse(schema)?;
     canonical_fingerprint(schema)
 }
 

@@ -3,19 +3,16 @@
 
 use std::collections::HashMap;
 
-use apache_avro::Schema;
-use apache_avro::schema::{InnerDecimalSchema, Name, UuidSchema};
 use prorata_schemas::body::wire::Wire;
 use prorata_schemas::reject::Reject;
 
-use super::error::ResolveError;
-use super::names::named;
-
-/// Records, arrays and maps within each other are walked this deep; deeper data is `malformed`. Schemas may
-/// recurse, stacks may not.
-const DEPTH_MAX: usize = 64;
+use super::parse::DEPTH_MAX;
+use super::schema::{Plain, Schema, Type};
 
 /// The form of a datum, as far as its length goes.
+///
+/// Each but `Exact(0)` takes a byte or more, and no record holds a field of `Exact(0)`. So each step of a
+/// walk reads a byte, or goes down one of [`DEPTH_MAX`] levels.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
     /// A fixed number of bytes, which may be 0.
@@ -27,7 +24,7 @@ pub(super) enum Skip {
     Array(Box<Skip>),
     Map(Box<Skip>),
     Union(Box<[Skip]>),
-    /// A record, by its place in [`Skips`].
+    /// A record whose length differs, by its place in [`Skips`].
     Record(usize),
 }
 
@@ -39,72 +36,80 @@ pub(super) struct Skips {
 
 /// Builds the walk of a schema.
 pub(super) struct Skipper<'s> {
-    names: &'s HashMap<Name, &'s Schema>,
-    places: HashMap<&'s Name, usize>,
+    schema: &'s Schema,
+    /// Records by their place in the schema.
+    known: HashMap<usize, Skip>,
     skips: Skips,
 }
 
 impl<'s> Skipper<'s> {
-    pub(super) fn new(names: &'s HashMap<Name, &'s Schema>) -> Self {
-        Self { names, places: HashMap::new(), skips: Skips::default() }
+    pub(super) fn new(schema: &'s Schema) -> Self {
+        Self { schema, known: HashMap::new(), skips: Skips::default() }
     }
 
     pub(super) fn finish(self) -> Skips {
         self.skips
     }
 
-    /// The walk past a datum of `schema`, or the name that it leaves undefined.
-    pub(super) fn skip(&mut self, schema: &'s Schema) -> Result<Skip, ResolveError> {
-        Ok(match schema {
-            Schema::Null => Skip::Exact(0),
-            Schema::Boolean => Skip::Exact(1),
-            Schema::Float => Skip::Exact(4),
-            Schema::Double => Skip::Exact(8),
-            Schema::Int
-            | Schema::Long
-            | Schema::Enum(_)
-            | Schema::Date
-            | Schema::TimeMillis
-            | Schema::TimeMicros
-            | Schema::TimestampMillis
-            | Schema::TimestampMicros
-            | Schema::TimestampNanos
-            | Schema::LocalTimestampMillis
-            | Schema::LocalTimestampMicros
-            | Schema::LocalTimestampNanos => Skip::Varint,
-            Schema::Bytes | Schema::String | Schema::BigDecimal => Skip::Bytes,
-            Schema::Uuid(UuidSchema::Bytes | UuidSchema::String) => Skip::Bytes,
-            Schema::Uuid(UuidSchema::Fixed(fixed)) | Schema::Fixed(fixed) | Schema::Duration(fixed) => {
-                Skip::Exact(fixed.size)
-            }
-            Schema::Decimal(decimal) => match &decimal.inner {
-                InnerDecimalSchema::Bytes => Skip::Bytes,
-                InnerDecimalSchema::Fixed(fixed) => Skip::Exact(fixed.size),
+    /// The walk past a datum of a type of the schema.
+    pub(super) fn skip(&mut self, of: &Type) -> Skip {
+        match of {
+            Type::Plain(plain) | Type::Logical(plain, _) => match plain {
+                Plain::Null => Skip::Exact(0),
+                Plain::Boolean => Skip::Exact(1),
+                Plain::Float => Skip::Exact(4),
+                Plain::Double => Skip::Exact(8),
+                Plain::Int | Plain::Long => Skip::Varint,
+                Plain::Bytes | Plain::Text => Skip::Bytes,
             },
-            Schema::Array(array) => Skip::Array(Box::new(self.skip(&array.items)?)),
-            Schema::Map(map) => Skip::Map(Box::new(self.skip(&map.types)?)),
-            Schema::Union(union) => Skip::Union(
-                union.variants().iter().map(|variant| self.skip(variant)).collect::<Result<_, _>>()?,
-            ),
-            Schema::Ref { name } => self.skip(named(self.names, name)?)?,
-            Schema::Record(record) => match self.places.get(&record.name) {
-                Some(place) => Skip::Record(*place),
-                None => {
-                    let place = self.skips.records.len();
-                    self.skips.records.push(Box::default());
-                    self.places.insert(&record.name, place);
-                    let fields = record
-                        .fields
-                        .iter()
-                        .map(|field| self.skip(&field.schema))
-                        .collect::<Result<_, _>>()?;
-                    if let Some(slot) = self.skips.records.get_mut(place) {
-                        *slot = fields;
-                    }
-                    Skip::Record(place)
+            Type::Decimal(_) => Skip::Bytes,
+            Type::Fixed(fixed) => Skip::Exact(fixed.size),
+            Type::Enum(_) => Skip::Varint,
+            Type::Array(items) => Skip::Array(Box::new(self.skip(items))),
+            Type::Map(values) => Skip::Map(Box::new(self.skip(values))),
+            Type::Union(branches) => Skip::Union(branches.iter().map(|branch| self.skip(branch)).collect()),
+            Type::Record(_, place) => match self.known.get(place) {
+                Some(known) => known.clone(),
+                None => self.record(*place),
+            },
+        }
+    }
+
+    fn record(&mut self, place: usize) -> Skip {
+        // What names the record within itself takes this way. Data of a record that is a field of itself has
+        // no end, and is refused for its depth.
+        let walk = self.skips.records.len();
+        self.skips.records.push(Box::default());
+        self.known.insert(place, Skip::Record(walk));
+        let fields = self.schema.fields(place).iter().map(|field| self.skip(&field.of));
+        let fields: Box<[Skip]> = fields.filter(|skip| !skip.is_empty()).collect();
+        let record = match exact_sum(&fields) {
+            Some(sum) => Skip::Exact(sum),
+            None => {
+                if let Some(slot) = self.skips.records.get_mut(walk) {
+                    *slot = fields;
                 }
-            },
-        })
+                Skip::Record(walk)
+            }
+        };
+        self.known.insert(place, record.clone());
+        record
+    }
+}
+
+/// The length of fields that are of fixed length each. A sum that no memory holds stands for any longer one:
+/// no body has as many bytes.
+fn exact_sum(fields: &[Skip]) -> Option<usize> {
+    fields.iter().try_fold(0_usize, |sum, field| match field {
+        Skip::Exact(size) => Some(sum.saturating_add(*size)),
+        _ => None,
+    })
+}
+
+impl Skip {
+    /// Whether a datum takes no bytes.
+    pub(super) const fn is_empty(&self) -> bool {
+        matches!(self, Self::Exact(0))
     }
 }
 
@@ -118,6 +123,8 @@ impl Skips {
     }
 
     fn pass_at(&self, skip: &Skip, wire: &mut Wire<'_>, depth: usize) -> Result<(), Reject> {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
         match skip {
             Skip::Exact(size) => wire.take(*size).map(drop),
             Skip::Varint => wire.long().map(drop),
@@ -145,17 +152,15 @@ impl Skips {
             if entries == 0 {
                 return Ok(());
             }
+            // Items without bytes are passed at once, however many there are said to be.
+            if !keys && item.is_empty() {
+                continue;
+            }
             for _ in 0..entries {
-                let before = wire.rest().len();
                 if keys {
                     wire.bytes()?;
                 }
                 self.pass_at(item, wire, depth)?;
-                // Whether an item takes bytes lies in its schema: if one takes none, no other does, and a
-                // hostile count costs nothing.
-                if wire.rest().len() == before {
-                    break;
-                }
             }
         }
     }
@@ -171,26 +176,32 @@ pub(super) fn branch<'b, T>(branches: &'b [T], wire: &mut Wire<'_>) -> Result<&'
 }
 
 #[cfg(test)]
+thread_local! {
+    /// How many types this thread has passed.
+    pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
 mod tests {
     use prorata_schemas::reject::Reason;
     use serde_json::json;
 
     use crate::avro::Decoder;
 
+    /// The schema names itself, so it is not deep.
     #[test]
     fn what_is_passed_over_is_nested_only_so_deep_whatever_nests_it() {
         for (form, inner, one) in [("array", "items", &[2][..]), ("map", "values", &[2, 0])] {
+            let fields = json!([{"name": "x", "type": {"type": form, inner: "Other"}}]);
+            let schema = json!({"type": "record", "name": "Other", "fields": fields}).to_string();
+            let decoder = Decoder::compile(&schema).unwrap();
             let decoded = |depth: usize| {
-                let nested = (0..depth).fold(json!("int"), |item, _| json!({"type": form, inner: item}));
-                let fields = json!([{"name": "x", "type": nested}]);
-                let schema = json!({"type": "record", "name": "acme.Other", "fields": fields});
                 let body = [one.repeat(depth), vec![0; depth + 1]].concat();
-                Decoder::compile(&schema.to_string()).unwrap().decode(&body).unwrap_err()
+                decoder.decode(&body).unwrap_err()
             };
-            // The record around them is the first.
-            assert_eq!(decoded(63).reason, Reason::UnknownEvent, "{form}");
-            assert_eq!(decoded(64).reason, Reason::Malformed, "{form}");
-            assert_eq!(decoded(64).message, "data is nested more than 64 levels deep", "{form}");
+            assert_eq!(decoded(31).reason, Reason::UnknownEvent, "{form}");
+            assert_eq!(decoded(32).reason, Reason::Malformed, "{form}");
+            assert_eq!(decoded(32).message, "data is nested more than 64 levels deep", "{form}");
         }
     }
 }

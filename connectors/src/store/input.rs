@@ -1,4 +1,8 @@
 //! Folders of foreign events: local ones, single files, and object stores read in pieces.
+//!
+//! A local folder is read as it lies there. Links to files in it are followed, links to folders are not: a
+//! folder in it is listed where it lies. What lies elsewhere, and what is no file (a pipe has no end), is
+//! refused when it is opened.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -17,8 +21,11 @@ use super::{Explained, LocationError, Store, kind_of};
 /// Bytes of an object read at a time.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// Deepest folder that is looked into: symbolic links may form a circle.
+/// Deepest folder that is looked into.
 const DEPTH_MAX: usize = 64;
+
+/// Stands for the files behind a link to a folder elsewhere, so that they are refused and not left out.
+const ELSEWHERE: &str = "*.avro";
 
 /// Opens a folder, file or URL of foreign events.
 ///
@@ -35,8 +42,11 @@ pub fn open_input(location: &str) -> Result<Arc<dyn Input>, LocationError> {
         Ok(url) if url.scheme().len() > 1 => return Ok(Arc::new(Objects { store: Store::open(location)? })),
         _ => PathBuf::from(location),
     };
-    if !path.exists() {
+    let Ok(metadata) = path.metadata() else {
         return Err(LocationError(format!("--events '{location}' does not exist; name an existing folder")));
+    };
+    if !metadata.is_dir() && !metadata.is_file() {
+        return Err(LocationError(format!("--events '{location}' is neither a folder nor a regular file")));
     }
     Ok(Arc::new(Files { path }))
 }
@@ -57,31 +67,61 @@ impl Input for Files {
             files.push(InputFile { path: name, bytes });
         } else {
             let error = |error: io::Error| StoreError::io("list", self.path.to_string_lossy(), error);
-            walk(&self.path, "", 0, &mut files).map_err(error)?;
+            let root = self.path.canonicalize().map_err(error)?;
+            walk(&root, &root, "", 0, &mut files).map_err(error)?;
         }
         files.sort();
         Ok(files)
     }
 
     async fn open(&self, file: &InputFile) -> Result<Box<dyn Read + Send>, StoreError> {
-        let path = if self.path.is_file() { self.path.clone() } else { self.path.join(&file.path) };
-        let opened = File::open(path).map_err(|error| StoreError::io("read", &file.path, error))?;
+        let opened = self.open_regular(&file.path);
+        let opened = opened.map_err(|error| StoreError::io("read", &file.path, error))?;
         Ok(Box::new(BufReader::with_capacity(1 << 16, opened)))
     }
 }
 
-fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<InputFile>) -> io::Result<()> {
+impl Files {
+    fn open_regular(&self, path: &str) -> io::Result<File> {
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let path = if self.path.is_file() { self.path.clone() } else { self.path.join(path) };
+        let folder = self.path.canonicalize()?;
+        // Of a link whose end is missing, its folder.
+        let real = path.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
+        if !real.starts_with(&folder) {
+            return refused(format!("it is a link that leads out of --events, to {}", real.display()));
+        }
+        // Looked at before it is opened: opening a pipe waits for a writer.
+        if !path.metadata()?.is_file() {
+            return refused("it is not a regular file".to_owned());
+        }
+        File::open(path)
+    }
+}
+
+fn walk(
+    root: &Path,
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    files: &mut Vec<InputFile>,
+) -> io::Result<()> {
     if depth > DEPTH_MAX {
         return Err(io::Error::other(format!("folders are nested deeper than {DEPTH_MAX}")));
     }
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // Follows links. What is gone or cannot be looked at is reported when it is opened.
-        match std::fs::metadata(entry.path()) {
-            Ok(metadata) if metadata.is_dir() => walk(&entry.path(), &format!("{path}/"), depth + 1, files)?,
-            Ok(metadata) => files.push(InputFile { path, bytes: metadata.len() }),
-            Err(_) => files.push(InputFile { path, bytes: 0 }),
+        // What is gone or cannot be looked at is reported when it is opened.
+        let metadata = std::fs::metadata(entry.path()).ok();
+        let bytes = metadata.as_ref().map_or(0, |metadata| metadata.len());
+        match metadata.filter(|metadata| metadata.is_dir()) {
+            None => files.push(InputFile { path, bytes }),
+            Some(_) if !entry.file_type()?.is_symlink() => {
+                walk(root, &entry.path(), &format!("{path}/"), depth + 1, files)?;
+            }
+            Some(_) if entry.path().canonicalize().is_ok_and(|real| real.starts_with(root)) => {}
+            Some(_) => files.push(InputFile { path: format!("{path}/{ELSEWHERE}"), bytes: 0 }),
         }
     }
     Ok(())

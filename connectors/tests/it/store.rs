@@ -1,11 +1,13 @@
 //! Local folders as object store and as input.
 
 use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use bytes::Bytes;
 use prorata_connectors::store::{Store, open_input};
 use prorata_testkit::conformance;
-use prorata_worker::ports::{ErrorKind, ObjectStore, PutOutcome};
+use prorata_worker::ports::{ErrorKind, Input, ObjectStore, PutOutcome};
 
 #[tokio::test]
 async fn a_local_folder_keeps_the_promises_of_an_object_store() {
@@ -96,4 +98,60 @@ async fn an_input_lists_files_in_every_layout_in_order_and_reads_them() {
     let mut text = String::new();
     one.open(&listed[0]).await.unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "b.avro");
+}
+
+/// Opens a file of the input by its name, and says what came of it.
+async fn opened(input: &dyn Input, name: &str) -> Result<String, String> {
+    let files = input.list().await.unwrap();
+    let file = files.iter().find(|file| file.path == name).unwrap();
+    let mut text = String::new();
+    let mut opened = input.open(file).await.map_err(|error| error.source.to_string())?;
+    opened.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[tokio::test]
+async fn an_input_holds_regular_files_of_its_folder_and_refuses_others() {
+    let room = tempfile::tempdir().unwrap();
+    let [folder, elsewhere] = ["events", "elsewhere"].map(|name| room.path().join(name));
+    for folder in [&folder.join("inner"), &elsewhere] {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("a.avro"), "a").unwrap();
+    }
+    for (to, link) in [
+        ("inner/a.avro", "within.avro"),
+        ("../elsewhere/a.avro", "out.avro"),
+        ("/dev/zero", "device.avro"),
+        ("gone", "gone.avro"),
+        ("../elsewhere", "out"),
+        (".", "circle"),
+        ("..", "inner/circle"),
+    ] {
+        symlink(to, folder.join(link)).unwrap();
+    }
+    let pipe = folder.join("pipe.avro");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let input = open_input(folder.to_str().unwrap()).unwrap();
+    let files = input.list().await.unwrap();
+    let names: Vec<&str> = files.iter().map(|file| &*file.path).collect();
+    let expected =
+        ["device.avro", "gone.avro", "inner/a.avro", "out.avro", "out/*.avro", "pipe.avro", "within.avro"];
+    assert_eq!(names, expected, "no circle is gone round");
+    for name in ["inner/a.avro", "within.avro"] {
+        assert_eq!(opened(&*input, name).await, Ok("a".to_owned()), "{name}");
+    }
+    for (name, why) in [
+        ("device.avro", "it is a link that leads out of --events, to /dev/zero"),
+        ("out.avro", "it is a link that leads out of --events, to "),
+        ("out/*.avro", "it is a link that leads out of --events, to "),
+        ("pipe.avro", "it is not a regular file"),
+        ("gone.avro", "No such file"),
+    ] {
+        let error = opened(&*input, name).await.unwrap_err();
+        assert!(error.contains(why), "{name}: {error}");
+    }
+    for special in [pipe.to_str().unwrap(), "/dev/zero"] {
+        let error = open_input(special).err().unwrap().to_string();
+        assert_eq!(error, format!("--events '{special}' is neither a folder nor a regular file"));
+    }
 }

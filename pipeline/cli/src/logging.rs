@@ -7,8 +7,9 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{LogConfig, LogFormat};
 use crate::failure::Failure;
 
-/// Libraries that log errors which the worker handles itself: a lost commit race is not an error.
-const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off,kube_client=off";
+/// Libraries that log errors which the worker handles itself: a lost commit race is not an error. The Avro
+/// library repeats whole schemas.
+const QUIET: &str = "deltalake_core=off,buoyant_kernel=off,delta_kernel=off,kube_client=off,apache_avro=off";
 
 /// Starts logging.
 ///

@@ -19,6 +19,11 @@ fn the_decoder_holds_over_its_corpus() {
 }
 
 #[test]
+fn the_schema_parser_holds_over_its_corpus() {
+    replay("schema", fuzz::schema);
+}
+
+#[test]
 fn the_quantity_parser_holds_over_its_corpus() {
     replay("quantity", fuzz::quantity);
 }

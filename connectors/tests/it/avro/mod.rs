@@ -5,6 +5,7 @@ mod archive;
 mod corpus;
 mod header;
 mod letters;
+mod writers;
 
 use apache_avro::Schema;
 use apache_avro::reader::datum::GenericDatumReader;
@@ -12,7 +13,7 @@ use apache_avro::types::Value;
 use apache_avro::writer::datum::GenericDatumWriter;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use prorata_connectors::avro::{Decoder, SCHEMA_BYTES_MAX, SingleObjects, encode_single_object, fingerprint};
+use prorata_connectors::avro::{Decoder, SingleObjects, encode_single_object, fingerprint};
 use prorata_samples::arbitrary::{event, samples};
 use prorata_samples::dice::{dice, mutate};
 use prorata_schemas::avsc;
@@ -201,33 +202,38 @@ fn a_schema_that_does_not_resolve_is_an_unknown_event_and_says_why() {
         "interval_end",
         logical("long", "timestamp-millis"),
         millis,
-        "TimestampMillis",
+        "timestamp-millis",
     );
-    refused(EventKind::PodUsage, "event_time", logical("long", "timestamp-nanos"), nanos, "TimestampNanos");
+    refused(EventKind::PodUsage, "event_time", logical("long", "timestamp-nanos"), nanos, "timestamp-nanos");
     refused(
         EventKind::PodUsage,
         "cpu_millis",
         json!("double"),
         Value::Double(1.0),
-        "Double cannot be read as Long",
+        "double cannot be read as long",
     );
+    // Debezium writes milliseconds as a plain long, and says so only to Kafka Connect.
+    let debezium = json!({"type": "long", "connect.name": "io.debezium.time.Timestamp"});
+    refused(EventKind::PodUsage, "event_time", debezium, Value::Long(1), "io.debezium.time.Timestamp");
     let decimal = Value::Decimal(apache_avro::Decimal::from([1u8]));
+    let fixed = json!({"type": "fixed", "name": "F", "size": 12, "logicalType": "decimal", "precision": 28});
+    refused(EventKind::RateSet, "per_gpu_hour", fixed, decimal.clone(), "decimal(28,0)");
     refused(EventKind::RateSet, "per_gpu_hour", cents, decimal, "decimal(28,2)");
     refused(
         EventKind::RateSet,
         "per_gpu_hour",
         json!("bytes"),
         Value::Bytes(vec![1]),
-        "Bytes cannot be read",
+        "bytes cannot be read",
     );
-    refused(EventKind::RateSet, "per_gpu_hour", json!("string"), text(), "String cannot be read");
-    refused(EventKind::PodStarted, "priority", json!("long"), Value::Long(1), "Long cannot be read as Int");
+    refused(EventKind::RateSet, "per_gpu_hour", json!("string"), text(), "string cannot be read");
+    refused(EventKind::PodStarted, "priority", json!("long"), Value::Long(1), "long cannot be read as int");
     refused(
         EventKind::PodStarted,
         "labels",
         json!({"type": "map", "values": "int"}),
         Value::Map([].into()),
-        "Int",
+        "int cannot be read as string",
     );
     refused(EventKind::QuotaSet, "namespaces", json!("string"), text(), "namespaces");
 }
@@ -353,15 +359,6 @@ fn hostile_counts_and_depths_cost_nothing() {
     };
     assert!(decoder.decode(&body(10, i64::MAX)).is_ok());
     assert_eq!(decoder.decode(&body(1_000_000, 1)).unwrap_err().reason, Reason::Malformed);
-    let mut deep = "\"int\"".to_owned();
-    for _ in 0..100_000 {
-        deep = format!("{{\"type\":\"array\",\"items\":{deep}}}");
-        if deep.len() > SCHEMA_BYTES_MAX / 2 {
-            break;
-        }
-    }
-    assert!(Decoder::compile(&deep).is_err());
-    assert!(Decoder::compile(&" ".repeat(SCHEMA_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
@@ -383,7 +380,7 @@ fn messages_stay_short_whatever_they_quote() {
     rate.currency = long.as_str().into();
     event.organization_id = long.as_str().into();
     let mismatch = Rules::default().check_currency(&event).unwrap_err();
-    let foreign = avsc(EventKind::NodeStopped).replace("prorata.events.NodeStopped", &long);
+    let foreign = avsc(EventKind::NodeStopped).replace("prorata.events.NodeStopped", &long[..500]);
     let foreign =
         Decoder::compile(&foreign).unwrap().decode(&encode(&sample(EventKind::NodeStopped))).unwrap_err();
     for message in [mismatch.message, foreign.message, Decoder::compile(&long).unwrap_err().to_string()] {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventKind;
-use prorata_schemas::reject::Reject;
+use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use tokio::runtime::Handle;
@@ -31,6 +31,10 @@ pub(super) const LETTERS_MAX: usize = 1_000;
 
 /// Bytes of dead letters in one file, as soon as reached.
 const LETTERS_BYTES: usize = 4 << 20;
+
+/// Dead letters of one block with the same reason: one more covers the rest of the block. A block of a few
+/// bytes may unpack to millions of records.
+const REPEATED_MAX: u64 = 1_000;
 
 /// An event on its way to the archive.
 pub(super) struct Arrival {
@@ -105,6 +109,8 @@ fn read_file(
         events: Vec::new(),
         letters: Vec::new(),
         letter_bytes: 0,
+        block: None,
+        rejected: BTreeMap::new(),
         stopped: false,
     };
     match runtime.block_on(reading.input.open(file)) {
@@ -128,6 +134,7 @@ fn read_file(
         }
     }
     taker.send_events();
+    taker.end_block();
     taker.send_letters();
     taker.send(Read::Done);
     if taker.stopped { Err(Stopped) } else { Ok(()) }
@@ -152,7 +159,19 @@ struct Taker<'a> {
     events: Vec<Arrival>,
     letters: Vec<DeadLetter>,
     letter_bytes: usize,
+    /// The block that is being read.
+    block: Option<u64>,
+    /// What was rejected of it.
+    rejected: BTreeMap<Reason, Repeated>,
     stopped: bool,
+}
+
+/// Rejected records of one block and reason.
+#[derive(Default)]
+struct Repeated {
+    count: u64,
+    /// The first that has no letter of its own.
+    first: Option<DeadLetter>,
 }
 
 impl Taker<'_> {
@@ -167,14 +186,51 @@ impl Taker<'_> {
                     self.send_events();
                 }
             }
-            Err(rejected) => {
-                self.letter_bytes += rejected.bytes.len();
-                let origin = Origin::File { path: self.file.path.clone(), position };
-                self.letters.push(DeadLetter { origin, rejected });
-                if self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES {
-                    self.send_letters();
-                }
+            Err(rejected) => self.reject(position, rejected),
+        }
+    }
+
+    fn reject(&mut self, position: Option<Position>, rejected: Rejected) {
+        let block = position.map(|position| position.block);
+        if self.block != block {
+            self.end_block();
+            self.block = block;
+        }
+        let repeated = self.rejected.entry(rejected.reject.reason).or_default();
+        repeated.count += 1;
+        if repeated.count > REPEATED_MAX && repeated.first.is_some() {
+            return;
+        }
+        let origin = Origin::File { path: self.file.path.clone(), position };
+        let letter = DeadLetter { origin, rejected };
+        if repeated.count > REPEATED_MAX {
+            repeated.first = Some(letter);
+        } else {
+            self.push_letter(letter);
+        }
+    }
+
+    /// Adds the letters that cover the rest of a block.
+    fn end_block(&mut self) {
+        for (_, Repeated { count, first }) in std::mem::take(&mut self.rejected) {
+            let Some(mut letter) = first else { continue };
+            let others = count - REPEATED_MAX - 1;
+            if others > 0 {
+                let message = &mut letter.rejected.reject.message;
+                message.push_str(&format!(
+                    "; {others} more records of this block are rejected for the same reason, and only the \
+                     file has them: fix it, and run the backfill again"
+                ));
             }
+            self.push_letter(letter);
+        }
+    }
+
+    fn push_letter(&mut self, letter: DeadLetter) {
+        self.letter_bytes += letter.rejected.bytes.len();
+        self.letters.push(letter);
+        if self.letters.len() >= LETTERS_MAX || self.letter_bytes >= LETTERS_BYTES {
+            self.send_letters();
         }
     }
 

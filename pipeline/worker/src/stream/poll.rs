@@ -15,7 +15,7 @@ use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
-use crate::status::{Dependency, Wait};
+use crate::status::{Counts, Dependency, Wait};
 
 /// Schemas asked for in one step, at most.
 const FETCHES_MAX: usize = 16;
@@ -300,7 +300,11 @@ impl<S: Source> Worker<S> {
             max_clock_skew: self.options.max_clock_skew,
             max_history_hours: self.options.max_history_hours,
         };
-        intake.take(live, messages, &mut self.ports.status.lock().counts)
+        // Decoding may take long. A probe, which reads the status, never waits for it.
+        let mut counts = Counts::default();
+        let taken = intake.take(live, messages, &mut counts);
+        self.ports.status.lock().counts.add(counts);
+        taken
     }
 
     /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use prorata_samples::trace::{START, TRACE_END, node_priced, pod, pod_stop, trace};
+use prorata_schemas::event::EventRecord;
 use prorata_schemas::money::UnitPrice;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
-use prorata_testkit::fakes::SteppedClock;
+use prorata_testkit::fakes::{FakeArchive, SteppedClock};
 use prorata_worker::WorkerError;
+use prorata_worker::ports::{Archive, ObjectStore};
 
 use crate::harness::*;
 
@@ -36,6 +38,42 @@ async fn a_bad_file_and_a_bad_record_are_dead_letters_written_once() {
         assert_eq!(dead_letters(&lake).len(), 2, "the same input leaves one copy");
     }
     assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+}
+
+/// The text of every dead letter.
+async fn messages(lake: &Lake) -> Vec<String> {
+    let mut messages = Vec::new();
+    for path in dead_letters(lake) {
+        let letters = FakeArchive.read_dead_letters(&lake.store.get(&path).await.unwrap().unwrap()).unwrap();
+        messages.extend(letters.into_iter().map(|letter| letter.rejected.reject.message));
+    }
+    messages
+}
+
+#[tokio::test]
+async fn a_thousand_bad_records_of_a_block_are_dead_letters_and_one_covers_the_rest() {
+    for (bad, letters, more) in [(1_000, 1_000, None), (1_001, 1_001, None), (5_000, 1_001, Some(3_999))] {
+        let lake = Lake::default();
+        let negative = || node_priced("acme", 5, UnitPrice::from(-1));
+        let mut records: Vec<EventRecord> = (0..bad).map(|_| negative()).collect();
+        records.push(node_priced("zeta", 5, UnitPrice::from(1)));
+        records.extend(trace());
+        let run = Run::new("aa").with(|options| {
+            options.rules.currencies.insert("zeta".into(), "EUR".into());
+        });
+        let outcome = lake.run(&files(&[&records, &[negative()]]), run).await.unwrap();
+        // The record of the other file has a letter of its own, and so has the one with another reason.
+        assert_eq!(outcome.dead_letters[&Reason::InvalidField], letters + 1, "{bad}");
+        assert_eq!(outcome.dead_letters[&Reason::CurrencyMismatch], 1, "{bad}");
+        let text = "more records of this block are rejected for the same reason";
+        let covering: Vec<String> =
+            messages(&lake).await.into_iter().filter(|why| why.contains(text)).collect();
+        match more {
+            Some(more) => assert!(covering[0].contains(&format!("; {more} {text}")), "{covering:?}"),
+            None => assert!(covering.is_empty(), "{covering:?}"),
+        }
+        assert_content(&lake, &expected(&trace(), TRACE_END, shard_of, rules), "");
+    }
 }
 
 #[tokio::test]

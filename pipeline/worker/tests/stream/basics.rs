@@ -1,18 +1,28 @@
 //! One worker that nothing happens to, and backfills of foreign events into its root.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use async_trait::async_trait;
 use prorata_samples::trace::{START, TRACE_END, node, pod, pod_stop, trace};
+use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventRecord;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::tables::Table;
 use prorata_schemas::time::Hour;
-use prorata_testkit::fakes::Faults;
+use prorata_testkit::fakes::{FakeMessages, Faults};
+use prorata_testkit::wait::PATIENCE;
 use prorata_worker::backfill::BackfillOptions;
 use prorata_worker::names::TableFile;
+use prorata_worker::source::{DecodeFailure, MessageDecoder, RegistryError};
+use prorata_worker::status::Status;
+use prorata_worker::stream::{Worker, WorkerOptions};
 
 use crate::harness::*;
 use crate::sim::foreign;
 use crate::world::script::read;
-use crate::world::{What, World};
+use crate::world::{TOPICS, What, World};
 
 /// Asserts that the lake is what a plain fold of these events through the trace's end gives.
 fn assert_folded(world: &World, events: &[EventRecord], context: &str) {
@@ -181,4 +191,48 @@ async fn an_end_in_the_future_is_refused_in_a_workers_root() {
     let error = foreign::run(&world, &trace(), Faults::default(), options).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("is in the future"), "{error}");
+}
+
+/// Decodes, and meanwhile asks for the status as a probe does: on another thread.
+struct Probed {
+    messages: FakeMessages,
+    status: Arc<Status>,
+    answers: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl MessageDecoder for Probed {
+    fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure> {
+        let (sender, receiver) = mpsc::channel();
+        let status = Arc::clone(&self.status);
+        std::thread::spawn(move || sender.send(status.lock().heartbeat));
+        receiver.recv_timeout(PATIENCE).expect("the status is not told while a message is decoded");
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.messages.decode(value)
+    }
+
+    async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError> {
+        self.messages.fetch(schema_id).await
+    }
+}
+
+#[tokio::test]
+async fn a_probe_does_not_wait_for_a_message_that_is_decoded() {
+    let world = World::default();
+    world.produce(&trace());
+    let mut ports = world.ports_on(Arc::new(world.lake.store.clone()), Arc::new(world.lake.tables.clone()));
+    let (status, answers) = (Arc::clone(&ports.status), Arc::<AtomicU64>::default());
+    ports.decoder = Arc::new(Probed {
+        messages: world.registry.decoder(),
+        status: Arc::clone(&status),
+        answers: Arc::clone(&answers),
+    });
+    let mut options = WorkerOptions::new("a".into());
+    options.shards = Some(world.shards);
+    let mut worker = Worker::open(world.broker.source("a", &TOPICS), ports, options).await.unwrap();
+    let events = || status.lock().counts.events.values().sum::<u64>();
+    while events() < trace().len() as u64 {
+        worker.step(Duration::ZERO).await.unwrap();
+    }
+    assert!(answers.load(Ordering::Relaxed) >= events());
 }

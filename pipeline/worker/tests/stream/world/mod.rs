@@ -250,8 +250,17 @@ impl World {
         owner: &str,
         change: impl FnOnce(&mut WorkerOptions),
     ) -> (Worker<S>, Arc<Status>) {
-        let status = Arc::new(Status::default());
-        let ports = StreamPorts {
+        let ports = self.ports_on(store, tables);
+        let status = Arc::clone(&ports.status);
+        let mut options = WorkerOptions::new(owner.into());
+        options.shards = Some(self.shards);
+        change(&mut options);
+        (Worker::open(source, ports, options).await.unwrap(), status)
+    }
+
+    /// The ports of a worker on this store and these tables, without audit or faults.
+    pub fn ports_on(&self, store: Arc<dyn ObjectStore>, tables: Arc<dyn TableCommitter>) -> StreamPorts {
+        StreamPorts {
             shared: Ports {
                 store,
                 tables,
@@ -261,12 +270,8 @@ impl World {
             },
             decoder: Arc::new(self.registry.decoder()),
             letters: Some(Arc::new(self.letters.clone())),
-            status: Arc::clone(&status),
-        };
-        let mut options = WorkerOptions::new(owner.into());
-        options.shards = Some(self.shards);
-        change(&mut options);
-        (Worker::open(source, ports, options).await.unwrap(), status)
+            status: Arc::default(),
+        }
     }
 
     /// The clock of the processes of this name.

@@ -1,0 +1,224 @@
+//! Schemas of a few kilobytes that cost a library all time or memory. Each is compiled or refused, and zeros
+//! are passed. Work is counted: in types that are passed, and in characters of what is compiled.
+
+use prorata_schemas::avsc::avsc;
+use prorata_schemas::body::wire::{Wire, put_bytes, put_long};
+use prorata_schemas::event::EventKind;
+use serde_json::{Value as Json, json};
+
+use super::parse::{FIELDS_MAX, NAMED_MAX, SCHEMA_BYTES_MAX};
+use super::skip::STEPS;
+use super::{Decoder, Reading};
+
+/// Most types that a walk passes for each byte: one that takes it, and the levels above.
+const STEPS_PER_BYTE: u64 = 66;
+
+fn record(name: &str, fields: impl IntoIterator<Item = (String, Json)>) -> Json {
+    let fields = fields.into_iter().map(|(name, of)| json!({"name": name, "type": of}));
+    json!({"type": "record", "name": name, "fields": fields.collect::<Vec<_>>()})
+}
+
+fn numbered<'a>(count: usize, of: impl Fn(usize) -> Json + 'a) -> impl Iterator<Item = (String, Json)> + 'a {
+    (0..count).map(move |at| (format!("f{at}"), of(at)))
+}
+
+/// Records of `wide` fields of the record below, around one of type `leaf`: a walk doubles with each level.
+fn laughs(depth: usize, wide: usize, leaf: Json) -> Json {
+    let mut inner = (leaf, "L".to_owned());
+    for level in 0..depth {
+        let name = format!("R{level}");
+        let (below, named) = inner;
+        let fields = numbered(wide, move |at| if at == 0 { below.clone() } else { json!(named) });
+        inner = (record(&name, fields), name);
+    }
+    inner.0
+}
+
+fn top(x: Json) -> Json {
+    record("acme.Top", [("x".to_owned(), x), ("y".to_owned(), json!("boolean"))])
+}
+
+/// A record that is called `record`, which `{"type": "record"}` is taken for.
+fn doubles(levels: usize) -> Json {
+    let level = |at: usize| {
+        let of = if at == 0 {
+            json!("int")
+        } else {
+            let copy = || json!({"type": "record"});
+            let mut inner = record(&format!("x{at}"), [("f".to_owned(), copy()), ("g".to_owned(), copy())]);
+            inner["namespace"] = format!("n{}", at - 1).into();
+            inner
+        };
+        let mut outer = record("record", [("a".to_owned(), of)]);
+        outer["namespace"] = format!("n{at}").into();
+        outer
+    };
+    (0..levels).map(level).collect()
+}
+
+fn aliases(count: usize, fields: usize) -> Json {
+    let mut schema = record("acme.A", numbered(fields, |_| json!("int")));
+    schema["aliases"] = (0..count).map(|at| format!("a{at}")).collect();
+    schema
+}
+
+fn namespaces(length: usize, count: usize) -> Json {
+    let fixed = |at| json!({"type": "fixed", "name": format!("t{at}"), "size": 1});
+    let mut schema = record("A", numbered(count, fixed));
+    schema["namespace"] = "n".repeat(length).into();
+    schema
+}
+
+/// A default of nested unions.
+fn default(depth: usize) -> Json {
+    let (mut of, mut value) = (json!({"type": "array", "items": "int"}), json!([]));
+    for _ in 0..depth {
+        of = json!({"type": "array", "items": ["null", "string", of]});
+        value = json!([value]);
+    }
+    let mut schema = record("acme.D", [("x".to_owned(), of)]);
+    schema["fields"][0]["default"] = value;
+    schema
+}
+
+/// Types in objects of types, each with a logical type that is none of theirs.
+fn wrapped(levels: usize, doc: usize) -> Json {
+    (0..levels).fold(json!({"type": "string", "doc": "z".repeat(doc)}), |inner, level| {
+        json!({"type": record(&format!("R{level}"), [("a".to_owned(), inner)]), "logicalType": "date"})
+    })
+}
+
+/// Records that hold themselves, by ways that take no byte.
+fn endless() -> Json {
+    let both = || [("a".to_owned(), json!("R")), ("b".to_owned(), json!("R"))];
+    let inner = record("S", both().into_iter().chain([("c".to_owned(), json!("S"))]));
+    record("R", both().into_iter().chain([("c".to_owned(), inner)]))
+}
+
+/// A union of as many types as there may be, which all records of it name again.
+fn wide_unions() -> Json {
+    let fixed = |at: usize| json!({"type": "fixed", "name": format!("t{at}"), "size": at % 2});
+    let names = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Json>();
+    let mut branches: Vec<Json> = (0..2_000).map(fixed).collect();
+    branches.push(record("Unions", numbered(10, |_| names(2_000))));
+    json!(branches)
+}
+
+/// A record of as many fields as fit in a text, each of a type without bytes.
+fn many_fields(count: usize) -> Json {
+    let letter = |digit: usize| char::from(b'a' + (digit % 26) as u8);
+    let name = |at: usize| String::from_iter([letter(at / 676), letter(at / 26), letter(at)]);
+    let fields = record("F", (0..count).map(|at| (name(at), json!("N"))));
+    json!([{"type": "fixed", "name": "N", "size": 0}, fields])
+}
+
+fn refused(schema: &Json) -> String {
+    Decoder::compile(&schema.to_string()).unwrap_err().to_string()
+}
+
+/// Compiles a schema, and passes zeros as its records. Returns how many types were passed.
+fn passed(schema: &Json) -> u64 {
+    let text = schema.to_string();
+    let decoder = Decoder::compile(&text).unwrap();
+    let compiled = format!("{decoder:?}").len();
+    assert!(compiled <= 64 * text.len() + 4_096, "{compiled} characters for {}", text.len());
+    let zeros = vec![0; 1 << 20];
+    STEPS.set(0);
+    let _judged = decoder.decode(&zeros);
+    // As a file's block is read: on and on, as long as a record takes bytes.
+    let mut wire = Wire::new(&zeros[..1 << 16]);
+    let mut left = usize::MAX;
+    while wire.rest().len() < left {
+        left = wire.rest().len();
+        if decoder.next(&mut wire).is_err() {
+            break;
+        }
+    }
+    STEPS.get()
+}
+
+#[test]
+fn hostile_schemas_are_compiled_and_cost_no_more_than_the_bytes_that_they_read() {
+    let empty = || record("L", []);
+    let long = || record("L", [("l".to_owned(), json!("long"))]);
+    let null = || record("L", numbered(1_000, |_| json!("null")));
+    let double = || record("L", numbered(16, |_| json!("double")));
+    let symbols: Json = (0..20_000).map(|at| format!("S{at}")).collect();
+    let cases = [
+        ("laughs", top(laughs(24, 16, empty()))),
+        ("laughs of nulls", top(laughs(2, 1_000, null()))),
+        ("laughs of longs", top(laughs(24, 16, long()))),
+        ("laughs of doubles, longer than any memory", top(laughs(24, 16, double()))),
+        ("arrays of laughs", json!({"type": "array", "items": laughs(24, 16, empty())})),
+        ("aliases", aliases(2_000, 4_000)),
+        ("default", default(21)),
+        ("deep default", default(59)),
+        ("wrapped", wrapped(30, 100_000)),
+        ("endless", endless()),
+        ("many symbols", json!({"type": "enum", "name": "E", "symbols": symbols})),
+        ("wide unions", wide_unions()),
+        ("fields", many_fields(FIELDS_MAX)),
+    ];
+    for (name, schema) in cases {
+        let steps = passed(&schema);
+        assert!(steps <= STEPS_PER_BYTE * (1 << 20), "{name}: {steps} types were passed");
+    }
+    assert!(passed(&top(laughs(24, 16, empty()))) <= 2 + (1 << 16), "a record of one byte is one type");
+}
+
+#[test]
+fn hostile_schemas_past_a_bound_are_refused_with_what_is_wrong() {
+    for levels in [16, 18, 40] {
+        assert!(refused(&doubles(levels)).ends_with("a named type lacks 'name', or has an invalid one"));
+    }
+    for (length, count) in [(10_000, 500), (100_000, 1_000)] {
+        assert!(refused(&namespaces(length, count)).contains("more than the 512 that are allowed"));
+    }
+    assert!(refused(&wrapped(20, 900_000)).contains(&format!("more than the {SCHEMA_BYTES_MAX} that are")));
+    assert!(refused(&default(70)).contains("recursion limit"));
+    assert!(refused(&many_fields(FIELDS_MAX + 1)).ends_with("more than 10000 fields"));
+    let fixed = |count| (0..count).map(|at| json!({"type": "fixed", "name": format!("t{at}"), "size": 0}));
+    assert!(refused(&fixed(NAMED_MAX + 1).collect()).ends_with("more than 4096 named types"));
+    assert!(Decoder::compile(&fixed(NAMED_MAX).collect::<Json>().to_string()).is_ok());
+    let deep = |depth| (0..depth).fold(json!("int"), |inner, _| json!({"type": "map", "values": inner}));
+    assert!(refused(&deep(65)).ends_with("nested more than 64 levels deep"));
+    assert!(Decoder::compile(&deep(64).to_string()).is_ok());
+}
+
+/// What is none of ours and takes no bytes is none of the plan's, so it costs no item of an array a step.
+#[test]
+fn fields_without_bytes_leave_our_records_as_they_are() {
+    let mut schema: Json = serde_json::from_str(avsc(EventKind::CommitmentSet)).unwrap();
+    for field in schema["fields"].as_array_mut().unwrap() {
+        if field["name"] == "assignments" {
+            let inner = field["type"]["items"]["fields"].as_array_mut().unwrap();
+            inner.extend((0..1_000).map(|at| json!({"name": format!("null{at}"), "type": "null"})));
+        }
+    }
+    let extra = json!({"name": "extra", "type": laughs(24, 16, record("L", []))});
+    schema["fields"].as_array_mut().unwrap().push(extra);
+    let decoder = Decoder::compile(&schema.to_string()).unwrap();
+    assert!(matches!(decoder.branches[0].reading, Reading::Direct(EventKind::CommitmentSet)));
+}
+
+/// An event of ours with a field that is a walk without end to a library.
+#[test]
+fn an_event_with_a_hostile_field_is_read() {
+    let mut schema: Json = serde_json::from_str(avsc(EventKind::NodeStopped)).unwrap();
+    let leaf = record("L", [("n".to_owned(), json!({"type": "array", "items": "null"}))]);
+    let extra = laughs(3, 4, leaf);
+    schema["fields"].as_array_mut().unwrap().insert(0, json!({"name": "extra", "type": extra}));
+    let decoder = Decoder::compile(&schema.to_string()).unwrap();
+    let mut body = Vec::new();
+    for _ in 0..64 {
+        put_long(&mut body, i64::MAX);
+        put_long(&mut body, 0);
+    }
+    put_bytes(&mut body, b"acme");
+    put_long(&mut body, 0);
+    put_bytes(&mut body, b"c");
+    put_bytes(&mut body, b"n");
+    STEPS.set(0);
+    assert_eq!(decoder.decode(&body).unwrap().event.organization_id(), "acme");
+    assert!(STEPS.get() < 64 * 4, "{} types were passed", STEPS.get());
+}

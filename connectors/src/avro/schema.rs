@@ -1,0 +1,184 @@
+//! Avro schemas, as far as the length of a datum and its resolution need them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prorata_schemas::reject::excerpt;
+use serde_json::Value as Json;
+
+use Plain::{Boolean, Bytes, Double, Float, Int, Long, Null, Text};
+
+/// Logical type of our instants.
+pub(super) const TIMESTAMP_MICROS: &str = "timestamp-micros";
+
+/// Logical types that give a number or bytes another meaning. Others are ignored, as the specification wants
+/// it, and `uuid` leaves a string what it is. The last two are types of Kafka Connect (`connect.name`): by
+/// them alone Debezium says that a plain long does not count microseconds.
+const LOGICAL: [(Plain, &str); 13] = [
+    (Int, "date"),
+    (Int, "time-millis"),
+    (Long, "time-micros"),
+    (Long, "timestamp-millis"),
+    (Long, TIMESTAMP_MICROS),
+    (Long, "timestamp-nanos"),
+    (Long, "local-timestamp-millis"),
+    (Long, "local-timestamp-micros"),
+    (Long, "local-timestamp-nanos"),
+    (Bytes, "big-decimal"),
+    (Bytes, "uuid"),
+    (Long, "io.debezium.time.Timestamp"),
+    (Long, "io.debezium.time.NanoTimestamp"),
+];
+
+/// A schema: its outermost type, and the records in it.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(super) root: Type,
+    /// Records, which may name each other and themselves.
+    pub(super) records: Vec<RecordType>,
+}
+
+/// A type of a schema.
+#[derive(Clone, Debug)]
+pub(super) enum Type {
+    Plain(Plain),
+    /// A plain type with a logical type of [`LOGICAL`].
+    Logical(Plain, &'static str),
+    /// Bytes with a decimal.
+    Decimal(Decimal),
+    Fixed(Arc<Fixed>),
+    Enum(Arc<Enum>),
+    Array(Box<Type>),
+    Map(Box<Type>),
+    Union(Box<[Type]>),
+    /// A record: its full name, and its place in [`Schema::records`].
+    Record(Arc<str>, usize),
+}
+
+/// A type without parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    Null,
+    Boolean,
+    Int,
+    Long,
+    Float,
+    Double,
+    Bytes,
+    /// `string`.
+    Text,
+}
+
+/// A decimal: digits in all, and behind the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Decimal {
+    pub(super) precision: u64,
+    pub(super) scale: u64,
+}
+
+/// A fixed number of bytes.
+#[derive(Debug)]
+pub(super) struct Fixed {
+    pub(super) name: String,
+    pub(super) size: usize,
+    pub(super) decimal: Option<Decimal>,
+}
+
+/// An enum.
+#[derive(Debug)]
+pub(super) struct Enum {
+    pub(super) name: String,
+    pub(super) symbols: Vec<String>,
+    /// The reader's symbol for symbols that it does not have.
+    pub(super) default: Option<String>,
+}
+
+/// A record.
+#[derive(Debug, Default)]
+pub(super) struct RecordType {
+    pub(super) aliases: Vec<String>,
+    pub(super) fields: Vec<Field>,
+}
+
+/// A field of a record. Aliases and default count where the schema is the reader's.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) aliases: Vec<String>,
+    pub(super) default: Option<Json>,
+    pub(super) of: Type,
+}
+
+impl Schema {
+    /// The fields of a record of this schema.
+    pub(super) fn fields(&self, record: usize) -> &[Field] {
+        self.records.get(record).map_or(&[], |record| &record.fields)
+    }
+
+    /// Whether a full name is an alias of the record that this schema is.
+    pub(super) fn is_also_named(&self, name: &str) -> bool {
+        let Type::Record(_, record) = self.root else { return false };
+        self.records.get(record).is_some_and(|record| record.aliases.iter().any(|alias| alias == name))
+    }
+}
+
+impl Type {
+    /// The full name of a named type, or the keyword of another one.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Plain(plain) | Self::Logical(plain, _) => plain.name(),
+            Self::Decimal(_) => Bytes.name(),
+            Self::Fixed(fixed) => &fixed.name,
+            Self::Enum(symbols) => &symbols.name,
+            Self::Array(_) => "array",
+            Self::Map(_) => "map",
+            Self::Union(_) => "union",
+            Self::Record(name, _) => name,
+        }
+    }
+}
+
+/// A type in the words of its schema, in few characters.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimal = match self {
+            Self::Decimal(decimal) => Some(*decimal),
+            Self::Fixed(fixed) => fixed.decimal,
+            _ => None,
+        };
+        match (self, decimal) {
+            (_, Some(Decimal { precision, scale })) => write!(f, "decimal({precision},{scale})"),
+            (Self::Logical(_, name), _) => f.write_str(name),
+            _ => f.write_str(&excerpt(self.name())),
+        }
+    }
+}
+
+impl Plain {
+    const ALL: [Self; 8] = [Null, Boolean, Int, Long, Float, Double, Bytes, Text];
+
+    /// The type of this keyword.
+    pub(super) fn named(keyword: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plain| plain.name() == keyword)
+    }
+
+    /// The keyword.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Null => "null",
+            Boolean => "boolean",
+            Int => "int",
+            Long => "long",
+            Float => "float",
+            Double => "double",
+            Bytes => "bytes",
+            Text => "string",
+        }
+    }
+
+    /// The type with this logical type, or this name in Kafka Connect.
+    pub(super) fn with_logical(self, name: Option<&str>) -> Type {
+        let known = LOGICAL.into_iter().find(|(plain, logical)| *plain == self && Some(*logical) == name);
+        known.map_or(Type::Plain(self), |(plain, logical)| Type::Logical(plain, logical))
+    }
+}

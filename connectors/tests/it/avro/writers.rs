@@ -1,0 +1,114 @@
+//! Events as the writers of others send them: the table of `schemas/EVENTS.md`, "Common writers".
+
+use apache_avro::types::Value;
+use prorata_samples::arbitrary::samples;
+use prorata_schemas::event::{Event, EventRecord};
+use serde_json::{Value as Json, json};
+
+use super::Version;
+
+/// A type and a value in the forms of a writer.
+type Form = fn(&str, Json, Value) -> (Json, Value);
+
+/// An event with each type and value in another form, from the inside out. Each is optional, with null at
+/// this place of the union.
+fn version(event: &Event, null_at: u32, form: Form) -> Version {
+    let newest = Version::newest(event);
+    let mut schema = newest.schema;
+    let fields = schema["fields"].as_array_mut().unwrap();
+    let mut value = Vec::new();
+    for (field, (name, inner)) in fields.iter_mut().zip(newest.value) {
+        let (of, inner) = formed(&name, field["type"].clone(), inner, null_at, form);
+        *field = json!({"name": name, "type": of});
+        value.push((name, inner));
+    }
+    Version { schema, value }
+}
+
+fn formed(path: &str, of: Json, value: Value, null_at: u32, form: Form) -> (Json, Value) {
+    let inner = |of: &Json, value: Value| formed(path, of.clone(), value, null_at, form);
+    let optional = |of: Json| if null_at == 0 { json!(["null", of]) } else { json!([of, "null"]) };
+    if let Json::Array(branches) = &of {
+        let of = branches.iter().find(|branch| **branch != "null").unwrap();
+        let Value::Union(_, value) = value else { unreachable!() };
+        return match *value {
+            Value::Null => {
+                let (of, _) = form(path, of.clone(), Value::Null);
+                (optional(of), Value::Union(null_at, Box::new(Value::Null)))
+            }
+            value => inner(of, value),
+        };
+    }
+    let (of, value) = match (of["type"].as_str(), value) {
+        (Some("array"), Value::Array(items)) => {
+            let none = inner(&of["items"], Value::Array(Vec::new())).0;
+            let items: Vec<(Json, Value)> = items.into_iter().map(|item| inner(&of["items"], item)).collect();
+            let items_of = items.first().map_or(none, |(of, _)| of.clone());
+            let items = items.into_iter().map(|(_, item)| item).collect();
+            (json!({"type": "array", "items": items_of}), Value::Array(items))
+        }
+        (Some("map"), Value::Map(entries)) => {
+            let entries =
+                entries.into_iter().map(|(key, text)| (key, Value::Union(1 - null_at, Box::new(text))));
+            (json!({"type": "map", "values": optional(json!("string"))}), Value::Map(entries.collect()))
+        }
+        (Some("record"), Value::Record(fields)) => {
+            let mut types = Vec::new();
+            let mut values = Vec::new();
+            for (field, (name, value)) in of["fields"].as_array().unwrap().iter().zip(fields) {
+                let path = format!("{path}.{name}");
+                let (of, value) = formed(&path, field["type"].clone(), value, null_at, form);
+                types.push(json!({"name": name, "type": of}));
+                values.push((name, value));
+            }
+            (json!({"type": "record", "name": path, "fields": types}), Value::Record(values))
+        }
+        (_, value) => form(path, of, value),
+    };
+    (optional(of), Value::Union(1 - null_at, Box::new(value)))
+}
+
+/// Enums are text everywhere.
+fn text_of_enums(of: Json, value: Value) -> (Json, Value) {
+    match value {
+        Value::Enum(_, symbol) => (json!("string"), Value::String(symbol)),
+        value => (of, value),
+    }
+}
+
+/// Spark: decimals of a fixed length, each type with a name of its own; null comes last.
+fn spark(path: &str, of: Json, value: Value) -> (Json, Value) {
+    if of["logicalType"] == "decimal" {
+        let name = format!("topLevelRecord.{path}.fixed");
+        let decimal = json!({"logicalType": "decimal", "precision": 28, "scale": 12});
+        let mut of = json!({"type": "fixed", "name": name, "size": 12});
+        of.as_object_mut().unwrap().append(&mut decimal.as_object().unwrap().clone());
+        return (of, value);
+    }
+    text_of_enums(of, value)
+}
+
+/// Kafka Connect and Debezium: null comes first, decimals have many digits, microseconds are a plain long.
+fn connect(_: &str, mut of: Json, value: Value) -> (Json, Value) {
+    if of["logicalType"] == "decimal" {
+        of["precision"] = 64.into();
+        of["connect.name"] = "org.apache.kafka.connect.data.Decimal".into();
+        return (of, value);
+    }
+    match value {
+        Value::TimestampMicros(micros) => {
+            (json!({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}), Value::Long(micros))
+        }
+        value => text_of_enums(of, value),
+    }
+}
+
+#[test]
+fn what_common_writers_make_of_our_types_is_read() {
+    for event in samples() {
+        for (null_at, form) in [(1, spark as Form), (0, connect)] {
+            let version = version(&event, null_at, form);
+            assert_eq!(version.decode(), Ok(EventRecord::new(event.clone())), "{}", version.schema);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Fuzzes [`prorata_tests::fuzz::schema`].
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| prorata_tests::fuzz::schema(input));
