@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use prorata_inspect::text::plain;
 use prorata_worker::WorkerError;
 
 /// Some input was dead-lettered.
@@ -54,8 +55,9 @@ impl std::error::Error for Failure {}
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let worker = error.downcast_ref::<WorkerError>();
     let remedy = worker.and_then(WorkerError::remedy).map(|remedy| format!("; {remedy}"));
+    let message = format!("{error}{}", remedy.unwrap_or_default());
     // Where it cannot be written, the exit code still tells.
-    let _ = writeln!(io::stderr(), "prorata: {error}{}", remedy.unwrap_or_default());
+    let _ = writeln!(io::stderr(), "prorata: {}", plain(&message));
     let code = match (error.downcast_ref::<Failure>(), worker) {
         (Some(failure), _) => failure.code,
         (None, Some(worker)) => worker.exit_code(),

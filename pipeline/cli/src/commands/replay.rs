@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use prorata_connectors::kafka::{KafkaReader, KafkaSettings};
 use prorata_connectors::messages::Times;
+use prorata_inspect::text::plain;
 use prorata_worker::WorkerError;
 use prorata_worker::dead_letters::{ReplayError, TopicReplay, TopicsReplayed};
 use serde_json::json;
@@ -111,6 +112,6 @@ fn as_text(done: &TopicsReplayed) -> String {
     for (reason, letters) in &done.dead_letters {
         lines.push(format!("{letters} dead letters under dead-letter/: {reason}"));
     }
-    lines.extend(done.examples.iter().map(|example| format!("  {example}")));
+    lines.extend(done.examples.iter().map(|example| format!("  {}", plain(example))));
     lines.join("\n")
 }

@@ -17,6 +17,7 @@ use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
 use crate::failure::Failure;
+use crate::report;
 use crate::wiring::{self, kafka};
 
 /// Arguments of `prorata agreements`.
@@ -53,7 +54,7 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
         Some(_) if is_kafka => send(&args.kafka, &agreements, &found.events)?,
         Some(to) => write(to, &agreements, &found.events)?,
     };
-    println!("{}", summary(&found, &to));
+    report::print(&summary(&found, &to))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -104,7 +104,7 @@ fn numbers_on_the_page_are_those_of_the_tables() {
 fn an_idle_node_can_be_explained_as_the_page_says() {
     let room = sample_day();
     let (text, data) = page(&room, &[]);
-    assert!(text.contains("`--node ${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
+    assert!(text.contains("`${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
     let of = |column: &str, at: usize| {
         let text = data["bearers"][column][at].as_u64().unwrap() as usize;
         data["texts"][text].as_str().unwrap().to_owned()
