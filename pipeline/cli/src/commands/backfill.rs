@@ -105,6 +105,7 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
         rows_in_flight: config.backfill.rows_in_flight,
         checkpoint_interval: config.backfill.checkpoint_interval,
         max_hours: config.backfill.max_hours,
+        max_history_hours: config.work.max_history_hours,
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
     }

@@ -17,6 +17,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Run;
+use super::plan;
 use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
 use crate::error::{Result, WorkerError};
@@ -110,6 +111,8 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         files,
         rules: currencies(run)?,
         clock_limit: clock_limit(run),
+        history: plan::history_limits(run),
+        default_history: plan::history_limit(run, None),
         default_rules,
         only: run.options.only_shards.clone(),
     };

@@ -1,0 +1,3 @@
+//! One tenant, and one broken shard, never stop the others.
+
+mod ancient;
