@@ -250,9 +250,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
         owned.draft.note_archived(hour);
         owned.draft.touch();
-        for organization_id in &organizations {
-            owned.draft.mark_dirty_of(organization_id, hour);
-        }
+        owned.draft.mark_dirty_of_all(&organizations, hour);
     }
     Ok(())
 }
