@@ -10,6 +10,9 @@ use prorata_worker::WorkerError;
 /// Some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;
 
+/// Something was left out that must be fixed first.
+pub const LEFT_OUT: u8 = 1;
+
 const INTERNAL: u8 = 1;
 const USAGE: u8 = 2;
 const STORAGE: u8 = 4;

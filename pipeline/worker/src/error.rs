@@ -167,6 +167,11 @@ impl WorkerError {
         }
     }
 
+    /// Whether it is the trouble of one shard, so that a command for all shards leaves that shard out.
+    pub const fn is_of_one_shard(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
+    }
+
     /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a
     /// table mended. What Kafka has lost comes back only with a restart, which reads from elsewhere.
     pub const fn may_heal(&self) -> bool {

@@ -56,6 +56,7 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
             "duplicates": outcome.events_known,
             "other_shards": outcome.events_elsewhere,
         },
+        "shards_left_out": outcome.left_out,
         "held": outcome.held,
         "dead_letters": outcome.dead_letters,
         "dead_letter_examples": outcome.dead_letter_examples,
@@ -115,9 +116,13 @@ fn write_text(out: &mut PlainText, outcome: &Outcome, lake: &str, elapsed: Durat
     if outcome.events_elsewhere > 0 {
         writeln!(
             out,
-            "{} events were left out: they belong to shards that --shards does not name.",
-            thousands(outcome.events_elsewhere)
+            "{} events were left out: they belong to shards that {}.",
+            thousands(outcome.events_elsewhere),
+            if outcome.left_out.is_empty() { "--shards does not name" } else { "were left out" }
         )?;
+    }
+    for (shard, why) in &outcome.left_out {
+        writeln!(out, "Shard {shard} was left out: {why}. Then run the same command again.")?;
     }
     write_hours_ahead(out, outcome)?;
     if outcome.hours_restated > 0 {
@@ -286,11 +291,16 @@ mod tests {
     #[test]
     fn names_of_any_length_and_content_are_plain_lines() {
         let long = "x".repeat(70_000);
-        let namespaces = [(long.clone(), Decimal12::from_int(2)), ("a\u{1b}[2J\nidle 0.00".into(), Decimal12::ONE)];
-        let totals = Totals { namespaces: namespaces.into(), supply: Decimal12::from_int(3), ..Totals::default() };
+        let namespaces =
+            [(long.clone(), Decimal12::from_int(2)), ("a\u{1b}[2J\nidle 0.00".into(), Decimal12::ONE)];
+        let totals =
+            Totals { namespaces: namespaces.into(), supply: Decimal12::from_int(3), ..Totals::default() };
         let outcome = Outcome { totals: [("USD".into(), totals)].into(), ..Outcome::default() };
         let said = text(&outcome, "lake", Duration::from_secs(1));
-        assert!(said.lines().any(|line| line == format!("  namespace {long}  2.00")), "its line is as long as it");
+        assert!(
+            said.lines().any(|line| line == format!("  namespace {long}  2.00")),
+            "its line is as long as it"
+        );
         let padded = format!("  {:60}  1.00", "namespace a\u{fffd}[2J\u{fffd}idle 0.00");
         assert!(said.lines().any(|line| line == padded), "{}", said.replace(&long, "…"));
         assert!(!said.contains(|letter: char| letter != '\n' && letter.is_control()));

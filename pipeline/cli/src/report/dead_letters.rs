@@ -158,6 +158,7 @@ fn json_replay(replayed: &Replayed) -> Value {
             "hours_restated": folded.hours_restated,
         })),
         "failing": failing.collect::<Map<String, Value>>(),
+        "shards_left_out": replayed.left_out,
     })
 }
 
@@ -172,6 +173,9 @@ fn write_replay(out: &mut PlainText, replayed: &Replayed) -> fmt::Result {
     if let Some(folded) = &replayed.folded {
         let (events, new, hours) = (folded.events, folded.new, folded.hours_restated);
         writeln!(out, "Folded: {events} events, {new} of them new; {hours} published hours have changed.")?;
+    }
+    for (shard, why) in &replayed.left_out {
+        writeln!(out, "Shard {shard} was left out: {why}. Then run the same command again.")?;
     }
     if replayed.failing.is_empty() {
         return Ok(());
@@ -259,12 +263,14 @@ mod tests {
             sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
             folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),
             failing: BTreeMap::from([(Reason::InvalidField, failing)]),
+            left_out: BTreeMap::from([(3, "'state/x' is damaged".to_owned())]),
         };
         let report = DeadLetterReport { lake: "lake", listing: listing(), replayed: Some(replayed) };
         let text = report.text();
         for line in [
             "Sent back to their topics: nodes 1, pods 2.",
             "Folded: 3 events, 2 of them new; 4 published hours have changed.",
+            "Shard 3 was left out: 'state/x' is damaged. Then run the same command again.",
             "7 still fail: invalid_field 7.",
             "  a.avro: fix the file",
             "  … and 6 more",

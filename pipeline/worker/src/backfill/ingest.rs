@@ -115,6 +115,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         default_history: plan::history_limit(run, None),
         default_rules,
         only: run.options.only_shards.clone(),
+        left_out: run.shards.left_out().keys().copied().collect(),
     };
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();

@@ -160,6 +160,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         return Err(error);
     }
     run.outcome.commits = run.shards.commits();
+    run.outcome.left_out = run.shards.left_out().clone();
     Ok(run.outcome)
 }
 

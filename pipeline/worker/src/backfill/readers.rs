@@ -65,6 +65,8 @@ pub(super) struct Reading {
     pub default_rules: Arc<Rules>,
     /// The shards whose events are judged, the others are another run's; none: all.
     pub only: Option<BTreeSet<Shard>>,
+    /// Shards whose events are not judged, because they are left out.
+    pub left_out: BTreeSet<Shard>,
     /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
     /// topic must not bring that back.
     pub clock_limit: ClockLimit,
@@ -195,7 +197,8 @@ impl Taker<'_> {
             self.reading.clock_limit.check(event_time)?;
             history.check(event_time)
         };
-        let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
+        let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard))
+            && !self.reading.left_out.contains(&shard);
         let judged = if is_ours { rules.check_ref(&event).and_then(|()| in_time()) } else { Ok(()) };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),

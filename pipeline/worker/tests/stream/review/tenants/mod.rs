@@ -1,3 +1,4 @@
 //! One tenant, and one broken shard, never stop the others.
 
 mod ancient;
+mod broken;
