@@ -166,8 +166,17 @@ impl Recovery<'_> {
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided.rules;
-        let Some(last) = listed.last().map(|rules| rules.from) else { return Ok(()) };
+        let Some(RulesFrom { from: last, version: in_force }) = listed.last().cloned() else { return Ok(()) };
         if listed.iter().any(|rules| rules.version == *version) {
+            if in_force != *version {
+                tracing::warn!(
+                    shard = live.shard(),
+                    configured = &**version,
+                    in_force = &*in_force,
+                    "configured rules not in force: the shard has left this version for another; to return \
+                     to them, give them a new version"
+                );
+            }
             return Ok(());
         }
         self.rules.store(&*self.ports.store, self.configured).await?;

@@ -2,3 +2,5 @@
 
 mod ancient;
 mod broken;
+mod names;
+mod versions;
