@@ -17,7 +17,7 @@ async fn a_checkpoint_stays_below_100_kb_whatever_the_name_of_who_is_late() {
     let world = World::default();
     world.produce(&trace());
     let delay = Duration::from_secs(6 * 3_600);
-    let mut member = world.start("a", Faults::default(), |options| options.restate_delay_max = delay);
+    let mut member = world.start("a", Faults::default(), move |options| options.max_restate_delay = delay);
     member.settle(&world).await.unwrap();
     for length in [LENGTH, 1_000] {
         for n in 0..4 {
@@ -29,7 +29,8 @@ async fn a_checkpoint_stays_below_100_kb_whatever_the_name_of_who_is_late() {
         member.step().await;
         world.pass(Duration::from_secs(61));
     }
-    let checkpoints = world.lake.store.objects().into_iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
+    let checkpoints =
+        world.lake.store.objects().into_iter().filter(|(path, _)| names::parse_checkpoint(path).is_some());
     let largest = checkpoints.map(|(_, bytes)| bytes.len()).max().unwrap();
     assert!(largest < 100_000, "a checkpoint of {largest} bytes");
     let letters = world.letters.letters();
