@@ -49,7 +49,7 @@ pub struct Outcome {
     pub some_folded: BTreeMap<Shard, FoldedAgain>,
     /// Table files written.
     pub files_written: u64,
-    /// Hours whose rows had been published before and have changed, once per shard.
+    /// Hours whose costs had been published before and have changed, once per shard.
     pub hours_restated: u64,
     /// Commits made to tables.
     pub commits: u64,

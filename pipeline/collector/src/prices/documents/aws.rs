@@ -133,7 +133,7 @@ impl Document<'_> {
         for term in terms.values() {
             for dimension in term.price_dimensions.values().filter(|dimension| dimension.unit == "Hrs") {
                 let Some(hourly) = dimension.price_per_unit.get(&self.import.currency) else {
-                    self.import.skip("another currency");
+                    self.import.skip(super::OTHER_CURRENCY);
                     continue;
                 };
                 self.import.add(&Found {

@@ -78,7 +78,7 @@ fn take(import: &mut Importer, item: &Item) -> Result<(), String> {
         return Ok(());
     }
     if item.currency_code != import.currency {
-        import.skip("another currency");
+        import.skip(super::OTHER_CURRENCY);
         return Ok(());
     }
     let is_spot = item.sku_name.ends_with(" Spot");

@@ -217,7 +217,7 @@ fn take(import: &mut Importer, sku: &Sku) -> Result<(), String> {
         return Ok(());
     };
     if rate.unit_price.currency_code != import.currency {
-        import.skip("another currency");
+        import.skip(super::OTHER_CURRENCY);
         return Ok(());
     }
     let fault = |what: &str| format!("{}: {what}", sku.description);

@@ -50,6 +50,17 @@ pub enum ImportError {
          catalogue, csv takes price lists"
     )]
     Nothing,
+    /// All prices are in another currency.
+    #[error(
+        "there is no price in {currency}: {skipped} are in another currency; name the currency of the \
+         documents with --currency"
+    )]
+    OtherCurrency {
+        /// The currency that was asked for.
+        currency: String,
+        /// Prices in another.
+        skipped: u64,
+    },
     /// Parts of Google's machines contradict each other.
     #[error("{0}")]
     Contradiction(String),
@@ -57,6 +68,9 @@ pub enum ImportError {
     #[error(transparent)]
     List(#[from] PriceListError),
 }
+
+/// Why an entry is skipped whose price is not in the list's currency.
+const OTHER_CURRENCY: &str = "another currency";
 
 /// A price as a document has it.
 struct Found<'d> {
@@ -112,7 +126,11 @@ impl Importer {
     pub fn finish(mut self) -> Result<(PriceList, Imported), ImportError> {
         gcp::add_machines(&mut self).map_err(ImportError::Contradiction)?;
         if self.list.is_empty() {
-            return Err(ImportError::Nothing);
+            let skipped = self.imported.skipped.get(OTHER_CURRENCY).copied();
+            return Err(skipped.map_or(ImportError::Nothing, |skipped| ImportError::OtherCurrency {
+                currency: self.currency,
+                skipped,
+            }));
         }
         Ok((self.list, self.imported))
     }
