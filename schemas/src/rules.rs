@@ -106,7 +106,9 @@ impl Rules {
     /// As those of [`Rules::check`].
     pub fn check_ref(&self, event: &EventRef<'_>) -> Result<(), Reject> {
         match event {
-            EventRef::PodUsage { usage, .. } => check_usage_bounds(*usage, self),
+            EventRef::PodUsage { organization_id, usage, .. } => {
+                check_usage_bounds(organization_id, *usage, self)
+            }
             EventRef::Event(event) => self.check(event),
         }
     }

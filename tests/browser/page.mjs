@@ -3,6 +3,7 @@
 //
 // usage: node page.mjs PAGE EXPECTED.json
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { figures, launch } from "./browser.mjs";
@@ -63,6 +64,14 @@ await page.keyboard.press("Enter");
 const dialog = page.locator("dialog[open]");
 const command = await dialog.locator("code").textContent();
 assert.match(command, /^prorata explain --lake .* --hour \d{4}-\d\d-\d\dT\d\d /);
+// What is copied into a shell is one word, whatever tenants call things.
+for (const name of ["u; touch owned #", "x$(touch owned)", "it's `id`", "a\\b \"c\" é", "*", "", "-n"]) {
+  const word = await page.evaluate((text) => shellWord(text), name);
+  assert.equal(execFileSync("sh", ["-c", `printf '%s|' ${word}`], { encoding: "utf8" }), `${name}|`);
+}
+for (const name of ["a\nb", "\u001b[2J", "\u009b2J", "a\u202eb", "a\u2028b"]) {
+  assert.equal(await page.evaluate((text) => shellWord(text) === undefined, name), true);
+}
 // It cost most of all, so the page explains it, to the keyboard, too.
 await tabTo("dialog[open] pre");
 const told = await dialog.locator("pre").textContent();

@@ -70,10 +70,11 @@ MUTANTS = [
     ),
     (
         HELPERS,
-        '"PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .passwordKey',
-        '"PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .usernameKey',
+        '"/etc/prorata-secrets/kafka/%s" .passwordKey',
+        '"/etc/prorata-secrets/kafka/%s" .usernameKey',
     ),
-    (HELPERS, '"PRORATA_REGISTRY__PASSWORD"', '"PRORATA_REGISTRY__PASSWD"'),
+    (HELPERS, "PRORATA_REGISTRY__PASSWORD_FILE", "PRORATA_REGISTRY__PASSWD_FILE"),
+    (HELPERS, '"registry-auth" .existingSecret .passwordKey', '"registry-auth" .existingSecret .usernameKey'),
     (HELPERS, "secretName: {{ . }}", "secretName: kafka-authority"),
     (
         HELPERS,
@@ -164,7 +165,7 @@ MUTANTS = [
     (REPLAY, ' "--replay"', ""),
     (REPLAY, '(include "prorata.kafkaEnv" $ | trim)', '""'),
     (REPLAY, '(include "prorata.env" $ | trim)', '""'),
-    (REPLAY, '"mounts" (include "prorata.kafkaMounts" $)', '"mounts" ""'),
+    (REPLAY, '"mounts" (include "prorata.kafkaMounts" $ | trim)', '"mounts" ""'),
     (REPLAY, '"backoffLimit" 0', '"backoffLimit" 2'),
     (REPLAY, "}}-replay", "}}-dead-letters"),
     (REPLAY, '"resources" .resources', '"resources" $.Values.resources'),

@@ -86,6 +86,32 @@ class Collector(unittest.TestCase):
             by = [of for of, service in services.items() if chosen <= service["metadata"]["labels"].items()]
             self.assertEqual(by, [name])
 
+    def test_it_gets_nothing_of_the_lake_unless_it_writes_there(self):
+        store = {
+            "objectStore": {"existingSecret": "bucket", "env": {"AWS_REGION": "eu-central-1"}},
+            "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:lake"}},
+            "extraEnv": [{"name": "AWS_PROFILE", "value": "lake"}],
+            "extraEnvFrom": [{"secretRef": {"name": "bucket-too"}}],
+        }
+        own = {
+            "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:events"}},
+            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+            "extraEnvFrom": [{"configMapRef": {"name": "proxies"}}],
+        }
+        found = render(override=SET | store | {"collector": SET["collector"] | own})
+        (container,) = template(one(found, "Deployment"))["spec"]["containers"]
+        names = [variable["name"] for variable in container["env"]]
+        self.assertIn("HTTPS_PROXY", names)
+        self.assertFalse([name for name in names if name.startswith("AWS_")])
+        self.assertEqual(container["envFrom"], own["extraEnvFrom"])
+        account = one(found, "ServiceAccount", "collector")["metadata"]
+        self.assertEqual(account["annotations"], own["serviceAccount"]["annotations"])
+        files = {"collector": SET["collector"] | {"output": "s3://bucket/events"}}
+        found = render(override=SET | store | files)
+        (container,) = template(one(found, "Deployment"))["spec"]["containers"]
+        self.assertIn({"name": "AWS_REGION", "value": "eu-central-1"}, container["env"])
+        self.assertEqual(container["envFrom"], [{"secretRef": {"name": "bucket"}}])
+
     def test_measured_use_adds_what_its_source_needs(self):
         base = yaml.safe_load((CHART / "collector-rules.yaml").read_text())
         for source, resource in (("metrics_api", "pods"), ("kubelet", "nodes/proxy"), ("none", None)):

@@ -31,6 +31,28 @@ class Look(unittest.TestCase):
             self.assertFalse([name for name in variables(own) if "KAFKA" in name])
             self.assertNotEqual(own["resources"], worker(objects)["resources"])
 
+    def test_they_may_have_an_account_and_credentials_that_only_read(self):
+        def looks(override: dict) -> list[tuple[str, list]]:
+            found = render(override=ON | override)
+            specs = [
+                one(found, "CronJob", component)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+                for component in ["check", "report"]
+            ]
+            return [(spec["serviceAccountName"], spec["containers"][0].get("envFrom")) for spec in specs]
+
+        self.assertEqual(looks({}), [("prorata", None)] * 2)
+        store = {"objectStore": {"existingSecret": "writes", "readerSecret": "reads"}}
+        account = {"readerServiceAccount": {"create": True, "annotations": {"role": "reads"}}}
+        expected = ("prorata-reader", [{"secretRef": {"name": "reads"}}])
+        self.assertEqual(looks(store | account), [expected] * 2)
+        objects = render(override=ON | store | account)
+        accounts = {d["metadata"]["name"]: d["metadata"] for d in objects if d["kind"] == "ServiceAccount"}
+        self.assertEqual(set(accounts), {"prorata", "prorata-reader"})
+        self.assertEqual(accounts["prorata-reader"]["annotations"], {"role": "reads"})
+        self.assertEqual(worker(objects)["envFrom"], [{"secretRef": {"name": "writes"}}])
+        named = {"readerServiceAccount": {"name": "looker"}}
+        self.assertEqual([name for name, _ in looks(named)], ["looker"] * 2)
+
     def test_they_are_off_and_then_run_as_the_values_say(self):
         for component in ["check", "report"]:
             self.assertIs(values()[component]["enabled"], False)

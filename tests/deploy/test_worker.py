@@ -25,8 +25,8 @@ from chart import (
 )
 
 # Whatever a Secret holds reaches pods by reference alone: these are the names in the cases.
-SASL = ["PRORATA_KAFKA__SASL_USERNAME", "PRORATA_KAFKA__SASL_PASSWORD"]
-REGISTRY = ["PRORATA_REGISTRY__USERNAME", "PRORATA_REGISTRY__PASSWORD"]
+SASL = ["PRORATA_KAFKA__SASL_USERNAME", "PRORATA_KAFKA__SASL_PASSWORD_FILE"]
+REGISTRY = ["PRORATA_REGISTRY__USERNAME", "PRORATA_REGISTRY__PASSWORD_FILE"]
 
 
 def reference(name: str, secret: str, key: str) -> dict:
@@ -201,15 +201,30 @@ class Secrets(unittest.TestCase):
         found = variables(worker(render("secrets")))
         expected = [
             reference(SASL[0], "kafka-credentials", "user"),
-            reference(SASL[1], "kafka-credentials", "pass"),
             reference(REGISTRY[0], "registry-credentials", "username"),
-            reference(REGISTRY[1], "registry-credentials", "password"),
         ]
         self.assertEqual([found[variable["name"]] for variable in expected], expected)
         self.assertEqual(
             worker(render("secrets"))["envFrom"], [{"secretRef": {"name": "bucket-credentials"}}]
         )
         self.assertEqual(found["AWS_REGION"]["value"], "eu-central-1")
+
+    def test_passwords_are_mounted_files(self):
+        for case, sasl, registry in [
+            ("secrets", "pass", "password"),
+            ("everything", "password", "password"),
+        ]:
+            pod = template(one(render(case), "StatefulSet"))["spec"]
+            (container,) = [of for of in pod["containers"] if of["name"] == worker(render(case))["name"]]
+            for volume, variable, secret, key in [
+                ("kafka-sasl", SASL[1], "kafka-credentials", sasl),
+                ("registry-auth", REGISTRY[1], "registry-credentials", registry),
+            ]:
+                (source,) = [of["secret"] for of in pod["volumes"] if of["name"] == volume]
+                self.assertEqual(source, {"secretName": secret, "items": [{"key": key, "path": key}]})
+                (mount,) = [of for of in container["volumeMounts"] if of["name"] == volume]
+                self.assertIs(mount["readOnly"], True)
+                self.assertEqual(variables(container)[variable]["value"], f"{mount['mountPath']}/{key}")
 
     def test_without_secrets_nothing_is_asked_for(self):
         for case in ["defaults", "bare", "backfill"]:
@@ -222,7 +237,7 @@ class Secrets(unittest.TestCase):
         for case in CASES:
             for pod in pods(render(case)).values():
                 for variable in variables(pod["spec"]["containers"][0]).values():
-                    if any(
+                    if not variable["name"].endswith("_FILE") and any(
                         word in variable["name"] for word in ("PASSWORD", "SECRET", "SAS_TOKEN", "USERNAME")
                     ):
                         self.assertEqual(set(variable), {"name", "valueFrom"}, variable)
@@ -250,7 +265,8 @@ class Secrets(unittest.TestCase):
             set(variables(worker(objects)))
             - {*SASL, *REGISTRY, "PRORATA_KAFKA__SSL_CA_FILE", "PRORATA_KAFKA__GROUP_INSTANCE_ID"},
         )
-        self.assertNotIn("kafka-tls", [volume["name"] for volume in pod["volumes"]])
+        kafka = {"kafka-tls", "kafka-sasl", "registry-auth"}
+        self.assertTrue(kafka.isdisjoint(volume["name"] for volume in pod["volumes"]))
         self.assertEqual(container["envFrom"], worker(objects)["envFrom"])
 
 

@@ -137,7 +137,22 @@ pub(crate) fn causes(error: &dyn Error) -> String {
         source = cause.source();
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    without_markup(&text)
+    without_markup(&without_logins(&text))
+}
+
+/// The text with no user and password in its URLs: an endpoint in the environment may have them.
+pub(super) fn without_logins(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        let is_end = |letter: char| letter.is_whitespace() || "/?#\"'()<>,;".contains(letter);
+        let (authority, _) = after.split_at(after.find(is_end).unwrap_or(after.len()));
+        let login = authority.rfind('@').map_or(0, |at| at + 1);
+        shown.push_str(before);
+        shown.push_str("://");
+        rest = after.get(login..).unwrap_or_default();
+    }
+    shown + rest
 }
 
 /// All clouds answer in XML; `Code` and `Message` hold what matters.
@@ -207,6 +222,23 @@ mod tests {
         assert!(no_bucket(&not_found("<Error><Code>NoSuchBucket</Code></Error>")));
         assert!(!no_bucket(&not_found("<Error><Code>NoSuchKey</Code></Error>")));
         assert!(!no_bucket(&generic("<Error><Code>NoSuchBucket</Code></Error>")));
+    }
+
+    #[test]
+    fn logins_of_urls_are_never_told() {
+        for (text, told) in [
+            (
+                "error sending request for url (http://u:s3cret@store:9000/b?list)",
+                "error sending request for url (http://store:9000/b?list)",
+            ),
+            ("http://u:p@a/ then https://b@c", "http://a/ then https://c"),
+            ("a@b and s3://bucket/x@y", "a@b and s3://bucket/x@y"),
+            ("https://u:p@", "https://"),
+            ("no url", "no url"),
+        ] {
+            assert_eq!(without_logins(text), told);
+            assert_eq!(causes(&generic(text)), format!("Generic S3 error: {told}"));
+        }
     }
 
     #[test]

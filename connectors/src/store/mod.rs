@@ -22,7 +22,7 @@ use url::Url;
 pub(crate) use failure::{Explained, causes, kind_of};
 pub use input::open_input;
 
-use failure::{failure, no_bucket};
+use failure::{failure, no_bucket, without_logins};
 
 /// Environment variables that configure object stores begin so.
 const ENVIRONMENT: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
@@ -65,6 +65,7 @@ impl Store {
         }
         let options = environment();
         let (root, prefix) = object_store::parse_url_opts(&url, options).map_err(|error| {
+            let (location, error) = (without_logins(location), without_logins(&error.to_string()));
             LocationError(format!(
                 "'{location}' cannot be opened: {error}; name a folder, or a URL such as s3://bucket/folder, \
                  gs://bucket/folder or az://container/folder"
@@ -203,6 +204,19 @@ impl ObjectStore for Store {
     }
 }
 
+/// What the environment gives away about a store: the variable that turns the verification of certificates
+/// off. `None` if none does.
+pub fn unverified_certificates() -> Option<String> {
+    unverified(environment())
+}
+
+fn unverified(environment: Vec<(String, String)>) -> Option<String> {
+    let is_on = |value: &str| ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str());
+    let mut found = environment.into_iter();
+    let (key, _) = found.find(|(key, value)| key.ends_with("_allow_invalid_certificates") && is_on(value))?;
+    Some(key.to_ascii_uppercase())
+}
+
 /// The configuration of object stores in the environment, lower-cased as its keys are.
 fn environment() -> Vec<(String, String)> {
     let named = std::env::vars_os()
@@ -217,4 +231,20 @@ fn with_slash(mut url: Url) -> Url {
         url.set_path(&path);
     }
     url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_go_unverified_are_found() {
+        let found = |key: &str, value: &str| unverified(vec![(key.to_owned(), value.to_owned())]);
+        let key = "aws_allow_invalid_certificates";
+        for value in ["true", "1", "ON", "Yes"] {
+            assert_eq!(found(key, value).as_deref(), Some("AWS_ALLOW_INVALID_CERTIFICATES"));
+        }
+        assert_eq!(found(key, "false"), None);
+        assert_eq!(found("aws_allow_http", "true"), None);
+    }
 }

@@ -4,10 +4,14 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use prorata_inspect::text::plain;
 use prorata_worker::WorkerError;
 
 /// Some input was dead-lettered.
 pub const DEAD_LETTERED: u8 = 3;
+
+/// Something was left out that must be fixed first.
+pub const LEFT_OUT: u8 = 1;
 
 const INTERNAL: u8 = 1;
 const USAGE: u8 = 2;
@@ -54,8 +58,9 @@ impl std::error::Error for Failure {}
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let worker = error.downcast_ref::<WorkerError>();
     let remedy = worker.and_then(WorkerError::remedy).map(|remedy| format!("; {remedy}"));
+    let message = format!("{error}{}", remedy.unwrap_or_default());
     // Where it cannot be written, the exit code still tells.
-    let _ = writeln!(io::stderr(), "prorata: {error}{}", remedy.unwrap_or_default());
+    let _ = writeln!(io::stderr(), "prorata: {}", plain(&message));
     let code = match (error.downcast_ref::<Failure>(), worker) {
         (Some(failure), _) => failure.code,
         (None, Some(worker)) => worker.exit_code(),

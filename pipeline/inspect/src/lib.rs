@@ -7,6 +7,7 @@
 //! 4. [`diff`]: what differs between two lakes, or between a lake now and then.
 //! 5. [`page`]: a lake as one HTML page.
 //! 6. [`explain`]: how the cost of a pod, a node, an agreement or a namespace in an hour came about.
+//! 7. [`text`]: lines for people, without characters that a terminal obeys.
 
 pub mod check;
 mod columns;
@@ -15,6 +16,7 @@ pub mod explain;
 pub mod lake;
 pub mod page;
 mod sum;
+pub mod text;
 
 pub use lake::{HourRange, LakeTables, TableLog};
 pub use sum::Sum;

@@ -10,6 +10,9 @@ use crate::columns::{Cell, cell_of};
 use crate::json::{Object, quoted};
 use crate::stats_columns;
 
+/// Most bytes of a text in statistics: every reader of a table loads those of all its files.
+const TEXT_BYTES_MAX: usize = 64;
+
 /// Statistics of one column.
 #[derive(Default)]
 struct ColumnStats {
@@ -51,22 +54,56 @@ impl Statistics {
         }
     }
 
-    /// The Delta `stats` of a file of `rows` rows.
+    /// The Delta `stats` of a file of `rows` rows. Texts are cut: the least down, the greatest up.
     pub fn into_json(self, rows: u64) -> String {
-        let bounds = |bound: fn(&ColumnStats) -> &Option<Cell<'static>>| {
-            let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats).as_ref()?)));
-            let object = Object::default();
-            with_bound.fold(object, |object, (name, cell)| object.raw(name, json_value(cell))).finish()
+        let bounds = |bound: fn(&ColumnStats) -> Option<String>| {
+            let with_bound = self.0.iter().filter_map(|(name, stats)| Some((*name, bound(stats)?)));
+            with_bound.fold(Object::default(), |object, (name, value)| object.raw(name, value)).finish()
         };
         let nulls =
             self.0.iter().fold(Object::default(), |object, (name, stats)| object.raw(name, stats.nulls));
         Object::default()
             .raw("numRecords", rows)
-            .raw("minValues", bounds(|stats| &stats.least))
-            .raw("maxValues", bounds(|stats| &stats.greatest))
+            .raw("minValues", bounds(|stats| Some(cut(stats.least.as_ref()?))))
+            .raw("maxValues", bounds(|stats| cut_up(stats.greatest.as_ref()?)))
             .raw("nullCount", nulls.finish())
             .finish()
     }
+}
+
+/// Returns a value as JSON, a long text cut to its beginning, which is not greater.
+fn cut(cell: &Cell<'_>) -> String {
+    match text(cell) {
+        long if long.len() > TEXT_BYTES_MAX => quoted(beginning(long)),
+        _ => json_value(cell),
+    }
+}
+
+/// Returns a value as JSON, a long text as a shorter one that is greater; `None` if there is none.
+fn cut_up(cell: &Cell<'_>) -> Option<String> {
+    match text(cell) {
+        long if long.len() > TEXT_BYTES_MAX => rounded_up(long).map(|text| quoted(&text)),
+        _ => Some(json_value(cell)),
+    }
+}
+
+/// Returns the whole characters among the first bytes that statistics may have.
+fn beginning(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default()
+}
+
+/// Returns a short text after every text with this one's beginning: the last of its characters that has a
+/// next one is replaced by it. UTF-8 sorts as its characters do.
+fn rounded_up(text: &str) -> Option<String> {
+    let mut short = beginning(text).to_owned();
+    while let Some(last) = short.pop() {
+        let next = (last..=char::MAX).nth(1);
+        if let Some(next) = next.filter(|next| short.len() + next.len_utf8() <= TEXT_BYTES_MAX) {
+            short.push(next);
+            return Some(short);
+        }
+    }
+    None
 }
 
 /// Order of two values of one column.
@@ -108,5 +145,36 @@ pub fn json_value(cell: &Cell<'_>) -> String {
         Cell::Int(value) => value.to_string(),
         Cell::Time(Timestamp(micros)) => quoted(&Timestamp(*micros).to_string()),
         Cell::Bool(value) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_down_and_up_at_characters() {
+        let long = |unit: &str| unit.repeat(200);
+        let before = |text: &str, last: char| format!("{}{last}", &text[..text.len() - 1]);
+        let a63 = "a".repeat(63);
+        let cases: [(String, String, Option<String>); 7] = [
+            ("a".repeat(64), "a".repeat(64), Some("a".repeat(64))),
+            (long("a"), "a".repeat(64), Some(before(&"a".repeat(64), 'b'))),
+            // 21 of three bytes: the 22nd does not fit.
+            (long("价"), "价".repeat(21), Some(format!("{}\u{4ef8}", "价".repeat(20)))),
+            // The next character has two bytes, which do not fit, so the one before is raised.
+            (long("\u{7f}"), "\u{7f}".repeat(64), Some(format!("{}\u{80}", "\u{7f}".repeat(62)))),
+            // The next character after the last is none.
+            (format!("{a63}{}", long("\u{10ffff}")), a63.clone(), Some(before(&a63, 'b'))),
+            (long("\u{d7ff}"), "\u{d7ff}".repeat(21), Some(format!("{}\u{e000}", "\u{d7ff}".repeat(20)))),
+            (long("\u{10ffff}"), "\u{10ffff}".repeat(16), None),
+        ];
+        for (text, least, greatest) in cases {
+            let cell = Cell::Made(text.clone());
+            assert_eq!(cut(&cell), quoted(&least), "{text}");
+            assert_eq!(cut_up(&cell), greatest.as_deref().map(quoted), "{text}");
+            assert!(least.len() <= TEXT_BYTES_MAX && least <= text);
+            assert!(greatest.is_none_or(|greatest| greatest.len() <= TEXT_BYTES_MAX && greatest >= text));
+        }
     }
 }

@@ -48,6 +48,14 @@ pub enum WorkerError {
     )]
     StateBehindTables { table: Table, shard: Shard, table_seq: u64, state_seq: u64 },
 
+    /// A shard that has closed no hour begins so far back that closing all hours since would not end.
+    #[error(
+        "history_too_long: the archive of shard {shard} begins at {first}, {hours} hours ago, more than \
+         work.max_history_hours: {max_history_hours}, and every hour since would be closed one by one; fold \
+         the same events with 'prorata backfill --shards {shard} --to HOUR', or raise work.max_history_hours"
+    )]
+    HistoryTooLong { shard: Shard, first: Hour, hours: i64, max_history_hours: i64 },
+
     /// Somebody else writes into a table.
     #[error(
         "foreign_file: {path} in {table} was not written by prorata; \
@@ -145,6 +153,7 @@ impl WorkerError {
             Self::OffsetsLost { .. } => Some(StopReason::OffsetsLost),
             Self::ForeignFile { .. } => Some(StopReason::ForeignFile),
             Self::StateBehindTables { .. } => Some(StopReason::StateBehindTables),
+            Self::HistoryTooLong { .. } => Some(StopReason::HistoryTooLong),
             Self::Encode { .. } | Self::Format(_) => Some(StopReason::EncodeFailed),
             Self::Join(_) | Self::Internal(_) => Some(StopReason::Internal),
             Self::Store(_)
@@ -156,6 +165,11 @@ impl WorkerError {
             | Self::FencedLate
             | Self::Source(_) => None,
         }
+    }
+
+    /// Whether it is the trouble of one shard, so that a command for all shards leaves that shard out.
+    pub const fn is_of_one_shard(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::StateBehindTables { .. })
     }
 
     /// Whether a shard that was stopped for this error may go on by itself: an object may be restored, a
@@ -175,6 +189,7 @@ impl WorkerError {
             Self::Configuration(_)
             | Self::UnknownEngineVersion { .. }
             | Self::Held { .. }
+            | Self::HistoryTooLong { .. }
             | Self::Source(
                 SourceError::Configuration(_) | SourceError::TooLarge(_) | SourceError::Fenced(_),
             ) => 2,
@@ -206,6 +221,8 @@ pub enum StopReason {
     ForeignFile,
     /// A table knows a later checkpoint than the checkpoint log.
     StateBehindTables,
+    /// The archive of a shard that has closed no hour begins too far back.
+    HistoryTooLong,
     /// Rows, or a value of ours, could not be written as a file.
     EncodeFailed,
     /// A state that this program must never reach.
@@ -220,6 +237,7 @@ impl StopReason {
             Self::OffsetsLost => "offsets_lost",
             Self::ForeignFile => "foreign_file",
             Self::StateBehindTables => "state_behind_tables",
+            Self::HistoryTooLong => "history_too_long",
             Self::EncodeFailed => "encode_failed",
             Self::Internal => "internal",
         }

@@ -147,6 +147,8 @@ pub struct ShardStatus {
     pub watermark: Option<Timestamp>,
     /// The last hour closed.
     pub closed_through: Option<Hour>,
+    /// The version of the rules in force for its open hours; `None` while it lists none.
+    pub rules_version: Option<Text>,
     /// The oldest hour with events that is not closed.
     pub oldest_open_hour: Option<Hour>,
     /// The first hour that waits to be recomputed.

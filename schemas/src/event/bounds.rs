@@ -1,5 +1,6 @@
-//! Bounds of prices and amounts. They are far above what real clusters have, and so low that no number of
-//! events of one organization, within [`OBJECTS_MAX`], makes an amount that passes its column of 38 digits.
+//! Bounds of prices, amounts and texts. Those of prices and amounts are far above what real clusters have,
+//! and so low that no number of events of one organization, within [`OBJECTS_MAX`], makes an amount that
+//! passes its column of 38 digits.
 //!
 //! They are judged once, where an event is taken, and not when the archive is read: what is in the archive
 //! counts, by whichever release it was taken. `EVENTS.md`, "Bounds", lists them for people.
@@ -17,6 +18,8 @@
 //! | a quota's amounts | 10^18 x 10^6 pods or quotas = 10^24 |
 //! | raw utilization of a commitment of 10^-12 vCPU | 10^6 vCPU x 10^6 nodes x 10^12 = 10^24 |
 
+mod texts;
+
 use std::fmt;
 
 use super::{Event, EventKind, Payload, PodStarted, PoolSet, Quantities};
@@ -26,6 +29,8 @@ use crate::quantity::{AmountUnit, CPU, EPHEMERAL_STORAGE, MEMORY, NVIDIA_GPU, TF
 use crate::reject::{Reject, excerpt};
 use crate::rules::Rules;
 use crate::size::{MIG_PREFIX, Size, amount};
+
+pub use texts::{LIST_MAX, NAMES_MAX, TEXT_BYTES_MAX};
 
 /// Objects of a kind of one organization that may exist at a time: nodes, pods, reservations, commitments,
 /// quotas, pools. More are taken, too; only then could a sum of the largest values pass its column.
@@ -63,6 +68,7 @@ pub const AMOUNT_MAX: u128 = 1_000_000_000_000_000_000;
 /// `invalid_field` with the field, its value and its bound.
 pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
     let judge = Judge { record: event.payload.kind().name(), rules };
+    judge.all_texts(event)?;
     match &event.payload {
         Payload::NodeStarted(node) => {
             judge.price("hourly_cost", node.hourly_cost)?;
@@ -98,8 +104,11 @@ pub fn check_bounds(event: &Event, rules: &Rules) -> Result<(), Reject> {
 ///
 /// # Errors
 /// As those of [`check_bounds`].
-pub fn check_usage_bounds(usage: PodUsageRef<'_>, rules: &Rules) -> Result<(), Reject> {
-    Judge { record: EventKind::PodUsage.name(), rules }.usage(usage)
+pub fn check_usage_bounds(organization: &str, usage: PodUsageRef<'_>, rules: &Rules) -> Result<(), Reject> {
+    let judge = Judge { record: EventKind::PodUsage.name(), rules };
+    judge.text("organization_id", organization)?;
+    judge.text("pod_uid", usage.pod_uid)?;
+    judge.usage(usage)
 }
 
 /// The bound of a resource of a node, a pod or a reserved unit, in what the resource is counted in.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod body;
+mod bounds;
 mod compatibility;
 mod quantity;
 mod shared;

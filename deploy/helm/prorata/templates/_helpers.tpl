@@ -21,6 +21,15 @@
 {{- end -}}
 {{- end }}
 
+{{/* The account of what only looks: check and report. */}}
+{{- define "prorata.readerServiceAccountName" -}}
+{{- if .Values.readerServiceAccount.create -}}
+{{- default (printf "%s-reader" (include "prorata.fullname" .)) .Values.readerServiceAccount.name -}}
+{{- else -}}
+{{- default (include "prorata.serviceAccountName" .) .Values.readerServiceAccount.name -}}
+{{- end -}}
+{{- end }}
+
 {{/* Labels that never change, for selectors. */}}
 {{- define "prorata.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "prorata.name" . }}
@@ -112,7 +121,7 @@ readOnlyRootFilesystem: true
 runAsNonRoot: true
 {{- end }}
 
-{{/* Environment of all containers: the object store and extraEnv. */}}
+{{/* Environment of workers and Jobs: the object store and extraEnv. */}}
 {{- define "prorata.env" -}}
 {{- range $name, $value := .Values.objectStore.env }}
 - name: {{ $name }}
@@ -123,13 +132,36 @@ runAsNonRoot: true
 {{- end }}
 {{- end }}
 
-{{/* Sources of environment variables of all containers. */}}
+{{/* Sources of environment variables of workers and Jobs. */}}
 {{- define "prorata.envFrom" -}}
 {{- with .Values.objectStore.existingSecret }}
 - secretRef:
     name: {{ . }}
 {{- end }}
 {{- with .Values.extraEnvFrom }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Environment of the collector: of the object store only if it writes there. */}}
+{{- define "prorata.collectorEnv" -}}
+{{- if .Values.collector.output }}
+{{- range $name, $value := .Values.objectStore.env }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.collector.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "prorata.collectorEnvFrom" -}}
+{{- if and .Values.collector.output .Values.objectStore.existingSecret }}
+- secretRef:
+    name: {{ .Values.objectStore.existingSecret }}
+{{- end }}
+{{- with .Values.collector.extraEnvFrom }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -171,7 +203,8 @@ runAsNonRoot: true
 {{- with .Values.kafka.sasl }}
 {{- if .existingSecret }}
 {{ include "prorata.secretEnv" (list "PRORATA_KAFKA__SASL_USERNAME" .existingSecret .usernameKey) }}
-{{ include "prorata.secretEnv" (list "PRORATA_KAFKA__SASL_PASSWORD" .existingSecret .passwordKey) }}
+- name: PRORATA_KAFKA__SASL_PASSWORD_FILE
+  value: {{ printf "/etc/prorata-secrets/kafka/%s" .passwordKey | quote }}
 {{- end }}
 {{- end }}
 {{- with .Values.kafka.tls }}
@@ -183,25 +216,57 @@ runAsNonRoot: true
 {{- with .Values.registry.basicAuth }}
 {{- if .existingSecret }}
 {{ include "prorata.secretEnv" (list "PRORATA_REGISTRY__USERNAME" .existingSecret .usernameKey) }}
-{{ include "prorata.secretEnv" (list "PRORATA_REGISTRY__PASSWORD" .existingSecret .passwordKey) }}
+- name: PRORATA_REGISTRY__PASSWORD_FILE
+  value: {{ printf "/etc/prorata-secrets/registry/%s" .passwordKey | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
 
+{{/* Certificates and passwords as files. */}}
 {{- define "prorata.kafkaMounts" -}}
-{{- if .Values.kafka.tls.existingSecret -}}
+{{- if .Values.kafka.tls.existingSecret }}
 - name: kafka-tls
   mountPath: /etc/prorata-tls/kafka
+  readOnly: true
+{{- end }}
+{{- if .Values.kafka.sasl.existingSecret }}
+- name: kafka-sasl
+  mountPath: /etc/prorata-secrets/kafka
+  readOnly: true
+{{- end }}
+{{- if .Values.registry.basicAuth.existingSecret }}
+- name: registry-auth
+  mountPath: /etc/prorata-secrets/registry
   readOnly: true
 {{- end }}
 {{- end }}
 
 {{- define "prorata.kafkaVolumes" -}}
-{{- with .Values.kafka.tls.existingSecret -}}
+{{- with .Values.kafka.tls.existingSecret }}
 - name: kafka-tls
   secret:
     secretName: {{ . }}
 {{- end }}
+{{- with .Values.kafka.sasl }}
+{{- if .existingSecret }}
+{{ include "prorata.passwordVolume" (list "kafka-sasl" .existingSecret .passwordKey) }}
+{{- end }}
+{{- end }}
+{{- with .Values.registry.basicAuth }}
+{{- if .existingSecret }}
+{{ include "prorata.passwordVolume" (list "registry-auth" .existingSecret .passwordKey) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* One key of a Secret as a file: (list volume secret key). */}}
+{{- define "prorata.passwordVolume" -}}
+- name: {{ index . 0 }}
+  secret:
+    secretName: {{ index . 1 }}
+    items:
+      - key: {{ index . 2 }}
+        path: {{ index . 2 }}
 {{- end }}
 
 {{/* Configuration of the backfill: merged over `config`, without rules if keepRules is set. */}}

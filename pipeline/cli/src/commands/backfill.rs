@@ -15,7 +15,7 @@ use prorata_worker::names::Shard;
 use prorata_worker::ports::Silent;
 
 use crate::config::{self, Loaded};
-use crate::failure::{DEAD_LETTERED, Failure};
+use crate::failure::{DEAD_LETTERED, Failure, LEFT_OUT};
 use crate::{logging, report, wiring};
 
 /// Arguments of `prorata backfill`.
@@ -66,7 +66,11 @@ pub fn run(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
         report::backfill::text(&outcome, &args.lake, started.elapsed())
     };
     report::print(&text)?;
-    Ok(if outcome.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+    Ok(match (outcome.left_out.is_empty(), outcome.dead_letters.is_empty()) {
+        (false, _) => ExitCode::from(LEFT_OUT),
+        (true, false) => ExitCode::from(DEAD_LETTERED),
+        (true, true) => ExitCode::SUCCESS,
+    })
 }
 
 async fn fold(args: &BackfillArgs, loaded: &Loaded, threads: usize) -> anyhow::Result<Outcome> {
@@ -105,6 +109,7 @@ pub fn replay_options(loaded: &Loaded, threads: usize, take_over: bool) -> Backf
         rows_in_flight: config.backfill.rows_in_flight,
         checkpoint_interval: config.backfill.checkpoint_interval,
         max_hours: config.backfill.max_hours,
+        max_history_hours: config.work.max_history_hours,
         readers: threads,
         ..BackfillOptions::new(wiring::owner())
     }

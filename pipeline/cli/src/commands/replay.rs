@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use prorata_connectors::kafka::{KafkaReader, KafkaSettings};
 use prorata_connectors::messages::Times;
+use prorata_inspect::text::plain;
 use prorata_worker::WorkerError;
 use prorata_worker::dead_letters::{ReplayError, TopicReplay, TopicsReplayed};
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::commands::backfill::{self, ShardList};
 use crate::commands::dead_letters;
 use crate::config::{self, Loaded};
-use crate::failure::{DEAD_LETTERED, Failure};
+use crate::failure::{DEAD_LETTERED, Failure, LEFT_OUT};
 use crate::wiring::{self, kafka, registry};
 use crate::{logging, report};
 
@@ -47,7 +48,11 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     // What was folded before an error stays folded, so the report comes first.
     report::print(&if args.json { as_json(&done)? } else { as_text(&done) })?;
     result?;
-    Ok(if done.dead_letters.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
+    Ok(match (done.left_out.is_empty(), done.dead_letters.is_empty()) {
+        (false, _) => ExitCode::from(LEFT_OUT),
+        (true, false) => ExitCode::from(DEAD_LETTERED),
+        (true, true) => ExitCode::SUCCESS,
+    })
 }
 
 async fn replay(
@@ -93,6 +98,7 @@ fn as_json(done: &TopicsReplayed) -> serde_json::Result<String> {
         "hours_restated": done.hours_restated,
         "dead_letters": done.dead_letters,
         "dead_letter_examples": done.examples,
+        "shards_left_out": done.left_out,
     }))
 }
 
@@ -111,6 +117,9 @@ fn as_text(done: &TopicsReplayed) -> String {
     for (reason, letters) in &done.dead_letters {
         lines.push(format!("{letters} dead letters under dead-letter/: {reason}"));
     }
-    lines.extend(done.examples.iter().map(|example| format!("  {example}")));
+    lines.extend(done.examples.iter().map(|example| format!("  {}", plain(example))));
+    for (shard, why) in &done.left_out {
+        lines.push(format!("shard {shard} was left out: {}; then run the same command again", plain(why)));
+    }
     lines.join("\n")
 }

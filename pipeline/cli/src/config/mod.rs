@@ -6,6 +6,7 @@
 mod collect;
 pub mod duration;
 mod environment;
+pub mod exposed;
 mod kafka;
 mod messages;
 mod secrets;

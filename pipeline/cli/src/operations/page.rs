@@ -77,6 +77,7 @@ fn json_shard(snapshot: &Snapshot, shard: u16, status: &ShardStatus) -> Value {
         "published_at": status.published_at.map(|time| text(&time)),
         "watermark": status.watermark.map(|time| text(&time)),
         "closed_through": status.closed_through.map(|hour| text(&hour)),
+        "rules_version": status.rules_version,
         "oldest_open_hour": status.oldest_open_hour.map(|hour| text(&hour)),
         "dirty_from": status.dirty_from.map(|hour| text(&hour)),
         "dirty_hours": status.dirty_hours,
@@ -157,7 +158,9 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
     out.write_str(
         "<h2>Shards</h2>\n<table>\n<tr><th class=\"n\">Shard</th><th>State</th><th>Watermark</th>",
     )?;
-    out.write_str("<th>Last hour closed</th><th>Oldest open hour</th><th>Recomputation pending from</th>")?;
+    out.write_str(
+        "<th>Last hour closed</th><th>Rules</th><th>Oldest open hour</th><th>Recomputation pending from</th>",
+    )?;
     out.write_str("<th class=\"n\">Hours pending</th>")?;
     out.write_str("<th class=\"n\">Checkpoint</th><th>Decided</th><th>Published</th>")?;
     out.write_str(
@@ -176,6 +179,7 @@ fn write_shards(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
             }),
             cells(or_none(status.watermark.map(second))),
             cells(or_none(status.closed_through.map(hour))),
+            cells(or_none(status.rules_version.as_deref().map(str::to_owned))),
             cells(or_none(status.oldest_open_hour.map(hour))),
             cells(or_none(status.dirty_from.map(hour))),
             number(status.dirty_hours.to_string()),

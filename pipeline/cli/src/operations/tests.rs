@@ -43,6 +43,7 @@ fn working() -> Arc<Status> {
         published_at: Some(WallTime(ago(15).0)),
         watermark: Some(ago(390)),
         closed_through: Some(Hour(498_192 + 11)),
+        rules_version: Some("2026-<11>".into()),
         oldest_open_hour: Some(Hour(498_192 + 12)),
         dirty_from: Some(Hour(498_192 + 3)),
         dirty_hours: 2,
@@ -345,6 +346,7 @@ async fn the_page_is_json_on_request() {
         let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
         assert_eq!(json["shards"][0]["shard"], 3);
         assert_eq!(json["shards"][0]["closed_through"], "2026-11-01T11");
+        assert_eq!(json["shards"][0]["rules_version"], "2026-<11>");
         assert_eq!(json["shards"][0]["topics"][1]["lag_seconds"], 90.0);
         assert_eq!(json["counts"]["dead_letters"]["too_late"], 2);
         assert_eq!(json["closed_through"], "2026-11-01T11", "shards that are not loaded do not count");

@@ -1,8 +1,8 @@
 //! The report of a backfill. Sums are exact.
 
-use std::fmt::Write;
 use std::time::Duration;
 
+use prorata_inspect::text::PlainText;
 use prorata_schemas::decimal::Decimal12;
 use prorata_worker::backfill::{Outcome, Totals};
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ const HELD_MAX: usize = 10;
 
 /// Most namespaces listed by name. The others are one line.
 const NAMESPACES_MAX: usize = 20;
+
+/// Most characters to which shorter names are padded.
+const NAME_WIDTH_MAX: usize = 60;
 
 /// One JSON document. Money is text, so that no reader turns it into a float by default.
 ///
@@ -53,6 +56,7 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
             "duplicates": outcome.events_known,
             "other_shards": outcome.events_elsewhere,
         },
+        "shards_left_out": outcome.left_out,
         "held": outcome.held,
         "dead_letters": outcome.dead_letters,
         "dead_letter_examples": outcome.dead_letter_examples,
@@ -70,13 +74,13 @@ pub fn json(outcome: &Outcome, elapsed: Duration) -> serde_json::Result<String> 
 
 /// Lines for people.
 pub fn text(outcome: &Outcome, lake: &str, elapsed: Duration) -> String {
-    let mut text = String::new();
+    let mut text = PlainText::default();
     // Writing to a string never fails.
     let _infallible = write_text(&mut text, outcome, lake, elapsed);
-    text.trim_end().to_owned()
+    text.as_str().to_owned()
 }
 
-fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration) -> std::fmt::Result {
+fn write_text(out: &mut PlainText, outcome: &Outcome, lake: &str, elapsed: Duration) -> std::fmt::Result {
     match outcome.folded {
         Some((first, last)) => {
             let hours = last.0 - first.0 + 1;
@@ -112,9 +116,13 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
     if outcome.events_elsewhere > 0 {
         writeln!(
             out,
-            "{} events were left out: they belong to shards that --shards does not name.",
-            thousands(outcome.events_elsewhere)
+            "{} events were left out: they belong to shards that {}.",
+            thousands(outcome.events_elsewhere),
+            if outcome.left_out.is_empty() { "--shards does not name" } else { "were left out" }
         )?;
+    }
+    for (shard, why) in &outcome.left_out {
+        writeln!(out, "Shard {shard} was left out: {why}. Then run the same command again.")?;
     }
     write_hours_ahead(out, outcome)?;
     if outcome.hours_restated > 0 {
@@ -142,7 +150,7 @@ fn write_text(out: &mut String, outcome: &Outcome, lake: &str, elapsed: Duration
 }
 
 /// Writes which later hours have events but are not closed.
-fn write_hours_ahead(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_hours_ahead(out: &mut PlainText, outcome: &Outcome) -> std::fmt::Result {
     let Some(ahead) = &outcome.ahead else { return Ok(()) };
     let (hours, first, last) = (thousands(ahead.hours), ahead.first, ahead.last);
     let who = match ahead.worker_closes {
@@ -156,7 +164,7 @@ fn write_hours_ahead(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     )
 }
 
-fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::Result {
+fn write_totals(out: &mut PlainText, currency: &str, totals: &Totals) -> std::fmt::Result {
     let mut lines: Vec<(String, Decimal12)> = Vec::new();
     let mut namespaces: Vec<(&String, &Decimal12)> = totals.namespaces.iter().collect();
     namespaces.sort_by_key(|(name, cost)| (std::cmp::Reverse(**cost), (*name).clone()));
@@ -176,6 +184,7 @@ fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::
     lines.push(("over quota, of the above".into(), totals.over_quota));
     let amounts: Vec<String> = lines.iter().map(|(_, cost)| amount(*cost)).collect();
     let names = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let names = names.min(NAME_WIDTH_MAX);
     let width = amounts.iter().map(String::len).chain([currency.len()]).max().unwrap_or_default();
     writeln!(out, "  {:names$}  {currency:>width$}", "Effective cost")?;
     for ((name, _), amount) in lines.iter().zip(&amounts) {
@@ -191,7 +200,7 @@ fn write_totals(out: &mut String, currency: &str, totals: &Totals) -> std::fmt::
     writeln!(out, "  {:names$}  {:>width$}", "rows", thousands(totals.rows.unsigned_abs()))
 }
 
-fn write_dead_letters(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_dead_letters(out: &mut PlainText, outcome: &Outcome) -> std::fmt::Result {
     let all = outcome.dead_letters_all();
     if all == 0 {
         return Ok(());
@@ -278,13 +287,33 @@ mod tests {
         assert!(json(&whole, Duration::from_secs(1)).unwrap().contains("\"organizations_recomputed\": null"));
     }
 
+    /// A wider padding than 65,535 characters would be a panic.
+    #[test]
+    fn names_of_any_length_and_content_are_plain_lines() {
+        let long = "x".repeat(70_000);
+        let namespaces =
+            [(long.clone(), Decimal12::from_int(2)), ("a\u{1b}[2J\nidle 0.00".into(), Decimal12::ONE)];
+        let totals =
+            Totals { namespaces: namespaces.into(), supply: Decimal12::from_int(3), ..Totals::default() };
+        let outcome = Outcome { totals: [("USD".into(), totals)].into(), ..Outcome::default() };
+        let said = text(&outcome, "lake", Duration::from_secs(1));
+        assert!(
+            said.lines().any(|line| line == format!("  namespace {long}  2.00")),
+            "its line is as long as it"
+        );
+        let padded = format!("  {:60}  1.00", "namespace a\u{fffd}[2J\u{fffd}idle 0.00");
+        assert!(said.lines().any(|line| line == padded), "{}", said.replace(&long, "…"));
+        assert!(!said.contains(|letter: char| letter != '\n' && letter.is_control()));
+    }
+
     #[test]
     fn namespaces_beyond_twenty_are_summed() {
         let namespaces =
             (0..30).map(|number| (format!("n{number:02}"), Decimal12::from_int(number + 1))).collect();
         let totals = Totals { namespaces, supply: Decimal12::from_int(465), ..Totals::default() };
-        let mut text = String::new();
+        let mut text = PlainText::default();
         write_totals(&mut text, "USD", &totals).unwrap();
+        let text = text.as_str();
         assert!(text.contains("10 more namespaces"), "{text}");
         assert!(text.contains("55.00"), "1 + 2 + … + 10: {text}");
         assert!(text.lines().any(|line| line.contains("total supply") && line.ends_with("465.00")), "{text}");

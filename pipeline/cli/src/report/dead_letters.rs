@@ -1,8 +1,9 @@
 //! The report of `prorata dead-letters`.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
+use prorata_inspect::text::PlainText;
 use prorata_schemas::reject::Reason;
 use prorata_schemas::time::Timestamp;
 use prorata_worker::dead_letters::{EXAMPLES_PER_REASON_MAX, Letter, Replayed};
@@ -100,23 +101,23 @@ impl DeadLetterReport<'_> {
 
     /// Lines for people.
     pub fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text = PlainText::default();
         // Writing to a string never fails.
         let _infallible = self.write_text(&mut text);
-        text.trim_end().to_owned()
+        text.as_str().to_owned()
     }
 
-    fn write_text(&self, out: &mut String) -> fmt::Result {
+    fn write_text(&self, out: &mut PlainText) -> fmt::Result {
         let (letters, before) = (self.listing.letters(), self.listing.replayed());
         if letters == 0 {
             writeln!(out, "No dead letters in {}.", self.lake)?;
         } else {
             let counts = self.listing.0.iter().map(|(reason, counted)| (reason.code(), counted.letters));
-            write!(out, "{letters} dead letters in {}: {}.", self.lake, named(counts))?;
-            if before > 0 {
-                write!(out, " {before} of them were replayed before.")?;
-            }
-            out.push('\n');
+            let replayed = match before {
+                0 => String::new(),
+                before => format!(" {before} of them were replayed before."),
+            };
+            writeln!(out, "{letters} dead letters in {}: {}.{replayed}", self.lake, named(counts))?;
         }
         match &self.replayed {
             None => self.write_examples(out),
@@ -124,16 +125,17 @@ impl DeadLetterReport<'_> {
         }
     }
 
-    fn write_examples(&self, out: &mut String) -> fmt::Result {
+    fn write_examples(&self, out: &mut PlainText) -> fmt::Result {
         for (reason, counted) in &self.listing.0 {
             let left = counted.letters - counted.replayed;
             if left == 0 {
                 continue;
             }
-            writeln!(out, "\n{reason}: {left}")?;
+            writeln!(out)?;
+            writeln!(out, "{reason}: {left}")?;
             for Example { origin, time, message } in &counted.examples {
                 let time = time.as_ref().map_or(String::new(), |time| format!(", {time}"));
-                writeln!(out, "  {}{time}: {}", plain(origin), plain(message))?;
+                writeln!(out, "  {origin}{time}: {message}")?;
             }
             write_more(out, left, counted.examples.len())?;
         }
@@ -156,10 +158,11 @@ fn json_replay(replayed: &Replayed) -> Value {
             "hours_restated": folded.hours_restated,
         })),
         "failing": failing.collect::<Map<String, Value>>(),
+        "shards_left_out": replayed.left_out,
     })
 }
 
-fn write_replay(out: &mut String, replayed: &Replayed) -> fmt::Result {
+fn write_replay(out: &mut PlainText, replayed: &Replayed) -> fmt::Result {
     if replayed.sent.is_empty() && replayed.folded.is_none() {
         writeln!(out, "Nothing was replayed.")?;
     }
@@ -171,22 +174,26 @@ fn write_replay(out: &mut String, replayed: &Replayed) -> fmt::Result {
         let (events, new, hours) = (folded.events, folded.new, folded.hours_restated);
         writeln!(out, "Folded: {events} events, {new} of them new; {hours} published hours have changed.")?;
     }
+    for (shard, why) in &replayed.left_out {
+        writeln!(out, "Shard {shard} was left out: {why}. Then run the same command again.")?;
+    }
     if replayed.failing.is_empty() {
         return Ok(());
     }
     let counts = replayed.failing.iter().map(|(reason, failing)| (reason.code(), failing.letters));
     writeln!(out, "{} still fail: {}.", replayed.failing_all(), named(counts))?;
     for (reason, failing) in &replayed.failing {
-        writeln!(out, "\n{reason}: {}", failing.letters)?;
+        writeln!(out)?;
+        writeln!(out, "{reason}: {}", failing.letters)?;
         for (origin, why) in &failing.examples {
-            writeln!(out, "  {}: {}", plain(origin), plain(why))?;
+            writeln!(out, "  {origin}: {why}")?;
         }
         write_more(out, failing.letters, failing.examples.len())?;
     }
     Ok(())
 }
 
-fn write_more(out: &mut String, all: u64, shown: usize) -> fmt::Result {
+fn write_more(out: &mut PlainText, all: u64, shown: usize) -> fmt::Result {
     match all - (shown as u64).min(all) {
         0 => Ok(()),
         more => writeln!(out, "  … and {more} more"),
@@ -195,13 +202,6 @@ fn write_more(out: &mut String, all: u64, shown: usize) -> fmt::Result {
 
 fn named<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
     counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Text from outside, without control characters.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter })
-        .collect()
 }
 
 #[cfg(test)]
@@ -263,12 +263,14 @@ mod tests {
             sent: BTreeMap::from([("pods".to_owned(), 2), ("nodes".to_owned(), 1)]),
             folded: Some(FoldedEvents { events: 3, new: 2, hours_restated: 4 }),
             failing: BTreeMap::from([(Reason::InvalidField, failing)]),
+            left_out: BTreeMap::from([(3, "'state/x' is damaged".to_owned())]),
         };
         let report = DeadLetterReport { lake: "lake", listing: listing(), replayed: Some(replayed) };
         let text = report.text();
         for line in [
             "Sent back to their topics: nodes 1, pods 2.",
             "Folded: 3 events, 2 of them new; 4 published hours have changed.",
+            "Shard 3 was left out: 'state/x' is damaged. Then run the same command again.",
             "7 still fail: invalid_field 7.",
             "  a.avro: fix the file",
             "  … and 6 more",

@@ -6,15 +6,45 @@ pub mod progress;
 
 use std::io::{ErrorKind, Write};
 
+use prorata_inspect::text::is_unsafe;
+
 use crate::failure::Failure;
 
-/// Prints a report. A reader that has gone away, such as `head`, is no error.
+/// Prints a report. A character that a terminal would obey is printed as JSON escapes it, so that a document
+/// keeps its values. A reader that has gone away, such as `head`, is no error.
 ///
 /// # Errors
 /// When standard output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(std::io::stdout(), "{text}") {
+    match writeln!(std::io::stdout(), "{}", escaped(text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::storage(error)),
         _ => Ok(()),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && is_unsafe(letter) {
+            escaped += &format!("\\u{:04x}", u32::from(letter));
+        } else {
+            escaped.push(letter);
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_document_keeps_its_values_without_what_a_terminal_obeys() {
+        let document = json!({ "pod": "a\u{1b}[2J\n\u{7f}\u{9b}\u{202e}\u{2028}é" });
+        let printed = escaped(&format!("{document:#}"));
+        assert!(!printed.contains(|letter: char| letter != '\n' && is_unsafe(letter)), "{printed:?}");
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), document);
     }
 }

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// # Errors
 /// When settings contradict each other, or a file that one names cannot be read.
 pub fn connection(kafka: &KafkaConfig) -> Result<Connection, Failure> {
+    if let Some(exposed) = config::exposed::kafka(kafka) {
+        tracing::warn!("{exposed}");
+    }
     let file = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
     let security = Security {
         encrypted: matches!(kafka.security_protocol, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl),

@@ -17,6 +17,7 @@ use prorata_worker::Ports;
 use prorata_worker::WorkerError;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::config;
 use crate::failure::Failure;
 
 /// A runtime with this many threads (0: one per core), and their number. Rayon gets as many for folding and
@@ -46,6 +47,9 @@ pub fn small_runtime() -> anyhow::Result<Runtime> {
 /// # Errors
 /// When the name is wrong.
 pub fn store(lake: &str) -> Result<Store, Failure> {
+    if let Some(exposed) = config::exposed::store() {
+        tracing::warn!("{exposed}");
+    }
     Store::open(lake).map_err(Failure::usage)
 }
 

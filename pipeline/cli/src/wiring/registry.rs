@@ -19,6 +19,9 @@ pub fn open(registry: &RegistryConfig) -> Result<Option<Registry>, Failure> {
     if registry.url.is_empty() {
         return Ok(None);
     }
+    if let Some(exposed) = config::exposed::registry(registry) {
+        tracing::warn!("{exposed}");
+    }
     let settings = Settings {
         url: registry.url.clone(),
         username: registry.username.clone(),

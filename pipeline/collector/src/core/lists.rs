@@ -89,6 +89,9 @@ impl Collector {
             if !list.is_check {
                 self.caught_up_to(kind, version, list.began);
             }
+            if kind == ObjectKind::GpuPool {
+                self.look_again_at_pools(now);
+            }
         } else if kind == ObjectKind::Pod {
             // The watch goes on from here; `caught_up` stays, and so does the bound of what is held.
             self.pods_version = None;

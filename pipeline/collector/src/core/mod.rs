@@ -71,6 +71,13 @@ pub enum Notice {
         /// Provider, region, instance type, operating system and capacity type, as a price list has them.
         wanted: String,
     },
+    /// A pod has waited for too long, and is sent without what it names.
+    SentWithout {
+        /// The pod's namespace and name.
+        pod: String,
+        /// What is missing.
+        missing: String,
+    },
     /// Devices of a pod have no resource name.
     UnmappedDevices {
         /// The pod's namespace and name.
@@ -138,7 +145,7 @@ pub struct Collector {
     nodes: BTreeMap<Text, KnownNode>,
     gpu_nodes: BTreeMap<Text, GpuNodeFacts>,
     devices: Devices,
-    /// Pods that wait for their node or their claims, and all that have claims.
+    /// Pods that wait for their node, pool or claims or lack them, and all that name a pool or have claims.
     kept: BTreeMap<Text, PodFacts>,
     lists: BTreeMap<ObjectKind, ListInProgress>,
     /// How many lists in a row were not believed.
@@ -264,7 +271,7 @@ impl Collector {
         running.map(|(key, known)| ((&*known.namespace, &*known.name), &key.id)).collect()
     }
 
-    /// Pods that wait for their node or their claims.
+    /// Pods that wait for their node, their pool or their claims.
     pub fn waiting_pods(&self) -> usize {
         let is_sent = |known: &Announced| known.phase != Phase::Announcing;
         let waits = |uid: &&Text| !self.state.announced.get(&pods::key(uid)).is_some_and(is_sent);
@@ -351,6 +358,7 @@ impl Collector {
 
     fn tick(&mut self, now: Timestamp) {
         self.look_again_at_prices(now);
+        self.end_waits(now);
         let announced = &self.state.announced;
         let old = |announced: &Announced| {
             announced.phase == Phase::Stopped && announced.last.0 < now.0.saturating_sub(HOUR_MICROS)

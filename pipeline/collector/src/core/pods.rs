@@ -11,6 +11,9 @@ use crate::describe::pod::{PodEnd, PodFacts};
 use crate::object::{ObjectKind, PodObject};
 use crate::state::{Announced, Key, Phase};
 
+/// How long a pod waits for what it names. Whoever may create pods may bind one to a node that never comes.
+const WAIT_MAX_MICROS: i64 = 5 * 60 * 1_000_000;
+
 /// The key of a pod.
 pub(super) fn key(uid: &str) -> Key {
     Key { kind: ObjectKind::Pod, id: uid.into() }
@@ -55,14 +58,22 @@ impl Collector {
             return;
         }
         let Some(starts) = facts.starts else { return };
-        match self.placed(&facts, true) {
+        let waits_since = self.kept.get(&facts.uid).and_then(|kept| kept.waits_since).unwrap_or(now);
+        facts.waits_since = Some(waits_since);
+        match self.placed(&facts, now.0.saturating_sub(waits_since.0) < WAIT_MAX_MICROS) {
             None => drop(self.kept.insert(facts.uid.clone(), facts)),
             Some(placed) => {
+                if placed.missing.is_empty() {
+                    facts.waits_since = None;
+                } else if !matches!(phase, Some(Phase::Started | Phase::Changed)) {
+                    let missing = placed.missing.join(" and ");
+                    self.notices.push(Notice::SentWithout { pod: name(), missing });
+                }
                 let start = starts.max(self.since()).max(placed.least).min(now.max(placed.least));
                 let recorded = facts.changed.max(placed.changed);
                 let change = recorded.unwrap_or(now).min(now);
                 self.announce_pod(key, &facts, placed.description, Since { start, change, recorded });
-                if facts.claims.is_empty() {
+                if facts.claims.is_empty() && facts.pool.is_none() && facts.waits_since.is_none() {
                     self.kept.remove(&facts.uid);
                 } else {
                     self.kept.insert(facts.uid.clone(), facts);
@@ -117,11 +128,12 @@ impl Collector {
         self.announce_stop(key, at, Payload::PodStopped(stopped));
     }
 
-    /// A pod's whole description, by its node and its claims; none while one of them is not known and the pod
-    /// `may_wait`.
+    /// A pod's whole description, by its node, its pool and its claims; none while one of them is not known
+    /// and the pod `may_wait`.
     fn placed(&mut self, facts: &PodFacts, may_wait: bool) -> Option<Placed> {
         let mut description = facts.description.clone();
         let mut least = Timestamp(0);
+        let mut missing = Vec::new();
         match self.nodes.get(&facts.node_name) {
             Some(node) if node.facts.is_virtual => {
                 description.region = Some(node.facts.description.region.clone());
@@ -130,19 +142,37 @@ impl Collector {
             Some(node) if node.facts.is_initialized || !may_wait => {
                 description.node_id = Some(node.node_id.clone().into());
                 least = node.least;
+                if !node.facts.is_initialized {
+                    missing.push(format!("node '{}', which is not initialized", facts.node_name));
+                }
             }
-            None if !may_wait => description.node_id = Some(facts.node_name.clone().into()),
+            None if !may_wait => {
+                description.node_id = Some(facts.node_name.clone().into());
+                missing.push(format!("node '{}'", facts.node_name));
+            }
             _ => return None,
         }
         let mut changed = None;
+        if let Some(pool) = &facts.pool {
+            let known = self.state.announced.get(&Key { kind: ObjectKind::GpuPool, id: pool.id.clone() });
+            changed = known.map(|known| known.last);
+            if known.is_some_and(|known| known.phase.is_running()) {
+                pool.apply(&mut description, &self.options);
+            } else if !self.state.caught_up.contains_key(&ObjectKind::GpuPool) {
+                if may_wait {
+                    return None;
+                }
+                missing.push("the GPU pools".to_owned());
+            }
+        }
         if self.options.watched.contains(&ObjectKind::ResourceClaim) && !facts.claims.is_empty() {
             match self.devices.claimed(&facts.claims, &self.options) {
                 None if may_wait => return None,
-                None => {}
+                None => missing.push("its claims".to_owned()),
                 Some(claimed) => {
                     crate::describe::add(&mut description.requests, &claimed.quantities);
                     crate::describe::add(&mut description.limits, &claimed.quantities);
-                    changed = claimed.changed;
+                    changed = changed.max(claimed.changed);
                     if !claimed.unmapped.is_empty() {
                         let pod = format!("{}/{}", description.namespace, description.pod_name);
                         self.notices.push(Notice::UnmappedDevices { pod, devices: claimed.unmapped });
@@ -150,7 +180,7 @@ impl Collector {
                 }
             }
         }
-        Some(Placed { description, changed, least })
+        Some(Placed { description, changed, least, missing })
     }
 
     /// Takes again the pods that waited for this node.
@@ -165,6 +195,29 @@ impl Collector {
     pub(super) fn look_again_at_claims(&mut self, now: Timestamp) {
         let claiming = self.kept.values().filter(|facts| !facts.claims.is_empty());
         for facts in claiming.cloned().collect::<Vec<_>>() {
+            self.pod(facts, now);
+        }
+    }
+
+    /// Takes again the pods that name a pool.
+    pub(super) fn look_again_at_pools(&mut self, now: Timestamp) {
+        let naming = self.kept.values().filter(|facts| facts.pool.is_some());
+        for facts in naming.cloned().collect::<Vec<_>>() {
+            self.pod(facts, now);
+        }
+    }
+
+    /// Takes again the pods that have waited for too long: they go on without what is missing.
+    pub(super) fn end_waits(&mut self, now: Timestamp) {
+        let is_sent = |uid: &Text| {
+            let known = self.state.announced.get(&key(uid));
+            known.is_some_and(|known| known.phase != Phase::Announcing)
+        };
+        let waited = |facts: &&PodFacts| {
+            facts.waits_since.is_some_and(|since| now.0.saturating_sub(since.0) >= WAIT_MAX_MICROS)
+        };
+        let due = self.kept.values().filter(waited).filter(|facts| !is_sent(&facts.uid));
+        for facts in due.cloned().collect::<Vec<_>>() {
             self.pod(facts, now);
         }
     }
@@ -213,4 +266,6 @@ struct Placed {
     changed: Option<Timestamp>,
     /// Its node runs since then.
     least: Timestamp,
+    /// What the pod names and nobody has seen, for people.
+    missing: Vec<String>,
 }

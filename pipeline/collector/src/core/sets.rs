@@ -7,7 +7,7 @@ use super::Collector;
 use super::announce::{Named, Since};
 use crate::describe::sets;
 use crate::object::{ElasticQuotaObject, GpuPoolObject, ObjectKind, ObjectMeta};
-use crate::state::Key;
+use crate::state::{Announced, Key};
 
 impl Collector {
     pub(super) fn quota_seen(&mut self, quota: &ElasticQuotaObject, is_composite: bool, now: Timestamp) {
@@ -38,7 +38,13 @@ impl Collector {
         self.note_seen(ObjectKind::GpuPool, &id);
         match sets::pool(pool, &self.options) {
             Ok(set) => {
-                self.set(ObjectKind::GpuPool, &id, &pool.metadata, Payload::PoolSet(Box::new(set)), now)
+                let runs = |known: &Announced| known.phase.is_running();
+                let key = Key { kind: ObjectKind::GpuPool, id: id.clone() };
+                let was_known = self.state.announced.get(&key).is_some_and(runs);
+                self.set(ObjectKind::GpuPool, &id, &pool.metadata, Payload::PoolSet(Box::new(set)), now);
+                if !was_known {
+                    self.look_again_at_pools(now);
+                }
             }
             Err(fault) => self.unreadable(ObjectKind::GpuPool, name_of(&pool.metadata), vec![fault]),
         }
@@ -47,6 +53,7 @@ impl Collector {
     pub(super) fn pool_gone(&mut self, pool: &GpuPoolObject, now: Timestamp) {
         let key = Key { kind: ObjectKind::GpuPool, id: sets::id_of_pool(pool, &self.options) };
         self.stop_set(&key, pool.metadata.removed().unwrap_or(now).min(now));
+        self.look_again_at_pools(now);
     }
 
     fn set(&mut self, kind: ObjectKind, id: &str, meta: &ObjectMeta, payload: Payload, now: Timestamp) {

@@ -7,9 +7,10 @@ use prorata_schemas::event::{Labels, PodStarted, Quantities};
 use prorata_schemas::quantity::{NVIDIA_GPU, Quantity, TFLOPS, VRAM};
 use prorata_schemas::time::Timestamp;
 
+use super::quantities::raise;
 use super::{requests, workload};
 use crate::instant::Instant;
-use crate::object::{ContainerState, ContainerStatus, PodCondition, PodObject};
+use crate::object::{ContainerState, ContainerStatus, ObjectKind, PodCondition, PodObject};
 use crate::options::{CollectorOptions, StartAt};
 
 /// What a pod says of itself.
@@ -29,8 +30,12 @@ pub struct PodFacts {
     pub removed: Option<Timestamp>,
     /// Claims by `namespace/name`; none of one: it is not made yet.
     pub claims: Vec<Option<Text>>,
-    /// Its description without what its node and its claims add.
+    /// What its annotations say, if they name a pool. It counts only if the pool is known.
+    pub pool: Option<PoolFacts>,
+    /// Its description without what its node, its pool and its claims add.
     pub description: PodStarted,
+    /// Since when it waits for its node, its pool or its claims, or lacks one of them.
+    pub waits_since: Option<Timestamp>,
     /// What could not be read, for people.
     pub faults: Vec<String>,
 }
@@ -49,18 +54,19 @@ impl PodFacts {
     pub fn read(pod: &PodObject, options: &CollectorOptions) -> Self {
         let meta = &pod.metadata;
         let mut faults = Vec::new();
-        let (mut requests, mut limits) = requests::effective(pod).unwrap_or_else(|error| {
+        let (requests, limits) = requests::effective(pod).unwrap_or_else(|error| {
             faults.push(error.to_string());
             Default::default()
         });
-        let pool = Pool::read(pod, options);
-        if let Some(pool) = &pool {
-            pool.apply(&mut requests, &mut limits, &mut faults);
-        }
         let label = |name: &Option<Text>| name.as_ref().and_then(|name| meta.labels.get(name)).cloned();
-        let model = label(&options.gpu_model_label).or_else(|| pool.as_ref()?.annotation("gpu-model"));
+        let (model, qos) = (label(&options.gpu_model_label), label(&options.qos_label));
         let workload = workload::of(meta);
         let starts = starts(pod, options.start);
+        let pool = Annotations::of(pod, options).map(|annotations| PoolFacts {
+            gpu_model: annotations.text("gpu-model").filter(|_| model.is_none()),
+            qos: annotations.text("qos").filter(|_| qos.is_none()),
+            ..annotations.pool(starts, options, &mut faults)
+        });
         let description = PodStarted {
             cluster_id: options.cluster_id.clone(),
             namespace: meta.namespace.as_str().into(),
@@ -71,22 +77,15 @@ impl PodFacts {
             node_id: None,
             region: None,
             zone: None,
-            pool_id: pool
-                .as_ref()
-                .map(|pool| pool.id(options))
-                .or_else(|| label(&options.pool_label))
-                .map(Into::into),
-            qos: label(&options.qos_label)
-                .or_else(|| pool.as_ref()?.annotation("qos"))
-                .unwrap_or_else(|| "default".into()),
+            pool_id: label(&options.pool_label).map(Into::into),
+            qos: qos.unwrap_or_else(|| "default".into()),
             gpu_model: model.map(|model| options.gpu_model(&model)),
             requests,
             limits,
             workload_kind: workload.as_ref().map(|(kind, _)| kind.clone()),
             workload_name: workload.map(|(_, name)| name),
             labels: sent_labels(&meta.labels, options),
-            eviction_protected_until: pool
-                .and_then(|pool| protected_until(pool.annotation("eviction-protection")?, starts?)),
+            eviction_protected_until: None,
         };
         Self {
             uid: meta.uid.as_str().into(),
@@ -96,7 +95,9 @@ impl PodFacts {
             changed: meta.changed(),
             removed: meta.removed(),
             claims: claims(pod),
+            pool,
             description,
+            waits_since: None,
             faults,
         }
     }
@@ -169,42 +170,82 @@ fn claims(pod: &PodObject) -> Vec<Option<Text>> {
     claims
 }
 
-/// TensorFusion's annotations of a pod that names a pool.
-struct Pool<'p> {
-    annotations: &'p BTreeMap<Text, Text>,
-    domain: &'p str,
-    name: Text,
+/// What a pod's annotations add if its pool is known. Whoever may create the pod writes them.
+#[derive(Clone, Debug, Default)]
+pub struct PoolFacts {
+    /// Id of the pool.
+    pub id: Text,
+    /// TFLOPs and VRAM per GPU, as the engine counts them, and GPUs.
+    requests: Quantities,
+    limits: Quantities,
+    gpu_model: Option<Text>,
+    qos: Option<Text>,
+    protected_until: Option<Timestamp>,
 }
 
-impl<'p> Pool<'p> {
-    fn read(pod: &'p PodObject, options: &'p CollectorOptions) -> Option<Self> {
-        let (annotations, domain) = (&pod.metadata.annotations, &*options.tensor_fusion_domain);
-        let name = annotations.get(format!("{domain}/gpupool").as_str()).filter(|name| !name.is_empty())?;
-        Some(Self { annotations, domain, name: name.clone() })
+impl PoolFacts {
+    /// Adds them to a description. A request is never lowered: the scheduler has counted it on the node, and
+    /// others would pay for what the annotation leaves out.
+    pub fn apply(&self, description: &mut PodStarted, options: &CollectorOptions) {
+        raise(&mut description.requests, &self.requests);
+        raise(&mut description.limits, &self.limits);
+        description.pool_id = Some(self.id.clone().into());
+        if let Some(model) = &self.gpu_model {
+            description.gpu_model = Some(options.gpu_model(model));
+        }
+        if let Some(qos) = &self.qos {
+            description.qos = qos.clone();
+        }
+        description.eviction_protected_until = self.protected_until;
+    }
+}
+
+/// TensorFusion's annotations of a pod that names a pool.
+struct Annotations<'p> {
+    all: &'p BTreeMap<Text, Text>,
+    domain: &'p str,
+    pool: &'p str,
+}
+
+impl<'p> Annotations<'p> {
+    /// Returns `None` if the pod names no pool, or pools are not watched.
+    fn of(pod: &'p PodObject, options: &'p CollectorOptions) -> Option<Self> {
+        let (all, domain) = (&pod.metadata.annotations, &*options.tensor_fusion_domain);
+        let pool = all.get(format!("{domain}/gpupool").as_str()).filter(|name| !name.is_empty())?;
+        options.watched.contains(&ObjectKind::GpuPool).then_some(Self { all, domain, pool })
     }
 
-    fn annotation(&self, name: &str) -> Option<Text> {
-        self.annotations.get(format!("{}/{name}", self.domain).as_str()).cloned()
+    fn text(&self, name: &str) -> Option<Text> {
+        self.all.get(format!("{}/{name}", self.domain).as_str()).cloned()
     }
 
-    fn id(&self, options: &CollectorOptions) -> Text {
-        pool_id(options, &self.name)
-    }
-
-    /// TFLOPs and VRAM are per GPU, and so are the engine's.
-    fn apply(&self, requests: &mut Quantities, limits: &mut Quantities, faults: &mut Vec<String>) {
-        let mut set = |to: &mut Quantities, resource: &str, annotation: &str| {
-            let Some(text) = self.annotation(annotation) else { return };
+    fn quantities(&self, names: &[(&str, &str)], faults: &mut Vec<String>) -> Quantities {
+        let mut quantities = Quantities::new();
+        for (resource, annotation) in names {
+            let Some(text) = self.text(annotation) else { continue };
             match Quantity::parse(resource, &text) {
-                Ok(quantity) => drop(to.insert(resource.into(), quantity)),
+                Ok(quantity) => drop(quantities.insert((*resource).into(), quantity)),
                 Err(error) => faults.push(format!("annotation {}/{annotation}: {error}", self.domain)),
             }
-        };
-        set(requests, TFLOPS, "tflops-request");
-        set(requests, VRAM, "vram-request");
-        set(requests, NVIDIA_GPU, "gpu-count");
-        set(limits, TFLOPS, "tflops-limit");
-        set(limits, VRAM, "vram-limit");
+        }
+        quantities
+    }
+
+    fn pool(
+        &self,
+        starts: Option<Timestamp>,
+        options: &CollectorOptions,
+        faults: &mut Vec<String>,
+    ) -> PoolFacts {
+        let requests = [(TFLOPS, "tflops-request"), (VRAM, "vram-request"), (NVIDIA_GPU, "gpu-count")];
+        let protection = self.text("eviction-protection");
+        PoolFacts {
+            id: pool_id(options, self.pool),
+            requests: self.quantities(&requests, faults),
+            limits: self.quantities(&[(TFLOPS, "tflops-limit"), (VRAM, "vram-limit")], faults),
+            protected_until: protection.and_then(|text| protected_until(text, starts?)),
+            ..PoolFacts::default()
+        }
     }
 }
 

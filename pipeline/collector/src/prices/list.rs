@@ -176,15 +176,18 @@ impl PriceList {
 /// # Errors
 /// At the first line that is wrong, with its number.
 pub fn read_price_list(from: impl Read, list: &mut PriceList) -> Result<(), PriceListError> {
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(from);
+    let mut builder = csv::ReaderBuilder::new();
+    let mut reader = builder.has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(from);
     let unreadable = |error: csv::Error| PriceListError::Unreadable(error.to_string());
     let mut record = csv::StringRecord::new();
     let has_header = reader.read_record(&mut record).map_err(unreadable)?;
     if !has_header || record.iter().ne(HEADER) {
         return Err(PriceListError::Header);
     }
+    // The reader counts line feeds, and where lines end with CRLF, it ends them before the line feed.
+    let uncounted = 2_u64.saturating_sub(reader.position().line());
     while reader.read_record(&mut record).map_err(unreadable)? {
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = record.position().map_or(0, csv::Position::line) + uncounted;
         let (of, valid_from, hourly, currency) = row(&record, line)?;
         list.add(of, valid_from, hourly, &currency)
             .map_err(|source| PriceListError::Line { line, source: source.into() })?;
@@ -198,6 +201,9 @@ fn row(
 ) -> Result<(PricedType, Timestamp, UnitPrice, Text), PriceListError> {
     let mut columns = record.iter().zip(HEADER);
     let fault = |column, fault: String| PriceListError::Value { line, column, fault };
+    if record.len() > HEADER.len() {
+        return Err(fault("valid_from", "the line has too many columns".into()));
+    }
     let mut text = || match columns.next() {
         Some(("", column)) => Err(fault(column, "it is empty".into())),
         Some((value, column)) => Ok((value, column)),

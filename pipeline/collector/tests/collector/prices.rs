@@ -137,7 +137,12 @@ fn error(kind: PriceDocument, text: &str) -> String {
 #[test]
 fn a_list_that_is_wrong_is_refused_with_its_line() {
     let head = "provider,region,instance_type,os,capacity_type,currency,hourly,valid_from\n";
-    let of = |line: &str| error(PriceDocument::Csv, &format!("{head}{line}\n"));
+    let of = |lines: &str| {
+        let text = format!("{head}{lines}\n");
+        let wrong = error(PriceDocument::Csv, &text);
+        assert_eq!(error(PriceDocument::Csv, &text.replace('\n', "\r\n")), wrong, "as Windows ends lines");
+        wrong
+    };
     assert!(error(PriceDocument::Csv, "").contains("the first line must be provider,"));
     assert!(error(PriceDocument::Csv, "a,b\n").contains("the first line must be provider,"));
     assert!(of("aws,r,t,linux,ON_DEMAND,USD,1e3,2026-01-01").contains("line 2: hourly: '1e3'"));
@@ -145,12 +150,23 @@ fn a_list_that_is_wrong_is_refused_with_its_line() {
     assert!(of("aws,r,t,linux,on demand,USD,1,2026-01-01").contains("line 2: capacity_type: 'on demand'"));
     assert!(of("aws,r,t,linux,SPOT,USD,1,2026-02-30").contains("line 2: valid_from: '2026-02-30'"));
     assert!(of("aws,,t,linux,SPOT,USD,1,2026-01-01").contains("line 2: region: it is empty"));
-    assert!(of("aws,r,t,linux,SPOT,USD,1").contains("line: 2"));
+    assert!(of("aws,r,t,linux,SPOT,USD,1").contains("line 2: valid_from: the line has too few columns"));
+    assert!(
+        of("aws,r,t,linux,SPOT,USD,1,2026-01-01,x").contains("line 2: valid_from: the line has too many")
+    );
     let two = "aws,r,t,linux,SPOT,USD,1,2026-01-01\naws,r,t,linux,SPOT,USD,2,2026-01-01";
     assert!(of(two).contains("line 3: t in r has two prices from 2026-01-01"), "{}", of(two));
     let mixed = "aws,r,t,linux,SPOT,USD,1,2026-01-01\naws,r,u,linux,SPOT,EUR,2,2026-01-01";
     assert!(of(mixed).contains("line 3: a price in EUR, but the list is in USD"), "{}", of(mixed));
-    assert!(of("\"aws,r").contains("line: 2"));
+    let quoted = error(PriceDocument::Csv, &format!("{head}\"aws,r"));
+    assert!(quoted.contains("line 2: valid_from: the line has too few columns"), "{quoted}");
+}
+
+#[test]
+fn prices_that_are_all_in_another_currency_are_not_missing() {
+    let azure = String::from_utf8(document("azure.json")).unwrap();
+    let other = error(PriceDocument::Azure, &azure.replace("\"USD\"", "\"CHF\""));
+    assert!(other.contains("there is no price in USD: ") && other.contains("--currency"), "{other}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let mut options = CollectorOptions::new("o".into(), "c".into(), "USD".into());
-        options.watched.extend([ObjectKind::ResourceClaim]);
+        options.watched.extend([ObjectKind::ResourceClaim, ObjectKind::GpuPool]);
         options.since = Some(Timestamp(micros("00:00")));
         Self { rig: Rig::new(options), compared: (0, 0), first_named: BTreeMap::new() }
     }
@@ -115,6 +115,9 @@ impl Case {
             ("qos-label", name) => options.qos_label = Some(name.into()),
             ("model-label", name) => options.gpu_model_label = Some(name.into()),
             ("pool-label", name) => options.pool_label = Some(name.into()),
+            ("unwatched", name) => {
+                options.watched.remove(&kind(name).ok_or(format!("no kind '{name}'"))?);
+            }
             _ => return Err(format!("no option {word}")),
         }
         self.rig.restart();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Checked;
 use super::finding::{Problem, Severity};
+use crate::text::PlainText;
 
 impl Checked {
     /// One JSON document. Money is text, so that no reader turns it into a float by default.
@@ -58,25 +59,33 @@ impl Checked {
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = PlainText::default();
+        self.write_text(&mut out)?;
+        f.write_str(out.as_str())
+    }
+}
+
+impl Checked {
+    fn write_text(&self, out: &mut PlainText) -> fmt::Result {
         match self.hours {
             Some((first, last)) => writeln!(
-                f,
+                out,
                 "Checked {first} to {last}: {} hours of organizations, {} rows, {} files.",
                 self.organization_hours, self.rows, self.files
             )?,
-            None => writeln!(f, "There are no hours to check.")?,
+            None => writeln!(out, "There are no hours to check.")?,
         }
         for (currency, money) in &self.money {
             let difference = money.supply.minus(money.allocated);
             writeln!(
-                f,
+                out,
                 "{currency}: supply {}, allocated {}, difference {difference}.",
                 money.supply, money.allocated
             )?;
         }
         if self.replaced.0 > 0 {
             let (objects, bytes) = self.replaced;
-            writeln!(f, "{objects} replaced or unused files of {bytes} bytes wait for VACUUM.")?;
+            writeln!(out, "{objects} replaced or unused files of {bytes} bytes wait for VACUUM.")?;
         }
         let mut last: Option<Problem> = None;
         for finding in self.findings.told() {
@@ -84,14 +93,19 @@ impl fmt::Display for Checked {
             if last.replace(problem) != Some(problem) {
                 let count = self.findings.counts().get(&problem).copied().unwrap_or_default();
                 let severity = problem.severity().name();
-                writeln!(f, "\n{severity} {} ({count}). To fix: {}.", problem.name(), problem.fix())?;
+                writeln!(out)?;
+                writeln!(out, "{severity} {} ({count}). To fix: {}.", problem.name(), problem.fix())?;
             }
-            writeln!(f, "  {}: {}", finding.location, finding.what)?;
+            writeln!(out, "  {}: {}", finding.location, finding.what)?;
         }
-        match self.findings.worst() {
-            None => write!(f, "Nothing is wrong."),
-            Some(Severity::Warning) => write!(f, "\nThe tables are intact; see the warnings."),
-            Some(Severity::Error) => write!(f, "\nThe lake has errors."),
+        let worst = self.findings.worst();
+        if worst.is_some() {
+            writeln!(out)?;
+        }
+        match worst {
+            None => writeln!(out, "Nothing is wrong."),
+            Some(Severity::Warning) => writeln!(out, "The tables are intact; see the warnings."),
+            Some(Severity::Error) => writeln!(out, "The lake has errors."),
         }
     }
 }

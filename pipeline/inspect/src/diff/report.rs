@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{Bearer, Change, Difference};
+use crate::text::PlainText;
 
 /// Most lines of each list for people.
 const LISTED_MAX: usize = 20;
@@ -85,7 +86,7 @@ impl Difference {
 
     fn list<'a, K: Ord + 'a>(
         &self,
-        f: &mut fmt::Formatter<'_>,
+        out: &mut PlainText,
         title: &str,
         changes: &'a BTreeMap<K, Change>,
         name: impl Fn(&K) -> String,
@@ -94,10 +95,11 @@ impl Difference {
         if sorted.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\n{title} ({} changed):", sorted.len())?;
+        writeln!(out)?;
+        writeln!(out, "{title} ({} changed):", sorted.len())?;
         for (key, change) in sorted.iter().take(LISTED_MAX) {
             writeln!(
-                f,
+                out,
                 "  {}: {} -> {}, difference {}",
                 name(key),
                 change.before,
@@ -107,44 +109,53 @@ impl Difference {
         }
         match sorted.len().saturating_sub(LISTED_MAX) {
             0 => Ok(()),
-            more => writeln!(f, "  and {more} more, which changed less; --json lists them"),
+            more => writeln!(out, "  and {more} more, which changed less; --json lists them"),
         }
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = PlainText::default();
+        self.write_text(&mut out)?;
+        f.write_str(out.as_str())
+    }
+}
+
+impl Difference {
+    fn write_text(&self, out: &mut PlainText) -> fmt::Result {
         match self.hours {
-            Some((first, last)) => writeln!(f, "Compared {first} to {last}.")?,
-            None => return write!(f, "Neither lake has an hour to compare."),
+            Some((first, last)) => writeln!(out, "Compared {first} to {last}.")?,
+            None => return writeln!(out, "Neither lake has an hour to compare."),
         }
         for (file, why) in &self.unreadable {
-            writeln!(f, "'{file}' is left out: {why}; run prorata check to see how to fix it")?;
+            writeln!(out, "'{file}' is left out: {why}; run prorata check to see how to fix it")?;
         }
         for (organization, side) in &self.only {
-            writeln!(f, "Organization '{organization}' is only in the lake {side}.")?;
+            writeln!(out, "Organization '{organization}' is only in the lake {side}.")?;
         }
-        self.list(f, "Organizations", &self.totals, String::clone)?;
-        self.list(f, "Hours", &self.by_hour, |(id, hour)| format!("{id} {hour}"))?;
-        self.list(f, "Namespaces", &self.namespaces, |bearer| {
+        self.list(out, "Organizations", &self.totals, String::clone)?;
+        self.list(out, "Hours", &self.by_hour, |(id, hour)| format!("{id} {hour}"))?;
+        self.list(out, "Namespaces", &self.namespaces, |bearer| {
             let Bearer { organization, currency, cluster, namespace } = bearer;
             format!("{organization} {cluster}/{namespace} ({currency})")
         })?;
-        self.list(f, "Pods", &self.pods, |name| {
+        self.list(out, "Pods", &self.pods, |name| {
             let (organization, namespace) = (&name.bearer.organization, &name.bearer.namespace);
             format!("{organization} {namespace}/{} ({})", name.pod.0, name.pod.1)
         })?;
         if self.pods_cut {
-            writeln!(f, "Pods that changed little are not listed: there were too many.")?;
+            writeln!(out, "Pods that changed little are not listed: there were too many.")?;
         }
+        writeln!(out)?;
         match self.open().as_slice() {
-            _ if self.is_empty() => write!(f, "\nNothing differs."),
-            [] => write!(f, "\nThe rows add up to the change of the totals."),
+            _ if self.is_empty() => writeln!(out, "Nothing differs."),
+            [] => writeln!(out, "The rows add up to the change of the totals."),
             open => {
                 let open = open.join(", ");
-                write!(
-                    f,
-                    "\nThe rows do not add up to the change of the totals of {open}; see prorata check."
+                writeln!(
+                    out,
+                    "The rows do not add up to the change of the totals of {open}; see prorata check."
                 )
             }
         }

@@ -9,6 +9,7 @@ use prorata_schemas::event::EventKind;
 use prorata_schemas::time::Timestamp;
 
 use super::{Answer, Subject, nodes, rows, spans};
+use crate::text::PlainText;
 
 /// Most usage events of one explanation that are told one by one.
 const USAGE_TOLD_MAX: usize = 6;
@@ -21,24 +22,25 @@ pub const TOLD_MAX: usize = 24;
 
 /// Lines under headings.
 #[derive(Debug, Default)]
-pub struct TextLines(Vec<String>);
+pub struct TextLines(PlainText);
 
 impl TextLines {
     /// A line.
-    pub fn add(&mut self, line: impl Into<String>) {
-        self.0.push(line.into());
+    pub fn add(&mut self, line: impl fmt::Display) {
+        // Writing to a string never fails.
+        let _infallible = writeln!(self.0, "{line}");
     }
 
     /// A heading.
     pub fn head(&mut self, heading: &str) {
-        self.0.push(String::new());
-        self.0.push(heading.to_owned());
+        self.add("");
+        self.add(heading);
     }
 
     /// A line of a table with a column for each resource.
     pub fn resources(&mut self, name: &str, values: PerResource<String>) {
         let PerResource { cpu, memory, gpu } = values;
-        self.0.push(format!("  {name:<32} {cpu:>19} {memory:>19} {gpu:>19}"));
+        self.add(format_args!("  {name:<32} {cpu:>19} {memory:>19} {gpu:>19}"));
     }
 
     /// The same of exact numbers.
@@ -80,7 +82,7 @@ impl fmt::Display for Answer {
         spans::tell(&mut lines, &self.trace, &self.subject);
         nodes::tell(&mut lines, &self.trace, &self.subject);
         rows::tell(&mut lines, self);
-        f.write_str(&lines.0.join("\n"))
+        f.write_str(lines.0.as_str())
     }
 }
 

@@ -92,18 +92,22 @@ pub async fn read(
     Ok(())
 }
 
-/// Rows of one batch, by organization and hour.
+/// Rows of one batch that are on the page, by organization and hour.
 struct Batch<'a> {
     rows: &'a Rows,
     organizations: Vec<Option<&'a str>>,
     hours: Vec<Option<Hour>>,
-    range: HourRange,
+    is_shown: Vec<bool>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(rows: &'a Rows, range: HourRange) -> Result<Self, ReadError> {
-        let organizations = rows.texts("organization_id")?;
-        Ok(Self { rows, organizations, hours: rows.hours("hour")?, range })
+    fn new(rows: &'a Rows, range: HourRange, report: &Report) -> Result<Self, ReadError> {
+        let (organizations, hours) = (rows.texts("organization_id")?, rows.hours("hour")?);
+        let in_range = |hour: &Option<Hour>| range.holds(hour.unwrap_or_default());
+        let both = organizations.iter().zip(&hours);
+        let is_shown =
+            both.map(|(organization, hour)| report.shows(*organization) && in_range(hour)).collect();
+        Ok(Self { rows, organizations, hours, is_shown })
     }
 
     /// Rows in range, with organization and hour.
@@ -112,7 +116,7 @@ impl<'a> Batch<'a> {
             let organization = self.organizations.get(row).copied().flatten().unwrap_or_default();
             (row, organization.to_owned(), self.hours.get(row).copied().flatten().unwrap_or_default())
         });
-        rows.filter(|(_, _, hour)| self.range.holds(*hour))
+        rows.filter(|(row, ..)| self.is_shown.get(*row).copied().unwrap_or_default())
     }
 }
 
@@ -146,7 +150,7 @@ fn reservations(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(
         "unused_cost",
     ];
     columns::read(bytes, &wanted, |rows| {
-        let batch = Batch::new(rows, range)?;
+        let batch = Batch::new(rows, range, report)?;
         let (ids, names) = (rows.texts("reservation_id")?, rows.texts("name")?);
         let (models, used) = (rows.texts("gpu_model")?, rows.amounts("used_unit_seconds")?);
         let (unused, costs) = (rows.amounts("unused_unit_seconds")?, rows.amounts("unused_cost")?);
@@ -165,7 +169,7 @@ fn commitments(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<()
     let wanted =
         ["organization_id", "hour", "commitment_id", "name", "used_cost", "unused_cost", "list_cost_avoided"];
     columns::read(bytes, &wanted, |rows| {
-        let batch = Batch::new(rows, range)?;
+        let batch = Batch::new(rows, range, report)?;
         let (ids, names) = (rows.texts("commitment_id")?, rows.texts("name")?);
         let (used, unused) = (rows.amounts("used_cost")?, rows.amounts("unused_cost")?);
         let avoided = rows.amounts("list_cost_avoided")?;
@@ -193,7 +197,7 @@ fn quotas(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), Rea
         "lent_hours",
     ];
     columns::read(bytes, &wanted, |rows| {
-        let batch = Batch::new(rows, range)?;
+        let batch = Batch::new(rows, range, report)?;
         let (clusters, ids) = (rows.texts("cluster_id")?, rows.texts("quota_id")?);
         let (resources, over) = (rows.texts("resource")?, rows.amounts("over_quota_cost")?);
         let (preemptible, borrowed) = (rows.amounts("preemptible_cost")?, rows.amounts("borrowed_hours")?);
@@ -214,7 +218,7 @@ fn pools(bytes: Bytes, range: HourRange, report: &mut Report) -> Result<(), Read
     let wanted =
         ["organization_id", "hour", "pool_id", "charges", "node_cost", "spend_month", "budget_exceeded"];
     columns::read(bytes, &wanted, |rows| {
-        let batch = Batch::new(rows, range)?;
+        let batch = Batch::new(rows, range, report)?;
         let (ids, exceeded) = (rows.texts("pool_id")?, rows.texts("budget_exceeded")?);
         let (charges, costs) = (rows.amounts("charges")?, rows.amounts("node_cost")?);
         let months = rows.amounts("spend_month")?;

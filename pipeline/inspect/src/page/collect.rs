@@ -139,6 +139,9 @@ fn read(
         for row in 0..Rows::len(rows) {
             let text = |column: &[Option<&str>]| at(column, row).unwrap_or_default().to_owned();
             let amount = |column: &[Option<Decimal12>]| at(column, row).unwrap_or_default();
+            if !report.shows(at(&organizations, row)) {
+                continue;
+            }
             let hour = at(&hours, row).unwrap_or_default();
             let Some(kind) = bearer_kind(&text(&kinds)).filter(|_| range.holds(hour)) else { continue };
             let labels = at(&tags, row).or(at(&own_tags, row)).unwrap_or_default();

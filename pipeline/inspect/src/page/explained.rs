@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::Sum;
-    use crate::page::GroupBy;
+    use crate::page::{GroupBy, ReportOptions};
 
     fn pods(
         organization: &str,
@@ -131,7 +131,14 @@ mod tests {
 
     #[test]
     fn what_costs_most_is_explained_unless_its_hour_would_fill_the_memory() {
-        let mut report = Report::new("lake", GroupBy::Namespace, Some((Hour(24), Hour(47))));
+        let options = ReportOptions {
+            lake: "lake".to_owned(),
+            range: HourRange { from: None, to: None },
+            organization: None,
+            group_by: GroupBy::Namespace,
+            explain: 3,
+        };
+        let mut report = Report::new(&options, Some((Hour(24), Hour(47))));
         let large = pods("large", BEARERS_MAX + 1, 9);
         let loads = large.chain(pods("full", BEARERS_MAX, 5)).chain(pods("small", 2, 7));
         report.amounts = loads.map(|(bearer, amounts)| ((Hour(30), bearer), amounts)).collect();

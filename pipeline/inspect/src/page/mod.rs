@@ -117,11 +117,28 @@ pub struct UnpricedPods {
     pub seconds: Sum,
 }
 
+/// What a page is to show.
+#[derive(Clone, Debug)]
+pub struct ReportOptions {
+    /// The lake's name.
+    pub lake: String,
+    /// Its hours.
+    pub range: HourRange,
+    /// The only organization; `None` for all.
+    pub organization: Option<String>,
+    /// What costs are grouped by.
+    pub group_by: GroupBy,
+    /// How many of the bearers that cost most are explained.
+    pub explain: usize,
+}
+
 /// Everything that the page tells.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The lake's name.
     pub lake: String,
+    /// The only organization that is on the page; `None` if all are.
+    pub organization: Option<String>,
     /// What costs are grouped by.
     pub group_by: GroupBy,
     /// First and last hour; none of an empty lake.
@@ -152,10 +169,11 @@ pub struct Report {
 
 impl Report {
     /// A page of these hours, with nothing on it yet.
-    fn new(lake: &str, group_by: GroupBy, hours: Option<(Hour, Hour)>) -> Self {
+    fn new(options: &ReportOptions, hours: Option<(Hour, Hour)>) -> Self {
         Self {
-            lake: lake.to_owned(),
-            group_by,
+            lake: options.lake.clone(),
+            organization: options.organization.clone(),
+            group_by: options.group_by.clone(),
             hours,
             before_hours: None,
             by_day: hours.is_some_and(|(first, last)| last.0 - first.0 >= HOURS_SHOWN_MAX),
@@ -171,33 +189,35 @@ impl Report {
         }
     }
 
+    /// Whether rows of an organization are on the page.
+    fn shows(&self, organization: Option<&str>) -> bool {
+        self.organization.as_deref().is_none_or(|only| organization == Some(only))
+    }
+
     /// The time that an hour belongs to: itself, or the first hour of its day.
     fn time_of(&self, hour: Hour) -> Hour {
         if self.by_day { Hour(hour.date().days() * 24) } else { hour }
     }
 }
 
-/// Reads the tables of a lake for a page, and explains so many of the bearers that cost most.
+/// Reads the tables of a lake for a page, and explains what cost most.
 ///
 /// # Errors
 /// When storage is unavailable. A file that cannot be read is told on the page.
 pub async fn report(
     lake: &LakeTables<'_>,
     ports: &Ports,
-    name: &str,
-    range: HourRange,
-    group_by: GroupBy,
-    explain: usize,
+    options: &ReportOptions,
 ) -> Result<Report, WorkerError> {
     let all = collect::hours(lake);
-    let hours = all.filter(|hour| range.holds(*hour)).collect::<std::collections::BTreeSet<_>>();
+    let hours = all.filter(|hour| options.range.holds(*hour)).collect::<std::collections::BTreeSet<_>>();
     let hours = hours.first().copied().zip(hours.last().copied());
-    let mut report = Report::new(name, group_by, hours);
+    let mut report = Report::new(options, hours);
     if let Some((first, last)) = hours {
         collect::costs(lake, (first, last), &mut report).await?;
         agreements::read(lake, (first, last), &mut report).await?;
         collect::before(lake, (first, last), &mut report).await?;
-        explained::dearest(lake, ports, explain, &mut report).await?;
+        explained::dearest(lake, ports, options.explain, &mut report).await?;
     }
     Ok(report)
 }

@@ -118,6 +118,17 @@ fn the_content_of_hours_leaves_the_clock_out() {
     assert_ne!(before.digest, with(clock(), &changed).digest);
 }
 
+/// Every commit of a table's log has them, and every reader loads all of them.
+#[test]
+fn statistics_of_the_longest_names_are_short() {
+    let name = "ä".repeat(512);
+    let stats = file(Table::CostAllocation, &[full_hour(&name, HOUR)]).stats;
+    assert!(stats.len() < 2_000, "{} bytes", stats.len());
+    let (least, greatest) = ("ä".repeat(32), format!("{}å", "ä".repeat(31)));
+    assert!(stats.contains(&format!("\"BillingAccountId\":\"{least}\"")), "{stats}");
+    assert!(stats.contains(&format!("\"BillingAccountId\":\"{greatest}\"")), "{stats}");
+}
+
 #[test]
 fn statistics_are_exact_and_cover_the_named_columns() {
     let hours = [full_hour("acme", HOUR), full_hour("bird", HOUR)];

@@ -17,6 +17,7 @@ use prorata_schemas::time::{Hour, WallTime};
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
 use super::Run;
+use super::plan;
 use super::readers::{self, Arrival, Read, Reading};
 use crate::checkpoint::ArchivedFile;
 use crate::error::{Result, WorkerError};
@@ -110,8 +111,11 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         files,
         rules: currencies(run)?,
         clock_limit: clock_limit(run),
+        history: plan::history_limits(run),
+        default_history: plan::history_limit(run, None),
         default_rules,
         only: run.options.only_shards.clone(),
+        left_out: run.shards.left_out().keys().copied().collect(),
     };
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();
@@ -247,9 +251,7 @@ async fn archive(run: &mut Run, buckets: Vec<Bucket>) -> Result<()> {
         owned.archive.add(ArchivedFile { hour, object_id, bytes: bytes.len() as u64 });
         owned.draft.note_archived(hour);
         owned.draft.touch();
-        for organization_id in &organizations {
-            owned.draft.mark_dirty_of(organization_id, hour);
-        }
+        owned.draft.mark_dirty_of_all(&organizations, hour);
     }
     Ok(())
 }

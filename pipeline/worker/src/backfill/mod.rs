@@ -82,8 +82,11 @@ pub struct BackfillOptions {
     pub rows_in_flight: u64,
     /// Least time between two checkpoints of a long fold.
     pub checkpoint_interval: Duration,
-    /// Most hours of one shard to fold in one run: more is taken for a wrong clock.
+    /// Most hours of one shard to fold in one run: more is taken for a wrong clock. An event further back is
+    /// a dead letter.
     pub max_hours: i64,
+    /// The same for a shard of which a worker has closed no hour yet: the worker closes them.
+    pub max_history_hours: i64,
     /// Threads that read foreign files.
     pub readers: usize,
 }
@@ -108,6 +111,7 @@ impl BackfillOptions {
             rows_in_flight: 100_000,
             checkpoint_interval: Duration::from_secs(60),
             max_hours: 100_000,
+            max_history_hours: 8_784,
             readers: 2,
         }
     }
@@ -156,6 +160,7 @@ pub async fn run(ports: BackfillPorts, options: BackfillOptions) -> Result<Outco
         return Err(error);
     }
     run.outcome.commits = run.shards.commits();
+    run.outcome.left_out = run.shards.left_out().clone();
     Ok(run.outcome)
 }
 

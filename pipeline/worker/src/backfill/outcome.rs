@@ -29,8 +29,10 @@ pub struct Outcome {
     pub events_new: u64,
     /// Events that it did hold, or that came twice.
     pub events_known: u64,
-    /// Events of shards that this run was told to leave alone.
+    /// Events of shards that this run was told to leave alone, or that were left out.
     pub events_elsewhere: u64,
+    /// Shards that cannot be owned, and why: only their events and hours were left out.
+    pub left_out: BTreeMap<Shard, String>,
     /// Organizations that are held since an hour that the engine refused, each as a message.
     pub held: BTreeMap<OrganizationId, String>,
     /// Rejected records by reason.
@@ -47,7 +49,7 @@ pub struct Outcome {
     pub some_folded: BTreeMap<Shard, FoldedAgain>,
     /// Table files written.
     pub files_written: u64,
-    /// Hours whose rows had been published before and have changed, once per shard.
+    /// Hours whose costs had been published before and have changed, once per shard.
     pub hours_restated: u64,
     /// Commits made to tables.
     pub commits: u64,

@@ -19,6 +19,7 @@ use super::shards::OwnedShard;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::root::rules;
+use crate::shard::clock_limit::HistoryLimit;
 use crate::shard::cursor::Recompute;
 
 /// The last hour to close, by shard.
@@ -47,6 +48,27 @@ pub(super) fn check_to(run: &Run) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// How far back events of the owned shards may lie.
+pub(super) fn history_limits(run: &Run) -> BTreeMap<Shard, HistoryLimit> {
+    run.shards.iter().map(|(shard, owned)| (*shard, history_limit(run, Some(owned)))).collect()
+}
+
+/// How far back events of a shard may lie: of the latest hour up to which it may be folded, because the hour
+/// of its last event is not known yet. What a shard of a worker that has closed none takes, the worker
+/// closes.
+pub(super) fn history_limit(run: &Run, owned: Option<&OwnedShard>) -> HistoryLimit {
+    let (options, now) = (&run.options, run.ports.shared.clock.now().hour());
+    let closed = owned.and_then(|owned| owned.draft.closed_through);
+    let of_worker = owned.is_some_and(OwnedShard::has_worker);
+    let wanted = options.to.max(if of_worker || options.to.is_some() { closed } else { None });
+    let end = wanted.map_or(now, |end| end.min(now));
+    let history = options.max_history_hours;
+    if of_worker && wanted.is_none() && history < options.max_hours {
+        return HistoryLimit::before(end, history, "work.max_history_hours");
+    }
+    HistoryLimit::before(end, options.max_hours, "backfill.max_hours")
 }
 
 /// Where every shard ends; notes what lies behind that.

@@ -18,7 +18,7 @@ use crate::ports::{
 };
 use crate::root::Root;
 use crate::root::rules::RulesByHour;
-use crate::shard::clock_limit::ClockLimit;
+use crate::shard::clock_limit::{ClockLimit, HistoryLimit};
 
 /// Events in one message of the queue.
 const BATCH_EVENTS: usize = 1_024;
@@ -69,9 +69,14 @@ pub(super) struct Reading {
     pub default_rules: Arc<Rules>,
     /// The shards whose events are judged, the others are another run's; none: all.
     pub only: Option<BTreeSet<Shard>>,
+    /// Shards whose events are not judged, because they are left out.
+    pub left_out: BTreeSet<Shard>,
     /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
     /// topic must not bring that back.
     pub clock_limit: ClockLimit,
+    /// How far back an event may be, by shard; `default_history` for the rest.
+    pub history: BTreeMap<Shard, HistoryLimit>,
+    pub default_history: HistoryLimit,
 }
 
 /// Starts `threads` readers over all files.
@@ -235,7 +240,7 @@ impl Taker<'_> {
     }
 
     /// What needs configuration or the clock: an organization's prices are in its own currency, and no event
-    /// lies in the future.
+    /// lies in the future or too far back.
     fn judge(&self, record: EventRecordRef<'_>) -> Result<Arrival, Rejected> {
         let EventRecordRef { event, body } = record;
         let (event_time, kind) = (event.event_time(), event.kind());
@@ -243,8 +248,13 @@ impl Taker<'_> {
         let shard = self.reading.root.shard_of(event.organization_id());
         let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(hour));
         let rules = listed.unwrap_or(&self.reading.default_rules);
-        let in_time = || self.reading.clock_limit.check(event_time);
-        let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
+        let history = self.reading.history.get(&shard).unwrap_or(&self.reading.default_history);
+        let in_time = || {
+            self.reading.clock_limit.check(event_time)?;
+            history.check(event_time)
+        };
+        let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard))
+            && !self.reading.left_out.contains(&shard);
         let judged = if is_ours { rules.check_ref(&event).and_then(|()| in_time()) } else { Ok(()) };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),

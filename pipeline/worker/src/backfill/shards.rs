@@ -62,6 +62,10 @@ pub(super) struct OwnedShards {
     claimant: Claimant,
     /// The only shards that this run may own; none: all of the root.
     only: Option<BTreeSet<Shard>>,
+    /// The shard that is claimed before any other.
+    lead: Shard,
+    /// Shards that cannot be owned, and why.
+    left_out: BTreeMap<Shard, String>,
     shards: BTreeMap<Shard, OwnedShard>,
     /// Hours with events in the archive of shards that this run may not own.
     other_hours: BTreeSet<Hour>,
@@ -83,6 +87,8 @@ impl OwnedShards {
                 take_over: options.take_over,
             },
             only: options.only_shards.clone(),
+            lead: 0,
+            left_out: BTreeMap::new(),
             shards: BTreeMap::new(),
             other_hours: BTreeSet::new(),
             others_have_worker: false,
@@ -92,14 +98,44 @@ impl OwnedShards {
         }
     }
 
-    /// The shard that is claimed before any other: the lowest that this run may own.
-    pub fn lead(&self) -> Shard {
-        self.only.as_ref().and_then(|only| only.first().copied()).unwrap_or(0)
+    /// The shard that is claimed before any other: the lowest that this run can own.
+    pub const fn lead(&self) -> Shard {
+        self.lead
+    }
+
+    /// Shards that cannot be owned, and why.
+    pub const fn left_out(&self) -> &BTreeMap<Shard, String> {
+        &self.left_out
     }
 
     /// Whether this run may own a shard.
     pub fn may_own(&self, shard: Shard) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(&shard))
+        self.only.as_ref().is_none_or(|only| only.contains(&shard)) && !self.left_out.contains_key(&shard)
+    }
+
+    /// Leaves out a shard whose state is broken, unless it was asked for by its number.
+    fn leave_out(&mut self, shard: Shard, error: WorkerError) -> Result<()> {
+        if self.only.is_some() || !error.is_of_one_shard() {
+            return Err(error);
+        }
+        tracing::warn!(shard, %error, "shard left out");
+        self.left_out.insert(shard, error.to_string());
+        Ok(())
+    }
+
+    /// Takes the lowest shard that this run can own.
+    async fn claim_lead(&mut self, ports: &Ports, shards: Shard) -> Result<()> {
+        let candidates: Vec<Shard> =
+            self.only.as_ref().map_or_else(|| (0..shards).collect(), |only| only.iter().copied().collect());
+        for shard in &candidates {
+            self.lead = *shard;
+            match self.claim(ports, *shard).await {
+                Ok(()) => break,
+                Err(error) if candidates.last() == Some(shard) => return Err(error),
+                Err(error) => self.leave_out(*shard, error)?,
+            }
+        }
+        Ok(())
     }
 
     /// Takes the lead shard and every shard that has been owned before, and lists their archives. In a root
@@ -116,8 +152,9 @@ impl OwnedShards {
                 shards - 1
             )));
         }
-        let (lead, began) = (self.lead(), clock.monotonic());
-        self.claim(ports, lead).await?;
+        let began = clock.monotonic();
+        self.claim_lead(ports, shards).await?;
+        let lead = self.lead;
         let claimed = names::checkpoint(lead, self.get(lead)?.decided.seq);
         let agrees = clock.look(&*ports.store, &claimed, began..clock.monotonic()).await;
         let existing = log::latest_seqs(&*ports.store).await?;
@@ -129,10 +166,21 @@ impl OwnedShards {
                     cause: format!("the root has {shards} shards"),
                 });
             }
+            if self.left_out.contains_key(&shard) {
+                continue;
+            }
             if self.may_own(shard) {
-                self.claim(ports, shard).await?;
-            } else {
-                others.push(log::latest(&*ports.store, shard).await?);
+                if let Err(error) = self.claim(ports, shard).await {
+                    self.leave_out(shard, error)?;
+                }
+                continue;
+            }
+            match log::latest(&*ports.store, shard).await {
+                Ok(latest) => others.push(latest),
+                Err(error) if error.is_of_one_shard() => {
+                    tracing::warn!(shard, %error, "hours of another shard are not known");
+                }
+                Err(error) => return Err(error),
             }
         }
         self.others_have_worker = others.iter().any(|other| is_of_worker(other));
@@ -172,7 +220,7 @@ impl OwnedShards {
         if self.shards.contains_key(&shard) {
             return Ok(());
         }
-        let lead = self.shards.get(&self.lead()).map(|owned| &owned.decided);
+        let lead = self.shards.get(&self.lead).map(|owned| &owned.decided);
         let decided = claim::claim(ports, &self.claimant, shard, lead).await?;
         self.rules.load(&*ports.store, &decided.rules).await?;
         let (draft, claim_seq) = (decided.next_draft(), decided.seq);

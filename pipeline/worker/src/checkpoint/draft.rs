@@ -229,9 +229,20 @@ impl Draft {
 
     /// Marks an hour of one organization to be recomputed.
     pub fn mark_dirty_of(&mut self, organization_id: &OrganizationId, hour: Hour) {
-        self.next.dirty.insert_of(organization_id, hour);
+        self.mark_dirty_of_all([organization_id], hour);
+    }
+
+    /// Marks an hour of some organizations to be recomputed.
+    pub fn mark_dirty_of_all<'a>(
+        &mut self,
+        organizations: impl IntoIterator<Item = &'a OrganizationId>,
+        hour: Hour,
+    ) {
+        for organization_id in organizations {
+            self.next.dirty.insert_of(organization_id, hour);
+            self.changed = true;
+        }
         self.next.dirty.bound();
-        self.changed = true;
     }
 
     /// Marks every hour that is dirty for some organizations to be recomputed for all.

@@ -11,53 +11,68 @@ pub use dirty::Dirty;
 
 /// A set of hours, written as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HourSet(BTreeSet<Hour>);
+pub struct HourSet {
+    hours: BTreeSet<Hour>,
+    /// Runs of consecutive hours, counted as they change: marks are bounded by it, one after another.
+    runs: usize,
+}
 
 impl HourSet {
     /// Adds an hour.
     pub fn insert(&mut self, hour: Hour) {
-        self.0.insert(hour);
+        if self.hours.insert(hour) {
+            // It begins a run, continues one, or joins two.
+            let neighbours = [hour.previous(), hour.next()].into_iter().filter(|hour| self.contains(*hour));
+            self.runs = self.runs + 1 - neighbours.count();
+        }
     }
 
     /// Adds all hours from the first to the last, inclusive.
     pub fn insert_range(&mut self, first: Hour, last: Hour) {
-        self.0.extend((first.0..=last.0).map(Hour));
+        (first.0..=last.0).for_each(|hour| self.insert(Hour(hour)));
     }
 
     /// The earliest.
     pub fn first(&self) -> Option<Hour> {
-        self.0.first().copied()
+        self.hours.first().copied()
+    }
+
+    /// The latest.
+    pub fn last(&self) -> Option<Hour> {
+        self.hours.last().copied()
     }
 
     /// The earliest after `hour`.
     pub fn first_after(&self, hour: Hour) -> Option<Hour> {
-        self.0.range(hour.next()..).next().copied()
+        self.hours.range(hour.next()..).next().copied()
     }
 
     /// Drops every hour up to and with `hour`.
     pub fn clear_through(&mut self, hour: Hour) {
-        self.0 = self.0.split_off(&hour.next());
+        self.hours = self.hours.split_off(&hour.next());
+        self.runs = self.ranges().len();
     }
 
     /// Drops the hours from `first` to `last`, both inclusive.
     pub fn clear(&mut self, first: Hour, last: Hour) {
-        self.0.retain(|hour| !(first..=last).contains(hour));
+        self.hours.retain(|hour| !(first..=last).contains(hour));
+        self.runs = self.ranges().len();
     }
 
     /// Its hours, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Hour> {
-        self.0.iter().copied()
+        self.hours.iter().copied()
     }
 
     /// Adds the hours of another set.
     pub fn extend(&mut self, other: &Self) {
-        self.0.extend(&other.0);
+        other.iter().for_each(|hour| self.insert(hour));
     }
 
     /// Runs of consecutive hours: first and last of each.
     pub fn ranges(&self) -> Vec<(Hour, Hour)> {
         let mut ranges: Vec<(Hour, Hour)> = Vec::new();
-        for hour in &self.0 {
+        for hour in &self.hours {
             match ranges.last_mut() {
                 Some((_, last)) if last.next() == *hour => *last = *hour,
                 _ => ranges.push((*hour, *hour)),
@@ -66,20 +81,27 @@ impl HourSet {
         ranges
     }
 
+    /// Number of runs of consecutive hours.
+    pub const fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// Whether it has the hour.
     pub fn contains(&self, hour: Hour) -> bool {
-        self.0.contains(&hour)
+        self.hours.contains(&hour)
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.hours.is_empty()
     }
 }
 
 impl FromIterator<Hour> for HourSet {
     fn from_iter<I: IntoIterator<Item = Hour>>(hours: I) -> Self {
-        Self(hours.into_iter().collect())
+        let mut set = Self::default();
+        hours.into_iter().for_each(|hour| set.insert(hour));
+        set
     }
 }
 
@@ -146,5 +168,29 @@ pub(in crate::checkpoint) mod hour_map {
     ) -> Result<BTreeMap<Hour, T>, D::Error> {
         let named = BTreeMap::<String, T>::deserialize(deserializer)?;
         named.into_iter().map(|(hour, value)| Ok((hour_text::parse(&hour)?, value))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is added and cleared, in the shortest ranges that can join and part.
+    #[test]
+    fn runs_are_counted_as_they_change() {
+        let mut set = HourSet::default();
+        for n in 0..2_000_i64 {
+            // Spread over a few hours, so that most runs touch.
+            let hour = Hour(n * 7_919 % 61);
+            match n % 9 {
+                0 => set.clear(hour, Hour(hour.0 + n % 4)),
+                1 => set.insert_range(hour, Hour(hour.0 + n % 5)),
+                2 => set.extend(&[hour, Hour(hour.0 + 2)].into_iter().collect()),
+                3 if n % 90 == 3 => set.clear_through(Hour(hour.0 / 4)),
+                _ => set.insert(hour),
+            }
+            assert_eq!(set.runs(), set.ranges().len(), "after {n}: {set:?}");
+        }
+        assert!(!set.is_empty());
     }
 }

@@ -59,6 +59,27 @@ pub async fn latest(store: &dyn ObjectStore, shard: Shard) -> Result<Decided> {
     }
 }
 
+/// The latest checkpoint of every shard that has one, and why that of a shard cannot be read.
+///
+/// # Errors
+/// When storage is unavailable.
+pub async fn latest_of_all(
+    store: &dyn ObjectStore,
+) -> Result<(BTreeMap<Shard, Decided>, BTreeMap<Shard, WorkerError>)> {
+    let (mut decided, mut broken) = (BTreeMap::new(), BTreeMap::new());
+    for shard in latest_seqs(store).await?.into_keys() {
+        match latest(store, shard).await {
+            Ok(latest) => drop(decided.insert(shard, latest)),
+            Err(error) if error.is_of_one_shard() => {
+                tracing::warn!(shard, %error, "shard left out");
+                broken.insert(shard, error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((decided, broken))
+}
+
 /// One decided checkpoint, with its parts. Those of a checkpoint that is not the latest may be gone.
 ///
 /// # Errors

@@ -7,16 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::log;
 use crate::checkpoint::snapshot::hex;
+use crate::checkpoint::{Checkpoint, Decided, log};
 use crate::error::{Result, WorkerError};
 use crate::names::{self, Shard};
-use crate::objects::{self, CONCURRENCY, StoredObject};
+use crate::objects::{self, StoredObject};
 use crate::ports::{Archive, DeadLetter, FormatError, ObjectStore};
 
 /// Version of the records of what was replayed.
@@ -43,12 +41,14 @@ pub struct Letter {
 }
 
 /// The files of dead letters in a root, without the letters.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DeadLetters {
     /// The objects that count, in ascending order of path.
     pub files: Vec<LetterFile>,
     /// The latest checkpoint of every shard, without its hours.
     pub checkpoints: BTreeMap<Shard, Checkpoint>,
+    /// Shards whose checkpoint cannot be read, and why: their files are left out.
+    pub left_out: BTreeMap<Shard, WorkerError>,
     replayed: BTreeMap<String, BTreeSet<u64>>,
 }
 
@@ -71,7 +71,8 @@ impl DeadLetters {
     pub async fn load(store: &dyn ObjectStore) -> Result<Self> {
         // Files first: what a checkpoint decides meanwhile is at worst seen the next time.
         let listed = store.list(names::DEAD_LETTERS).await?;
-        let checkpoints = checkpoints(store).await?;
+        let (decided, left_out) = log::latest_of_all(store).await?;
+        let checkpoints: BTreeMap<Shard, Checkpoint> = decided.into_iter().map(without_hours).collect();
         let mut files = Vec::new();
         let mut records = Vec::new();
         for object in listed {
@@ -88,7 +89,7 @@ impl DeadLetters {
             }
         }
         let replayed = replayed(store, records).await?;
-        Ok(Self { files, checkpoints, replayed })
+        Ok(Self { files, checkpoints, left_out, replayed })
     }
 
     /// The letters of a file.
@@ -135,16 +136,12 @@ pub(super) async fn note_replayed(store: &dyn ObjectStore, file: &str, places: &
     Ok(objects::put(store, path, Bytes::from(json)).await?)
 }
 
-async fn checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Checkpoint>> {
-    let shards = log::latest_seqs(store).await?.into_keys();
-    let reads = shards.map(|shard| async move {
-        let mut checkpoint = Checkpoint::clone(&*log::latest(store, shard).await?);
-        // Their files are the bulk of it, and a replay needs none of them.
-        checkpoint.hours.clear();
-        checkpoint.revisions.clear();
-        Ok::<_, WorkerError>((shard, checkpoint))
-    });
-    stream::iter(reads.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await
+/// Files of hours are the bulk of a checkpoint, and a replay needs none of them.
+fn without_hours((shard, decided): (Shard, Decided)) -> (Shard, Checkpoint) {
+    let mut checkpoint = Checkpoint::clone(&decided);
+    checkpoint.hours.clear();
+    checkpoint.revisions.clear();
+    (shard, checkpoint)
 }
 
 async fn replayed(store: &dyn ObjectStore, records: Vec<String>) -> Result<BTreeMap<String, BTreeSet<u64>>> {

@@ -15,6 +15,7 @@ use super::letters::{DeadLetters, Letter, LetterFile, note_replayed};
 use crate::backfill::input::InMemoryFiles;
 use crate::backfill::{self, BackfillOptions, BackfillPorts};
 use crate::error::WorkerError;
+use crate::names::Shard;
 use crate::ports::{DeadLetter, Origin};
 use crate::root::Root;
 use crate::source::{DecodeFailure, Header, MessageDecoder, RegistryError, SourceError};
@@ -85,6 +86,8 @@ pub struct Replayed {
     pub folded: Option<FoldedEvents>,
     /// What still fails, by the reason that the letter has.
     pub failing: BTreeMap<Reason, Failing>,
+    /// Shards that were left out, and why: the letters are not noted as replayed.
+    pub left_out: BTreeMap<Shard, String>,
 }
 
 /// Events that went through a backfill.
@@ -165,7 +168,13 @@ impl Replay<'_> {
         };
         let mut waiting = Waiting::default();
         for file in &letters.files {
-            let read = letters.read(store, &*self.ports.shared.archive, file).await?;
+            let read = match letters.read(store, &*self.ports.shared.archive, file).await {
+                Err(error) if error.is_of_one_shard() => {
+                    tracing::warn!(%error, "file of dead letters left out");
+                    continue;
+                }
+                read => read?,
+            };
             self.take(&judge, file, read, &mut waiting, done).await?;
             if waiting.bytes >= FOLD_BYTES {
                 self.fold(std::mem::take(&mut waiting), done).await?;
@@ -243,6 +252,12 @@ impl Replay<'_> {
         // Judged by the same rules a moment ago; what is rejected anyway is a new dead letter of the root.
         for (reason, count) in &outcome.dead_letters {
             done.failing.entry(*reason).or_default().letters += count;
+        }
+        // Which of these letters are of a shard that was left out is not known here. Replaying the others
+        // again changes nothing.
+        done.left_out.extend(outcome.left_out);
+        if !done.left_out.is_empty() {
+            return Ok(());
         }
         for (file, places) in waiting.places {
             note_replayed(&*self.ports.shared.store, &file, &places).await?;

@@ -70,6 +70,8 @@ pub struct TopicsReplayed {
     pub dead_letters: BTreeMap<Reason, u64>,
     /// Some of them.
     pub examples: Vec<String>,
+    /// Shards that were left out, and why.
+    pub left_out: BTreeMap<Shard, String>,
 }
 
 /// What waits to be folded.
@@ -186,15 +188,17 @@ impl TopicReplay<'_> {
         }
         done.examples.extend(outcome.dead_letter_examples);
         done.examples.truncate(EXAMPLES_MAX);
+        done.left_out.extend(outcome.left_out);
         Ok(())
     }
 }
 
-/// The next offsets of a topic that workers have come to, by shard.
+/// The next offsets of a topic that workers have come to, by shard. A shard whose checkpoint cannot be read
+/// is read from the beginning: what is known already changes nothing.
 async fn read_before(store: &dyn ObjectStore, topic: &Text) -> Result<BTreeMap<Shard, i64>> {
     let mut next = BTreeMap::new();
-    for shard in log::latest_seqs(store).await?.into_keys() {
-        let latest = log::latest(store, shard).await?;
+    let (decided, _broken) = log::latest_of_all(store).await?;
+    for (shard, latest) in decided {
         next.extend(latest.offsets.get(topic).and_then(|read| read.next).map(|offset| (shard, offset)));
     }
     Ok(next)

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prorata_schemas::Text;
 use prorata_schemas::body::EventRecordRef;
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::{Reason, Reject, excerpt};
 use serde::{Deserialize, Serialize};
 
 use super::archive::DeadLetter;
@@ -77,6 +77,7 @@ impl Message {
         let key = self.key.as_deref().map(String::from_utf8_lossy);
         let key =
             key.map_or("none".to_owned(), |key| format!("'{}'", key.chars().take(100).collect::<String>()));
+        let organization_id = excerpt(organization_id);
         let message = format!(
             "the message key is {key}, but its organization_id is '{organization_id}'; they must be equal"
         );

@@ -78,11 +78,11 @@ pub struct MaintainedTable {
     pub log_checkpoint: bool,
 }
 
-/// Compacts and trims everything. A table that fails does not keep the others from it. `id` is a random id of
-/// the run.
+/// Compacts and trims everything. A table that fails, and a shard whose checkpoint cannot be read, do not
+/// keep the others from it. `id` is a random id of the run.
 ///
 /// # Errors
-/// When there is no root, or storage is unavailable; what was done stays.
+/// When there is no root, storage is unavailable, or a shard was left out; what was done stays.
 pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     let store = &*ports.store;
     if Root::find(store, None).await?.is_none() {
@@ -91,7 +91,7 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
     }
     let mut done = Maintained::default();
     let mut failure = None;
-    let decided = latest_checkpoints(store).await?;
+    let (decided, broken) = log::latest_of_all(store).await?;
     for table in Table::ALL {
         let trimmed = done.tables.entry(table).or_default();
         if let Err(error) = compact::compact(ports, &decided, (table, id), trimmed).await {
@@ -104,9 +104,15 @@ pub async fn maintain(ports: &MaintainPorts, id: &str) -> Result<Maintained> {
         }
     }
     for (shard, decided) in &decided {
-        done.state_objects += sweep_shard(store, *shard, decided).await?;
+        match sweep_shard(store, *shard, decided).await {
+            Ok(objects) => done.state_objects += objects,
+            Err(error) => {
+                tracing::warn!(shard, %error, "state of a shard not trimmed");
+                failure.get_or_insert(error);
+            }
+        }
     }
-    failure.map_or(Ok(done), Err)
+    failure.or(broken.into_values().next()).map_or(Ok(done), Err)
 }
 
 async fn maintain_table(
@@ -158,14 +164,6 @@ fn unneeded_files<'l>(
         passed && newest.0.saturating_sub(object.modified.0) > kept_micros && !kept.contains(path)
     };
     listed.iter().filter(is_unneeded).collect()
-}
-
-async fn latest_checkpoints(store: &dyn ObjectStore) -> Result<BTreeMap<Shard, Decided>> {
-    let mut latest = BTreeMap::new();
-    for shard in log::latest_seqs(store).await?.into_keys() {
-        latest.insert(shard, log::latest(store, shard).await?);
-    }
-    Ok(latest)
 }
 
 /// Deletes what the latest checkpoint of a shard has passed. Whether the shard has an owner does not matter.

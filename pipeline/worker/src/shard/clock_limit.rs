@@ -1,10 +1,10 @@
-//! How far ahead of the wall clock an event may lie. A worker judges it for messages, a backfill for foreign
-//! files, each once.
+//! How far ahead of the wall clock an event may lie, and how far back. A worker judges it for messages, a
+//! backfill for foreign files, each once.
 
 use std::time::Duration;
 
 use prorata_schemas::reject::{Reason, Reject};
-use prorata_schemas::time::{Timestamp, WallTime, micros};
+use prorata_schemas::time::{Hour, Timestamp, WallTime, micros};
 
 /// The latest event time that is taken.
 #[derive(Clone, Copy, Debug)]
@@ -25,5 +25,35 @@ impl ClockLimit {
         let message =
             format!("event_time is {} s in the future; fix the producer's clock", ahead / 1_000_000);
         Err(Reject::new(Reason::InTheFuture, message))
+    }
+}
+
+/// The earliest hour of which a backfill takes events: every hour since would be folded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HistoryLimit {
+    first: Hour,
+    /// Most hours, and the configuration key that says so.
+    hours: i64,
+    key: &'static str,
+}
+
+impl HistoryLimit {
+    /// The limit of a shard that will be folded up to `end`.
+    pub const fn before(end: Hour, hours: i64, key: &'static str) -> Self {
+        Self { first: Hour(end.0.saturating_sub(hours)), hours, key }
+    }
+
+    /// Rejects an event that lies too far back. The same event is rejected with the same message at any time.
+    pub fn check(&self, event_time: Timestamp) -> Result<(), Reject> {
+        let hour = event_time.hour();
+        if hour >= self.first {
+            return Ok(());
+        }
+        let (key, hours) = (self.key, self.hours);
+        let message = format!(
+            "hour {hour} lies further back than {key}: {hours}, and every hour since would be folded; fix \
+             the producer's clock, name an earlier --to, or raise {key}"
+        );
+        Err(Reject::new(Reason::TooLate, message))
     }
 }

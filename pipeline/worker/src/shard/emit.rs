@@ -55,7 +55,7 @@ pub struct EncodedHour<T> {
     pub hour: Hour,
     /// What the checkpoint says of it.
     pub entry: HourEntry,
-    /// Whether its rows had been published before, and have changed.
+    /// Whether its costs had been published before, and have changed.
     pub restated: bool,
     /// Table files among the objects.
     pub files: u64,
@@ -261,12 +261,12 @@ fn encode<T>(
         let encoded = encoded.map_err(|source| WorkerError::Encode { table, shard, hour, source })?;
         becoming.take(table, encoded.into_iter().map(FileNow::New).collect(), &namer);
     }
-    let HourFiles { entries, objects: table_files, changed, .. } = becoming;
+    let HourFiles { entries, objects: table_files, changed, costs_changed, .. } = becoming;
     let (files, file_bytes) = sizes(&table_files);
     objects.extend(table_files);
     let (revision, restated) = match &before {
         Some(before) if !changed => (before.revision, false),
-        before => (revision, before.is_some()),
+        before => (revision, before.is_some() && costs_changed),
     };
     let published = !changed && before.is_some_and(|before| before.published);
     let entry =

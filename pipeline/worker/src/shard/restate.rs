@@ -251,7 +251,7 @@ fn splice<T>(
         }
     }
     let PatchedSnapshot { state_digest, snapshot, patches, mut objects } = of.snapshot.clone();
-    let HourFiles { entries, objects: table_files, changed, .. } = becoming;
+    let HourFiles { entries, objects: table_files, changed, costs_changed, .. } = becoming;
     let (files, file_bytes) = emit::sizes(&table_files);
     objects.extend(table_files);
     let entry = HourEntry {
@@ -263,7 +263,7 @@ fn splice<T>(
         late_events: before.late_events.clone(),
         published: !changed && before.published,
     };
-    let (restated, state_bytes, summary) = (changed, 0, summarize(&rows.tables));
+    let (restated, state_bytes, summary) = (costs_changed, 0, summarize(&rows.tables));
     Ok(Ok(EncodedHour { shard, hour, entry, restated, files, file_bytes, state_bytes, objects, summary }))
 }
 

@@ -104,6 +104,7 @@ impl<S: Source> Worker<S> {
             configured: &self.options.rules,
             topics: &self.topics,
             retired: &self.options.retired_topics,
+            max_history_hours: self.options.max_history_hours,
         };
         if let Some(before) = claimed.as_ref()
             && !recovery.is_latest(before).await?

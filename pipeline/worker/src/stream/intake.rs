@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use prorata_schemas::body::EventRecordRef;
-use prorata_schemas::reject::{Reason, Reject};
+use prorata_schemas::reject::{Reason, Reject, excerpt};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::{Hour, WallTime};
 
@@ -161,6 +161,7 @@ impl Intake<'_> {
         message.check_key(organization)?;
         let belongs = self.root.shard_of(organization);
         if belongs != message.partition {
+            let organization = excerpt(organization);
             let message = format!(
                 "organization '{organization}' belongs on partition {belongs} of {}, not {}; set \
                  partitioner=murmur2_random on librdkafka producers",

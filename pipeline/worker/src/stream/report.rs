@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
+use prorata_schemas::Text;
 use prorata_schemas::time::WallTime;
 
 use super::shard::LiveShard;
 use super::stopped::StoppedShard;
 use super::{Slot, Worker};
+use crate::checkpoint::Checkpoint;
 use crate::ports::ErrorKind;
 use crate::source::Source;
 use crate::status::{Dependency, ShardStatus, TopicStatus, Wait};
@@ -31,6 +33,7 @@ impl<S: Source> Worker<S> {
                 published_at: Some(told(live.published_at(now))),
                 watermark: live.topics().watermark(),
                 closed_through: live.next().closed_through,
+                rules_version: in_force(live.next()),
                 oldest_open_hour: live.oldest_open_hour(),
                 dirty_from: live.next().dirty.first(),
                 dirty_hours,
@@ -85,6 +88,11 @@ impl<S: Source> Worker<S> {
     }
 }
 
+/// The version that open hours are folded by.
+fn in_force(checkpoint: &Checkpoint) -> Option<Text> {
+    checkpoint.rules.last().map(|rules| rules.version.clone())
+}
+
 /// A stopped shard is reported as its last checkpoint says.
 fn stopped_status(stopped: &StoppedShard) -> ShardStatus {
     let decided = stopped.decided();
@@ -93,6 +101,7 @@ fn stopped_status(stopped: &StoppedShard) -> ShardStatus {
         seq: decided.map_or(0, |decided| decided.seq),
         checkpoint_at: decided.map(|decided| decided.written_at),
         closed_through: decided.and_then(|decided| decided.closed_through),
+        rules_version: decided.and_then(|decided| in_force(decided)),
         dirty_from: decided.and_then(|decided| decided.dirty.first()),
         ..ShardStatus::default()
     }

@@ -12,6 +12,7 @@ use crate::checkpoint::publish;
 use crate::checkpoint::sweep;
 use crate::error::{Result, WorkerError};
 use crate::names;
+use crate::ports::DeadLetter;
 use crate::shard::archive;
 use crate::source::{Source, SourceError};
 use crate::status::Dependency;
@@ -117,7 +118,8 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Sends decided files of dead letters to their topic, one of each shard.
+    /// Sends decided files of dead letters to their topic, one of each shard. A shard whose file cannot be
+    /// had keeps no other from the topic.
     pub(super) async fn forward_dead_letters(&mut self) {
         let now = self.ports.shared.clock.now();
         if !self.tasks.is_due(Task::ForwardDeadLetters, now) || self.ports.letters.is_none() {
@@ -133,7 +135,9 @@ impl<S: Source> Worker<S> {
                 tracing::warn!(%error, "dead letters are waiting for their topic");
                 self.ports.status.lock().counts.retries += 1;
                 failed = true;
-                break;
+                if matches!(error, WorkerError::Source(_)) {
+                    break;
+                }
             }
         }
         self.tasks.note(Task::ForwardDeadLetters, !failed, now);
@@ -157,15 +161,28 @@ impl<S: Source> Worker<S> {
     }
 }
 
-/// Sends one decided file of dead letters to their topic. It leaves the list of the next checkpoint.
+/// Sends one decided file of dead letters to their topic. It leaves the list of the next checkpoint, and so
+/// does a file that is gone or damaged, which would keep all later ones from the topic.
 async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     let Some(topic) = &ports.letters else { return Ok(()) };
     let Some(path) = shard.next_dead_letters().cloned() else { return Ok(()) };
-    let damaged = |cause: String| WorkerError::Damaged { object: path.clone(), cause };
-    let bytes = ports.shared.store.get(&path).await?;
-    let bytes = bytes.ok_or_else(|| damaged("it is named but does not exist".into()))?;
-    let letters = ports.shared.archive.read_dead_letters(&bytes);
-    let letters = letters.map_err(|error| damaged(error.to_string()))?;
+    let mut read = read_letters(ports, &path).await?;
+    if read.is_err() {
+        // One bad read does not say that the object is bad.
+        read = read_letters(ports, &path).await?;
+    }
+    let letters = match read {
+        Ok(letters) => letters,
+        Err(cause) => {
+            tracing::error!(
+                cause,
+                path,
+                "dead letters do not reach their topic; restore the file and replay it"
+            );
+            shard.note_forwarded(&path);
+            return Ok(());
+        }
+    };
     match topic.send(&letters).await {
         // Its topic will never take it, and it would keep all others from the topic.
         Err(SourceError::TooLarge(cause)) => {
@@ -175,6 +192,14 @@ async fn forward(ports: &StreamPorts, shard: &mut LiveShard) -> Result<()> {
     }
     shard.note_forwarded(&path);
     Ok(())
+}
+
+/// Reads a file of dead letters, or says why it cannot be had.
+async fn read_letters(ports: &StreamPorts, path: &str) -> Result<Result<Vec<DeadLetter>, String>> {
+    Ok(match ports.shared.store.get(path).await? {
+        None => Err("it does not exist".to_owned()),
+        Some(bytes) => ports.shared.archive.read_dead_letters(&bytes).map_err(|error| error.to_string()),
+    })
 }
 
 /// Deletes what the shard no longer needs, some of it at a time; once in a while it looks for that in the

@@ -109,12 +109,14 @@ async fn an_event_of_the_future_is_a_dead_letter_unless_its_hour_is_named() {
 
 #[tokio::test]
 async fn more_hours_than_allowed_are_refused_before_any_is_folded() {
-    let lake = Lake::default();
-    let run = Run::new("aa").with(|options| options.max_hours = 1_000);
-    let ancient = [pod("acme", -60 * 10_000, "ancient", 1)];
-    let error = lake.run(&files(&[&trace(), &ancient]), run).await.unwrap_err();
+    let mut lake = Lake::default();
+    lake.store = lake.store.with_clock(SteppedClock::new(WallTime(TRACE_END.end().0)));
+    let run = Run::new("aa").with(|options| {
+        (options.max_hours, options.to) = (1_000, Some(Hour(START + 10_000)));
+    });
+    let error = lake.run(&files(&[&trace()]), run).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
-    assert!(error.to_string().contains("10006 hours to fold"), "{error}");
+    assert!(error.to_string().contains("10001 hours to fold"), "{error}");
     assert!(error.to_string().contains("backfill.max_hours"), "{error}");
 }
 

@@ -104,6 +104,53 @@ fn each_value_is_taken_up_to_its_bound_and_rejected_above_it() {
     }
 }
 
+/// So many words of a line.
+fn words(count: usize, word: impl Fn(usize) -> String, between: &str) -> String {
+    (0..count).map(word).collect::<Vec<_>>().join(between)
+}
+
+#[test]
+fn lists_and_names_are_taken_up_to_their_bound_and_rejected_above_it() {
+    let long = |bytes: usize| "n".repeat(bytes);
+    let cases: [(&str, usize, Box<dyn Fn(usize) -> String>); 9] = [
+        ("PodStopped.pod_uid: a text of", 1_024, Box::new(|count| format!("stop-pod {}", long(count)))),
+        ("PodStarted.namespace: a text of", 1_024, Box::new(|count| format!("pod p ns={}", long(count)))),
+        ("PodStarted.labels: a text of", 1_024, Box::new(|count| format!("pod p label.a={}", long(count)))),
+        ("PodUsage.pod_uid: a text of", 1_024, Box::new(|count| format!("use {} to=01:00", long(count)))),
+        (
+            "PodStarted.labels: a list of",
+            512,
+            Box::new(|count| format!("pod p {}", words(count, |n| format!("label.{n}=v"), " "))),
+        ),
+        (
+            "PodStarted.requests: a list of",
+            512,
+            Box::new(|count| format!("pod p {}", words(count, |n| format!("e.com/{n}=1"), " "))),
+        ),
+        (
+            "QuotaSet.namespaces: a list of",
+            4_096,
+            Box::new(|count| format!("quota q ns={}", words(count, |n| n.to_string(), ","))),
+        ),
+        (
+            "CommitmentSet.assignments: a list of",
+            4_096,
+            Box::new(|count| format!("commitment k assign={}", words(count, |n| format!("c{n}"), ","))),
+        ),
+        (
+            "PoolSet.qos_pricing: a list of",
+            4_096,
+            Box::new(|count| format!("pool g qos={}", words(count, |n| format!("{n}:1:1:1"), ","))),
+        ),
+    ];
+    for (what, bound, line) in cases {
+        let judged = |count: usize| rules().check(&parse(&format!("00:00 {}", line(count))).unwrap());
+        assert_eq!(judged(bound), Ok(()), "{what} {bound}");
+        let wrong = judged(bound + 1).unwrap_err().to_string();
+        assert!(wrong.starts_with(&format!("invalid_field: {what} {}", bound + 1)), "{wrong}");
+    }
+}
+
 #[test]
 fn which_resources_are_gpus_is_what_the_rules_say() {
     let event = parse("00:00 node n example.com/npu=2M").unwrap();

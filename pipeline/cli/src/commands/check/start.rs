@@ -13,7 +13,7 @@ use prorata_worker::names;
 use prorata_worker::ports::{Clock, ObjectStore};
 use prorata_worker::root::Root;
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Loaded, exposed};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 
@@ -34,6 +34,8 @@ pub enum CheckOutcome {
     Good(String),
     /// It is not configured.
     Skipped(&'static str),
+    /// It works, and gives something away.
+    Warned(String),
     /// It does not work.
     Failed(Failure),
 }
@@ -44,6 +46,7 @@ impl CheckOutcome {
         match self {
             Self::Good(what) => ("ok", what.clone()),
             Self::Skipped(why) => ("skipped", (*why).to_owned()),
+            Self::Warned(what) => ("warning", what.clone()),
             Self::Failed(failure) => ("failed", failure.to_string()),
         }
     }
@@ -80,6 +83,9 @@ pub async fn check(loaded: &Loaded) -> Vec<StartCheck> {
     add("registry", ask_registry(config).await);
     add("topics", topics(config, shards).into());
     add("dead-letter topic", dead_letter_topic(config));
+    let connections = [exposed::kafka(&config.kafka), exposed::registry(&config.registry)];
+    let given_away = connections.into_iter().flatten().map(str::to_owned).chain(exposed::store());
+    given_away.for_each(|what| add("security", CheckOutcome::Warned(what)));
     checks
 }
 

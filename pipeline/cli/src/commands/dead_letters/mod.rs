@@ -14,7 +14,7 @@ use prorata_worker::dead_letters::{DeadLetters, Replay, ReplayError, ReplayOptio
 
 use crate::commands::backfill;
 use crate::config::{self, Loaded};
-use crate::failure::{DEAD_LETTERED, Failure};
+use crate::failure::{DEAD_LETTERED, Failure, LEFT_OUT};
 use crate::report::dead_letters::{DeadLetterReport, Listing};
 use crate::wiring::registry;
 use crate::{logging, report, wiring};
@@ -64,10 +64,20 @@ async fn list_and_replay(
 ) -> anyhow::Result<ExitCode> {
     let lake = wiring::lake::named(args.lake.as_ref(), &loaded.config)?;
     let store = wiring::lake::store(lake).await?;
-    let letters = DeadLetters::load(&store).await?;
+    let mut letters = DeadLetters::load(&store).await?;
+    // A broken shard, and a file that is gone, keep no other letter from the list.
+    let mut broken = std::mem::take(&mut letters.left_out).into_values().next();
     let mut listing = Listing::default();
     for file in &letters.files {
-        for letter in letters.read(&store, &AvroArchive, file).await? {
+        let read = match letters.read(&store, &AvroArchive, file).await {
+            Err(error) if error.is_of_one_shard() => {
+                tracing::warn!(%error, "file of dead letters left out");
+                broken.get_or_insert(error);
+                continue;
+            }
+            read => read?,
+        };
+        for letter in read {
             if args.reason.is_none_or(|reason| reason == letter.letter.rejected.reject.reason) {
                 listing.add(&letter);
             }
@@ -83,6 +93,12 @@ async fn list_and_replay(
     // Letters that were replayed before an error stay replayed, so the report comes first.
     report::print(&if args.json { report.json()? } else { report.text() })?;
     result?;
+    if let Some(broken) = broken {
+        return Err(broken.into());
+    }
+    if report.replayed.as_ref().is_some_and(|replayed| !replayed.left_out.is_empty()) {
+        return Ok(ExitCode::from(LEFT_OUT));
+    }
     let failing = report.replayed.as_ref().map_or(0, Replayed::failing_all);
     Ok(if failing == 0 { ExitCode::SUCCESS } else { ExitCode::from(DEAD_LETTERED) })
 }

@@ -18,6 +18,7 @@ use crate::commands::generate::kafka as sending;
 use crate::commands::generate::kafka::KafkaArgs;
 use crate::config::{self, Config, yaml};
 use crate::failure::Failure;
+use crate::report;
 use crate::wiring::{self, kafka};
 
 /// Arguments of `prorata agreements`.
@@ -71,9 +72,9 @@ pub fn run(args: &AgreementsArgs) -> anyhow::Result<ExitCode> {
             if is_kafka { send(&args.kafka, &agreements, &all)? } else { write(to, &agreements, &all)? }
         }
     };
-    println!("{}", summary(&found, &to));
+    report::print(&summary(&found, &to))?;
     if is_kafka && kept.is_none() {
-        println!("entries that were moved or removed since the last time are not taken back without --sent");
+        report::print("entries that were moved or removed since the last time are not taken back without --sent")?;
     }
     Ok(ExitCode::SUCCESS)
 }

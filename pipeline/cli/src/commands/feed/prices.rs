@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use prorata_collector::prices::{Imported, Importer, LeftOut, PriceDocument, PriceList, write_price_list};
+use prorata_inspect::text::plain;
 
 use crate::failure::Failure;
 use crate::report;
@@ -74,7 +75,7 @@ pub fn run(args: &PricesArgs) -> anyhow::Result<ExitCode> {
         None => report::print(String::from_utf8_lossy(&csv).trim_end())?,
     }
     // The list is written; what is said about it may get lost.
-    let _ = writeln!(io::stderr(), "{}", summary(&list, &imported));
+    let _ = writeln!(io::stderr(), "{}", plain(&summary(&list, &imported)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -17,8 +17,8 @@ use super::pace::Pace;
 use super::{GenerateArgs, progress_bar};
 use crate::config::{self, Config};
 use crate::failure::Failure;
-use crate::logging;
 use crate::wiring::{self, kafka, registry};
+use crate::{logging, report};
 
 /// Arguments of `prorata generate --output kafka`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -85,7 +85,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     check_topics(&connection, &topics)?;
     let mut producer = KafkaProducer::new(&connection, PATIENCE).map_err(kafka::failure)?;
     let sent = send(&args.load(), args.kafka.rate, &topics, &encoder, &mut producer)?;
-    println!("{} events, {} bytes, to {}", sent.events, sent.bytes, topics.join(", "));
+    report::print(&format!("{} events, {} bytes, to {}", sent.events, sent.bytes, topics.join(", ")))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,6 +20,7 @@ use prorata_schemas::time::Hour;
 
 use crate::config::duration;
 use crate::failure::Failure;
+use crate::report;
 use files::FilesError;
 use kafka::KafkaArgs;
 
@@ -110,7 +111,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
         FilesError::Write { .. } | FilesError::Encode { .. } => Failure::storage(error),
     })?;
     let (events, files, bytes) = (written.events, written.files, written.bytes);
-    println!("{events} events in {files} files, {bytes} bytes, in {}", args.output.display());
+    let to = args.output.display();
+    report::print(&format!("{events} events in {files} files, {bytes} bytes, in {to}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

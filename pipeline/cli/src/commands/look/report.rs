@@ -7,7 +7,7 @@ use clap::{Args, value_parser};
 use prorata_connectors::SystemClock;
 use prorata_connectors::store::Store;
 use prorata_inspect::HourRange;
-use prorata_inspect::page::{GroupBy, report};
+use prorata_inspect::page::{GroupBy, ReportOptions, report};
 use prorata_schemas::time::Hour;
 use prorata_worker::WorkerError;
 use prorata_worker::ports::Clock;
@@ -30,6 +30,9 @@ pub struct ReportArgs {
     /// Number of days to report, up to now
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["from", "to"], value_parser = 1..=3_660)]
     pub days: Option<i64>,
+    /// Organization to report: the page holds nothing of any other [default: all]
+    #[arg(long, value_name = "ID")]
+    pub organization: Option<String>,
     /// Grouping of costs
     #[arg(long, value_name = "namespace|label:KEY|cluster|gpu_model", default_value = "namespace")]
     pub group_by: GroupBy,
@@ -61,8 +64,18 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     wiring::small_runtime()?.block_on(async {
         let store = wiring::lake::store(&args.lake).await?;
         let tables = wiring::lake::tables(&store, None).await?;
-        let (ports, explain) = (wiring::look_ports(store.clone()), usize::from(args.explain));
-        let told = report(&tables, &ports, &args.lake, range, args.group_by.clone(), explain).await?;
+        let options = ReportOptions {
+            lake: args.lake.clone(),
+            range,
+            organization: args.organization.clone(),
+            group_by: args.group_by.clone(),
+            explain: usize::from(args.explain),
+        };
+        let told = report(&tables, &wiring::look_ports(store.clone()), &options).await?;
+        if let Some(organization) = args.organization.as_ref().filter(|_| told.amounts.is_empty()) {
+            let message = format!("the lake has no cost of organization '{organization}' in these hours");
+            return Err(Failure::usage(message).into());
+        }
         write(&args.output, told.html()).await
     })?;
     Ok(ExitCode::SUCCESS)

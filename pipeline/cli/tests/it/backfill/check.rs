@@ -199,6 +199,35 @@ fn what_cannot_be_checked_is_one_message() {
 }
 
 #[test]
+fn what_a_configuration_gives_away_is_a_warning() {
+    let room = Room::new();
+    let config = room.path("prorata.yaml");
+    std::fs::write(&config, format!("root: {{url: {:?}}}\n", room.path("fresh"))).unwrap();
+    let warnings = |environment: &[(&str, &str)]| -> Vec<String> {
+        let mut check = program();
+        check.args(["check", "--json", "--config"]).arg(&config).envs(environment.iter().copied());
+        let report = json(&check.output().unwrap());
+        let checks = report["checks"].as_array().unwrap().iter();
+        let told = checks.filter(|check| check["check"] == "security" && check["outcome"] == "warning");
+        told.map(|check| check["message"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(warnings(&[]), Vec::<String>::new());
+    let all = warnings(&[
+        ("PRORATA_KAFKA__SECURITY_PROTOCOL", "sasl_plaintext"),
+        ("PRORATA_KAFKA__SASL_USERNAME", "me"),
+        ("PRORATA_KAFKA__SASL_PASSWORD", "s3cret"),
+        ("PRORATA_REGISTRY__URL", "http://127.0.0.1:9"),
+        ("PRORATA_REGISTRY__USERNAME", "me"),
+        ("AWS_ALLOW_INVALID_CERTIFICATES", "true"),
+    ]);
+    let begins =
+        ["the password or token for Kafka", "the password for the schema registry", "AWS_ALLOW_INVALID_"];
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(all.iter().zip(begins).all(|(told, begin)| told.starts_with(begin)), "{all:?}");
+    assert!(!all.concat().contains("s3cret"));
+}
+
+#[test]
 fn a_configuration_that_cannot_start_is_told_check_by_check() {
     let room = Room::new();
     let config = room.path("prorata.yaml");

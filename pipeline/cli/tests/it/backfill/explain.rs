@@ -6,6 +6,7 @@ use std::process::Output;
 
 use prorata_samples::trace::{node, pod};
 use prorata_schemas::decimal::Decimal12;
+use prorata_schemas::event::{EventRecord, Payload};
 use serde_json::{Value, json};
 
 use super::harness::*;
@@ -112,6 +113,38 @@ fn what_the_lake_does_not_have_is_told_with_what_is_near() {
     assert!(message(&nowhere).contains("is not a prorata lake"), "{}", error(&nowhere));
     let nothing = explain(&room, HOUR, &[]);
     assert_eq!(code(&nothing), 2);
+}
+
+/// A tenant names its pods and namespaces: no command lets a terminal obey them, or take them for a line.
+#[test]
+fn names_cannot_move_a_terminal() {
+    const EVIL: &str = "a\u{1b}]0;t\u{7}\u{1b}[2J\r\n  idle  0.00\u{9b}1m\u{202e}\u{2028}";
+    let room = Room::new();
+    let EventRecord { mut event, .. } = pod("acme", 40, EVIL, 1);
+    let Payload::PodStarted(started) = &mut event.payload else { panic!("not a start of a pod") };
+    started.namespace = EVIL.into();
+    room.put_events("good.avro", &[trace(), vec![EventRecord::new(event)]].concat());
+    let backfill = room.run("lake", &[]);
+    let hour = "2026-11-01T00";
+    let node = explain(&room, hour, &["--node", "n"]);
+    let document = explain(&room, hour, &["--node", "n", "--json"]);
+    let near = explain(&room, hour, &["--pod", "a\u{1b}"]);
+    let lake = room.path("lake");
+    let check = program().arg("check").arg("--lake").arg(&lake).output().unwrap();
+    let letters = program().arg("dead-letters").arg("--lake").arg(&lake).output().unwrap();
+    let mut shown = 0;
+    for output in [&backfill, &node, &document, &near, &check, &letters] {
+        for printed in [text(output), error(output)] {
+            let lines = printed.trim_end_matches('\n').split('\n');
+            assert!(lines.clone().all(|line| !line.contains(char::is_control)), "{printed:?}");
+            assert!(!printed.contains(['\u{202e}', '\u{2028}']), "{printed:?}");
+            assert!(lines.clone().all(|line| !line.starts_with("  idle  0.00\u{fffd}")), "{printed}");
+            shown += usize::from(printed.contains("]0;t"));
+        }
+    }
+    assert!(shown >= 4, "the name is printed by {shown} commands");
+    let evil = json(&document).to_string();
+    assert!(evil.contains(&serde_json::to_string(EVIL).unwrap()[1..8]), "JSON keeps it: {evil}");
 }
 
 #[test]

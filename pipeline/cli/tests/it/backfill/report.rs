@@ -1,6 +1,6 @@
 //! `prorata report`: the numbers on the page are those of the tables, and the page holds all that it needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -104,7 +104,7 @@ fn numbers_on_the_page_are_those_of_the_tables() {
 fn an_idle_node_can_be_explained_as_the_page_says() {
     let room = sample_day();
     let (text, data) = page(&room, &[]);
-    assert!(text.contains("`--node ${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
+    assert!(text.contains("`${bearer(at, \"cluster\")}/${bearer(at, \"name\")}`"));
     let of = |column: &str, at: usize| {
         let text = data["bearers"][column][at].as_u64().unwrap() as usize;
         data["texts"][text].as_str().unwrap().to_owned()
@@ -210,6 +210,35 @@ fn what_a_page_of_days_names_can_be_explained() {
         let output = explain.output().unwrap();
         assert_eq!(code(&output), 0, "{pod} at {hour}: {}", error(&output));
     }
+}
+
+/// The page of one organization can be given to it.
+#[test]
+fn a_page_of_one_organization_holds_nothing_of_another() {
+    let room = sample_day();
+    let (_, all) = page(&room, &[]);
+    let [aurora, borealis] = ["org-0000-aurora", "org-0001-borealis"];
+    let (text, data) = page(&room, &["--organization", aurora, "--explain", "40"]);
+    let totals = sums(&all, "cost", "organization");
+    assert_eq!(sums(&data, "cost", "organization"), [(aurora.to_owned(), totals[aurora])].into());
+    assert!(!text.contains("org-0001"), "the page names another organization");
+    // Names of the other one, as far as this one does not have the same.
+    let (_, other) = page(&room, &["--organization", borealis]);
+    let texts = |data: &Value| -> BTreeSet<String> {
+        data["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let (ours, theirs) = (texts(&data), texts(&other));
+    let only_theirs: Vec<&String> = theirs.difference(&ours).filter(|text| text.len() > 8).collect();
+    assert!(only_theirs.len() > 20, "{only_theirs:?}");
+    assert!(only_theirs.iter().all(|name| !text.contains(&format!("\"{name}\""))), "{only_theirs:?}");
+    for list in ["reservations", "commitments", "quotas", "pools"] {
+        let of = |data: &Value| data["agreements"][list].as_array().unwrap().clone();
+        let is_ours = |of: &Value| of["organization"] == aurora;
+        assert_eq!(of(&data), of(&all).into_iter().filter(is_ours).collect::<Vec<_>>(), "{list}");
+    }
+    let nobody = report(&room, &["--organization", "acne"]);
+    assert_eq!(code(&nobody), 2);
+    assert!(error(&nobody).contains("no cost of organization 'acne'"), "{}", error(&nobody));
 }
 
 #[test]

@@ -540,10 +540,38 @@ function bearerTable(added) {
   );
 }
 
+/** A word for a POSIX shell that is exactly this text; nothing where a terminal would obey it. */
+function shellWord(text) {
+  if (/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u.test(text)) return undefined;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command that explains one bearer, to be copied into a shell; nothing where no command is safe. */
+function explainCommand(at) {
+  const kind = bearer(at, "kind");
+  const subject =
+    kind === "pod"
+      ? bearer(at, "uid")
+      : kind === "idle"
+        ? `${bearer(at, "cluster")}/${bearer(at, "name")}`
+        : bearer(at, "name");
+  const option = { idle: "node" }[kind] ?? kind;
+  const words = [DATA.lake, subject, bearer(at, "organization")].map(shellWord);
+  if (words.includes(undefined)) return undefined;
+  const [lake, name, organization] = words;
+  return (
+    `prorata explain --lake ${lake} --hour ${bearer(at, "hour")} --${option} ${name} ` +
+    `--organization ${organization}`
+  );
+}
+
 /** How the cost of one bearer came about: explained here, if it cost much, and by which command. */
-function explanation(at, command) {
+function explanation(at) {
   const told = DATA.explained[at];
-  const code = element("code", {}, command);
+  const command = explainCommand(at);
+  const code = command
+    ? element("code", {}, command)
+    : "prorata explain; its names have characters that are not safe to copy.";
   if (!told) return [element("p", {}, "How its cost was computed in its most expensive hour: ", code)];
   const name = `How its cost was computed in its most expensive hour, ${bearer(at, "hour")} (UTC)`;
   return [
@@ -564,15 +592,6 @@ function detail(at) {
     title = `${{ pod: "", idle: "idle node " }[kind] ?? `${kind} `}${bearer(at, "name")}`;
   const dialog = document.getElementById("detail");
   const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const subject =
-    kind === "pod"
-      ? `--pod ${bearer(at, "uid")}`
-      : kind === "idle"
-        ? `--node ${bearer(at, "cluster")}/${bearer(at, "name")}`
-        : `--${kind} ${bearer(at, "name")}`;
-  const command =
-    `prorata explain --lake ${DATA.lake} --hour ${bearer(at, "hour")} ${subject} ` +
-    `--organization ${bearer(at, "organization")}`;
   dialog.replaceChildren(
     element("h2", { id: "detail-title" }, title),
     element(
@@ -584,7 +603,7 @@ function detail(at) {
         .join(", "),
     ),
     ...chart([title], (time) => over.get(time) ?? 0n, `Cost of ${title} over time`),
-    ...explanation(at, command),
+    ...explanation(at),
     element("p", {}, close),
   );
   dialog.showModal();

@@ -50,9 +50,9 @@ impl Dirty {
     pub fn bound(&mut self) {
         if self.organizations.len() > ORGANIZATIONS_MAX {
             self.forget_organizations();
-        } else if self.organizations.values().map(|hours| hours.ranges().len()).sum::<usize>() > RANGES_MAX {
+        } else if self.organizations.values().map(HourSet::runs).sum::<usize>() > RANGES_MAX {
             for hours in self.organizations.values_mut() {
-                if let Some((first, last)) = hours.first().zip(hours.iter().last()) {
+                if let Some((first, last)) = hours.first().zip(hours.last()) {
                     hours.insert_range(first, last);
                 }
             }

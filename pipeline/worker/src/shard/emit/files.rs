@@ -28,12 +28,15 @@ pub(in crate::shard) struct HourFiles<'a> {
     pub objects: Vec<(String, Bytes)>,
     /// Whether any rows differ from before.
     pub changed: bool,
+    /// Whether rows differ that are not just the counts of table `hours`.
+    pub costs_changed: bool,
 }
 
 impl<'a> HourFiles<'a> {
     /// Of an hour that was so before; of a new one all is changed.
     pub fn new(of: (Shard, Hour), before: Option<&'a HourEntry>) -> Self {
-        Self { of, before, entries: BTreeMap::new(), objects: Vec::new(), changed: before.is_none() }
+        let (entries, objects, is_new) = (BTreeMap::new(), Vec::new(), before.is_none());
+        Self { of, before, entries, objects, changed: is_new, costs_changed: is_new }
     }
 
     /// Takes the files of a table, in their order. One with the rows of before stays the old one; that of
@@ -51,7 +54,9 @@ impl<'a> HourFiles<'a> {
             })
             .collect();
         let is_new = |(file, same): &(FileNow, Option<_>)| matches!(file, FileNow::New(_)) && same.is_none();
-        self.changed |= found.len() != old.len() || found.iter().any(is_new);
+        let differs = found.len() != old.len() || found.iter().any(is_new);
+        self.changed |= differs;
+        self.costs_changed |= differs && table != Table::Hours;
         let is_kept = table != Table::Hours || !self.changed;
         let mut entries = Vec::new();
         for (file, same) in found {

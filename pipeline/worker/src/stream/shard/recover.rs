@@ -55,6 +55,8 @@ pub(in crate::stream) struct Recovery<'a> {
     pub topics: &'a [Text],
     /// Topics that are not read any more.
     pub retired: &'a [Text],
+    /// How many hours before the wall clock a shard that has closed none may begin.
+    pub max_history_hours: i64,
 }
 
 impl Recovery<'_> {
@@ -103,9 +105,23 @@ impl Recovery<'_> {
             live.topics.note_moved();
         }
         note_listed(&mut live);
+        self.check_history(&live, now)?;
         live.states = self.states(&mut live).await?;
         self.list_rules(&mut live).await?;
         Ok(live)
+    }
+
+    /// Refuses to begin with an hour that this worker would reject of a message: a backfill has archived it.
+    /// What it has taken itself may have waited for as long as late events may.
+    fn check_history(&self, live: &LiveShard, now: WallTime) -> Result<()> {
+        let first = live.next_hour().filter(|_| live.decided.closed_through.is_none());
+        let Some(first) = first else { return Ok(()) };
+        let hours = now.hour().0.saturating_sub(first.0);
+        if hours <= self.max_history_hours.saturating_add(HORIZON_HOURS) {
+            return Ok(());
+        }
+        let (shard, max_history_hours) = (live.shard(), self.max_history_hours);
+        Err(WorkerError::HistoryTooLong { shard, first, hours, max_history_hours })
     }
 
     /// How far every topic that the checkpoint or the configuration names is read.
@@ -150,8 +166,17 @@ impl Recovery<'_> {
     async fn list_rules(&mut self, live: &mut LiveShard) -> Result<()> {
         let version = &self.configured.version;
         let listed = &live.decided.rules;
-        let Some(last) = listed.last().map(|rules| rules.from) else { return Ok(()) };
+        let Some(RulesFrom { from: last, version: in_force }) = listed.last().cloned() else { return Ok(()) };
         if listed.iter().any(|rules| rules.version == *version) {
+            if in_force != *version {
+                tracing::warn!(
+                    shard = live.shard(),
+                    configured = &**version,
+                    in_force = &*in_force,
+                    "configured rules not in force: the shard has left this version for another; to return \
+                     to them, give them a new version"
+                );
+            }
             return Ok(());
         }
         self.rules.store(&*self.ports.store, self.configured).await?;

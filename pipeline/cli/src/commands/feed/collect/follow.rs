@@ -273,6 +273,13 @@ impl Following {
                     let devices = devices.join(", ");
                     tracing::warn!(pod, devices, "devices have no resource name; set collect.device_classes");
                 }
+                Notice::SentWithout { pod, missing } => {
+                    tracing::warn!(
+                        pod,
+                        missing,
+                        "pod sent without what it names: it waited for five minutes"
+                    );
+                }
                 Notice::MissedStop { kind, id, earliest, latest } => {
                     missed_stops += 1;
                     tracing::info!(?kind, id = &**id, %earliest, %latest, "end of an object not seen");

@@ -31,7 +31,7 @@ use crate::config::{self, Config};
 use crate::failure::Failure;
 use crate::operations::collector::{self, CollectorReport, SharedReport};
 use crate::wiring::{self, kafka};
-use crate::{logging, operations};
+use crate::{logging, operations, report};
 use files::FileJournal;
 use follow::{Following, Periods, stopped};
 use journal::Journal;
@@ -186,7 +186,7 @@ struct Begun {
 impl Begun {
     async fn follow(mut self, stop: &AtomicBool) -> anyhow::Result<()> {
         let events = self.following.run(self.options, self.prices, self.state, stop).await?;
-        println!("{events} events, to {}", self.to);
+        report::print(&format!("{events} events, to {}", self.to))?;
         Ok(())
     }
 }
@@ -230,7 +230,7 @@ async fn begin(
         api_server: cluster.url().to_owned(),
         ..CollectorReport::default()
     };
-    println!("following cluster {cluster_id} of {organization_id}, to {to}");
+    report::print(&format!("following cluster {cluster_id} of {organization_id}, to {to}"))?;
     let periods = Periods { store_every: every, relist_interval: collect.relist_interval };
     let usage = UsageRounds::new(&cluster, collect)?;
     let following = Following::new(cluster, journal, Arc::clone(report), collect.clone(), periods, usage);

@@ -1,0 +1,6 @@
+//! One tenant, and one broken shard, never stop the others.
+
+mod ancient;
+mod broken;
+mod names;
+mod versions;
