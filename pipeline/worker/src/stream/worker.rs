@@ -306,7 +306,7 @@ impl<S: Source> Worker<S> {
         let (clock, rule) = (self.clock.read(), self.options.watermark);
         for slot in self.slots.values_mut() {
             if let Slot::Live(live) = slot {
-                live.topics_mut().move_watermark(clock.steady, clock.wall(), &rule);
+                live.topics_mut().move_watermark(&clock, &rule);
             }
         }
     }
