@@ -240,12 +240,19 @@ pub struct RegistryError {
     pub kind: ErrorKind,
     /// What happened, without naming the registry.
     pub message: String,
+    /// Whether it is about the one schema alone: the registry answers about others.
+    pub is_of_schema: bool,
 }
 
 impl RegistryError {
     /// An error that may end by itself.
     pub fn transient(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Transient, message: message.into() }
+        Self { kind: ErrorKind::Transient, message: message.into(), is_of_schema: false }
+    }
+
+    /// An error about one schema, which ends once it counts as unknown.
+    pub fn of_schema(message: impl Into<String>) -> Self {
+        Self { is_of_schema: true, ..Self::transient(message) }
     }
 }
 
@@ -255,9 +262,10 @@ pub trait MessageDecoder: Send + Sync {
     /// Decodes a value. Never waits.
     fn decode<'a>(&self, value: &'a [u8]) -> Result<EventRecordRef<'a>, DecodeFailure>;
 
-    /// Asks the registry once for a schema, within a few seconds. Afterwards [`Self::decode`] knows it, or
-    /// rejects its messages as `unknown_schema` where the registry does not know it. That may be an error for
-    /// some seconds, till it has been asked again: one of its nodes may know less than another.
+    /// Asks the registry once for a schema, within seconds. Afterwards [`Self::decode`] knows it, or rejects
+    /// its messages as `unknown_schema` where the registry does not give it though it answers about others.
+    /// That is an error of this schema for some seconds, till it has been asked again: one of the registry's
+    /// nodes may know less than another.
     async fn fetch(&self, schema_id: u32) -> Result<(), RegistryError>;
 }
 

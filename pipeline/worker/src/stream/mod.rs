@@ -5,16 +5,18 @@
 //! them together, recompute a slice of dirty hours. All that is decided is decided by checkpoints; the next
 //! owner takes up whatever a crash leaves half done.
 //!
-//! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
+//! Read in this order: `worker` (the loop), `poll`, `backlog`, `schemas` and `intake` (messages into a shard), `shard` (what is
 //! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
 //! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
 
 mod assignments;
+mod backlog;
 mod intake;
 mod memory;
 mod observed;
 mod poll;
 mod report;
+mod schemas;
 mod shard;
 mod stopped;
 mod tasks;
@@ -34,7 +36,7 @@ use crate::status::Status;
 
 pub use watermark::WatermarkRule;
 pub use worker::Worker;
-use worker::{Item, Slot};
+use worker::Slot;
 
 /// What a worker runs on, besides its source.
 #[derive(Clone)]

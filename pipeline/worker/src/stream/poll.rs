@@ -8,17 +8,14 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
+use super::backlog::Item;
 use super::intake::{Intake, Taken};
-use super::tasks::Task;
-use super::{Item, Slot, Worker};
+use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
-use crate::status::{Dependency, Wait};
-
-/// Schemas asked for in one step, at most.
-const FETCHES_MAX: usize = 16;
+use crate::status::Dependency;
 
 /// How long Kafka may say nothing before the worker gives up, in microseconds: 10 minutes. That is longer
 /// than a rolling restart of brokers takes, and a new process may find what this one does not.
@@ -42,7 +39,7 @@ pub(super) struct Loss {
 
 impl Loss {
     /// The log is not the one that was read.
-    fn of_another_log(cause: String) -> Self {
+    pub fn of_another_log(cause: String) -> Self {
         Self { earliest: None, cause }
     }
 }
@@ -148,7 +145,10 @@ impl<S: Source> Worker<S> {
     /// without end.
     fn note_silence(&mut self) -> Result<()> {
         let now = self.ports.shared.clock.now();
-        let reads = self.live().any(|live| live.unread().is_none());
+        let reads = self.live().any(|live| {
+            let mut topics = live.topics().iter();
+            live.unread().is_none() && topics.any(|(topic, _)| !self.backlog.is_parked(live.shard(), topic))
+        });
         if !reads && !self.contact.cut_off {
             self.contact.silent_since = None;
             return Ok(());
@@ -200,18 +200,19 @@ impl<S: Source> Worker<S> {
                 self.source.release(&shards).await;
             }
             SourceEvent::Messages(messages) => {
-                let shard = messages.first().map(|message| message.partition);
-                let item = shard.map(|shard| Item::Messages { shard, messages: messages.into() });
-                self.backlog.extend(item);
+                let place = messages.first().map(|message| (message.partition, message.topic.clone()));
+                if let Some(place) = place {
+                    self.backlog.push(place, Item::Messages(messages.into()));
+                }
             }
             SourceEvent::End { topic, partition, offset } => {
-                self.backlog.push_back(Item::End { topic, shard: partition, offset });
+                self.backlog.push((partition, topic), Item::End(offset));
             }
             // In its order: reading starts again after what came before it, and what came after it is read
             // again.
             SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
                 let loss = Loss { earliest, cause };
-                self.backlog.push_back(Item::Lost { topic, shard: partition, loss });
+                self.backlog.push((partition, topic), Item::Lost(loss));
             }
             // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
             SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
@@ -243,50 +244,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Takes what waits, until the registry is needed and does not answer.
-    pub(super) async fn take_backlog(&mut self) -> Result<()> {
-        let mut fetches = 0;
-        while let Some(item) = self.backlog.pop_front() {
-            match item {
-                Item::End { topic, shard, offset } => {
-                    let now = self.ports.shared.clock.now();
-                    let Some(live) = self.live_mut(shard) else { continue };
-                    let Some(progress) = live.topics_mut().get_mut(&topic) else { continue };
-                    if progress.ends_before_last(offset) {
-                        let cause = format!("Kafka's log ends at {offset}, but more had been read");
-                        self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
-                    } else if progress.confirm_end(offset, now) {
-                        live.topics_mut().note_moved();
-                    }
-                }
-                Item::Lost { topic, shard, loss } => self.offsets_lost(topic, shard, loss).await?,
-                Item::Messages { shard, mut messages } => {
-                    let topic = messages.front().map(|message| message.topic.clone()).unwrap_or_default();
-                    let taken = self.take(shard, &mut messages);
-                    if !messages.is_empty() {
-                        self.backlog.push_front(Item::Messages { shard, messages });
-                    }
-                    match taken {
-                        Err(error) => self.stop_shard(shard, error).await?,
-                        Ok(Taken::All) => {}
-                        Ok(Taken::Differs(cause)) => {
-                            self.offsets_lost(topic, shard, Loss::of_another_log(cause)).await?;
-                        }
-                        Ok(Taken::NeedsClock) => return Ok(()),
-                        Ok(Taken::NeedsSchema(schema)) => {
-                            fetches += 1;
-                            if fetches > FETCHES_MAX || !self.fetch(schema).await {
-                                return Ok(());
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
+    pub(super) fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else {
             messages.clear();
             return Ok(Taken::All);
@@ -303,34 +261,10 @@ impl<S: Source> Worker<S> {
         intake.take(live, messages, &mut self.ports.status.lock().counts)
     }
 
-    /// Asks the registry for a schema; false when it does not answer, or is not to be asked yet.
-    async fn fetch(&mut self, schema: u32) -> bool {
-        let now = self.ports.shared.clock.now();
-        if !self.tasks.is_due(Task::Registry, now) {
-            return false;
-        }
-        match self.ports.decoder.fetch(schema).await {
-            Ok(()) => {
-                self.tasks.note(Task::Registry, true, now);
-                self.ports.status.lock().waits.remove(&Dependency::Registry);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, schema, "messages are waiting for the schema registry");
-                self.tasks.note(Task::Registry, false, now);
-                let mut status = self.ports.status.lock();
-                status.counts.retries += 1;
-                let wait = Wait { kind: error.kind, message: error.to_string() };
-                status.waits.insert(Dependency::Registry, wait);
-                false
-            }
-        }
-    }
-
     /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
     /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
     /// the shard, unless configured otherwise.
-    async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
+    pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
         let Loss { earliest, cause } = loss;
         let go_on = self.options.go_on_without_lost;
         let store = Arc::clone(&self.ports.shared.store);

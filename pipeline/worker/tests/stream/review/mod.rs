@@ -9,4 +9,5 @@ mod kafka;
 mod lost;
 mod poison;
 mod rig;
+mod schemas;
 mod way_out;
