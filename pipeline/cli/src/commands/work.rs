@@ -13,11 +13,11 @@ use prorata_connectors::registry::RegistryFault;
 use prorata_worker::WorkerError;
 use prorata_worker::source::{DeadLetterTopic, MessageDecoder};
 use prorata_worker::status::Status;
-use prorata_worker::stream::{StreamPorts, WatermarkRule, Worker, WorkerOptions};
+use prorata_worker::stream::{SkippedBatch, StreamPorts, WatermarkRule, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{self, Config, Loaded, OffsetsLost};
+use crate::config::{self, Config, Loaded, OffsetsLost, SkippedBatchConfig};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 use crate::{logging, operations};
@@ -147,10 +147,20 @@ fn options(config: &Config, shards_given: bool) -> WorkerOptions {
         resident,
         rows_in_flight: work.rows_in_flight,
         go_on_without_lost: config.kafka.offsets_lost == OffsetsLost::Earliest,
+        skip_batches: config.kafka.skip_batches.iter().map(skipped_batch).collect(),
         moved_from: config.kafka.moved_from.clone(),
         retired_topics: config.kafka.retired_topics.iter().map(|topic| topic.as_str().into()).collect(),
         drain_timeout: work.drain_timeout,
         ..WorkerOptions::new(wiring::owner())
+    }
+}
+
+fn skipped_batch(skipped: &SkippedBatchConfig) -> SkippedBatch {
+    SkippedBatch {
+        topic: skipped.topic.as_str().into(),
+        partition: skipped.partition,
+        offset: skipped.offset,
+        through: skipped.through.unwrap_or(skipped.offset),
     }
 }
 

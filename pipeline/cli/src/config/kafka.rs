@@ -6,6 +6,7 @@ use prorata_connectors::Secret;
 use prorata_connectors::kafka::{Connection, KafkaSettings};
 use prorata_connectors::registry::Settings;
 use prorata_schemas::Text;
+use prorata_worker::names::Shard;
 use prorata_worker::stream::WorkerOptions;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub struct KafkaConfig {
     pub queue_bytes: u64,
     /// What to do when Kafka no longer has an offset.
     pub offsets_lost: OffsetsLost,
+    /// Batches of messages to pass over if they cannot be read.
+    pub skip_batches: Vec<SkippedBatchConfig>,
     /// Encryption and authentication.
     pub security_protocol: SecurityProtocol,
     /// How to authenticate.
@@ -64,6 +67,21 @@ pub enum OffsetsLost {
     Stop,
     /// Continue with the earliest message that Kafka has.
     Earliest,
+}
+
+/// A batch of messages that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkippedBatchConfig {
+    /// Its topic.
+    pub topic: String,
+    /// Its partition.
+    pub partition: Shard,
+    /// Its first offset.
+    pub offset: i64,
+    /// Its last offset. `None`: it has one message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<i64>,
 }
 
 /// Encryption and authentication.
@@ -130,6 +148,7 @@ impl Default for KafkaConfig {
             group_instance_id: settings.instance.unwrap_or_default(),
             session_timeout: settings.session_timeout,
             queue_bytes: settings.queue_bytes,
+            skip_batches: Vec::new(),
             offsets_lost: if skips_lost { OffsetsLost::Earliest } else { OffsetsLost::Stop },
             security_protocol: SecurityProtocol::Plaintext,
             sasl_mechanism: SaslMechanism::Plain,

@@ -26,7 +26,9 @@ use environment::Environment;
 use yaml::Yaml;
 
 pub use collect::{CollectConfig, MeasuredBy};
-pub use kafka::{KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol};
+pub use kafka::{
+    KafkaConfig, OffsetsLost, RegistryConfig, SaslMechanism, SecurityProtocol, SkippedBatchConfig,
+};
 pub use secrets::read as read_secret;
 pub use sections::{BackfillConfig, HttpConfig, LogConfig, LogFormat, RootConfig, WorkConfig};
 

@@ -129,6 +129,18 @@ pub enum SourceEvent {
         /// What Kafka said.
         cause: String,
     },
+    /// A batch of messages cannot be read, however often it is fetched: it does not unpack, or it is damaged.
+    /// Nothing more of its topic partition is read until its shard is started again.
+    Unreadable {
+        /// The topic.
+        topic: Text,
+        /// The partition.
+        partition: Shard,
+        /// The batch's first offset.
+        offset: i64,
+        /// Why.
+        cause: String,
+    },
     /// A topic has another number of partitions than before, as the brokers were asked a few seconds ago.
     Partitions {
         /// The topic.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use prorata_schemas::Text;
 use prorata_schemas::time::WallTime;
 
-use super::poll::Loss;
+use super::lost::Loss;
 use crate::names::Shard;
 use crate::source::{DecodeFailure, Message, MessageDecoder};
 
@@ -56,6 +56,8 @@ pub(super) enum Item {
     End(i64),
     /// Its next offset is lost.
     Lost(Loss),
+    /// A batch of it, from this offset on, cannot be read.
+    Unreadable { offset: i64, cause: String },
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,7 @@ impl Queue {
     fn messages(&self) -> impl Iterator<Item = &Message> {
         let messages = self.items.iter().filter_map(|item| match item {
             Item::Messages(messages) => Some(messages),
-            Item::End(_) | Item::Lost(_) => None,
+            Item::End(_) | Item::Lost(_) | Item::Unreadable { .. } => None,
         });
         messages.flatten()
     }
@@ -221,7 +223,7 @@ mod tests {
             match item {
                 Item::Messages(messages) => offsets.extend(messages.iter().map(|message| message.offset)),
                 Item::End(end) => offsets.push(end),
-                Item::Lost(_) => panic!("lost"),
+                other => panic!("{other:?}"),
             }
         }
         assert_eq!(offsets, [1, 2, 999]);

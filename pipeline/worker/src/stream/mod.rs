@@ -5,13 +5,15 @@
 //! them together, recompute a slice of dirty hours. All that is decided is decided by checkpoints; the next
 //! owner takes up whatever a crash leaves half done.
 //!
-//! Read in this order: `worker` (the loop), `poll`, `backlog`, `schemas` and `intake` (messages into a shard), `shard` (what is
-//! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
-//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
+//! Read in this order: `worker` (the loop), `poll`, `backlog`, `schemas` and `intake` (messages into a shard),
+//! `lost` (messages that cannot be read), `shard` (what is held of one, and what it comes to), `watermark`,
+//! `tasks` (publish and what else recurs), `assignments` (shards come and go), `stopped` (shards that cannot
+//! go on), `memory` and `report`.
 
 mod assignments;
 mod backlog;
 mod intake;
+mod lost;
 mod memory;
 mod observed;
 mod poll;
@@ -51,6 +53,19 @@ pub struct StreamPorts {
     pub status: Arc<Status>,
 }
 
+/// A batch of messages that cannot be read, and that is passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedBatch {
+    /// Its topic.
+    pub topic: Text,
+    /// Its partition.
+    pub partition: Shard,
+    /// Its first offset.
+    pub offset: i64,
+    /// Its last offset.
+    pub through: i64,
+}
+
 /// How a worker runs.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
@@ -86,6 +101,8 @@ pub struct WorkerOptions {
     pub compare_after: Duration,
     /// Whether to go on from the earliest message where Kafka lost the next.
     pub go_on_without_lost: bool,
+    /// Batches of messages to pass over where they cannot be read.
+    pub skip_batches: Vec<SkippedBatch>,
     /// The consumer that has read for the root, where this worker's is to take its place:
     /// [`crate::source::ConsumerId`] as displayed. Empty: none.
     pub moved_from: String,
@@ -121,6 +138,7 @@ impl WorkerOptions {
             rows_in_flight: 100_000,
             compare_after: Duration::from_secs(15),
             go_on_without_lost: false,
+            skip_batches: Vec::new(),
             moved_from: String::new(),
             retired_topics: Vec::new(),
             drain_timeout: Duration::from_secs(30),

@@ -1,7 +1,6 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use prorata_schemas::Text;
@@ -10,6 +9,7 @@ use prorata_schemas::time::{WallTime, micros};
 use super::assignments::check_partitions;
 use super::backlog::Item;
 use super::intake::{Intake, Taken};
+use super::lost::Loss;
 use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
@@ -28,21 +28,6 @@ const QUIET_MICROS: i64 = 15_000_000;
 /// How soon after its start a worker that is fenced has a rival with the same id: it took over from that one,
 /// or that one from it. Later, it may be a session of its own that ended under load.
 const FENCED_SOON: Duration = Duration::from_secs(600);
-
-/// What Kafka said of an offset that it does not have.
-#[derive(Debug)]
-pub(super) struct Loss {
-    /// The earliest offset there is, where the one that is lost is known to lie before it.
-    earliest: Option<i64>,
-    cause: String,
-}
-
-impl Loss {
-    /// The log is not the one that was read.
-    pub fn of_another_log(cause: String) -> Self {
-        Self { earliest: None, cause }
-    }
-}
 
 /// What the group and its brokers were last known to do.
 #[derive(Debug)]
@@ -78,7 +63,8 @@ fn of(event: &SourceEvent) -> Option<(&Text, Shard)> {
             messages.first().map(|message| (&message.topic, message.partition))
         }
         SourceEvent::End { topic, partition, .. } => Some((topic, *partition)),
-        SourceEvent::Assigned(_)
+        SourceEvent::Unreadable { .. }
+        | SourceEvent::Assigned(_)
         | SourceEvent::Revoked(_)
         | SourceEvent::Lost(_)
         | SourceEvent::OffsetsLost { .. }
@@ -211,8 +197,10 @@ impl<S: Source> Worker<S> {
             // In its order: reading starts again after what came before it, and what came after it is read
             // again.
             SourceEvent::OffsetsLost { topic, partition, earliest, cause } => {
-                let loss = Loss { earliest, cause };
-                self.backlog.push((partition, topic), Item::Lost(loss));
+                self.backlog.push((partition, topic), Item::Lost(Loss { earliest, cause }));
+            }
+            SourceEvent::Unreadable { topic, partition, offset, cause } => {
+                self.backlog.push((partition, topic), Item::Unreadable { offset, cause });
             }
             // Organizations may have moved to partitions that nobody reads: no hour closes from now on.
             SourceEvent::Partitions { topic, partitions } if partitions > u32::from(self.root.shards) => {
@@ -259,47 +247,5 @@ impl<S: Source> Worker<S> {
             max_history_hours: self.options.max_history_hours,
         };
         intake.take(live, messages, &mut self.ports.status.lock().counts)
-    }
-
-    /// Kafka does not have the next message. Retention may have taken the record before it, and offsets
-    /// behind that without records; then reading starts behind them, and nothing is lost. Anything else stops
-    /// the shard, unless configured otherwise.
-    pub(super) async fn offsets_lost(&mut self, topic: Text, shard: Shard, loss: Loss) -> Result<()> {
-        let Loss { earliest, cause } = loss;
-        let go_on = self.options.go_on_without_lost;
-        let store = Arc::clone(&self.ports.shared.store);
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        let Some(progress) = live.topics_mut().get_mut(&topic) else { return Ok(()) };
-        let compares = progress.verify.take().is_some();
-        let is_read = earliest.zip(progress.offsets.next).is_some_and(|(earliest, next)| earliest <= next);
-        if is_read || (compares && progress.last.is_none() && earliest.is_some()) {
-            tracing::warn!(%topic, shard, cause, "cannot verify the last record read; resuming after it");
-            return self.restart(shard).await;
-        }
-        match live.is_overtaken(&*store).await {
-            Ok(false) => {}
-            Ok(true) => {
-                // Kafka keeps what the shard's owner has not read: one that was cut off may find less.
-                self.conflict(shard).await;
-                return Ok(());
-            }
-            Err(error) => {
-                tracing::warn!(shard, %error, "cannot check yet whether another owner has the shard");
-                self.ports.status.lock().counts.retries += 1;
-                self.read_later(shard).await;
-                return Ok(());
-            }
-        }
-        let Some(live) = self.live_mut(shard) else { return Ok(()) };
-        if go_on && let Some(progress) = live.topics_mut().get_mut(&topic) {
-            tracing::error!(%topic, shard, cause, "Kafka has lost messages; resuming at the earliest");
-            progress.offsets.next = None;
-            progress.offsets.last = None;
-            progress.last = None;
-            live.topics_mut().note_moved();
-            return self.restart(shard).await;
-        }
-        let lost = WorkerError::OffsetsLost { topic: topic.to_string(), partition: shard, cause };
-        self.stop_shard(shard, lost).await
     }
 }

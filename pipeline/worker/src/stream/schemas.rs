@@ -10,7 +10,7 @@ use futures::future::join_all;
 use super::Worker;
 use super::backlog::{Item, Need, Parked, Place};
 use super::intake::Taken;
-use super::poll::Loss;
+use super::lost::Loss;
 use super::tasks::Task;
 use crate::backoff::{self, Backoff};
 use crate::error::Result;
@@ -73,6 +73,7 @@ impl<S: Source> Worker<S> {
                     }
                 }
                 Item::Lost(loss) => self.offsets_lost(topic.clone(), *shard, loss).await?,
+                Item::Unreadable { offset, cause } => self.unreadable(&place, offset, cause).await?,
                 Item::Messages(mut messages) => match self.take(*shard, &mut messages) {
                     Err(error) => self.stop_shard(*shard, error).await?,
                     Ok(Taken::All) => {}

@@ -10,4 +10,5 @@ mod lost;
 mod poison;
 mod rig;
 mod schemas;
+mod unreadable;
 mod way_out;
