@@ -112,6 +112,7 @@ async fn ingest_files(run: &mut Run, files: Vec<InputFile>, letters: &mut Letter
         clock_limit: clock_limit(run),
         default_rules,
         only: run.options.only_shards.clone(),
+        organizations: run.options.organizations.clone(),
     };
     let mut queue = readers::start(reading, run.options.readers);
     let mut buffer = Buffer::default();

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prorata_schemas::body::EventRecordRef;
 use prorata_schemas::event::EventKind;
-use prorata_schemas::reject::Reject;
+use prorata_schemas::reject::{Reason, Reject};
 use prorata_schemas::rules::Rules;
 use prorata_schemas::time::Hour;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::names::{ObjectId, Shard};
+use crate::organizations::AllowedOrganizations;
 use crate::ports::{
     Archive, DeadLetter, ErrorKind, Input, InputFile, Origin, Position, Rejected, StoreError,
 };
@@ -65,6 +66,8 @@ pub(super) struct Reading {
     pub default_rules: Arc<Rules>,
     /// The shards whose events are judged, the others are another run's; none: all.
     pub only: Option<BTreeSet<Shard>>,
+    /// The organizations that files may bring; none: all.
+    pub organizations: Option<AllowedOrganizations>,
     /// How late an event may be: a worker has rejected what lies further ahead, or will, and a copy of its
     /// topic must not bring that back.
     pub clock_limit: ClockLimit,
@@ -187,9 +190,20 @@ impl Taker<'_> {
         let shard = self.reading.root.shard_of(event.organization_id());
         let listed = self.reading.rules.get(&shard).and_then(|rules| rules.of(hour));
         let rules = listed.unwrap_or(&self.reading.default_rules);
+        let foreign = || match &self.reading.organizations {
+            Some(organizations) if !organizations.contains(event.organization_id()) => {
+                let id = event.organization_id();
+                let message = format!("organization '{id}' is not one of --organization");
+                Err(Reject::new(Reason::ForeignOrganization, message))
+            }
+            _ => Ok(()),
+        };
         let in_time = || self.reading.clock_limit.check(event_time);
         let is_ours = self.reading.only.as_ref().is_none_or(|only| only.contains(&shard));
-        let judged = if is_ours { rules.check_ref(&event).and_then(|()| in_time()) } else { Ok(()) };
+        let judged = match is_ours {
+            true => foreign().and_then(|()| rules.check_ref(&event)).and_then(|()| in_time()),
+            false => Ok(()),
+        };
         match judged {
             Err(reject) => Err(Rejected { reject, bytes: body.into_vec() }),
             Ok(()) => Ok(Arrival { shard, hour, kind, body }),

@@ -5,20 +5,16 @@
 //! them together, recompute a slice of dirty hours. All that is decided is decided by checkpoints; the next
 //! owner takes up whatever a crash leaves half done.
 //!
-//! Read in this order: `worker` (the loop), `poll`, `backlog`, `schemas` and `intake` (messages into a shard),
-//! `lost` (messages that cannot be read), `shard` (what is held of one, and what it comes to), `watermark`,
-//! `tasks` (publish and what else recurs), `assignments` (shards come and go), `stopped` (shards that cannot
-//! go on), `memory` and `report`.
+//! Read in this order: `worker` (the loop), `poll` and `intake` (messages into a shard), `shard` (what is
+//! held of one, and what it comes to), `watermark`, `tasks` (publish and what else recurs), `assignments`
+//! (shards come and go), `stopped` (shards that cannot go on), `memory` and `report`.
 
 mod assignments;
-mod backlog;
 mod intake;
-mod lost;
 mod memory;
 mod observed;
 mod poll;
 mod report;
-mod schemas;
 mod shard;
 mod stopped;
 mod tasks;
@@ -32,13 +28,14 @@ use prorata_schemas::Text;
 use prorata_schemas::rules::Rules;
 
 use crate::names::Shard;
+use crate::organizations::TopicOrganizations;
 use crate::ports::Ports;
 use crate::source::{DeadLetterTopic, MessageDecoder};
 use crate::status::Status;
 
 pub use watermark::WatermarkRule;
-pub use worker::Worker;
 use worker::Slot;
+pub use worker::Worker;
 
 /// What a worker runs on, besides its source.
 #[derive(Clone)]
@@ -101,6 +98,8 @@ pub struct WorkerOptions {
     pub compare_after: Duration,
     /// Whether to go on from the earliest message where Kafka lost the next.
     pub go_on_without_lost: bool,
+    /// The organizations that topics may bring.
+    pub organizations: TopicOrganizations,
     /// Batches of messages to pass over where they cannot be read.
     pub skip_batches: Vec<SkippedBatch>,
     /// The consumer that has read for the root, where this worker's is to take its place:
@@ -138,6 +137,7 @@ impl WorkerOptions {
             rows_in_flight: 100_000,
             compare_after: Duration::from_secs(15),
             go_on_without_lost: false,
+            organizations: TopicOrganizations::default(),
             skip_batches: Vec::new(),
             moved_from: String::new(),
             retired_topics: Vec::new(),

@@ -1,5 +1,9 @@
 //! What the source says: shards that come and go, messages, ends, and silence.
 
+mod backlog;
+mod lost;
+mod schemas;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -7,15 +11,16 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::check_partitions;
-use super::backlog::Item;
 use super::intake::{Intake, Taken};
-use super::lost::Loss;
 use super::{Slot, Worker};
 use crate::backoff::{self, Backoff};
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::source::{Message, Source, SourceError, SourceEvent};
 use crate::status::Dependency;
+pub(super) use backlog::Backlog;
+use backlog::Item;
+use lost::Loss;
 
 /// How long Kafka may say nothing before the worker gives up, in microseconds: 10 minutes. That is longer
 /// than a rolling restart of brokers takes, and a new process may find what this one does not.
@@ -232,7 +237,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    pub(super) fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
+    fn take(&mut self, shard: Shard, messages: &mut VecDeque<Message>) -> Result<Taken> {
         let Some(Slot::Live(live)) = self.slots.get_mut(&shard) else {
             messages.clear();
             return Ok(Taken::All);
@@ -242,6 +247,7 @@ impl<S: Source> Worker<S> {
             decoder: &*self.ports.decoder,
             rules: &self.rules,
             configured: &self.options.rules,
+            organizations: &self.options.organizations,
             clock: self.clock.read(),
             max_clock_skew: self.options.max_clock_skew,
             max_history_hours: self.options.max_history_hours,

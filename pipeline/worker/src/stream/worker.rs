@@ -9,8 +9,7 @@ use prorata_schemas::Text;
 use prorata_schemas::time::{WallTime, micros};
 
 use super::assignments::{check_partitions, partitions};
-use super::backlog::Backlog;
-use super::poll::Contact;
+use super::poll::{Backlog, Contact};
 use super::shard::{Claimed, Folding, LiveShard, RestatePace};
 use super::stopped::{ShardRelease, StoppedShard, Stops};
 use super::tasks::Tasks;

@@ -13,7 +13,7 @@ use prorata_worker::names;
 use prorata_worker::ports::{Clock, ObjectStore};
 use prorata_worker::root::Root;
 
-use crate::config::{Config, Loaded};
+use crate::config::{self, Config, Loaded, TopicConfig};
 use crate::failure::Failure;
 use crate::wiring::{self, kafka, registry};
 
@@ -173,7 +173,8 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
     if config.kafka.topics.is_empty() {
         return Err(Failure::usage("kafka.topics is not set; name the topics with events"));
     }
-    let named: Vec<Text> = config.kafka.topics.iter().map(|topic| Text::from(topic.as_str())).collect();
+    let named: Vec<Text> = config.kafka.topics.iter().map(|topic| Text::from(topic.name())).collect();
+    config.kafka.organizations()?;
     let found = ask_partitions(config, &named)?;
     let wanted = shards.map(u32::from).or_else(|| found.values().next().copied()).unwrap_or_default();
     match found.iter().find(|(_, partitions)| **partitions == 0 || **partitions != wanted) {
@@ -185,7 +186,10 @@ fn topics(config: &Config, shards: Option<names::Shard>) -> Result<String, Failu
             "topic {topic} has {partitions} partitions, but the root has {wanted} shards: the numbers must \
              be equal"
         ))),
-        None => Ok(format!("{} with {wanted} partitions each", config.kafka.topics.join(", "))),
+        None => Ok(format!(
+            "{} with {wanted} partitions each",
+            config::topic_names(&config.kafka.topics).join(", ")
+        )),
     }
 }
 
@@ -196,10 +200,10 @@ async fn batches(config: &Config) -> CheckOutcome {
         Err(failure) => return CheckOutcome::Failed(failure),
     };
     let mut large = Vec::new();
-    for topic in &config.kafka.topics {
+    for topic in config.kafka.topics.iter().map(TopicConfig::name) {
         match topic_setting(&connection, topic, "max.message.bytes").await {
             Ok(Some(bytes)) if bytes.parse().is_ok_and(|bytes: u64| bytes > BATCH_BYTES) => {
-                large.push(topic.as_str());
+                large.push(topic);
             }
             Ok(_) => {}
             Err(error) => return CheckOutcome::Failed(kafka::failure(error)),

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::Worker;
 use super::backlog::{Item, Need, Parked, Place};
-use super::intake::Taken;
 use super::lost::Loss;
-use super::tasks::Task;
 use crate::backoff::{self, Backoff};
 use crate::error::Result;
 use crate::names::Shard;
 use crate::source::{RegistryError, Source};
 use crate::status::{Dependency, Wait};
+use crate::stream::Worker;
+use crate::stream::intake::Taken;
+use crate::stream::tasks::Task;
 
 /// Schemas asked for at once, at most.
 const FETCHES_MAX: usize = 16;
@@ -34,7 +34,7 @@ const PARKED_FOR: Duration = Duration::from_secs(5);
 
 impl<S: Source> Worker<S> {
     /// Takes what waits, as far as schemas and the clock allow. Whether more can be taken at once.
-    pub(super) async fn take_backlog(&mut self) -> Result<bool> {
+    pub(in crate::stream) async fn take_backlog(&mut self) -> Result<bool> {
         if self.clock.read().ahead_seconds.is_none() {
             self.unpark(|need| need == Need::Clock).await?;
         }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use prorata_schemas::Text;
 use prorata_schemas::reject::Reject;
 
-use super::Worker;
 use super::backlog::Place;
 use crate::error::{Result, WorkerError};
 use crate::names::Shard;
 use crate::ports::DeadLetter;
 use crate::source::{Message, Source};
+use crate::stream::Worker;
 
 /// What Kafka said of an offset that it does not have.
 #[derive(Debug)]
-pub(super) struct Loss {
+pub(in crate::stream) struct Loss {
     /// The earliest offset there is, where the one that is lost is known to lie before it.
     pub earliest: Option<i64>,
     pub cause: String,
@@ -82,15 +82,14 @@ impl<S: Source> Worker<S> {
         let Some(progress) = live.topics_mut().get_mut(topic) else { return Ok(()) };
         let (Some(through), false) = (through, progress.offsets.next > through) else {
             let topic = topic.to_string();
-            return self
-                .stop_shard(shard, WorkerError::Unreadable { topic, partition: shard, offset, cause })
-                .await;
+            let error = WorkerError::Unreadable { topic, partition: shard, offset, cause };
+            return self.stop_shard(shard, error).await;
         };
         tracing::error!(%topic, shard, offset, through, cause, "batch cannot be read; passing over it");
         progress.pass_over(through + 1);
         let reject = Reject::malformed(format!(
-            "the batch of offsets {offset} to {through} cannot be read ({cause}), and kafka.skip_batches names \
-             it; send its events again"
+            "the batch of offsets {offset} to {through} cannot be read ({cause}), and kafka.skip_batches \
+             names it; send its events again"
         ));
         let reason = reject.reason;
         let message = Message {

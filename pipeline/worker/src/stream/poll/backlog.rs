@@ -18,11 +18,11 @@ use crate::source::{DecodeFailure, Message, MessageDecoder};
 const LOOK_AHEAD: usize = 16;
 
 /// A topic partition.
-pub(super) type Place = (Shard, Text);
+pub(in crate::stream) type Place = (Shard, Text);
 
 /// What a topic partition waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(in crate::stream) enum Need {
     /// The schema with this id.
     Schema(u32),
     /// Wall clock and witness that agree.
@@ -40,7 +40,7 @@ impl Need {
 
 /// A topic partition that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parked {
+pub(in crate::stream) struct Parked {
     /// What it waits for.
     pub need: Need,
     /// When it is read again at the earliest.
@@ -49,7 +49,7 @@ pub(super) struct Parked {
 
 /// What was polled of a topic partition.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(in crate::stream) enum Item {
     /// Messages in their order.
     Messages(VecDeque<Message>),
     /// Its end, as confirmed.
@@ -83,7 +83,7 @@ impl Queue {
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(in crate::stream) struct Backlog {
     queues: BTreeMap<Place, Queue>,
     parked: BTreeMap<Place, Parked>,
 }
